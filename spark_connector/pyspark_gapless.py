@@ -1,7 +1,8 @@
-"""Where Spark finds the format `gapless` by itself: it imports every module `pyspark_*` and takes its `DefaultSource`.
+"""Lets Spark find the format `gapless`: it imports every module `pyspark_*` and takes its `DefaultSource`.
 
-This must never raise: one that does makes every format of every package "not found". Without PySpark 4
-there is no `DefaultSource`, and without pyarrow one that says so; `gapless_spark.register` says it as well.
+This import must never raise: if one of these modules raises, every format of every package is "not found". Without
+PySpark 4 there is no `DefaultSource`. Without pyarrow there is one that raises the reason when it is used;
+`gapless_spark.register` raises it, too.
 """
 
 from __future__ import annotations

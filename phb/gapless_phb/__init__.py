@@ -1,1 +1,1 @@
-"""The publisher-hosting broker (PHB): the only logger of events."""
+"""The publisher-hosting broker (PHB): the only broker that logs events."""

@@ -1,4 +1,4 @@
-"""The `[phb]` section of a node's configuration, checked."""
+"""Checks the `[phb]` section of a node's configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.policies import LimitsOptions
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
-"""A pubend's name ends up in its identity, in every token and in message ids."""
+"""The form of a pubend's name: it becomes part of its identity, of every token and of message ids."""
 
 
 def _pattern(pattern: str) -> str:
@@ -32,7 +32,7 @@ PublisherPattern = Annotated[str, Field(min_length=1, pattern=r"^[^*]*\*?$")]
 
 
 class ReleaseSection(BaseModel):
-    """`[phb.pubends.release]`: another release policy, by its plugin's name; all other keys are its options."""
+    """`[phb.pubends.release]`: another release policy, by the name of its plugin; all other keys are its options."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -58,12 +58,12 @@ class PubendSection(LimitsOptions):
 
     @property
     def limits(self) -> dict[str, float]:
-        """The options of the policy that ships, those that are set."""
+        """The options of the `limits` policy that are set."""
         limits = {"max_retain_seconds": self.max_retain_seconds, "max_retain_bytes": self.max_retain_bytes}
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def settings(self, policy: ReleasePolicy | None = None) -> PubendSettings:
-        """The same, as the core takes it."""
+        """Returns the same settings in the form that the core takes."""
         return PubendSettings(
             self.name,
             self.topics,
@@ -76,7 +76,7 @@ class PubendSection(LimitsOptions):
 
 
 class PhbSection(BaseModel):
-    """`[phb]`: what a publisher-hosting broker can be told. `Settings` says what each key means."""
+    """`[phb]`: the keys of a publisher-hosting broker. `Settings` explains each of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -103,7 +103,7 @@ class PhbSection(BaseModel):
 
     @model_validator(mode="after")
     def _each_pubend_in_reach(self) -> PhbSection:
-        """The first that takes a publisher and its topic gets it: a narrow one behind a wide one gets nothing."""
+        """The first entry that takes a publisher and its topic gets it: a narrow one behind a wide one gets nothing."""
         settings = [section.settings() for section in self.pubends]
         for number, one in enumerate(settings):
             wider = next((other for other in settings[:number] if is_out_of_reach(one, other)), None)
@@ -116,19 +116,22 @@ class PhbSection(BaseModel):
 
     @model_validator(mode="after")
     def _silence_within_leases(self) -> PhbSection:
-        """Silence is said up to the lease at most: with a shorter one it would fall behind for good."""
+        """Silence is sent at most up to the reservation; with a shorter one it would fall behind for ever."""
         if self.lease_seconds < 2 * self.silence_seconds:
             raise ValueError("lease_seconds must be at least twice silence_seconds")
         return self
 
     def settings(self) -> Settings:
-        """The same, as the core takes it. Raises ConfigurationError when a release policy cannot be had."""
+        """Returns the same settings in the form of the core.
+
+        Raises ConfigurationError if a release policy is missing.
+        """
         pubends = tuple(section.settings(_policy(number, section)) for number, section in enumerate(self.pubends))
         return Settings(**{**dict(self), "pubends": pubends})
 
 
 def settings_from(config: Mapping[str, Any]) -> Settings:
-    """The settings that a section asks for. Raises ConfigurationError, which names each key that is wrong."""
+    """Returns the settings of a section. Raises ConfigurationError, which names each wrong key."""
     try:
         section = PhbSection.model_validate(config)
     except ValidationError as error:
@@ -137,7 +140,7 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
 
 
 def _faults(error: ValidationError) -> Iterator[str]:
-    """Each key that is wrong; a list that lacks nothing but its wrong entries is not."""
+    """Yields each wrong key. A list is left out if the fault is in one of its entries, which is named itself."""
     found = error.errors()
     for fault in found:
         place = fault["loc"]
@@ -146,7 +149,7 @@ def _faults(error: ValidationError) -> Iterator[str]:
 
 
 def _policy(number: int, section: PubendSection) -> ReleasePolicy | None:
-    """The release policy that a pubend names, from its plugin; the one that ships where only limits are set."""
+    """Returns the release policy of a pubend: from its plugin, or `limits` if only limits are set, or None."""
     if section.release is None and not section.limits:
         return None
     release = section.release

@@ -16,7 +16,7 @@ from gapless.plugins import hookimpl
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """An age, a size of the log, or both: then whichever is reached first (a `ReleasePolicy`)."""
+    """A limit of age, a limit of size, or both; then the one that is reached first counts (a `ReleasePolicy`)."""
 
     seconds: float | None = None
     bytes: int | None = None
@@ -27,7 +27,7 @@ class Limits:
         return " or ".join(limits)
 
     def release(self, state: PubendState) -> Tick:
-        """What is older than the one, or has more above it than the other."""
+        """Returns up to where events are too old, or have too many bytes of later events above them."""
         return max(self._too_old(state), self._too_many(state))
 
     def _too_old(self, state: PubendState) -> Tick:
@@ -38,7 +38,7 @@ class Limits:
 
 
 class LimitsOptions(BaseModel):
-    """What is retained at most; without either, nothing is released early."""
+    """The options of the policy: what is retained at most. Without options nothing is released early."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,7 +48,7 @@ class LimitsOptions(BaseModel):
 
 @hookimpl
 def open_release(options: Mapping[str, Any]) -> ReleasePolicy:
-    """The policy with these limits. Raises ConfigurationError, which names each option that is wrong."""
+    """Returns the policy with these limits. Raises ConfigurationError, which names each wrong option."""
     try:
         limits = LimitsOptions.model_validate(dict(options))
     except ValidationError as error:

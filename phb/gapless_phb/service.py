@@ -12,6 +12,6 @@ from gapless_phb.core.broker import PublisherHostingBroker
 
 @hookimpl
 def open_role(context: RoleContext) -> Role:
-    """The role, recovered from the node's volume, with the settings of `[phb]`."""
+    """Returns the role, recovered from the node's volume, with the settings of `[phb]`."""
     settings = replace(settings_from(context.config), max_event_bytes=context.max_event_bytes)
     return PublisherHostingBroker(context, settings)

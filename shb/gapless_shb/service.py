@@ -1,4 +1,4 @@
-"""The `shb` role: a factory of the pure core, found through the entry point `gapless.role`."""
+"""The plugin `shb`: makes the subscriber-hosting role of a node (entry point `gapless.role`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gapless_shb.core.state import CatchUp
 
 @hookimpl
 def open_role(context: RoleContext) -> Role:
-    """A subscriber-hosting broker, recovered from its volume. Raises ConfigurationError naming a wrong key."""
+    """Returns the broker, recovered from its volume. Raises ConfigurationError, which names the wrong key."""
     try:
         config = ShbConfig.model_validate(dict(context.config))
     except ValidationError as error:

@@ -1,10 +1,12 @@
 """The Spark connector: a durable consumer whose Spark offset is a checkpoint token, and a sink that repeats nothing.
 
-`source`, `sink` and `listener` are what PySpark calls; they need it, and nothing else here does. `options` is what
-users may say, `columns`, `rows` and `silences` what a row is, `reading` leads from a range to batches of rows, `parts`
-to a range, `offsets` from tokens to Spark's offsets, `planning` says who reads what, `pushdown` what need not be read,
-`stream` how far a batch goes, `gaps` whether it would meet one, `writing` what a task publishes, `lag` how far a query
-is behind, `telling` and `missing` what a user is told when something fails.
+PySpark calls `source`, `sink` and `listener`; only these need it. The other modules:
+
+- `options`: the users' options; `columns`, `rows` and `properties`: what a row is;
+- `reading`: record batches of a range; `parts`: the parts of a range;
+- `offsets`: tokens as Spark's offsets; `planning`: the tasks; `pushdown`: what need not be read;
+- `stream`: how far a batch goes; `gaps`: whether it would meet a gap; `writing`: what a task publishes;
+- `lag`: how far a query is behind; `telling` and `missing`: the errors for users.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ log = logging.getLogger("gapless_spark")
 
 
 def register(spark: Any) -> None:
-    """Makes the format `gapless` known to a session of Spark's, where it has not found it by itself.
+    """Registers the format `gapless` with a Spark session that has not found it by itself.
 
-    A local Spark, whose workers would be another Python, gets this one; where PYSPARK_PYTHON says which they are, that
-    holds. The package must be installed on the driver and on the executors. Raises ImportError without PySpark 4 and
-    pyarrow.
+    In a local Spark whose workers would be another Python, this also makes this Python the one of the workers, unless
+    PYSPARK_PYTHON is set. The package must be installed on the driver and on the executors. Raises ImportError without
+    PySpark 4 and pyarrow.
     """
     try:
         from gapless_spark.source import GaplessDataSource
@@ -43,8 +45,8 @@ def register(spark: Any) -> None:
 
 
 def _choose_python(spark: Any) -> None:
-    """Spark's workers are the `python3` of the PATH: in an environment that is not activated another Python."""
-    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none: its workers are the server's affair
+    """Chooses this Python for a local Spark's workers. Otherwise they are the `python3` in PATH, perhaps another."""
+    context = getattr(spark, "_sc", None)  # a session of Spark Connect has none: its workers belong to the server
     if context is None or "PYSPARK_PYTHON" in os.environ or not context.master.startswith("local"):
         return
     found = shutil.which(context.pythonExec)
@@ -58,7 +60,7 @@ def _choose_python(spark: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs PySpark when it is asked for."""
+    """Imports the classes that need PySpark when they are first used."""
     if name == "Lag":
         from gapless_spark.lag import Lag
 

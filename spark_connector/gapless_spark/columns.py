@@ -1,4 +1,4 @@
-"""Columns as Spark names their types: those that the source has, and which of them a user's schema asks for."""
+"""The columns of the source by Spark's names of types, and which of them a user's schema asks for."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ COLUMNS: Final[Mapping[str, str]] = {
     "published_at": "timestamp",
     "header": "binary",
 }
-"""All columns of the source, by name: `rows.COLUMNS` in Spark's words."""
+"""All columns of the source, by name: `rows.COLUMNS` with Spark's names of types."""
 ON_DEMAND: Final = frozenset({"header"})
-"""Columns that there are only for a schema that names them."""
+"""Columns that are read only if a schema names them."""
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name not in ON_DEMAND)
-"""What is read where no schema is given."""
+"""The schema if the user gives none."""
 ALL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
 
 def checked_names(columns: Mapping[str, str]) -> list[str]:
-    """The names of the columns that a schema asks for, in its order. Raises ConfigurationError."""
+    """Returns the names of a schema's columns, in its order. Raises ConfigurationError."""
     for name, kind in columns.items():
         if COLUMNS.get(name) != kind:
             raise ConfigurationError(f"there is no column {name} {kind}; a schema has any of: {ALL}")

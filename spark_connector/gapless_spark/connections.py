@@ -1,7 +1,7 @@
-"""Connections of a worker process: one for each broker and client, kept between its tasks.
+"""The connections of a worker process: one for each broker and client, kept between tasks.
 
-A worker outlives queries, so a task finds what the one before it left. A task that failed leaves nothing: what was
-wrong may have been the connection.
+A worker outlives queries, so a task finds the connection of the task before it. A task that fails keeps none, because
+the connection may have been the cause.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import gapless
 from gapless_spark.telling import unreachable
 
 CLOSE_TIMEOUT: Final = 2.0
-"""Seconds that a goodbye may take."""
+"""How many seconds a Goodbye may take."""
 
 _Key: TypeAlias = tuple[int, str, str]
 
@@ -23,7 +23,7 @@ _kept: dict[_Key, gapless.sync.Connection] = {}
 
 
 def connect(brokers: str, client_id: str, timeout: float) -> gapless.sync.Connection:
-    """A connection of one's own. Tries until there is one: raises TimeoutError after so many seconds."""
+    """Returns a new connection. Tries until there is one; raises TimeoutError after so many seconds."""
     try:
         return gapless.sync.connect(brokers, client_id=client_id, wait=True, timeout=timeout)
     except TimeoutError as error:

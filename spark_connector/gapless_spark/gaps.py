@@ -1,10 +1,15 @@
-"""Gaps: one that a query would meet fails it, on the driver where that is possible (docs/howto/use-spark.md).
+"""Gaps: a query that would meet one fails, on the driver if possible (docs/howto/use-spark.md).
 
-A task that fails is run again, and what it had read before the gap is thrown away; the driver fails once, before
-anything is read. It asks from where on the subscription meets no gap. Mostly that is behind where the batch begins, and
-that was all. Else there may be one: what lies before is read, which has few events, for they are gone, and only a gap
-that is found there counts. So a quiet subscription, of which the log kept nothing because nobody needs it, does not
-fail.
+Why on the driver: a task that fails is run again, and everything that it read before the gap is thrown away. The driver
+fails once, before anything is read.
+
+How the driver finds a gap:
+
+1. It asks from where on the subscription meets no gap. Mostly that is before the beginning of the batch: there is none.
+2. Otherwise there may be one. The driver reads the range before that position. It has few events, because they are
+   gone.
+3. Only a gap found there counts. So a quiet subscription does not fail, although the log has kept nothing of that range
+   because nobody needs it.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from gapless_spark.parts import parts_of
 
 
 class RangeGapError(GaplessError):
-    """A range has a gap, and the query does not go on over gaps. Its text begins with a code."""
+    """A range has a gap, and the query must not go on over gaps. The text begins with a code."""
 
     def __init__(self, gap: Gap) -> None:
         super().__init__(
@@ -31,7 +36,7 @@ class RangeGapError(GaplessError):
 def check(
     connection: gapless.sync.Connection, start: gapless.CheckpointToken, end: gapless.CheckpointToken, timeout: float
 ) -> None:
-    """Raises RangeGapError if what lies between two positions of a subscription has a gap now.
+    """Raises RangeGapError if the range between two positions of a subscription has a gap now.
 
     Raises TimeoutError if there is no broker for so many seconds.
     """

@@ -1,4 +1,4 @@
-"""How far queries are behind, by what Spark says of their progress: in seconds, for ticks are times."""
+"""The lag of queries, from Spark's reports of their progress; in seconds, because ticks are times."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ POSITION = "gapless_spark_position_seconds"
 
 @dataclass(frozen=True)
 class Lag:
-    """Where a query stands on one pubend."""
+    """The position of a query on one pubend."""
 
     query: str
-    """Its name, or its id if it has none."""
+    """The query's name, or its id if it has none."""
     batch: int
     pubend: PubendId
     position: Tick
-    """It is done with everything up to here."""
+    """The query is done with everything up to here."""
     latest: Tick | None
-    """Up to here there is something for it; None where Spark does not say (before 4.2)."""
+    """Up to here there is something for it; None if Spark does not report it (before 4.2)."""
 
     @property
     def seconds(self) -> float | None:
-        """How far it is behind: from its position to the latest there is, in time. 0 if there is nothing new."""
+        """The time from its position to the latest event for it; 0 if there is nothing new."""
         if self.latest is None:
             return None
         return max(0, wall_at(self.latest) - wall_at(self.position)) / 1000
@@ -41,7 +41,7 @@ class Lag:
 
 
 def lags(progress: Any) -> list[Lag]:
-    """The lags of a `StreamingQueryProgress`, for each pubend of each of its sources that is ours."""
+    """Returns the lags in a `StreamingQueryProgress`, for each pubend of each source of gapless."""
     query = progress.name or str(progress.id)
     found: list[Lag] = []
     for source in progress.sources:
@@ -56,7 +56,7 @@ def lags(progress: Any) -> list[Lag]:
 
 
 def prometheus(found: Iterable[Lag]) -> str:
-    """Lags and positions in Prometheus' text format."""
+    """Returns lags and positions in Prometheus' text format."""
     known = list(found)
     lines = [
         f"# HELP {LAG} How far a query is behind the events that there are for it.",
@@ -70,7 +70,7 @@ def prometheus(found: Iterable[Lag]) -> str:
 
 
 def _ticks(offset: object) -> Mapping[PubendId, Tick] | None:
-    """The ticks of an offset; None for one of another source, or of none."""
+    """Returns the ticks of an offset; None if it is of another source, or there is none."""
     try:
         found = json.loads(offset) if isinstance(offset, str) else offset
         return token_of(found).ticks if isinstance(found, dict) else None

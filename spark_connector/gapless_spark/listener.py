@@ -1,4 +1,4 @@
-"""A listener that tells how far queries are behind: `spark.streams.addListener(LagListener())`."""
+"""A listener that reports the lag of queries: `spark.streams.addListener(LagListener())`."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ log = logging.getLogger("gapless_spark")
 
 
 def log_line(found: Sequence[Lag]) -> None:
-    """A line for each pubend that a query is behind on, or of which that is not known."""
+    """Logs a line for each pubend."""
     for lag in found:
         log.info("%s", lag)
 
 
 class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark need not be installed
-    """Hears of each batch of each query, and reports its lags: to the log, or to whom it is given.
+    """Gets a report of each batch of each query, and reports its lags: to the log, or to a given function.
 
-    `report` is called with a list of `Lag`, one for each pubend, in a thread of PySpark's; what it raises is logged.
+    `report` is called with a list of `Lag`, one for each pubend, in a thread of PySpark. Its exceptions are logged.
     """
 
     def __init__(self, report: Callable[[Sequence[Lag]], None] = log_line) -> None:
         self._report = report
         self._latest: dict[str, Sequence[Lag]] = {}
-        """By the run of the query."""
+        """The latest lags, by the run of the query."""
 
     def prometheus(self) -> str:
-        """The lags of the queries that run, in Prometheus' text format: serve it, or write it to a file."""
+        """Returns the lags of running queries, in Prometheus' text format: serve it, or write it to a file."""
         return prometheus(lag for found in list(self._latest.values()) for lag in found)
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Nothing is known yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """A batch is done, or there was none for a while."""
+        """A batch is done; or there was none for a while."""
         found = lags(event.progress)
         if found:
             self._latest[str(event.progress.runId)] = found
@@ -49,7 +49,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]  # pyspark need
                 log.exception("lags could not be reported")
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """There is nothing new: whoever was behind has come up."""
+        """There is nothing new: the query has no lag any more."""
         run = str(event.runId)
         if run in self._latest:
             self._latest[run] = [replace(lag, latest=lag.position) for lag in self._latest[run]]

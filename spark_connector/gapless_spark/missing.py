@@ -1,4 +1,4 @@
-"""What is told where something is missing that the connector needs: PySpark 4, or pyarrow."""
+"""The errors if PySpark 4 or pyarrow is missing."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ NEEDS = (
 
 
 def told(error: ImportError) -> ImportError:
-    """An error that says what to install, for one that says what was not found."""
+    """Returns an error with what to install, for an error with what was not found."""
     return ImportError(f"GAPLESS_MISSING: {NEEDS} ({error})", name=error.name)
 
 
 def source_without(error: ImportError) -> type:
-    """A data source that says so, where Spark is there and the rest is not. Raises ImportError without PySpark 4."""
+    """Returns a data source that raises the reason, if Spark is there and the rest is not.
+
+    Raises ImportError without PySpark 4.
+    """
     from pyspark.sql.datasource import DataSource
 
     reason = str(told(error))
 
     class MissingDataSource(DataSource):  # type: ignore[misc]  # pyspark need not be installed
-        """In place of the source: whoever asks it for anything is told what is missing."""
+        """Takes the place of the source; any use of it raises the reason."""
 
         @classmethod
         def name(cls) -> str:

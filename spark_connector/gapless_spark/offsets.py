@@ -1,10 +1,10 @@
-"""Spark offsets are checkpoint tokens in another spelling: canonical JSON, and back without loss.
+"""Converts checkpoint tokens to Spark's offsets, canonical JSON, and back without loss.
 
     {"$token": "gl1.…", "<pubend>": <tick>, …}
 
-Spark compares offsets as strings, so there is exactly one text for a position: keys in order, nothing between them.
-What a token says beside its ticks, the network and the subscription it was issued for, stands under `$token`, as the
-text of that token without a tick. Keys that begin with `$` are ours; a pubend's name never does.
+Spark compares offsets as strings, so each position has exactly one text: sorted keys, no spaces. The rest of a token,
+the network and the subscription for which it was issued, stands under `$token`, as the text of that token without
+ticks. Keys that begin with `$` are ours; the name of a pubend never does.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ORIGIN = "$token"
 
 
 def offset_of(token: CheckpointToken) -> str:
-    """The offset of a position."""
+    """Returns the offset of a position."""
     origin = CheckpointToken(token.network, {}, token.sid, token.generation, token.seal)
     return json.dumps({ORIGIN: str(origin), **token.ticks}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def token_of(offset: str | Mapping[str, object]) -> CheckpointToken:
-    """The position of an offset, as text or as what JSON makes of it. Raises InvalidTokenError."""
+    """Returns the position of an offset, given as text or as parsed JSON. Raises InvalidTokenError."""
     try:
         found = json.loads(offset) if isinstance(offset, str) else dict(offset)
     except ValueError as error:
@@ -45,13 +45,16 @@ def token_of(offset: str | Mapping[str, object]) -> CheckpointToken:
 
 
 def carried_on(before: CheckpointToken, later: CheckpointToken) -> CheckpointToken:
-    """The later position, which drops no pubend that the one before names: one that is retired keeps its tick."""
+    """Returns the later position, with every pubend of the one before: a retired pubend keeps its tick."""
     kept = {pubend: tick for pubend, tick in before.ticks.items() if pubend not in later.ticks}
     return later.advance(kept) if kept else later
 
 
 def went_back(start: CheckpointToken, end: CheckpointToken) -> dict[PubendId, tuple[Tick, Tick]]:
-    """The pubends on which an end is before its start, and both. Spark itself plans such a range without a word."""
+    """Returns the pubends whose end is before their start, with both ticks.
+
+    Spark itself plans such a range silently.
+    """
     return {
         pubend: (tick, end.ticks[pubend])
         for pubend, tick in start.ticks.items()

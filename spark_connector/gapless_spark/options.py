@@ -1,7 +1,7 @@
-"""What a user of the source may say, checked where it is said (docs/howto/use-spark.md).
+"""The options of the source, checked where the user gives them (docs/howto/use-spark.md).
 
-Spark hands all options over as texts under names in lower case, its own and the file sources' among them. So unknown
-names are passed over, but for those that begin with `gapless.`: these are meant for nobody else.
+Spark passes all options as texts under names in lower case; its own options, and those of file sources, are among them.
+So unknown names are ignored, except those that begin with `gapless.`: these can be meant for nothing else.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _FALSE = frozenset({"false", "0", "no", "off"})
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options of a source, as it uses them."""
+    """The options of a source, in the form in which it uses them."""
 
     brokers: str
-    """An address as `gapless.connect` takes it."""
+    """An address for `gapless.connect`."""
     subscription: str | None = None
-    """Required for streaming; a batch without one reads through a temporary one."""
+    """Required for streaming. A batch query without one reads through a temporary subscription."""
     client_id: str = ""
     topics: tuple[str, ...] = ("#",)
     selector: str = ""
@@ -50,12 +50,12 @@ class SourceOptions:
     max_bytes: int | None = None
     min_partitions: int = 0
     poll_timeout: float = 0.2
-    """Seconds."""
+    """In seconds."""
     broker_timeout: float = 60.0
-    """Seconds."""
+    """In seconds."""
     ack_timing: AckTiming = "auto"
     ack_lag: int = 0
-    """Batches."""
+    """In batches."""
     arrow_batch_rows: int = 10_000
     pushdown: bool = False
 
@@ -65,7 +65,7 @@ def _text(value: str) -> str:
 
 
 def duration(value: str) -> float:
-    """The seconds of a text like `200ms` or `2m`. Raises ValueError."""
+    """Returns the seconds of a text like `200ms` or `2m`. Raises ValueError."""
     match = _DURATION.fullmatch(value.strip())
     if match is None:
         raise ValueError("is a time like 200ms, 1.5s or 2m")
@@ -150,12 +150,12 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "arrowBatchRows": ("arrow_batch_rows", _count(1)),
     "pushdown": ("pushdown", _flag),
 }
-"""By the names that users write, in any case, and with or without `gapless.` before them."""
+"""The options by the names that users write: in upper or lower case, with or without `gapless.` before them."""
 _BY_LOWER: Final = {name.lower(): (name, *what) for name, what in OPTIONS.items()}
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """The options of a source. Raises ConfigurationError, which names the option and what it may be."""
+    """Returns the options of a source. Raises ConfigurationError, which names the option and its possible values."""
     values: dict[str, Any] = {}
     named: dict[str, str] = {}
     for key, text in given.items():

@@ -1,9 +1,9 @@
-"""The parts of a range of a subscription, as they come, whatever its edges are (protocol: ranges).
+"""The parts of a range of a subscription, as they arrive, whatever its edges are (protocol: ranges).
 
-A broker refuses a position where only an event can stand, in a time in which it was down: it would be of an event that
-is lost there. It never hands such a position out. But an edge by which a batch was cut, by widths of ticks or by time,
-may fall there, although nothing is wrong. Then the batch's whole range is read, whose edges are positions, and what is
-outside of the task's is passed over: dearer, and very seldom.
+A broker refuses a position where only an event can stand, if the pubend was down at that time: that would be an event
+that is lost. The broker never issues such a position. But an edge at which a batch was cut, by numbers of ticks or by
+time, may fall there, although nothing is wrong. Then this module reads the whole range of the batch, whose edges are
+positions, and skips what lies outside the task's part. That costs more, but happens very seldom.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def parts_of(
     whole: tuple[Tick, Tick],
     timeout: float,
 ) -> Generator[Delivery | Gap, None, None]:
-    """The events and gaps of `cut`, a part of the range `whole` from one position to another, in order.
+    """Yields the events and gaps of `cut`, which is a part of `whole`, a range from one position to another, in order.
 
-    Raises TimeoutError if there is no broker for so many seconds, TokenAheadError if it has lost what `whole` is of.
+    Raises TimeoutError if there is no broker for so many seconds, and TokenAheadError if it has lost data of `whole`.
     """
     start, end = cut
     try:
@@ -42,7 +42,7 @@ def parts_of(
 
 
 def within(parts: Iterable[Delivery | Gap], start: Tick, end: Tick) -> Iterator[Delivery | Gap]:
-    """What of the parts lies in (start, end]; it asks for none behind that."""
+    """Yields the parts within (start, end]. It asks for no part after that."""
     for part in parts:
         first, last = (part.start + 1, part.end) if isinstance(part, Gap) else (part.ticks[0], part.ticks[-1])
         if first > end:

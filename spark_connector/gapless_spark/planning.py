@@ -1,6 +1,6 @@
-"""Which task reads what: a pure function of two positions and a number, so that a replay plans the same tasks.
+"""Plans which task reads which range: a pure function of two positions and a number, so that a replay plans the same.
 
-Were anything else in it, the sink's keys of a replayed batch would belong to other rows (T36).
+If anything else could change the plan, the sink's keys of a replayed batch would belong to other rows (T36).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gapless.core.stream.ticks import PubendId, Tick
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one task reads: (start, end] of a pubend."""
+    """The range of one task: (start, end] of a pubend."""
 
     pubend: PubendId
     start: Tick
@@ -23,10 +23,11 @@ class Range:
 def plan(
     start: Mapping[PubendId, Tick], end: Mapping[PubendId, Tick], beginnings: Mapping[PubendId, Tick], tasks: int = 0
 ) -> list[Range]:
-    """The ranges between two positions, pubend by pubend, in order; none where nothing is between them.
+    """Returns the ranges between two positions, ordered by pubend; empty ranges are left out.
 
-    A pubend that `start` does not name begins at `beginnings`, else at tick 0. One task for each pubend; with `tasks`
-    about as many, shared in proportion to how wide each pubend's range is, of equal widths of ticks.
+    A pubend that `start` does not name begins at `beginnings`, or at tick 0. There is one task for each pubend. With
+    `tasks` there are about as many, shared among the pubends in proportion to the width of their ranges; the parts of a
+    pubend have equal numbers of ticks.
     """
     whole = [Range(pubend, start.get(pubend, beginnings.get(pubend, 0)), tick) for pubend, tick in sorted(end.items())]
     whole = [each for each in whole if each.start < each.end]

@@ -1,7 +1,7 @@
-"""Properties as Arrow columns: a map of texts, and single ones of them.
+"""Properties as Arrow columns: a map of texts, or single properties.
 
-Most events that come together have the same properties in the same order. Then each property is a column of its own,
-mostly of one type, and is turned into texts without a Python step per event; the map is those columns woven together.
+Most events that arrive together have the same properties in the same order. Then each property is a column, mostly of
+one type, and becomes texts without a Python step per event. The map is made of these columns.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class PropertyColumns(Protocol):
     """The properties of some events."""
 
     def one(self, name: str) -> Any:
-        """The texts of one property; null where an event does not have it."""
+        """Returns the texts of one property; null for an event without it."""
 
     def maps(self) -> Any:
-        """All of them: a map from names to texts for each event."""
+        """Returns all properties: a map from names to texts for each event."""
 
 
 def columns_of(properties: Sequence[Properties]) -> PropertyColumns:
-    """The columns of some events' properties."""
+    """Returns the columns of some events' properties."""
     names = list(chain.from_iterable(properties))
     values: list[Any] = list(chain.from_iterable(map(dict.values, properties)))
     first = tuple(properties[0]) if properties else ()
@@ -40,7 +40,7 @@ def columns_of(properties: Sequence[Properties]) -> PropertyColumns:
 
 
 class _Alike:
-    """Every event has the same properties, in the same order."""
+    """The properties of events that all have the same names in the same order."""
 
     def __init__(self, names: tuple[str, ...], values: Sequence[Any], count: int) -> None:
         self._names = names
@@ -73,7 +73,7 @@ class _Alike:
 
 
 class _Mixed:
-    """What one event has another may not have."""
+    """The properties of events that differ in their names."""
 
     def __init__(self, properties: Sequence[Properties], names: Sequence[str], values: Sequence[Any]) -> None:
         self._properties = properties
@@ -93,7 +93,7 @@ class _Mixed:
 
 
 def texts(values: Sequence[Any]) -> Any:
-    """Values of properties as texts: numbers as Python writes them, and `true` and `false`."""
+    """Returns values of properties as texts: numbers as Python writes them; `true` and `false`."""
     kinds = {*map(type, values)}
     if kinds <= {str}:
         return pa.array(values, pa.string())
@@ -108,14 +108,14 @@ def texts(values: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How maps with the same names are laid out, for so many events; fewer of them use the front of it."""
+    """The layout of maps with the same names, for so many events; fewer events use its beginning."""
 
     offsets: Any
     names: Any
     events: Any
-    """Of each entry, the number of its event."""
+    """For each entry, the number of its event."""
     places: Any
-    """Of each entry, its place in its event."""
+    """For each entry, its place in its event."""
 
 
 @lru_cache(maxsize=8)

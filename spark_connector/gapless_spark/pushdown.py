@@ -1,8 +1,8 @@
-"""What a batch query needs not read, by the filters that Spark knows before (option `pushdown`).
+"""Pushdown: what a batch query need not read, according to Spark's filters (option `pushdown`).
 
-Filters on `pubend`, `tick` and `published_at` make the ranges narrower, so less is read; filters on `topic`, `key` and
-`kind` are applied where a task has the rows, so less is handed to Spark. The selector does more than both: what the
-broker leaves out comes over no wire. Spark's filters are told apart by their names, so this needs no PySpark.
+Filters on `pubend`, `tick` and `published_at` make the ranges narrower, so less is read. Filters on `topic`, `key` and
+`kind` are applied in the task, so less is passed to Spark. The selector saves more than both: what the broker leaves
+out is not sent at all. Spark's filters are recognised by the names of their classes, so this needs no PySpark.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class RowFilter:
     column: str
     values: tuple[str, ...] = ()
     prefix: str | None = None
-    """If it is not None, what the text begins with; otherwise it is one of the values."""
+    """If it is not None, the text must begin with it; otherwise the text must be one of the values."""
 
     def mask(self, batch: Any) -> Any:
-        """Which rows of a record batch pass; null is none of them."""
+        """Returns which rows of a record batch pass; null never passes."""
         column = batch.column(self.column)
         if self.prefix is not None:
             return pc.starts_with(column, self.prefix)
@@ -42,18 +42,18 @@ class RowFilter:
 
 @dataclass(frozen=True)
 class Pushed:
-    """What is left of a query's range. As it is made, everything."""
+    """What is left of a query's range. A new one leaves everything."""
 
     first: Tick = 0
     """No tick below it is wanted."""
     last: Tick = FOREVER
     """No tick above it is wanted."""
     pubends: tuple[PubendId, ...] | None = None
-    """Only these; None: all."""
+    """Only these pubends are wanted; None: all."""
     rows: tuple[RowFilter, ...] = ()
 
     def cut(self, ranges: Iterable[Range]) -> list[Range]:
-        """What is left of some ranges. An edge that does not move stays as it is."""
+        """Returns what is left of some ranges. An edge that does not move stays as it is."""
         cut = [
             Range(each.pubend, max(each.start, self.first - 1), min(each.end, self.last))
             for each in ranges
@@ -62,7 +62,7 @@ class Pushed:
         return [each for each in cut if each.start < each.end]
 
     def filtered(self, batches: Iterable[Any]) -> Iterable[Any]:
-        """The record batches with the rows that pass, without those that have none."""
+        """Yields the record batches with the rows that pass, without empty ones."""
         return self._filtered(batches) if self.rows else batches
 
     def _filtered(self, batches: Iterable[Any]) -> Iterable[Any]:
@@ -74,12 +74,12 @@ class Pushed:
                 yield left
 
     def between(self, first: Tick, last: Tick) -> Pushed:
-        """With no tick below `first`, and none above `last`."""
+        """Returns the same, without ticks below `first` or above `last`."""
         return replace(self, first=max(self.first, first), last=min(self.last, last))
 
 
 def push(filters: Sequence[Any]) -> tuple[Pushed, list[Any]]:
-    """What can be left out, and the filters that Spark still has to apply. The same for the same filters."""
+    """Returns what can be left out, and the filters that Spark still has to apply. It is deterministic."""
     pushed, left = Pushed(), []
     for each in filters:
         column = each.attribute[0] if len(getattr(each, "attribute", ())) == 1 else None
@@ -94,13 +94,13 @@ def push(filters: Sequence[Any]) -> tuple[Pushed, list[Any]]:
 
 
 def _taken(pushed: Pushed, operation: str, column: str, value: Any) -> tuple[Pushed, bool] | None:
-    """With one more filter, and whether Spark needs not apply it any more; None where it is of no use."""
+    """Applies one more filter. Returns the result, and whether Spark can omit the filter; None if it is of no use."""
     if operation == "IsNotNull":
         return (pushed, True) if column in _NEVER_NULL else None
     if column in {"tick", "published_at"}:
         position = _position(column, value)
         edges = None if position is None else _edges(operation, *position)
-        # Spark applies it again: the row of a gap, or of a silence, is cut here and has its end elsewhere.
+        # Spark applies it again: the row of a gap or a silence may be cut here, and then its end differs.
         return None if edges is None else (pushed.between(*edges), False)
     values = _texts(operation, value)
     if column == "pubend" and values is not None:
@@ -114,7 +114,7 @@ def _taken(pushed: Pushed, operation: str, column: str, value: Any) -> tuple[Pus
 
 
 def _texts(operation: str, value: Any) -> tuple[str, ...] | None:
-    """The texts that pass; null passes nowhere."""
+    """Returns the texts that pass; null never passes."""
     values = [value] if operation == "EqualTo" else list(value) if operation == "In" else None
     if values is None or not all(each is None or isinstance(each, str) for each in values):
         return None
@@ -122,7 +122,7 @@ def _texts(operation: str, value: Any) -> tuple[str, ...] | None:
 
 
 def _position(column: str, value: Any) -> tuple[Tick, Tick] | None:
-    """The first and the last tick that are at a value; the first is above the last if it stands between two."""
+    """Returns the first and the last tick at a value. If the value stands between two, the first is above the last."""
     if column == "tick":
         return (value, value) if type(value) is int else None
     if not isinstance(value, datetime) or value.tzinfo is None:
@@ -132,7 +132,7 @@ def _position(column: str, value: Any) -> tuple[Tick, Tick] | None:
 
 
 def _edges(operation: str, first: Tick, last: Tick) -> tuple[Tick, Tick] | None:
-    """The first and the last tick that pass, by those that are at the value."""
+    """Returns the first and the last tick that pass, given those at the value."""
     return {
         "EqualTo": (first, last),
         "GreaterThan": (last + 1, FOREVER),

@@ -1,7 +1,8 @@
-"""From the parts of a range read to record batches of a good size; and what becomes of a gap.
+"""Makes record batches of a good size from the parts of a range read, and handles gaps.
 
-A batch has so many rows at most, or so many bytes, whichever comes first: few rows cost more than they hold, and too
-many keep both sides waiting. A task that fails must say why in its text alone: that is all that Spark keeps of it.
+A batch has a limit of rows and a limit of bytes; the first to be reached counts. Small batches cost too much overhead,
+and large ones keep both sides waiting. If a task fails, its text must contain the whole reason, because Spark keeps
+nothing else of an error.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def record_batches(
     fail_on_gap: bool = True,
     silence_in: tuple[Tick, Tick] | None = None,
 ) -> Iterator[Any]:
-    """The record batches of a range, in order. Raises RangeGapError, behind what came before the gap.
+    """Yields the record batches of a range, in order. Raises RangeGapError, after everything before the gap.
 
-    With `silence_in`, the range (start, end] that the parts are of, silences are rows as well.
+    With `silence_in`, which is the range (start, end] of the parts, silences are rows, too.
     """
     gathering = _Gathering(pubend, schema, None if silence_in is None else silence_in[0])
     for part in parts:
@@ -54,28 +55,28 @@ def record_batches(
 
 
 class _Gathering:
-    """What becomes the next record batch, and up to where all was said."""
+    """The rows of the next record batch, and up to where everything was given out."""
 
     def __init__(self, pubend: PubendId, schema: Any, silent_from: Tick | None) -> None:
         self._pubend = pubend
         self._schema = schema
         self._silent_from = silent_from
-        """Where the next silence begins, if there is one; None where silences are no rows."""
+        """Where the next silence begins, if there is one; None if silences are no rows."""
         self._pending: list[DeliveredColumns] = []
         self._count = self._size = 0
 
     def is_full_with(self, piece: DeliveredColumns, rows_max: int) -> bool:
-        """Whether a piece is to be in the next batch only."""
+        """Whether a piece has to wait for the next batch."""
         return bool(self._pending) and (self._count + piece.count > rows_max or self._size + piece.size > BATCH_BYTES)
 
     def add(self, piece: DeliveredColumns) -> None:
-        """Takes a piece."""
+        """Adds a piece."""
         self._pending.append(piece)
         self._count += piece.count
         self._size += piece.size
 
     def batch(self) -> Any:
-        """What was taken."""
+        """Returns the batch of all pieces."""
         pending, self._pending, self._count, self._size = self._pending, [], 0, 0
         batch = events_batch(self._pubend, pending, self._schema)
         if self._silent_from is None:
@@ -85,30 +86,30 @@ class _Gathering:
         return with_silences(self._pubend, batch, ticks, start)
 
     def batches_up_to(self, end: Tick | None) -> Iterator[Any]:
-        """What was taken, and the silence behind it up to an end."""
+        """Yields the batch of all pieces, and the silence after it up to an end."""
         if self._pending:
             yield self.batch()
         if self._silent_from is not None and end is not None and is_silence(self._silent_from, end):
             yield silence_batch(self._pubend, [(self._silent_from, end)], self._schema)
 
     def gap(self, gap: Gap) -> Any:
-        """The row of a gap; what follows begins behind it."""
+        """Returns the row of a gap; the next silence begins after it."""
         if self._silent_from is not None:
             self._silent_from = gap.end
         return gap_batch(gap, self._schema)
 
 
 def _pieces(columns: DeliveredColumns, rows_max: int) -> Iterator[DeliveredColumns]:
-    """A delivery in pieces of so many rows at most; mostly it is one."""
+    """Yields a delivery in pieces of so many rows at most; mostly it is one piece."""
     for start in range(0, columns.count, rows_max):
         yield columns.slice(start, min(start + rows_max, columns.count))
 
 
 def silence_batch(pubend: PubendId, ranges: Sequence[tuple[Tick, Tick]], schema: Any) -> Any:
-    """The record batch of some silences (start, end]: a row for each (option `includeSilence`).
+    """Returns the record batch of some silences (start, end]: a row for each (option `includeSilence`).
 
-    Together with events and gaps they account for every tick of what a task reads. A pubend uses one tick in 1024, the
-    others are its neighbours'; a range without a tick that it could have used is no row.
+    Together with events and gaps they account for every tick in the range of a task. A pubend uses one tick in 1024;
+    the others belong to other pubends. A range without a tick that the pubend could have used is no row.
     """
     count = len(ranges)
     values: Mapping[str, Callable[[], Any]] = {
@@ -122,12 +123,12 @@ def silence_batch(pubend: PubendId, ranges: Sequence[tuple[Tick, Tick]], schema:
 
 
 def is_silence(start: Tick, end: Tick) -> bool:
-    """Whether (start, end], in which nothing is, has room for a tick of a pubend."""
+    """Whether (start, end], which is empty, has room for a tick of a pubend."""
     return end - start >= STEP
 
 
 def with_silences(pubend: PubendId, events: Any, ticks: Sequence[Tick], start: Tick) -> Any:
-    """A record batch of events at these ticks, with the silences between them and behind `start`, in order."""
+    """Returns a record batch of events at these ticks, with the silences after `start` and between them, in order."""
     silences: list[tuple[Tick, Tick]] = []
     order: list[int] = []
     for number, tick in enumerate(ticks):

@@ -1,9 +1,9 @@
-"""From what comes over the wire to Arrow record batches, with no Python step per row.
+"""Converts deliveries to Arrow record batches, with no Python step per row.
 
-A delivery is rows of fixed length (tick, length, length of the body) and events one behind the other, the body last in
-each. So ticks and bodies are found by arithmetic on whole columns; topics and properties are decoded in one call, and
-only when the schema asks for them. The dearest column is the map of properties: who does not need it names a schema
-without.
+A delivery consists of rows of fixed length (tick, length, length of the body), and the events, one after the other,
+with the body last in each. So ticks and bodies are found by arithmetic on whole columns. Topics and properties are
+decoded in one call, and only if the schema has them. The map of properties is the most expensive column: a query that
+does not need it should have a schema without it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_spark.properties import PropertyColumns, columns_of
 
 KEY: Final = "key"
-"""The property that is the column `key` as well."""
+"""The property that is also the column `key`."""
 SCHEMA: Final = pa.schema(
     [
         pa.field("kind", pa.string()),
@@ -40,9 +40,9 @@ SCHEMA: Final = pa.schema(
         pa.field("published_at", pa.timestamp("us", tz="UTC")),
     ]
 )
-"""The columns of a source that is given no schema. Every field is nullable."""
+"""The columns of a source without a schema of the user. Every field is nullable."""
 COLUMNS: Final = SCHEMA.append(pa.field("header", pa.binary()))
-"""All columns that there are. `header` and `payload` together are the event, byte for byte as its publisher sent it."""
+"""All columns. `header` and `payload` together are the event, byte for byte as its publisher sent it."""
 
 _MILLISECOND_BITS = PUBEND_BITS + COUNTER_BITS
 _topic_of = attrgetter("topic")
@@ -67,7 +67,7 @@ _decode_headers = msgspec.msgpack.Decoder(list[_Header]).decode
 
 
 def narrowed(names: Iterable[str]) -> Any:
-    """The schema of these columns, in this order. Raises ConfigurationError for one that there is not."""
+    """Returns the schema of these columns, in this order. Raises ConfigurationError for an unknown column."""
     chosen = list(names)
     unknown = [name for name in chosen if name not in COLUMNS.names]
     if unknown or not chosen or len({*chosen}) < len(chosen):
@@ -77,7 +77,7 @@ def narrowed(names: Iterable[str]) -> Any:
 
 
 def checked(schema: Any) -> Any:
-    """A schema that a user has written, if it can be served. Raises ConfigurationError."""
+    """Returns a user's schema if it is possible. Raises ConfigurationError."""
     narrow = narrowed(schema.names)
     for field, own in zip(schema, narrow, strict=True):
         if field.type != own.type:
@@ -86,12 +86,12 @@ def checked(schema: Any) -> Any:
 
 
 def events_batch(pubend: PubendId, deliveries: Sequence[DeliveredColumns], schema: Any) -> Any:
-    """The record batch of some deliveries of one pubend. Raises RemoteProtocolError if an event is malformed."""
+    """Returns the record batch of some deliveries of one pubend. Raises RemoteProtocolError for a malformed event."""
     return _Events(pubend, deliveries).batch(schema)
 
 
 def gap_batch(gap: Gap, schema: Any) -> Any:
-    """The record batch of a gap: one row, in which nothing but its place is known."""
+    """Returns the record batch of a gap: one row, with nothing but its place."""
     values: Mapping[str, Any] = {
         "kind": "gap",
         "pubend": gap.pubend,
@@ -104,7 +104,7 @@ def gap_batch(gap: Gap, schema: Any) -> Any:
 
 
 class _Events:
-    """Some deliveries, and their columns as far as they were asked for."""
+    """Some deliveries, and those of their columns that were computed so far."""
 
     def __init__(self, pubend: PubendId, deliveries: Sequence[DeliveredColumns]) -> None:
         self._pubend = pubend
@@ -118,7 +118,7 @@ class _Events:
         self._cut: Any = None
 
     def batch(self, schema: Any) -> Any:
-        """The record batch with these columns."""
+        """Returns the record batch with these columns."""
         makers: Mapping[str, Callable[[], Any]] = {
             "kind": lambda: pa.repeat(pa.scalar("event"), self._count),
             "pubend": lambda: pa.repeat(pa.scalar(self._pubend), self._count),
@@ -137,13 +137,13 @@ class _Events:
             raise RemoteProtocolError(f"the broker delivered what is no event: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    # By arithmetic.
+    # Columns computed by arithmetic.
 
     def _ticks(self) -> Any:
         return self._column("Q", 0, 2, pa.int64())
 
     def _column(self, letter: Literal["I", "Q"], start: int, step: int, kind: Any) -> Any:
-        """Every `step`-th number of the rows."""
+        """Returns every `step`-th number of the rows as a column."""
         numbers = self._rows.cast(letter)[start::step].tobytes()
         return pa.Array.from_buffers(kind, self._count, [None, pa.py_buffer(numbers)])
 
@@ -152,7 +152,7 @@ class _Events:
         return pc.multiply(milliseconds, 1000).view(pa.timestamp("us", tz="UTC"))
 
     def _parts(self) -> Any:
-        """Headers and bodies in turn, as one column of binaries over the events; every other one of it is a body."""
+        """Returns headers and bodies alternately, as one column of binaries over the events; the second is a body."""
         if self._cut is not None:
             return self._cut
         count = self._count
@@ -166,7 +166,7 @@ class _Events:
         )
         return self._cut
 
-    # By decoding.
+    # Columns that need decoding.
 
     def _array(self) -> bytes:
         return b"".join((array_header(self._count), self._blob))
@@ -188,13 +188,13 @@ class _Events:
 
 
 def _numbers(column: Any) -> array[int]:
-    """The numbers of a column of int32 without nulls."""
+    """Returns the numbers of a column of int32 without nulls."""
     start = 4 * column.offset
     return array("i", memoryview(column.buffers()[1])[start : start + 4 * len(column)].tobytes())
 
 
 def _every_other(count: int, first: int) -> Any:
-    """first, first + 2, first + 4, …: as many as that."""
+    """Returns every other number from `first` on, `count` of them."""
     return _evens_from(first, 1 << count.bit_length()).slice(0, count)
 
 

@@ -1,8 +1,8 @@
-"""The writers of the data source `gapless`, as PySpark wants them: thin classes over `writing`.
+"""The writers of the data source `gapless` in PySpark's form: thin classes over `writing`.
 
-A streaming task's producer is named by its query and partition, and its epoch is the batch: a repetition of the task
-has the same keys. A batch write has keys where its user gives them: inside `foreachBatch` Spark names the streaming
-batch to it as well, but two writes there would have the same.
+The producer of a streaming task is named by its query and partition, and its epoch is the batch: so a repetition of the
+task has the same keys. A batch write has keys only if its user gives them. Inside `foreachBatch` Spark would name the
+streaming batch, too; but two writes in it would then have the same keys.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ from gapless.errors import ConfigurationError, GaplessError
 from gapless_spark.writing import Keys, SinkOptions, check_columns, publish, sink_options
 
 StreamWriter: Final[Any] = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
-"""Arrow came with 4.1; before it rows are given."""
+"""Arrow came with Spark 4.1; before that, a writer gets rows."""
 
 log = logging.getLogger("gapless_spark")
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark need not be installed
-    """What became of the rows of a task."""
+    """The result of a task."""
 
     published: int
     duplicates: int
 
 
 class GaplessStreamWriter(StreamWriter):  # type: ignore[misc]
-    """The sink of a streaming query: what a task publishes is durable when it ends, and published once."""
+    """The sink of a streaming query: the events of a task are durable when it ends, and published once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Publishes the rows of a task; runs on an executor."""
+        """Publishes the rows of a task. It runs on an executor."""
         done = publish(_rows(iterator), self._options, streaming_keys(_task()))
         return Written(done.published, done.duplicates)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """All is published already: says how much it was."""
+        """Logs how much was published; everything is published already."""
         _say(f"batch {batchId}", messages)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What is published stays; the batch comes again under the same keys."""
+        """What was published stays; the batch comes again with the same keys."""
         log.warning("batch %s was given up; it comes again under the same keys", batchId)
 
 
 class GaplessWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """The sink of a batch query: at least once, or once where `txnAppId` and `txnVersion` name it."""
+    """The sink of a batch query: at least once; exactly once if `txnAppId` and `txnVersion` name it."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        """Publishes the rows of a task; runs on an executor."""
+        """Publishes the rows of a task. It runs on an executor."""
         options = self._options
         keys = None
         if options.app is not None:
@@ -69,26 +69,26 @@ class GaplessWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return Written(done.published, done.duplicates)
 
     def commit(self, messages: list[Any]) -> None:
-        """All is published already: says how much it was."""
+        """Logs how much was published; everything is published already."""
         _say("a write", messages)
 
     def abort(self, messages: list[Any]) -> None:
-        """What is published stays."""
+        """What was published stays."""
         log.warning("a write failed; what it published stays")
 
 
 def stream_writer(given: Mapping[str, str], columns: Mapping[str, str], *, overwrite: bool) -> GaplessStreamWriter:
-    """The sink of a streaming query, if it can be one. Raises ConfigurationError."""
+    """Returns the sink of a streaming query. Raises ConfigurationError."""
     return GaplessStreamWriter(_checked(given, columns, overwrite=overwrite))
 
 
 def batch_writer(given: Mapping[str, str], columns: Mapping[str, str], *, overwrite: bool) -> GaplessWriter:
-    """The sink of a batch query, if it can be one. Raises ConfigurationError."""
+    """Returns the sink of a batch query. Raises ConfigurationError."""
     return GaplessWriter(_checked(given, columns, overwrite=overwrite))
 
 
 def streaming_keys(task: Any) -> Keys:
-    """The keys of a streaming task: what Spark says in its properties. Raises GaplessError if it does not."""
+    """Returns the keys of a streaming task, from its Spark properties. Raises GaplessError if they are missing."""
     query, batch = task.getLocalProperty("sql.streaming.queryId"), task.getLocalProperty("streaming.sql.batchId")
     if query is None or batch is None:
         raise GaplessError("GAPLESS_NO_KEYS: Spark does not say of which query and batch the task is")
@@ -111,7 +111,7 @@ def _checked(given: Mapping[str, str], columns: Mapping[str, str], *, overwrite:
 
 
 def _rows(items: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
-    """Rows, of record batches or of rows of Spark's."""
+    """Yields the rows of record batches, or of Spark's rows."""
     for item in items:
         if hasattr(item, "to_pylist"):
             yield from item.to_pylist()

@@ -1,7 +1,7 @@
-"""The data source `gapless`, as PySpark wants it: 4.0 to 4.3 (docs/howto/use-spark.md).
+"""The data source `gapless` in PySpark's form, for 4.0 to 4.3 (docs/howto/use-spark.md).
 
-Thin classes over `stream`, `rows`, `reading` and `writing`, which know nothing of Spark. What a version of Spark lacks
-is left out here and nowhere else: limits and runs that end by themselves in several batches came with 4.2.
+These are thin classes over `stream`, `rows`, `reading` and `writing`, which do not know Spark. All differences between
+versions of Spark are handled here: limits, and runs that end by themselves after several batches, came with 4.2.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ log = logging.getLogger("gapless_spark")
 
 @dataclass(frozen=True)
 class Task(InputPartition):  # type: ignore[misc]  # pyspark need not be installed
-    """What one task reads: (start, end] of a pubend of a subscription."""
+    """The range of one task: (start, end] of a pubend of a subscription."""
 
     origin: str
-    """The subscription, as the text of a token; without a subscription, where the batch begins."""
+    """The subscription, as the text of a token; without a subscription, the position where the batch begins."""
     pubend: PubendId
     start: Tick
     end: Tick
     whole: tuple[Tick, Tick]
-    """The range of all tasks of the pubend: its edges are positions, which those in between need not be."""
+    """The range of all tasks of the pubend. Its edges are positions; the edges of the tasks between need not be."""
 
 
 class GaplessDataSource(DataSource):  # type: ignore[misc]
@@ -63,15 +63,15 @@ class GaplessDataSource(DataSource):  # type: ignore[misc]
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """Returns the name for `format`."""
         return "gapless"
 
     def schema(self) -> str:
-        """All columns; a schema of the user's may name fewer."""
+        """Returns all columns; a user's schema may have fewer."""
         return DDL
 
     def streamReader(self, schema: Any) -> GaplessStreamReader:  # noqa: N802 - Spark's name
-        """The source of a streaming query."""
+        """Returns the source of a streaming query."""
         spare_archives()
         options = _options(self.options, streaming=True)
         if limits is None and (options.max_events or options.max_bytes or options.max_ticks):
@@ -79,25 +79,25 @@ class GaplessDataSource(DataSource):  # type: ignore[misc]
         return GaplessStreamReader(options, checked_names(_columns(schema)))
 
     def reader(self, schema: Any) -> GaplessReader:
-        """The source of a batch query."""
+        """Returns the source of a batch query."""
         spare_archives()
         options = _options(self.options, streaming=False)
         kind = GaplessPushingReader if options.pushdown else GaplessReader
         return kind(options, checked_names(_columns(schema)))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802, FBT001 - Spark's
-        """The sink of a streaming query."""
+        """Returns the sink of a streaming query."""
         spare_archives()
         return stream_writer(self.options, _columns(schema), overwrite=overwrite)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:  # noqa: FBT001 - Spark's
-        """The sink of a batch query."""
+        """Returns the sink of a batch query."""
         spare_archives()
         return batch_writer(self.options, _columns(schema), overwrite=overwrite)
 
 
 class GaplessStreamReader(DataSourceStreamReader, AvailableNow):  # type: ignore[misc]
-    """The source of a streaming query: its driver's side, and what its tasks do."""
+    """The source of a streaming query: the driver's side, and what its tasks do."""
 
     def __init__(self, options: SourceOptions, names: list[str]) -> None:
         self._options = options
@@ -105,18 +105,18 @@ class GaplessStreamReader(DataSourceStreamReader, AvailableNow):  # type: ignore
         self._stream = Stream(options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new query begins."""
+        """Returns where a new query begins."""
         return _offset(self._stream.initial())
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """The options' limit, as far as Spark has a word for it; asked from 4.2 on."""
+        """Returns the options' limit, as far as Spark can express it; Spark calls it from 4.2 on."""
         options = self._options
         if options.max_events is not None:
             return limits.ReadMaxRows(options.max_events)
         if options.max_bytes is not None:
             return limits.ReadMaxBytes(options.max_bytes)
         if options.max_ticks is not None:
-            return limits.ReadMaxRows((1 << 62) - 1)  # anything but ReadAllAvailable, which lifts all limits
+            return limits.ReadMaxRows((1 << 62) - 1)  # any limit but ReadAllAvailable, which lifts all limits
         return limits.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -124,7 +124,7 @@ class GaplessStreamReader(DataSourceStreamReader, AvailableNow):  # type: ignore
         self._stream.stop_at_heads()
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """How far the next batch goes. Before 4.2 it is asked without anything."""
+        """Returns how far the next batch goes. Before 4.2, Spark calls it without arguments."""
         return _offset(
             self._stream.latest(
                 start,
@@ -135,17 +135,17 @@ class GaplessStreamReader(DataSourceStreamReader, AvailableNow):  # type: ignore
         )
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """How far there is something, for the query's progress."""
+        """Returns how far there is something, for the query's progress."""
         return _offset(self._stream.head())
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks of a batch; the same whenever they are asked for."""
+        """Returns the tasks of a batch; every call gives the same."""
         planned = ranges(start, end, self._options.min_partitions)
         self._stream.at(end)
         return _tasks(token_of(start), token_of(end), planned)
 
     def read(self, partition: Task) -> Iterator[Any]:
-        """The record batches of one task; runs on an executor."""
+        """Yields the record batches of one task. It runs on an executor."""
         return _read(partition, self._options, self._names)
 
     def commit(self, end: Offset) -> None:
@@ -153,7 +153,7 @@ class GaplessStreamReader(DataSourceStreamReader, AvailableNow):  # type: ignore
         self._stream.commit(end)
 
     def stop(self) -> None:
-        """The query failed; one that is stopped is not told."""
+        """The query has failed. Spark does not call it for a query that is stopped."""
         self._stream.stop()
 
 
@@ -167,22 +167,22 @@ class GaplessReader(DataSourceReader):  # type: ignore[misc]
         self._pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks, from what is there now. Raises RangeGapError for a query that would meet a gap."""
+        """Returns the tasks, from what is there now. Raises RangeGapError if the query would meet a gap."""
         start, end = _bounds(self._options)
         planned = self._pushed.cut(plan(start.ticks, end.ticks, {}, self._options.min_partitions))
         return _tasks(start, end, planned, None if self._options.subscription else str(start))
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """The record batches of one task; runs on an executor. Where there are no tasks, Spark makes one of its own."""
+        """Yields the record batches of one task, on an executor. If there are no tasks, Spark makes one of its own."""
         if isinstance(partition, Task):
             yield from self._pushed.filtered(_read(partition, self._options, self._names))
 
 
 class GaplessPushingReader(GaplessReader):
-    """One that asks Spark for the filters: a class of its own, for Spark refuses it where its setting is off."""
+    """A source that takes filters. It is a class of its own, because Spark refuses one if its setting is off."""
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
-        """Takes of the filters what it can; returns those that Spark still has to apply."""
+        """Takes the filters that it can use, and yields those that Spark still has to apply."""
         self._pushed, left = push(filters)
         yield from left
 
@@ -196,17 +196,17 @@ def _options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         )
     if options.pushdown and not hasattr(datasource, "Filter"):
         raise ConfigurationError("option pushdown: this Spark hands over no filters; 4.1 does")
-    start_of(options)  # what is wrong with it is said here, and not in a task
+    start_of(options)  # raises errors in the options here, and not in a task
     return options
 
 
 def _columns(schema: Any) -> dict[str, str]:
-    """The columns of a schema of Spark's, with their types as DDL has them."""
+    """Returns the columns of a Spark schema, with their types as in DDL."""
     return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 def _offset(token: gapless.CheckpointToken) -> dict[str, Any]:
-    """An offset as Spark wants it: it makes the JSON itself, in the order of the keys."""
+    """Returns an offset in Spark's form: Spark makes the JSON itself, in the order of the keys."""
     offset: dict[str, Any] = json.loads(offset_of(token))
     return offset
 
@@ -222,7 +222,7 @@ def _tasks(
 
 
 def _bounds(options: SourceOptions) -> tuple[gapless.CheckpointToken, gapless.CheckpointToken]:
-    """From where to where a batch query reads."""
+    """Returns from where to where a batch query reads."""
     name, timeout = options.subscription, options.broker_timeout
     begin = start_of(options)
     moves = isinstance(begin, gapless.CheckpointToken)
@@ -233,7 +233,7 @@ def _bounds(options: SourceOptions) -> tuple[gapless.CheckpointToken, gapless.Ch
                 remove_left_behind(connection, options)
                 start = readings.enter_context(temporary(connection, options, begin))
             else:
-                # A token would set the position of the subscription, which a batch only reads.
+                # A token would move the position of the subscription, but a batch query only reads.
                 start = connection.attach(
                     name, *options.topics, selector=options.selector, start=None if moves else begin, timeout=timeout
                 )

@@ -1,7 +1,8 @@
-"""What the driver of a streaming query does, without Spark: where it stands, how far it may go, what it is done with.
+"""The driver's side of a streaming query, without Spark: its position, how far it may go, what it is done with.
 
-Spark asks in an order of its own and keeps the position; the subscription keeps what is behind it until it is
-acknowledged. Nothing is connected before Spark asks for something: readers are made and pickled in several processes.
+Spark keeps the position, and calls in an order of its own. The subscription keeps everything after its position until
+it is acknowledged. Nothing is connected before Spark asks for something, because readers are made and pickled in
+several processes.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from gapless_spark.telling import coded
 Offset: TypeAlias = "str | Mapping[str, object]"
 
 LEASE_PATIENCE: Final = 5.0
-"""Seconds for which a query waits for the one before it to be gone: a stopped one is within a fraction of one."""
+"""How many seconds a query waits for the former one to be gone. a stopped query needs a fraction of one."""
 LEASE_PAUSE: Final = 0.2
 EVENTS_INSTEAD: Final = 10_000
-"""So many events a batch has where a limit in ticks ends nowhere."""
+"""How many events a batch has if a limit in ticks does not end at a position."""
 
 log = logging.getLogger("gapless_spark")
 
 
 class WentBackError(GaplessError):
-    """A batch ends before it begins. Its text begins with a code."""
+    """A batch ends before it begins. The text begins with a code."""
 
 
 def start_of(options: SourceOptions) -> Any:
-    """Where a subscription begins, as `attach` takes it; None: where it stands, or with what comes."""
+    """Returns the start of a subscription for `attach`; None: where it stands, or with new events."""
     if options.starting_timestamp is not None:
         return options.starting_timestamp
     text = options.starting_offsets.strip()
@@ -53,7 +54,7 @@ def start_of(options: SourceOptions) -> Any:
 
 
 def ranges(start: Offset, end: Offset, tasks: int) -> list[Range]:
-    """The tasks of a batch: a pure function, so that a replay plans the same. Raises WentBackError."""
+    """Returns the tasks of a batch. It is a pure function, so that a replay plans the same. Raises WentBackError."""
     first, last = token_of(start), token_of(end)
     for pubend, (before, after) in went_back(first, last).items():
         raise WentBackError(
@@ -63,10 +64,10 @@ def ranges(start: Offset, end: Offset, tasks: int) -> list[Range]:
 
 
 class Stream:
-    """One query's side of a subscription. Offsets come in as Spark has them, and tokens go out."""
+    """One query's side of a subscription. It takes Spark's offsets, and returns tokens."""
 
     def __init__(self, options: SourceOptions) -> None:
-        """Connects nothing."""
+        """Connects nothing yet."""
         if options.subscription is None:
             raise ConfigurationError('option subscription is missing: .option("subscription", …)')
         self._options = options
@@ -75,15 +76,15 @@ class Stream:
         self._lease: Lease | None = None
         self._initial: gapless.CheckpointToken | None = None
         self._position: gapless.CheckpointToken | None = None
-        """Where Spark stands, as far as it has said so: before 4.2 it does not when it asks for the latest offset."""
+        """Spark's position, as far as it is known: before 4.2, Spark asks for the latest offset without it."""
         self._target: Mapping[PubendId, Tick] | None = None
-        """How far a run goes that takes what is there and ends."""
+        """How far a run goes that takes what is there, and ends."""
         self._head: gapless.CheckpointToken | None = None
         self._committed: deque[gapless.CheckpointToken] = deque()
         self._acknowledged: gapless.CheckpointToken | None = None
 
     def initial(self) -> gapless.CheckpointToken:
-        """Where a new query begins: the subscription is created, or found where it stands."""
+        """Returns where a new query begins. The subscription is created unless it exists; then this is its position."""
         if self._initial is None:
             with self._coded():
                 self._initial = self._attach(start_of(self._options))
@@ -91,21 +92,21 @@ class Stream:
         return self._initial
 
     def stop_at_heads(self) -> None:
-        """From now on as if nothing came after what is there."""
+        """From now on ignores everything that comes later than now."""
         with self._coded():
             self._target = self._connected().heads(timeout=self._options.broker_timeout).ticks
 
     def at(self, offset: Offset) -> None:
-        """Spark stands here, or plans to."""
+        """Notes that Spark stands at this offset, or plans to."""
         self._position = token_of(offset)
 
     def latest(
         self, start: Offset | None, *, capped: bool, max_events: int | None = None, max_bytes: int | None = None
     ) -> gapless.CheckpointToken:
-        """How far the next batch goes; `start` itself if there is nothing. Waits for `poll_timeout` at most.
+        """Returns how far the next batch goes; `start` itself if there is nothing. Waits for `poll_timeout` at most.
 
-        `capped`: whether the options' limits hold; `max_events` and `max_bytes` are limits beside them. Raises
-        RangeGapError for a batch that would meet a gap.
+        `capped`: whether the options' limits hold; `max_events` and `max_bytes` are further limits. Raises
+        RangeGapError if the batch would meet a gap.
         """
         position = (self._position or self.initial()) if start is None else token_of(start)
         with self._coded():
@@ -122,11 +123,14 @@ class Stream:
         return end
 
     def head(self) -> gapless.CheckpointToken:
-        """How far there was something when it was last asked; in a run that ends, how far it goes."""
+        """Returns how far there was something at the last call; in a run that ends, how far it goes."""
         return self._head or self.initial()
 
     def commit(self, end: Offset) -> None:
-        """The query is done with everything up to here. Never raises for what the next one makes good."""
+        """The query is done with everything up to here.
+
+        If it fails, it only logs that, because the next commit includes it.
+        """
         token = token_of(end)
         if self._committed and self._committed[-1] == token:
             return
@@ -145,7 +149,7 @@ class Stream:
             log.warning("not acknowledged, the next commit will be: %s", error)
 
     def stop(self) -> None:
-        """Gives the subscription back and says goodbye. Idempotent."""
+        """Gives the subscription back, and disconnects. Idempotent."""
         connection, self._connection, self._lease = self._connection, None, None
         if connection is not None:
             with suppress(Exception):
@@ -160,7 +164,7 @@ class Stream:
         return self._connected().heads(position, after=position, wait=poll, timeout=timeout)
 
     def _no_further(self, start: gapless.CheckpointToken, end: gapless.CheckpointToken) -> gapless.CheckpointToken:
-        """The end; in a run that ends, one that is not beyond its target, and not before the start."""
+        """Returns the end; in a run that ends, not beyond its target, and not before the start."""
         target = self._target
         if target is None:
             return end
@@ -177,7 +181,7 @@ class Stream:
         max_events: int | None,
         max_bytes: int | None,
     ) -> gapless.CheckpointToken:
-        """How far a batch goes that keeps the options' limits, and these."""
+        """Returns how far a batch may go by the options' limits, and by these."""
         options = self._options
         events, size = _lower(max_events, options.max_events), _lower(max_bytes, options.max_bytes)
         if events is not None or size is not None:
@@ -188,9 +192,9 @@ class Stream:
         return end
 
     def _at_a_position(self, start: gapless.CheckpointToken, end: gapless.CheckpointToken) -> gapless.CheckpointToken:
-        """The end, if it is one that a broker takes for a position; else one that a number of events makes.
+        """Returns the end if a broker accepts it as a position; otherwise an end by a number of events.
 
-        While a pubend is down no tick is assigned, and one of that time would be refused for ever.
+        While a pubend is down it assigns no ticks, and a position at such a time would be refused for ever.
         """
         connection, timeout = self._connected(), self._options.broker_timeout
         try:
@@ -214,18 +218,21 @@ class Stream:
         return self._connection
 
     def _hold(self, position: gapless.CheckpointToken) -> None:
-        """Keeps the subscription for this query alone. Raises why it is not, or no more, or is not the position's."""
+        """Keeps the subscription for this query alone.
+
+        Raises the reason if that fails, or if the position is of another one.
+        """
         if self._lease is not None:
             self._lease.check()
             return
         self._lease = self._leased()
-        if self._initial is None:  # a query that goes on: the subscription must be what the options say
+        if self._initial is None:  # the query continues: check that the subscription still fits the options
             own = self._attach(None)
             if (own.network, own.sid, own.generation) != (position.network, position.sid, position.generation):
                 raise TokenMismatchError("the offset is of another subscription, or of an earlier one of this name")
 
     def _leased(self) -> Lease:
-        """The lease, by the name of the subscription: one that does not exist is not created."""
+        """Returns the lease, by the subscription's name. A subscription that does not exist is not created."""
         connection, owner = self._connected(), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         until = time.monotonic() + LEASE_PATIENCE
         while True:
@@ -244,7 +251,7 @@ def _lower(one: int | None, other: int | None) -> int | None:
 
 
 def _shared(start: Mapping[PubendId, Tick], end: Mapping[PubendId, Tick], ticks: int) -> dict[PubendId, Tick]:
-    """The ends of so many ticks, shared in proportion to what each pubend is behind; at least one for each."""
+    """Returns the ends of so many ticks, shared in proportion to what each pubend is behind; one for each at least."""
     widths = {pubend: tick - start.get(pubend, 0) for pubend, tick in end.items()}
     total = max(sum(widths.values()), 1)
     return {

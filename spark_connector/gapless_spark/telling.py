@@ -1,4 +1,4 @@
-"""What a user is told: errors as texts that begin with a code, for the text is all that Spark keeps of an error."""
+"""Errors for users: each text begins with a code, because Spark keeps only the text of an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gapless.errors import SubscriptionMismatchError, SubscriptionNotFoundError,
 
 @contextmanager
 def coded(brokers: str, subscription: str, timeout: float) -> Iterator[None]:
-    """Raises what a broker refuses, or does not answer, with a code and with what to do about it."""
+    """Turns a broker's refusal, or its silence, into an error with a code and with what to do about it."""
     try:
         yield
     except TimeoutError as error:
@@ -39,5 +39,5 @@ def coded(brokers: str, subscription: str, timeout: float) -> Iterator[None]:
 
 
 def unreachable(brokers: str, timeout: float) -> TimeoutError:
-    """The error for brokers that did not answer in time."""
+    """Returns the error for brokers that did not answer in time."""
     return TimeoutError(f"GAPLESS_UNREACHABLE {brokers}: not within {timeout:g} s (brokerTimeout)")

@@ -1,11 +1,12 @@
-"""Subscriptions of batch queries that name none: each reading has one of its own, for as long as it takes.
+"""Temporary subscriptions, for batch queries that name none: each reading has its own, as long as it takes.
 
-A range is read through a subscription, and Spark does not say when a batch query is over. So none is kept for all of
-it. The planning creates one and removes it, and so does each task, from where the batch begins. Between them nothing
-is held: what a pubend releases in the meantime is a gap. `min_retain` keeps everything for an hour, or for a GiB.
+A range is read through a subscription, and Spark does not report when a batch query is over. So no subscription lasts
+for the whole query. The planning creates one and removes it, and so does each task, starting where the batch begins.
+Between them nothing is held: events that a pubend releases in the meantime are a gap. `min_retain` keeps everything for
+an hour, or for a GiB.
 
-A worker that is killed leaves its subscription behind. The next planning of the same client removes those that are a
-day old, by the time in their names.
+A worker that is killed leaves its subscription behind. The next planning of the same client removes subscriptions that
+are a day old, according to the time in their names.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from gapless_spark.options import SourceOptions
 
 PREFIX: Final = "~spark-"
 LEFT_BEHIND: Final = 86_400
-"""Seconds after which one is taken for left behind by a worker that was killed: a task may take hours."""
+"""After so many seconds a subscription counts as left behind by a killed worker: a task may take hours."""
 
 
 @contextmanager
 def temporary(
     connection: gapless.sync.Connection, options: SourceOptions, start: Any
 ) -> Iterator[gapless.CheckpointToken]:
-    """A subscription as the options say, for the length of a block; where it stands when it begins at `start`."""
+    """A subscription with these options, for the length of a block. Yields its position, if it begins at `start`."""
     name, timeout = f"{PREFIX}{int(time.time_ns() // 10**9)}-{uuid4().hex[:12]}", options.broker_timeout
     try:
         yield connection.attach(name, *options.topics, selector=options.selector, start=start, timeout=timeout)
     finally:
-        with suppress(Exception):  # what the block raises says more; the next planning tries again
+        with suppress(Exception):  # an error of the block is more important; the next planning tries again
             connection.unsubscribe(name, timeout=timeout)
 
 
 def remove_left_behind(connection: gapless.sync.Connection, options: SourceOptions) -> None:
-    """Removes what killed workers of this client left behind."""
+    """Removes subscriptions that killed workers of this client left behind."""
     now = time.time_ns() // 10**9
     for info in connection.subscriptions(timeout=options.broker_timeout):
         made, _, _ = info.name.removeprefix(PREFIX).partition("-")

@@ -1,8 +1,8 @@
-"""What a task of a sink publishes: messages, under keys that its replay has again (protocol: keyed-publishing).
+"""Publishes the rows of a sink's task, under keys that a repetition of the task has again (protocol: keyed-publishing).
 
-A task's rows are numbered as they come. If it is run again with the same rows in the same order, each has the key it
-had, and what was published is dropped. Where the order may differ, behind a shuffle, they are sorted by a column that
-tells them apart.
+The rows of a task are numbered in the order in which they come. If the task is run again with the same rows in the same
+order, each row has the same key, and the broker drops what it has. After a shuffle the order may differ; then the rows
+are sorted by a column that distinguishes them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gapless_spark.rows import KEY
 from gapless_spark.telling import coded
 
 CHUNK: Final = 8192
-"""So many rows of a task are messages at once."""
+"""How many rows of a task become messages at once."""
 TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "payload": ("binary", "string"),
     "topic": ("string",),
     "key": ("string",),
     "properties": tuple(f"map<string,{kind}>" for kind in ("string", "bigint", "int", "double", "boolean")),
 }
-"""The columns of a sink, and what each may be."""
+"""The columns of a sink, and their possible types."""
 _OPTIONS: Final = {
     name.lower(): name
     for name in ("brokers", "clientId", "topic", "txnAppId", "txnVersion", "messageIdColumn", "brokerTimeout")
@@ -37,19 +37,19 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of a sink, as it uses them."""
+    """The options of a sink, in the form in which it uses them."""
 
     brokers: str
     client_id: str = ""
     topic: str | None = None
-    """For rows that name none."""
+    """The topic for rows without one."""
     app: str | None = None
     version: int = 0
     """`app` and `version` name a batch write that may be repeated."""
     order: str | None = None
     """The column by which a task's rows are sorted."""
     broker_timeout: float = 60.0
-    """Seconds that a part of a task's rows may take to be durable."""
+    """How many seconds a part of a task's rows may take to become durable."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class Keys:
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """What became of the rows of a task."""
+    """What happened to the rows of a task."""
 
     published: int
     duplicates: int
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a sink. Raises ConfigurationError."""
+    """Returns the options of a sink. Raises ConfigurationError."""
     values: dict[str, str] = {}
     for key, text in given.items():
         lower = key.lower()
@@ -100,7 +100,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
-    """That rows with these columns can be published. Raises ConfigurationError."""
+    """Raises ConfigurationError if rows with these columns cannot be published."""
     there_are = ", ".join(f"{name} {' or '.join(kinds)}" for name, kinds in TYPES.items())
     for name, kind in columns.items():
         if kind not in TYPES.get(name, ()) and name != options.order:
@@ -113,7 +113,7 @@ def check_columns(columns: Mapping[str, str], options: SinkOptions) -> None:
 
 
 def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys | None) -> TaskOutcome:
-    """Publishes the rows of a task; all are durable when it returns. Without keys nothing is a repetition."""
+    """Publishes the rows of a task; all are durable when it returns. Without keys, nothing counts as a repetition."""
     if options.order is not None:
         order = options.order
         rows = sorted(rows, key=lambda row: row[order])
@@ -135,7 +135,7 @@ def publish(rows: Iterable[Mapping[str, Any]], options: SinkOptions, keys: Keys 
 
 
 def message(row: Mapping[str, Any], topic: str | None) -> Message:
-    """The message of a row. Raises GaplessError for one that has none."""
+    """Returns the message of a row. Raises GaplessError if there is none."""
     payload = row["payload"]
     if payload is None:
         raise GaplessError("GAPLESS_NO_PAYLOAD: a row's payload is null")
@@ -149,7 +149,7 @@ def message(row: Mapping[str, Any], topic: str | None) -> Message:
 
 
 def _chunks(rows: Iterable[Mapping[str, Any]], topic: str | None) -> Iterator[tuple[int, list[Message]]]:
-    """Messages in lists of a good size, each with the number of its first row."""
+    """Yields messages in lists of a good size, each with the number of its first row."""
     remaining, first = iter(rows), 0
     while messages := [message(row, topic) for row in islice(remaining, CHUNK)]:
         yield first, messages

@@ -1,1 +1,1 @@
-"""The PHB as a pure state machine: ticks, the log, silence leases, release. No clock, no I/O."""
+"""The PHB as a pure state machine: ticks, the log, tick reservations, release. No clock, no I/O."""

@@ -1,4 +1,4 @@
-"""Which pubend a publisher belongs to, and what pubends there are (protocol: pubends)."""
+"""Assigns publishers to pubends, and gives new pubends their identity (protocol: pubends)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ANY_PUBLISHER = "*"
 
 
 def pubend_id(name: str, wall: int, storage_id: str) -> PubendId:
-    """The identity of a pubend that is created now: `name@epoch` (protocol: pubends).
+    """Returns the identity of a pubend that is created now: `name@epoch` (protocol: pubends).
 
-    The epoch is the second of the creation and something of the volume, so that a pubend on a volume that
-    was wiped, or made anew, is another pubend, even in the same second.
+    The epoch is made from the second of the creation and a digest of the volume's id. So a pubend on a volume that was
+    wiped, or created anew, is another pubend, even within the same second.
     """
     digest = int.from_bytes(blake2b(f"{storage_id}/{name}".encode(), digest_size=8).digest(), "big")
     suffix = _base36(digest % 36**_SUFFIX_DIGITS).rjust(_SUFFIX_DIGITS, "0")
@@ -27,7 +27,7 @@ def pubend_id(name: str, wall: int, storage_id: str) -> PubendId:
 
 
 def name_of(pubend: PubendId) -> str:
-    """The name in a pubend's identity."""
+    """Returns the name in a pubend's identity."""
     return pubend.rpartition("@")[0]
 
 
@@ -40,17 +40,17 @@ def _base36(number: int) -> str:
 
 
 def merged_topics(before: tuple[str, ...], configured: tuple[str, ...]) -> tuple[str, ...]:
-    """Every pattern that a pubend ever took events of: old events do not change with a configuration."""
+    """Returns every topic pattern that a pubend ever had: a new configuration does not change its old events."""
     if ANY_TOPIC in before or ANY_TOPIC in configured:
         return (ANY_TOPIC,)
     return tuple(dict.fromkeys((*before, *configured)))
 
 
 def assign(pubends: Iterable[PubendSettings], publisher: str, topic: str | None) -> str | None:
-    """The name of the pubend for a publisher that is on none yet, or None when none takes it.
+    """Returns the name of the pubend for a publisher that is on no pubend yet, or None if no entry takes it.
 
-    The first entry that takes both the publisher and the topic. A publisher without a topic of its own
-    belongs where its name is listed, else where every topic goes.
+    The first entry that takes both the publisher and the topic gets it. A publisher without a topic of its own belongs
+    to the first entry that lists its name, or that takes every topic.
     """
     for options in pubends:
         if _takes(options, publisher, topic):
@@ -59,7 +59,7 @@ def assign(pubends: Iterable[PubendSettings], publisher: str, topic: str | None)
 
 
 def is_out_of_reach(options: PubendSettings, earlier: PubendSettings) -> bool:
-    """Whether an earlier entry takes everything that this one would."""
+    """Whether an earlier entry takes everything that this entry would take."""
     return (
         all(any(_covers(wide, narrow) for wide in earlier.topics) for narrow in options.topics)
         and all(any(_is_named(wide, narrow) for wide in earlier.publishers) for narrow in options.publishers)
@@ -68,7 +68,7 @@ def is_out_of_reach(options: PubendSettings, earlier: PubendSettings) -> bool:
 
 
 def _covers(wide: str, narrow: str) -> bool:
-    """Whether a pattern of topics stands for all that another one stands for."""
+    """Whether every topic that matches the pattern `narrow` also matches the pattern `wide`."""
     levels, wanted = narrow.split("."), wide.split(".")
     if wanted[-1] != "#":
         return len(levels) == len(wanted) and levels[-1] != "#" and _is_like(wanted, levels)
@@ -90,7 +90,7 @@ def _takes(options: PubendSettings, publisher: str, topic: str | None) -> bool:
 
 
 def _takes_any_topic(options: PubendSettings) -> bool:
-    """Whether publishers without a topic of their own may come here."""
+    """Whether publishers without a topic of their own may be assigned to this entry."""
     return ANY_TOPIC in options.topics or ANY_PUBLISHER not in options.publishers
 
 
@@ -101,11 +101,11 @@ def _is_named(pattern: str, publisher: str) -> bool:
 
 
 def _share(options: PubendSettings, publisher: str) -> str:
-    """Of several pubends the one that the publisher's name falls on: always the same."""
+    """Returns one of the entry's pubends by a hash of the publisher's name: always the same one."""
     hashed = int.from_bytes(blake2b(publisher.encode(), digest_size=8).digest(), "big")
     return options.names[hashed % options.count]
 
 
 def options_by_name(pubends: Iterable[PubendSettings]) -> Mapping[str, PubendSettings]:
-    """The settings of each pubend that is configured."""
+    """Returns the settings of each configured pubend by its name."""
     return {name: options for options in pubends for name in options.names}

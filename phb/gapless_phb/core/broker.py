@@ -64,28 +64,30 @@ _CLOCK_ALARMS = {
         "never go back; or it is behind now, and to be corrected. Nothing is given up for its age sooner by that"
     ),
 }
-"""What is said of the wall clock when it is not what it should be."""
+"""The alarm texts for each state in which the wall clock cannot be trusted."""
 _CLOCK_RIGHT = {
     AlarmCode.CLOCK_SUSPECT: "the wall clock is believed again, and early release goes on",
     AlarmCode.CLOCK_DOUBTFUL: "the wall clock is believed: what is too old is given up again",
     AlarmCode.CLOCK_BEHIND: "the wall clock has caught up with the ticks",
 }
-"""What is said when that is over."""
+"""The texts that end these alarms."""
 
 
 class PublisherHostingBroker:
-    """A role: takes what routers say to pubends, and says what pubends say to routers. A node may host several.
+    """A role that hosts all pubends of one volume. It handles router messages and emits answers.
 
-    Pure: what is to be done comes out of `take_effects()`, and time is an argument (`now`: monotonic
-    nanoseconds, `wall`: milliseconds since 1970). Relies on one promise of the node beyond the role seam:
-    `on_durable` is called in the order in which the writes were asked for.
+    A node may host several.
+
+    The class is pure: effects come out of `take_effects()`, and time is an argument (`now`: monotonic nanoseconds,
+    `wall`: milliseconds since 1970). Besides the role seam it relies on one promise of the node: the node calls
+    `on_durable` in the order in which the writes were asked for.
     """
 
     def __init__(self, context: RoleContext, settings: Settings) -> None:
-        """The broker as its volume says; writes nothing before `start`.
+        """Recovers the broker from its volume. Writes nothing before `start`.
 
-        Raises VolumeCorruptError if the volume lacks something that had been durable, ConfigurationError if
-        there would be more than 1,024 pubends or the wall clock cannot be true.
+        Raises VolumeCorruptError if the volume lacks something that had been durable. Raises ConfigurationError if
+        there would be more than 1,024 pubends, or if the wall clock cannot be right.
         """
         if tick_at(context.wall) > LAST_WALL_TICK:
             raise ConfigurationError("the wall clock of this machine is set beyond the year 2088")
@@ -112,11 +114,14 @@ class PublisherHostingBroker:
             name = name_of(old.row.pubend)
             options = configured.get(name, PubendSettings(name))
             if name in configured:
+                # Old events were published under the old patterns, so a pubend keeps every pattern that it ever had.
                 topics = merged_topics(old.row.topics, options.topics)
                 old.row = replace(old.row, topics=topics)
             found = recover(context.reader, context.network, old)
+            # A pubend that is no longer configured still serves its events; it only takes no new publishers.
             sealed = name not in configured
             self._add(shared, found, options, context, sealed=sealed)
+        # The number of a pubend is the remainder of its ticks and its key in the tables. It is never used twice.
         number = max((old.number for old in saved), default=-1) + 1
         members = sorted({*self.settings.members, *(shb for old in saved for shb in old.members)})
         for name, options in configured.items():
@@ -129,7 +134,10 @@ class PublisherHostingBroker:
     def _create(
         self, context: RoleContext, name: str, options: PubendSettings, number: int, members: list[ShbId]
     ) -> SavedPubend:
-        """A new pubend, which counts every SHB that this broker knows from the beginning (protocol: members)."""
+        """Returns the rows of a new pubend.
+
+        It counts every SHB that this broker knows as a member (protocol: members).
+        """
         if number >= STEP:
             raise ConfigurationError(f"phb.pubends: there can be {STEP} pubends in the life of a volume")
         at = tick_at(context.wall)
@@ -150,7 +158,7 @@ class PublisherHostingBroker:
     # ------------------------------------------------------------------------------------ the role's seam
 
     def handlers(self) -> Mapping[type, Handler]:
-        """What routers, and the log, may say to this role."""
+        """Returns the handler of each message that routers, and the log, may send to this role."""
         return {
             Appended: self._outbox.on_appended,
             AskPubend: self._on_ask,
@@ -162,26 +170,27 @@ class PublisherHostingBroker:
         }
 
     def requests(self) -> Mapping[type, RequestHandler]:
-        """What clients may ask of this role."""
+        """Returns the handler of each request that clients may send to this role."""
         return {ListPubends: self._on_list, Retire: self._retiring.on_retire}
 
     def start(self, now: int, wall: int) -> None:
-        """Makes fresh reservations durable; each pubend is opened when its own is."""
+        """Asks for a fresh tick reservation for each pubend, and opens each pubend when its reservation is durable."""
         for pubend in self._pubends.values():
             pubend.begin(now, wall)
 
     def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
-        """A write is durable."""
+        """The node reports that a write is durable."""
         self._outbox.on_durable(cookie, now, wall)
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
-        """A read is answered."""
+        """The node answers a read."""
         self._outbox.on_read(result, now, wall)
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
-        """The disk is nearly full: publishers are told to wait, all else goes on. It never makes a gap.
+        """The disk is nearly full (`low`), or no longer. While it is, publishers have to wait; all else goes on.
 
-        What everybody is done with, and is there for "earliest" alone, gives way to them.
+        A full disk never makes a gap. To make room, the broker gives up events that every subscription is done with
+        and that are kept only for subscriptions that start at "earliest".
         """
         self._full = low
         for pubend in self._pubends.values():
@@ -192,7 +201,8 @@ class PublisherHostingBroker:
         return None if self._outbox.wake == FOREVER else self._outbox.wake
 
     def on_deadline(self, now: int, wall: int) -> None:
-        """Time has passed."""
+        """The deadline has come: runs the timers that are due."""
+        # Not every pubend is due. Those that are not must be woken later, so each one sets the next deadline again.
         self._outbox.wake = FOREVER
         for pubend in self._pubends.values():
             if pubend.timers.deadline <= now:
@@ -201,11 +211,11 @@ class PublisherHostingBroker:
         self._watch_clock()
 
     def take_effects(self, now: int, wall: int) -> Sequence[object]:
-        """What to do, in order."""
+        """Returns what the node has to do, in order."""
         return self._outbox.take()
 
     def gauges(self) -> Iterator[Gauge]:
-        """Of each pubend its positions, its sizes, and who pins it."""
+        """Yields the figures of each pubend: its positions, its sizes, and which SHBs its log waits for."""
         yield gauges.DISK_FULL.gauge(self._full)
         yield gauges.CLOCK_BEHIND.gauge(self._alarms[AlarmCode.CLOCK_BEHIND])
         for pubend in self._pubends.values():
@@ -214,7 +224,7 @@ class PublisherHostingBroker:
     # -------------------------------------------------------------------------------------- what is asked
 
     def retire(self, shb: ShbId) -> None:
-        """Gives an SHB up for good: no log waits for it any more, and if it returns it meets a gap (T10)."""
+        """Gives an SHB up for good. No log waits for it any more; if it returns, its subscriptions meet a gap (T10)."""
         self._retiring.retire(shb)
 
     def _on_ask(self, ask: AskPubend, now: int, wall: int) -> None:
@@ -253,7 +263,12 @@ class PublisherHostingBroker:
             pubend.source.open_publisher(request, submit.reply_to, now, wall)
 
     def _pubend_of(self, request: OpenRequest) -> tuple[Pubend | None, str]:
-        """The pubend of a publisher: where it was, else where it is known, else where it is assigned to."""
+        """Returns the pubend of a publisher, or None and the reason why there is none.
+
+        1. A publisher that names a pubend (it was opened before) stays there.
+        2. Otherwise it belongs to the pubend that knows its name: its sequences and receipts are there.
+        3. Otherwise the configuration assigns it.
+        """
         if request.pubend:
             return self._pubends.get(request.pubend), self._not_here(request.pubend)
         for pubend in self._pubends.values():
@@ -276,7 +291,7 @@ class PublisherHostingBroker:
         self._outbox.emit(Tell(session.number, PubendList(request.request, listing)))
 
     def _watch_clock(self) -> None:
-        """Says once when the wall clock is not what it should be, and once when it is again (C01)."""
+        """Emits an alarm once when the wall clock becomes untrustworthy, and once when that is over (C01)."""
         clocks = self._clocks
         ahead = max((clock.ahead for clock in clocks), default=0)
         leap = max((clock.latest - clock.ahead - clock.aged for clock in clocks if clock.doubtful), default=0)
@@ -299,11 +314,12 @@ def _duration(ticks: Tick) -> str:
 
 
 class Retiring:
-    """Giving an SHB up for good, as an administrator asks for it (protocol: members; T10).
+    """Gives an SHB up for good, when an administrator asks for it (protocol: members; T10).
 
-    Members are durable, and a log waits for each of them: one SHB that never comes back would keep every log
-    for ever. Nobody but an administrator can know that it will not. Whom he has named stays written down, so
-    that he may say it twice, and so that a name which was mistyped is told from one that is gone.
+    The list of members is durable, and a log waits for each of them. One SHB that never comes back would therefore
+    keep every log for ever, and only an administrator can know that it will not come back. The names of retired SHBs
+    stay in a table, for two reasons: the administrator may repeat the request, and the broker can distinguish a
+    retired SHB from a mistyped name.
     """
 
     def __init__(
@@ -314,7 +330,7 @@ class Retiring:
         tables: Tables,
         reader: RecoveryReader,
     ) -> None:
-        """`own`: the SHB of the same node, or "". `pubends`: all of this broker, as they come."""
+        """`own`: the SHB of the same node, or "". `pubends`: all pubends of this broker; the mapping grows later."""
         self._own = own
         self._pubends = pubends
         self._outbox = outbox
@@ -322,7 +338,7 @@ class Retiring:
         self._retired = {name.decode(): None for name, _ in reader.scan(tables.retired)}
 
     def on_retire(self, session: ClientSession, request: Retire, _now: int, _wall: int) -> None:
-        """Says what waits for an SHB, and gives it up unless that is all that was asked; one answer follows."""
+        """Answers which pubends wait for an SHB, and retires the SHB unless the client only wanted to look."""
         shb, fault = self._find(request.shb)
         if not fault and not request.only_look and shb == self._own:
             fault = f"SHB {shb!r} runs in this very node: it cannot be given up while it does"
@@ -334,10 +350,11 @@ class Retiring:
             self._outbox.emit(answer)
         else:
             self.retire(shb)
+            # An empty write becomes durable after the rows above: the answer leaves only when the SHB is durably gone.
             self._outbox.write([], lambda _now, _wall: self._outbox.emit(answer))
 
     def retire(self, shb: ShbId) -> None:
-        """Gives an SHB up: no log waits for it any more, and if it returns it meets a gap."""
+        """Gives an SHB up. No log waits for it any more; if it returns, its subscriptions meet a gap."""
         self._retired[shb] = None
         self._outbox.write([Set(self._tables.retired, shb.encode(), rows.encode(1))])
         for pubend in self._pubends.values():
@@ -347,7 +364,7 @@ class Retiring:
         return [name for name, pubend in self._pubends.items() if pubend.release.is_member(shb)]
 
     def _find(self, name: str) -> tuple[ShbId, str]:
-        """The one SHB that is called so, by its whole id or by its node alone; or what is wrong."""
+        """Returns the id of the one SHB with this name (its whole id, or its node alone), and "" or what is wrong."""
         members = {shb: None for pubend in self._pubends.values() for shb in pubend.release.members}
         known = sorted({**members, **self._retired})
         found = [shb for shb in known if name in {shb, shb.partition("@")[0]}]
@@ -356,7 +373,8 @@ class Retiring:
         if len(found) == 1:
             return found[0], ""
         if found:
-            # Never a guess: of a node whose disk was replaced, one is gone, and the other one is in its place.
+            # Never guess: where the disk of a node was replaced, one SHB of this node is gone and another is in its
+            # place.
             return name, f"several SHBs are called {name!r}, name one of them in full: {', '.join(found)}"
         counted = ", ".join(sorted(members)) or "none"
         return name, f"no pubend of this broker counts an SHB {name!r}; those that count: {counted}"

@@ -1,7 +1,8 @@
-"""What of a pubend's log cannot be read, and what an operator has said of it.
+"""The parts of a pubend's log that cannot be read, and those that an operator has given up.
 
-What cannot be read is unknown: nothing is said of it, and who comes to it waits. Once it was given up it is lost,
-and readers are told so, each in its turn. Neither is ever taken for silence.
+Ticks of an unreadable part are unknown: nothing is sent about them, and readers that reach them wait. Once the
+operator has given the part up, its ticks are lost, and each reader that reaches them is informed. Neither kind is
+ever taken for silence.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from gapless.core.stream.ticks import PubendId, Tick
 
 
 class Damage:
-    """The ranges of ticks (lo, hi] of one log that are unreadable, and those that were given up."""
+    """The tick ranges (lo, hi] of one log that are unreadable, and those that were given up."""
 
     def __init__(self, pubend: PubendId) -> None:
         self._pubend = pubend
@@ -22,34 +23,35 @@ class Damage:
         self._unreadable = IntervalSet()
         self._reason = ""
         self.refusal = ""
-        """Why nothing can be published, or ""."""
+        """Why nothing can be published now, or ""."""
 
     def give_up(self, lo: Tick, hi: Tick, upto: Tick) -> None:
-        """Recovery found that an operator has given these up: in the storage, what has an index in (lo, upto].
+        """Notes a range that an operator has given up: ticks (lo, hi], stored at the indices (lo, upto].
 
-        The record behind has a higher index than `upto`, but its first events may stand right behind `hi`.
+        The two ends differ because a record is stored under its last tick. The record behind the hole has an index
+        above `upto`, but its first events may stand right behind `hi`.
         """
         self._given_up.add(lo, hi)
         self._holes.add(lo, upto)
 
     def behind(self, after: Tick) -> Tick:
-        """Behind which index to read on for what is above a tick: not in what was given up."""
+        """Returns the index behind which to read for what is above a tick: the end of a hole, if the tick is in one."""
         return next((hi for lo, hi in self._holes.ranges if lo <= after < hi), after)
 
     def note(self, lo: Tick, hi: Tick, reason: str) -> None:
-        """These cannot be read."""
+        """Notes a range that cannot be read."""
         self._unreadable.add(lo, hi)
         self._reason = reason
 
     def refuse(self, reason: str) -> None:
-        """What publishers have sent is not known, so nobody can tell what would be sent twice."""
+        """Closes the pubend to publishers: repeats of batches in the unreadable part cannot be recognised."""
         self.refusal = self.refusal or (
             f"nothing can be published to pubend {self._pubend} until `gapless repair` has been run, "
             f"because what its publishers have sent can no longer be read: {reason}"
         )
 
     def divide(self, lo: Tick, hi: Tick, lost: Tick) -> Iterator[tuple[Tick, Tick, bool]]:
-        """The parts of (lo, hi], in order, and whether each was given up; what is `lost` is no part of that."""
+        """Yields the parts of (lo, hi] in order, each with whether it was given up. Ticks up to `lost` count as not."""
         at = lo
         for first, last in self._given_up.ranges:
             start, end = max(first, lost, at), min(last, hi)
@@ -62,10 +64,10 @@ class Damage:
             yield at, hi, False
 
     def is_between(self, lo: Tick, hi: Tick) -> bool:
-        """Whether something that was given up lies between two ticks."""
+        """Whether a part that was given up lies between two ticks."""
         return any(low < hi and lo < high for low, high in self._given_up.ranges)
 
     def listing(self, lost: Tick) -> list[tuple[Tick, Tick, str]]:
-        """The ranges above `lost` and what is wrong with each, for people: "" for what was given up."""
+        """Returns the damaged ranges above `lost`, each with its reason for people: "" if it was given up."""
         unreadable = [(lo, hi, self._reason) for lo, hi in self._unreadable.ranges if hi > lost]
         return sorted(unreadable + [(lo, hi, "") for lo, hi in self._given_up.ranges if hi > lost])

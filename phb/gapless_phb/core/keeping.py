@@ -1,7 +1,7 @@
-"""What is kept of one pubend, and for whom (protocol: members, answers, release).
+"""Who still needs the events of one pubend, and how far they may be given up (protocol: members, answers, release).
 
-It stands on what any source of events says of itself (`gapless_phb.core.source.Facts`): who is counted, what is held,
-what everybody is done with, who has to be asked for progress, and what those who lack something are told.
+This half of a pubend is the same for every source of events; it reads the source's `gapless_phb.core.source.Facts`.
+It counts members, keeps holds, answers wants, asks SHBs for progress, and lets the source chop its log.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gapless_phb.core.source import SECOND, PubendContext, Source, Timer, Timers
 
 
 class Keeping:
-    """Enrols, holds, answers, asks for progress, and has the source give up what may go."""
+    """Enrols SHBs, keeps their holds, answers their wants, asks for progress, and has the source give up events."""
 
     def __init__(
         self, context: PubendContext, source: Source, saved: SavedPubend, options: PubendSettings, timers: Timers
     ) -> None:
-        """As the rows say. Nothing is answered before the source is ready."""
+        """Restores members and holds from their rows. Answers nothing before the source is ready."""
         settings = context.settings
         self.pubend = source.log.pubend
         self._number = saved.number
@@ -51,12 +51,12 @@ class Keeping:
 
     @property
     def members(self) -> list[Operation]:
-        """The rows of those who are counted from the beginning."""
+        """The rows of the members that a new pubend counts from its beginning."""
         members = self.release.members.items()
         return [Set(self._tables.members, rows.key(self._number, shb), rows.encode(at)) for shb, at in members]
 
     def start(self, now: int) -> None:
-        """The network knows of the pubend."""
+        """The network knows the pubend now: starts the timers."""
         self._timers.wake(Timer.RELEASE, now + self._release_every)
         if self._log.newest:
             self._timers.wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
@@ -66,18 +66,19 @@ class Keeping:
         if Timer.ACKNOWLEDGEMENT not in self._timers:
             self._timers.wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.first())
 
-    # ----------------------------------------------------------------------------------------- what SHBs say
+    # ---------------------------------------------------------------------------------------- messages of SHBs
 
     def ask(self, ranges: Ranges, reply_to: Hashable, now: int, wall: int) -> None:
-        """An SHB needs these ranges."""
+        """An SHB needs these ranges: sends replies for all of them that is decided."""
         if not self._log.ready or not ranges:
             return
+        # It asks for more than was sent. Perhaps more can be decided now, then the SHB need not wait for the timer.
         if ranges[-1][1] > self._log.stable:
             self._source.promise(now, wall)
         self._reader.ask(ranges, reply_to)
 
     def enrol(self, shb: ShbId) -> None:
-        """An SHB wants to be counted: answered when that is durable (protocol: members)."""
+        """An SHB asks to be counted. It is answered when its membership is durable (protocol: members)."""
         if not self._log.ready:
             return
         if shb in self.release.members:
@@ -86,15 +87,16 @@ class Keeping:
             at = self.release.join(shb)
 
             def durable(now: int, _wall: int) -> None:
-                if self.release.is_member(shb):  # it may have been retired again
+                if self.release.is_member(shb):  # it may have been retired while the write was under way
                     self.release.enrolled(shb, now)
                     self._outbox.emit(Enrolled(self.pubend, shb, at))
 
             self._outbox.write([Set(self._tables.members, rows.key(self._number, shb), rows.encode(at))], durable)
 
     def hold(self, row: Hold) -> None:
-        """An SHB needs more kept than it reported: answered when its whole row is durable (protocol: members)."""
+        """An SHB asks to keep more than it reported. It is answered when its row is durable (protocol: members)."""
         known = self.release.holds.get(row.shb)
+        # Messages may arrive twice or out of order; the version shows which row is the newest.
         if not self._log.ready or (known is not None and row.version < known.version):
             return
         if known is not None and row.version == known.version:
@@ -114,7 +116,7 @@ class Keeping:
         self._outbox.emit(Held(shb, self.pubend, held.version, held.at, self._log.stable))
 
     def released(self, released: Tick, delivered: Tick, now: int) -> None:
-        """The minima over all members (protocol: release)."""
+        """Takes the minima over all members from the router (protocol: release)."""
         before = self.release.delivered
         self.release.on_released(released, delivered, now)
         if self.release.delivered > before:
@@ -124,13 +126,13 @@ class Keeping:
         self._timers.wake(Timer.RELEASE, max(now, self._release_not_before))
 
     def on_space(self, now: int, *, low: bool) -> None:
-        """The disk is nearly full, or no longer."""
+        """The disk is nearly full (`low`), or no longer."""
         self.release.space_low = low
         if low:
             self._timers.wake(Timer.RELEASE, max(now, self._release_not_before))
 
     def retire(self, shb: ShbId, then: Then) -> None:
-        """Gives an SHB up for good: the log no longer waits for it (T10). `then`: that is durable."""
+        """Gives an SHB up for good: the log no longer waits for it (T10). Calls `then` when that is durable."""
         self.release.retire(shb)
         self._holds_durable.pop(shb, None)
         key = rows.key(self._number, shb)
@@ -139,17 +141,17 @@ class Keeping:
     # ----------------------------------------------------------------------------------------------- timers
 
     def _on_ack_expected(self, now: int, _wall: int) -> None:
-        """Asks the SHBs where they are, when one of them lacks an event for long (AET).
+        """Asks the SHBs for their progress when one of them has lacked an event for long (AET).
 
-        What counts is what is delivered, not what is released: one subscriber that is away holds the latter
-        back for days, and that is no reason to probe (T8).
+        It goes by `delivered`, not by `released`. One subscriber that is away holds `released` back for days, and that
+        is no reason to probe (T8).
         """
         if self.release.members and self._log.newest > self.release.delivered:
             self._outbox.emit(Probe(self.pubend, self._log.newest))
             self._timers.wake(Timer.ACKNOWLEDGEMENT, now + self._ack_expected.next())
 
     def _on_release(self, now: int, wall: int) -> None:
-        """Gives up what may go, at most once in `release_seconds`."""
+        """Has the source give up what may go, at most once in `release_seconds`."""
         self._release_not_before = now + self._release_every
         upto = self.release.target(self._source.present(now, wall))
         self._source.give_up(upto, lambda then: self._timers.wake(Timer.RELEASE, then))
@@ -159,7 +161,7 @@ class Keeping:
     # ---------------------------------------------------------------------------------------------- looking
 
     def gauges(self) -> Iterator[Gauge]:
-        """Who pins it, what is released, and what was read for those who lack something."""
+        """Yields its members and holds, the released positions, and how much was read for SHBs."""
         release, index, name = self.release, self._log.index, self.pubend
         for shb, at in release.members.items():
             yield gauges.MEMBER.gauge(at, name, shb)
@@ -175,7 +177,7 @@ class Keeping:
 
 
 class AckExpected:
-    """AET: how long to wait for progress before it is asked for; the waits double (protocol: timers, release)."""
+    """AET: how long to wait for progress before asking for it; the waits double (protocol: timers, release)."""
 
     __slots__ = ("_least", "_most", "_wait")
 
@@ -185,11 +187,11 @@ class AckExpected:
         self._most = most
 
     def first(self) -> int:
-        """How long to wait after an event, or after progress, in nanoseconds."""
+        """Returns how long to wait after an event, or after progress, in nanoseconds."""
         self._wait = self._least
         return self._wait
 
     def next(self) -> int:
-        """How long to wait after a probe, in nanoseconds."""
+        """Returns how long to wait after a probe, in nanoseconds."""
         self._wait = min(2 * self._wait, self._most)
         return self._wait

@@ -1,10 +1,10 @@
-"""Keyed publishing: producers that number their own batches (protocol: keyed-publishing).
+"""Keyed publishing: producers that number their own batches and may repeat them (protocol: keyed-publishing).
 
-A pubend keeps one mark for each producer: the highest (epoch, index) that it has logged. What is at or below it is
-dropped; holes are allowed. The mark is in the same write as the record, so a crash has both or neither.
+A pubend keeps one mark for each producer: the highest (epoch, index) that it has logged. Events at or below the mark
+are dropped; holes are allowed. The mark is in the same write as the record, so after a crash both are there or neither.
 
-To the log, and nowhere else, a producer is a publisher like any other, of a name that nobody else can have: it runs on
-in sequences that the pubend counts itself, so recovery, checkpoints and chops know nothing of keys.
+In the log a producer is stored as a publisher with a name that no other publisher can have. The pubend itself counts
+the sequences of this publisher. So recovery, checkpoints and chops do not need to know about keys.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from gapless_phb.core.records import checksum
 from gapless_phb.core.validation import SEQUENCE_MAX, BatchCheck, fault_of_name
 
 Mark: TypeAlias = tuple[int, int]
-"""(epoch, index) of the last event that a producer has logged, or that is on its way to the disk."""
+"""(epoch, index) of the last event of a producer that is logged, or on its way to the disk."""
 NO_MARK: Final = (-1, -1)
 MARKER: Final = "\x01"
-"""Begins a producer's name in the log. A publisher's own can be printed, and so begins with another character."""
+"""The first character of a producer's name in the log. Names of publishers are printable, so none begins with it."""
 
 
 class Keyed:
-    """The producers of one pubend."""
+    """The producers of keyed batches of one pubend."""
 
     def __init__(
         self,
@@ -56,14 +56,15 @@ class Keyed:
         return len(self._marks)
 
     def open(self, request: OpenRequest, reply_to: Hashable) -> None:
-        """Says that the producer belongs here. Nothing is written: its first batch does that."""
+        """Answers that the producer belongs to this pubend. Writes nothing: the first batch does that."""
         fault = self._fault(request.publisher, request.topic)
         self._answer(reply_to, Outcome(Verdict.REJECTED, fault) if fault else Outcome(Verdict.OK))
 
     def take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
-        """Takes a batch, or what of it is above the mark, and answers when that is durable; else returns the answer.
+        """Takes the part of a batch that is above the mark.
 
-        `refusal`: why nothing new can be taken now, or "".
+        Returns None if the answer follows when that part is durable, else the answer. `refusal`: why nothing new can be
+        taken now, or "".
         """
         name = logged_name(pub.publisher)
         if fault := self._fault(pub.publisher, None):
@@ -73,7 +74,8 @@ class Keyed:
             return Outcome(Verdict.INVALID, "an index is beyond what there can be", pub.first)
         known = self._marks.get(name, NO_MARK)
         if (pub.epoch, last) <= known:
-            # What it repeats may be on its way to the disk; writes become durable in order.
+            # The batch that it repeats may still be on its way to the disk. Writes become durable in order, so an empty
+            # write is answered after that batch is durable.
             duplicate = Outcome(Verdict.OK, "logged before", last)
             self._outbox.write([], lambda _now, _wall: self._answer(reply_to, duplicate))
             return None
@@ -84,6 +86,7 @@ class Keyed:
         if isinstance(headers, Outcome):
             return headers
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
+        # A producer has no instance: one constant epoch serves the log, and the mark alone recognises repeats.
         events = without_first(pub.events, dropped)
         publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
         self._marks[name] = pub.epoch, last
@@ -96,7 +99,7 @@ class Keyed:
         return None
 
     def _fault(self, producer: str, topic: str | None) -> str:
-        """Why a producer cannot publish here, or ""."""
+        """Returns why a producer cannot publish to this pubend, or ""."""
         return fault_of_name(producer, "") or self._publishing.fault(logged_name(producer), topic)
 
     def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
@@ -104,12 +107,12 @@ class Keyed:
 
 
 def logged_name(producer: str) -> str:
-    """The name that a producer has among the publishers of a log."""
+    """Returns the name of a producer among the publishers of a log."""
     return MARKER + producer
 
 
 def without_first(events: EventColumns, count: int) -> EventColumns:
-    """The events behind the first `count`."""
+    """Returns the events without the first `count`."""
     if not count:
         return events
     batch = events.batch(range(events.count)).slice(count, events.count)

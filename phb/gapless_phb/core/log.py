@@ -4,12 +4,12 @@
       |   records, durable        |   silence |   pending      |   never used
     --+---------------------------+-----------+----------------+------------------> ticks
 
-Rules for this file. Nothing above `stable` has been said to anybody, and nothing at or below it will ever
-change. Nothing leaves before it is durable: an event with its record, a silence with the reservation of ticks
-that keeps every later incarnation above it.
+Rules for this file. Nothing above `stable` has been sent to anybody, and nothing at or below it will ever change.
+Nothing is sent before it is durable: an event waits for its record; silence waits for the reservation of ticks that
+keeps every later incarnation from using them.
 
-The ticks are this broker's own. So it stands on a log that takes the indices that are proposed, that nobody else
-appends to, and that shares one write with the tables; of any other it is refused.
+This broker assigns the ticks itself. So it needs a log that takes the proposed indices, that no one else appends to,
+and that shares one write with the tables. `check_log` refuses any other.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from gapless_phb.core.retention import ByteIndex
 
 
 def stream_of(pubend: PubendId) -> str:
-    """The name of a pubend's log stream."""
+    """Returns the name of a pubend's log stream."""
     return f"phb.{pubend}"
 
 
 def check_log(facts: LogFacts) -> None:
-    """Raises ConfigurationError where ticks that this broker gives out itself cannot be kept in a log."""
+    """Raises ConfigurationError if a log cannot keep ticks that this broker assigns itself."""
     can = facts.capabilities
     if can.numbers != "own" or not (can.alone and can.atomic and can.timed):
         raise ConfigurationError(
@@ -49,7 +49,7 @@ def check_log(facts: LogFacts) -> None:
 
 
 class Log:
-    """Appends, decides, promises and chops; says what is decided as `Know`."""
+    """Appends batches, decides ticks, promises silence and chops; emits what is decided as `Know`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Log:
         outbox: Outbox,
         reservation_span: Tick,
     ) -> None:
-        """The empty log of a new pubend; `recover` sets the positions of an old one."""
+        """Creates the empty log of a new pubend; `recover` sets the positions of an existing one."""
         self.pubend = pubend
         self.stream = stream_of(pubend)
         self.tag = tag_of(network, pubend)
@@ -74,32 +74,32 @@ class Log:
         self.index = ByteIndex()
         self.damage = Damage(pubend)
         self.lost: Tick = 0
-        """Durable: what is at or below it may be gone."""
+        """Durable: events at or below it may be gone."""
         self.lost_asked: Tick = 0
-        """The highest value of `lost` that was ever given to a write: it is handed over."""
+        """The highest value of `lost` that was ever given to a write. The write may not be durable yet."""
         self.newest: Tick = 0
-        """The last tick of the newest record that was told."""
+        """The last tick of the newest record that was sent to the network."""
         self.stable: Tick = 0
-        """Everything at or below it is decided, durable and told."""
+        """Everything at or below it is decided, durable and sent to the network."""
         self.ready = False
-        """Whether what recovery found is durable; before, nothing may be said of it."""
+        """Whether the findings of recovery are durable; before, none of them may be sent."""
         self.reserved: Tick = 0
-        """Durable: silence may be asserted up to here, for no incarnation will log at or below it (T2)."""
+        """Durable: silence may be asserted up to here, because no later incarnation will log at or below it (T2)."""
         self._reserved_asked: Tick = 0
         self._renewed_above: Tick = 0
-        """Above this less than half of the reservation is left, and a fresh one is asked for."""
+        """Above this tick less than half of the reservation is left, and a fresh one is asked for."""
         self.last_assigned: Tick = 0
-        """The last tick that has an event, durable or not; the next record is linked to it."""
+        """The last tick that was assigned to an event, durable or not; the next record is linked to it."""
         self.said_at = 0
         """When something was decided last, in monotonic nanoseconds."""
         self.pending: deque[PendingBatch] = deque()
-        """On its way to the disk, in order."""
+        """The batches on their way to the disk, in order."""
         self.pending_bytes = 0
         self.untold: list[PendingBatch] = []
-        """Durable, and not yet told."""
+        """The batches that are durable but not sent to the network yet."""
 
     def recover(self, newest: Tick, lost: Tick, reserved: Tick, index: ByteIndex, damage: Damage) -> None:
-        """Takes the positions that were found at start-up. Says nothing yet."""
+        """Takes the positions that were found at start-up. Sends nothing yet."""
         self.damage = damage
         self.newest = self.last_assigned = newest
         self.lost = self.lost_asked = lost
@@ -110,10 +110,10 @@ class Log:
     # ------------------------------------------------------------------------------------ the growing end
 
     def begin(self, stable: Tick, time: Tick, then: Then) -> None:
-        """Adopts what recovery found: a fresh reservation is durable before anything is said of it (T44).
+        """Takes over what recovery found. A fresh reservation has to be durable before any of it is sent (T44).
 
-        A failed group commit may have left its record in the log after all. The write that carries the
-        reservation is synced behind that record, so from then on it is as durable as any.
+        A group commit that failed may have left its record in the log after all. The write with the reservation is
+        synced after that record; so when the reservation is durable, the record is, too.
         """
 
         def adopted(now: int, wall: int) -> None:
@@ -133,9 +133,9 @@ class Log:
         wall: int,
         then: ThenAppended,
     ) -> PendingBatch:
-        """Gives a batch its ticks and asks for its record, with a fresh reservation when the last one grows old.
+        """Gives a batch its ticks and asks for its record; also asks for a fresh reservation when half of it is used.
 
-        `then` hears the log's answer, and says so to `appended`.
+        `then` is called with the log's answer; the caller passes the answer on to `appended`.
         """
         tick = self.clock.take(pub.events.count, now, wall)
         assert tick > self.last_assigned, "ticks ascend"
@@ -147,12 +147,16 @@ class Log:
         self.last_assigned = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
         self._outbox.append(self.stream, batch.last_tick, raw, then)
+        # Any write would do; a batch causes one anyway, so the reservation costs nothing.
         if self.clock.latest > self._renewed_above:
             self._reserve(self.clock.latest, None)
         return batch
 
     def appended(self, indices: Sequence[Tick], now: int) -> list[PendingBatch]:
-        """The log has the oldest pending batches, durably, under these indices. Returns them; they are not told yet."""
+        """The log answered: the oldest pending batches are durable under these indices.
+
+        Returns them; they are unsent.
+        """
         batches = [self.pending.popleft() for _ in indices]
         for index, batch in zip(indices, batches, strict=True):
             assert index == batch.last_tick, "the log takes the ticks that were proposed, in that order"
@@ -162,11 +166,13 @@ class Log:
         return batches
 
     def announce(self) -> list[PendingBatch]:
-        """Tells what has become durable as one piece of knowledge; returns the batches to acknowledge.
+        """Sends what has become durable as one piece of knowledge; returns the batches that now get their receipts.
 
-        Silence between events is decided with them, but never across a batch that is still pending and
-        never beyond what is durably reserved: a pending batch may be lost in a crash, and the wall clock may then
-        put another event where its silence was (T40).
+        It also decides the silence between these events. Two limits keep that silence true (T40):
+
+        1. It ends before the first batch that is still pending. A crash may lose that batch, and another event may then
+           get a tick of the same time.
+        2. It ends at what is durably reserved.
         """
         batches, self.untold = self.untold, []
         if batches:
@@ -178,10 +184,10 @@ class Log:
         return batches
 
     def promise(self, now: int, wall: int) -> None:
-        """Decides that there is silence up to the present, if nothing is pending (protocol: tick-reservation; T2).
+        """Decides silence up to the present, if nothing is pending (protocol: tick-reservation; T2).
 
-        The silence of a tick says that it will never be used, by this incarnation (the clock is told) or
-        by a later one (the reservation is durable).
+        Silence at a tick asserts that no event will ever have this tick. This incarnation keeps that promise because
+        the clock is told; later ones keep it because the reservation is durable.
         """
         assert not self.untold, "what is durable is told first"
         if self.pending or not self.ready:
@@ -192,6 +198,7 @@ class Log:
             self.clock.promise(upto)
             self._say(upto, EMPTY)
         self.said_at = now
+        # Half of the reservation is used: renew it now, so that an idle pubend never has to wait for it.
         if time > self._renewed_above:
             self._reserve(time, None)
 
@@ -218,12 +225,12 @@ class Log:
     # ------------------------------------------------------------------------------ the vanishing beginning
 
     def decode(self, index: Tick, raw: bytes) -> Record:
-        """A record of this log. Raises VolumeCorruptError if it is not what was put there."""
+        """Decodes a record of this log. Raises VolumeCorruptError if it is not what was appended there."""
         return decode_record(self.tag, index, raw)
 
     @property
     def suspect(self) -> bool:
-        """Whether nobody knows how old an event is: the wall clock has leapt (C01)."""
+        """Whether the age of events is unknown, because the wall clock has leapt (C01)."""
         return self.clock.suspect
 
     def has_something(self, upto: Tick) -> bool:
@@ -232,11 +239,11 @@ class Log:
         return following is not None and following <= upto
 
     def chop(self, upto: Tick) -> None:
-        """Gives up everything up to a tick. The caller has a checkpoint of the publishers above it (T21).
+        """Gives up everything up to a tick. The caller has written a checkpoint of the publishers above it (T21).
 
-        `lost` and the chop go in one write, which is atomic: a record that is gone is never missed by a
-        recovery that does not know it was given up, and knowledge says `lost` only once that is durable.
-        The chop ends at a record, so that a storage which remembers its end by what is left knows it.
+        `lost` and the chop are one atomic write. So a recovery never misses a record without finding in `lost` that it
+        was given up. Knowledge carries the new `lost` only once it is durable. The chop ends at a record at the latest:
+        a storage that derives the end of its stream from the records that are left still finds it.
         """
         assert upto > self.lost_asked, "what is lost never falls"
         self.lost_asked = upto

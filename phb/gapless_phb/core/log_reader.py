@@ -1,14 +1,20 @@
-"""Answers to wants, read from the log (protocol: answers; T43, T50).
+"""Answers wants from the log: which ticks of a range are events, and which are silence (protocol: answers; T43, T50).
 
-A want becomes spans of the log, each read in chunks; every chunk is answered as soon as it is read. Ranges
-that lie near each other share a span, so a thousand single ticks of few records cost one read.
+How a want is answered:
 
-What a read does not return is silence only if it cannot be anything else. Three things could have taken
-it: a chop (so `lost` and the chop point are looked at after the read), the end of a chunk (so nothing is
-said beyond the chunk's last event), and damage (so the records must be linked, one to the next).
+1. It becomes spans of the log. Ranges that lie near each other share a span, so a thousand single ticks of few
+   records cost one read.
+2. Each span is read in chunks, and each chunk is answered as soon as it is read.
 
-Of what cannot be read nothing is said, and reading goes on behind it: whoever needs none of it does not wait. What
-an operator has given up is said to be damaged, without reading.
+A tick without an event in the answer of a read is silence only if nothing else can have removed the event. Three
+things could:
+
+- a chop: so `lost` and the chop point are looked at *after* the read;
+- the end of a chunk: so nothing is answered beyond the chunk's last event;
+- damage: so the records must be linked, each to the one before it.
+
+A part that cannot be read gets no answer, and reading goes on behind it; a reader that needs none of it does not
+wait. A part that an operator has given up is answered as damaged, without reading.
 """
 
 from __future__ import annotations
@@ -30,36 +36,36 @@ from gapless.errors import VolumeCorruptError
 from gapless_phb.core.source import Facts, Piece
 
 NEAR_BYTES = 64 << 10
-"""Ranges with fewer bytes of log between them are read in one go."""
+"""Ranges with fewer bytes of log between them are read together."""
 LITTLE_BYTES = 4 << 10
-"""Ranges with no more than this between them are answered in one: nobody minds to be told a little more."""
+"""Ranges with no more bytes than this between them get one answer: it is cheaper to send a little too much."""
 READS_MAX = 4
-"""How many reads of a pubend are under way; wants take turns, a chunk each."""
+"""How many reads of a pubend are under way at once; wants take turns, one chunk each."""
 WANTS_MAX = 1024
-"""How many wants may be under way; more are dropped, and asked again by whoever needs them."""
+"""How many wants may be under way. Further ones are dropped; the SHB asks again as long as it needs the answer."""
 ALARM_EVERY = 60_000_000_000
-"""At most once in this time (nanoseconds) a pubend complains about its reads."""
+"""A pubend raises an alarm about its reads at most once in this time (nanoseconds)."""
 
 
 @dataclass(slots=True)
 class Span:
-    """A piece of the log to read, (after, upto], and the ranges in it that are wanted."""
+    """A piece of the log to read, (after, upto], and the wanted ranges in it."""
 
     after: Tick
     upto: Tick
     ranges: list[tuple[Tick, Tick]]
     behind_hole: bool = False
-    """Whether the records up to `after` could not be read, so that the next one says where its events begin."""
+    """Whether the records up to `after` could not be read. Then the next record shows where the hole ends."""
 
     def begin(self, tick: Tick) -> None:
-        """Of what is at or below a tick nothing can be said."""
+        """Drops the part of the ranges that is at or below a tick, because nothing can be said about it."""
         self.ranges = [(max(lo, tick), hi) for lo, hi in self.ranges if hi > tick]
         self.behind_hole = False
 
 
 @dataclass(slots=True)
 class Wanted:
-    """A want under way: the spans that are still to be read."""
+    """A want under way, with the spans that are still to be read."""
 
     key: Hashable
     reply_to: Hashable
@@ -67,7 +73,7 @@ class Wanted:
 
 
 class LogReader:
-    """Reads what is wanted, a chunk at a time for each want in turn, and says what it finds as replies."""
+    """Reads the log for wants, one chunk for each want in turn, and sends the findings as replies."""
 
     def __init__(self, log: Facts, outbox: Outbox) -> None:
         self._log = log
@@ -77,16 +83,17 @@ class LogReader:
         self._reading = 0
         self._alarm_after = 0
         self.read_records = 0
-        """Records that were read for wants since the start."""
+        """How many records were read for wants since the start."""
         self.read_bytes = 0
-        """Their bytes."""
+        """The bytes of these records."""
 
     def __len__(self) -> int:
         return len(self._wanted)
 
     def ask(self, ranges: Ranges, reply_to: Hashable) -> None:
-        """Answers everything of the ranges that is decided; beyond that it says nothing."""
+        """Answers the part of the ranges that is decided. About the rest it sends nothing."""
         key = (reply_to, ranges)
+        # The SHB repeats its question while it waits. The same want is answered once.
         if key in self._wanted or len(self._wanted) >= WANTS_MAX:
             return
         wanted = Wanted(key, reply_to)
@@ -106,7 +113,7 @@ class LogReader:
             self._read_on()
 
     def _parts(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick, bool]]:
-        """The ranges up to what is stable, in parts that were given up and others."""
+        """Yields the ranges up to `stable`, cut into parts (lo, hi, whether this part was given up)."""
         damage, lost, stable = self._log.damage, self._log.lost, self._log.stable
         clipped = ((lo, min(hi, stable)) for lo, hi in ranges if lo < stable)
         return (part for lo, hi in clipped for part in damage.divide(lo, hi, lost))
@@ -130,17 +137,18 @@ class LogReader:
         self._outbox.read(self._log.stream, after, upto, answered)
 
     def _on_read(self, wanted: Wanted, upto: Tick, result: ReadResult, now: int) -> None:
-        """A chunk is there: answers it, and goes on behind it when the others have had their turn."""
+        """Handles a chunk: answers it, then queues the want again behind the others."""
         self._reading -= 1
         self.read_records += len(result.records)
         self.read_bytes += sum(len(raw) for _, raw in result.records)
         span = wanted.spans[0]
         records, fault, hole = self._linked(span, upto, result)
+        # Behind a hole the first record says where its own events begin; below that everything stays unknown.
         if span.behind_hole and (records or not hole):
             span.begin(records[0].previous if records else span.after)
         covered = records[-1].last_tick if records else span.after
         if not fault and (covered >= upto or not records):
-            covered = span.upto  # above the newest record there is nothing; below the chop point, no more
+            covered = span.upto  # above the newest record, and between the chop point and `after`, there is nothing
         if not span.behind_hole:
             self._answer(wanted.reply_to, span, records, covered, result.first)
         span.after = covered
@@ -148,6 +156,7 @@ class LogReader:
             self._complain(fault, now)
         if hole:
             self._log.damage.note(span.after, hole, fault)
+            # The hole reaches the newest record. Above that there is only silence, which needs no read.
             if hole >= self._log.newest:
                 span.begin(self._log.newest)
                 self._answer(wanted.reply_to, span, [], span.upto, result.first)
@@ -162,12 +171,12 @@ class LogReader:
         self._read_on()
 
     def _linked(self, span: Span, upto: Tick, result: ReadResult) -> tuple[list[Piece], str, Tick]:
-        """The records up to the first fault, the fault, and behind which index to go on in spite of it, or 0.
+        """Returns the records up to the first fault, the fault, and the index behind which reading can go on, or 0.
 
-        A fault is damage, or a record that should be there.
-        There is a record at or above `upto`: a read that finds none above `after` has met a chop, or a hole.
+        A fault is a damaged record, or a record that should be there and is missing. There is always a record at or
+        above `upto`; so if a read finds none above `after`, it has met a chop or a hole.
         """
-        if result.error and upto > result.first:  # else all that was asked for is chopped, and damage is behind it
+        if result.error and upto > result.first:  # otherwise the whole span is chopped, and the damage lies behind it
             return [], result.error, result.damaged_upto
         records: list[Piece] = []
         reached = max(self._log.damage.behind(span.after), result.first)
@@ -185,15 +194,16 @@ class LogReader:
         return records, "", 0
 
     def _answer(self, reply_to: Hashable, span: Span, records: list[Piece], covered: Tick, first: Tick) -> None:
-        """Says what the records tell of each range up to `covered`.
+        """Replies for each range up to `covered`, with the events that the records have in it.
 
-        A chop may be done and not yet durable: what it took cannot be called lost before `lost` is durable
-        (a crash would bring it back), nor silent. Of (lost, first] nothing is said.
+        A chop may be done but not yet durable. The ticks that it took, (lost, first], get no answer for now. They must
+        not be called lost, because a crash would bring them back; and they are not silent.
         """
         lasts = [record.last_tick for record in records]
         lost = self._log.lost
         while span.ranges and span.ranges[0][0] < covered:
             lo, hi = span.ranges[0]
+            # Ranges with little between them are joined: one answer costs less than two.
             while len(span.ranges) > 1 and span.ranges[1][0] < covered:
                 if not _is_little(records, lasts, hi, span.ranges[1][0]):
                     break
@@ -214,7 +224,7 @@ class LogReader:
         self._outbox.emit(Know(knowledge, reply_to))
 
     def _complain(self, fault: str, now: int) -> None:
-        """A range that cannot be read stays unknown: its subscribers wait, and the operator is told (T24)."""
+        """Raises an alarm: a range that cannot be read stays unknown, and its subscribers wait (T24)."""
         if now >= self._alarm_after:
             self._alarm_after = now + ALARM_EVERY
             text = f"{self._log.pubend}: part of the log cannot be read, and its subscribers wait: {fault}"
@@ -222,12 +232,12 @@ class LogReader:
 
 
 def _is_little(records: list[Piece], lasts: list[Tick], lo: Tick, hi: Tick) -> bool:
-    """Whether so little was read between two ranges that one answer for both costs less than two."""
+    """Whether the events between two ranges are so few that one answer for both costs less than two."""
     return _within(records, lasts, lo, hi).size <= LITTLE_BYTES
 
 
 def _within(records: list[Piece], lasts: list[Tick], lo: Tick, hi: Tick) -> EventBatch:
-    """The events of (lo, hi]: of every record that overlaps it, whatever its index (T50)."""
+    """Returns the events in (lo, hi], from every record that overlaps it, whatever the record's index is (T50)."""
     found: list[EventBatch] = []
     for position in range(bisect_right(lasts, lo), len(records)):
         if records[position].first_tick > hi:

@@ -1,6 +1,7 @@
-"""A pubend whose ticks this broker gives out itself: a clock, reserved ticks, and publishers (protocol: log).
+"""A pubend whose ticks this broker assigns itself: a clock, reserved ticks, and publishers (protocol: log).
 
-It takes batches in, has them logged, tells what is durable with the silence between, and answers the publishers.
+It takes batches, has them logged, sends what is durable (with the silence between) to the network, and sends the
+publishers their receipts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from gapless_phb.core.validation import BatchCheck
 
 
 class Own:
-    """Wires its parts: the publish handler takes batches, the log keeps them (a `gapless_phb.core.source.Source`)."""
+    """Wires the parts of such a pubend: the publish handler takes batches, the log keeps them.
+
+    It is a `gapless_phb.core.source.Source`.
+    """
 
     def __init__(
         self,
@@ -35,7 +39,7 @@ class Own:
         now: int,
         wall: int,
     ) -> None:
-        """As recovery found or made it. `sealed`: not configured, so closed to new publishers."""
+        """Begins with what recovery found or created. `sealed`: not configured, so closed to new publishers."""
         saved, settings, outbox = recovered.saved, context.settings, context.outbox
         self._outbox = outbox
         self._timers = timers
@@ -81,16 +85,16 @@ class Own:
     # ------------------------------------------------------------------------------------------- beginning
 
     def void(self, now: int, wall: int) -> tuple[Tick, Tick] | None:
-        """The time between the last tick that could have been used and the present, unless it is new."""
+        """Returns the interval between the last tick that could have been used and the present; None if it is new."""
         time = self.clock.read(now, wall)
         return (self._last, time - 1) if not self._is_new and time - 1 > self._last else None
 
     def begin(self, ready: Then, now: int, wall: int) -> None:
-        """Adopts what recovery found, under a fresh reservation; `ready` is called when that is durable."""
+        """Makes a fresh reservation durable, and with it what recovery found; then calls `ready`."""
         self.log.begin(self._last, self.clock.read(now, wall), ready)
 
     def start(self, now: int, wall: int) -> None:
-        """The network knows of the pubend: says silence up to the present, and goes on doing so."""
+        """The network knows the pubend now. Sends silence up to the present, and from now on at intervals."""
         self.log.promise(now, wall)
         self._timers.wake(Timer.SILENCE, now + self._silence_every)
         self._forget_gone(now)
@@ -103,11 +107,11 @@ class Own:
         return len(self._publishers)
 
     def knows(self, publisher: str, *, keyed: bool) -> bool:
-        """Whether a publisher, or a producer of keyed batches, has published here."""
+        """Whether a publisher, or a producer of keyed batches, has published to this pubend."""
         return self._publishers.get(logged_name(publisher) if keyed else publisher) is not None
 
     def open_publisher(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
-        """A publisher is opened here, unless nobody can publish because the log is damaged."""
+        """Opens a publisher. Refuses it while the log is damaged, because then nothing can be published."""
         if self.log.damage.refusal:
             outcome = Outcome(Verdict.REJECTED, self.log.damage.refusal)
             self._outbox.emit(Submitted(reply_to, self.log.pubend, outcome))
@@ -117,9 +121,9 @@ class Own:
             self._publishing.open(request, reply_to, now, wall)
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
-        """A publisher sent a batch; `refusal`: why nothing new can be taken now, or ""."""
+        """Takes a batch of a publisher. `refusal`: why nothing new can be taken now, or ""."""
         outcome: Outcome | None
-        if self.log.damage.refusal:  # it may have been logged where nothing can be read
+        if self.log.damage.refusal:  # the batch may have been logged in the part that cannot be read
             outcome = Outcome(Verdict.UNCERTAIN, self.log.damage.refusal)
         else:
             taker = self._keyed if pub.keyed else self._publishing
@@ -128,8 +132,8 @@ class Own:
             self._outbox.emit(Submitted(reply_to, self.log.pubend, outcome))
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
-        """A publisher is closed, or its session has ended."""
-        if self.log.damage.refusal:  # nothing is written of publishers now: it will be forgotten when its time has come
+        """Closes a publisher, or notes that its session has ended."""
+        if self.log.damage.refusal:  # no publisher's row is written now; it is forgotten when its lease ends
             self._outbox.emit(Submitted(reply_to, self.log.pubend, Outcome(Verdict.OK)))
             return
         self._publishing.end(request, reply_to, now)
@@ -142,26 +146,27 @@ class Own:
         if due is not None:
             self._timers.wake(Timer.FORGETTING, due)
 
-    # ---------------------------------------------------------------------- durable, then told, then receipted
+    # ---------------------------------------------------------------------- durable, then sent, then receipted
 
     def _on_appended(self, indices: Sequence[Tick], now: int, _wall: int) -> None:
-        """The log has these records, durably: only now may anybody hear of what is in them.
+        """The log reports that these records are durable. Only from now on may their events be sent to anybody.
 
-        They are announced at the end of the turn, as one piece with all others that the log has by then.
+        They are announced at the end of the turn, as one piece with all others that become durable in the same turn.
         """
         if not self.log.untold:
             self._outbox.before_take(self.announce_durable)
             self.on_grown(now)
         for batch in self.log.appended(indices, now):
             self._publishers.on_durable(batch)
+            # It was closed while this batch was on its way to the disk, and could not be forgotten then.
             if batch.publisher.closed:
                 self._publishing.forget(batch.publisher)
 
     def announce_durable(self) -> None:
-        """Tells the network what is durable and not yet told; then gives the publishers their receipts.
+        """Sends what is newly durable to the network, then sends the publishers their receipts.
 
-        Nothing else tells an event for the first time, and nothing else gives a receipt for one: before the log has
-        answered there is nothing here to tell.
+        No other function sends an event for the first time, and no other sends the first receipt for one. Before the
+        log has answered, `untold` is empty and there is nothing to announce.
         """
         for batch in self.log.announce():
             self._publishing.acknowledge(batch)
@@ -171,12 +176,12 @@ class Own:
     # --------------------------------------------------------------------------------------------- silence
 
     def promise(self, now: int, wall: int) -> None:
-        """Decides and tells silence up to the present, if nothing is on its way."""
+        """Decides and sends silence up to the present, unless a batch is on its way to the disk."""
         self.announce_durable()
         self.log.promise(now, wall)
 
     def _on_silence(self, now: int, wall: int) -> None:
-        """Says silence if nothing was said for that long; what is pending will speak for itself."""
+        """Sends silence if nothing was decided for one interval. A pending batch brings silence with it."""
         if now >= self.log.said_at + self._silence_every:
             self.promise(now, wall)
         due = self.log.said_at + self._silence_every
@@ -185,16 +190,21 @@ class Own:
     # ------------------------------------------------------------------------------------------- giving up
 
     def present(self, now: int, wall: int) -> Tick:
-        """The present by which events grow old."""
+        """Returns the present by which events grow old."""
         self.clock.read(now, wall)
         return self.clock.aged
 
     def give_up(self, upto: Tick, again: Callable[[int], None]) -> None:
-        """Chops what may go, if that is anything, behind a checkpoint of the publishers (T21)."""
-        if self.log.damage.refusal:  # what is known of publishers is not to be written: up to there it was
+        """Chops the log up to a tick, if that removes something. A checkpoint of the publishers goes first (T21).
+
+        If the checkpoint has to be written before, `again` is called when it is durable, and nothing is chopped now.
+        """
+        if self.log.damage.refusal:  # no new checkpoint may be written: chop only what the last one covers
             upto = min(upto, self._checkpoints.tick)
         if not self.log.has_something(upto):
             return
+        # The rows of publishers must cover all that goes: a recovery could not learn their sequences from the log any
+        # more.
         if self._checkpoints.tick < min(upto, self.log.newest):
             self._checkpoints.begin(lambda now, _wall: again(now))
         else:
@@ -203,7 +213,7 @@ class Own:
     # ---------------------------------------------------------------------------------------------- looking
 
     def gauges(self) -> Iterator[Gauge]:
-        """Its positions and sizes, its publishers, and its clock."""
+        """Yields its positions and sizes, the number of its publishers, and the state of its clock."""
         log, clock, name = self.log, self.clock, self.log.pubend
         yield gauges.LOG_BYTES.gauge(log.index.size, name)
         yield gauges.LOST.gauge(log.lost, name)
@@ -222,8 +232,8 @@ class Own:
 
 
 def _nothing(_now: int, _wall: int) -> None:
-    """Nobody waits for it."""
+    """Nothing is to be done when the checkpoint is durable."""
 
 
 def _nobody(_now: int) -> None:
-    """Nobody listens yet."""
+    """Nothing is to be done until a listener is set."""

@@ -19,7 +19,7 @@ from gapless_phb.core.source import PubendContext, Source, Timers
 
 
 class Pubend:
-    """What it is, where its events come from (`source`), and for whom they are kept (`keeping`)."""
+    """Joins the two halves of a pubend: its source of events (`source`), and who still needs them (`keeping`)."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Pubend:
         is_new: bool,
         sealed: bool,
     ) -> None:
-        """A pubend as its rows say, or will say: then it `is_new`. `sealed`: not configured any more."""
+        """Restores a pubend from its rows. `is_new`: the rows are not written yet. `sealed`: no longer configured."""
         self.pubend: PubendId = saved.row.pubend
         self.number = saved.number
         self.row = saved.row
@@ -48,7 +48,7 @@ class Pubend:
 
     @property
     def meta(self) -> PubendMeta:
-        """What the network is told of it."""
+        """The description of the pubend that is sent to the network."""
         row = self.row
         return PubendMeta(
             self.pubend,
@@ -59,22 +59,25 @@ class Pubend:
             self.sealed,
             row.voids,
             self.log.stable,
-            # A start by time stands at the last remainder, and is never to be taken for an event's context.
+            # A start by time stands at the last remainder, and must never be taken for the position of an event. So
+            # the pubend of that number announces no remainder.
             self.number if self.number < STEP - 1 and self.log.grain == MILLISECOND else None,
             self.log.grain,
         )
 
     def begin(self, now: int, wall: int) -> None:
-        """Makes durable what is new, then opens the pubend to the network.
+        """Makes the new rows durable, then opens the pubend to the network.
 
-        The time between the last tick that could have been used and the present is void: no event can ever
-        stand there. A token that stands at one all the same comes from data that this log has lost (U03).
+        The time between the last tick that the former run could have used and the present becomes a void: no event can
+        ever have a tick there. If a token stands at a tick in a void, it was made from data that this log has lost
+        (U03).
         """
         void = self.source.void(now, wall)
         if void is not None:
             voids = (*self.row.voids, void)[-self._context.settings.void_limit :]
             self.row = replace(self.row, voids=voids)
         operations: list[Operation] = [Set(self._context.tables.pubends, rows.key(self.number), rows.encode(self.row))]
+        # In the same write: otherwise a crash could leave a pubend that does not count the SHBs that need it.
         if self._is_new:
             operations += self.keeping.members
         self._outbox.write(operations)
@@ -89,13 +92,13 @@ class Pubend:
         self._outbox.emit(Opened(self.meta, dict(self.release.members)))
 
     def retire(self, shb: ShbId) -> None:
-        """Gives an SHB up for good: the log no longer waits for it (T10), and the network is told."""
+        """Gives an SHB up for good: the log no longer waits for it (T10). Informs the network once that is durable."""
         self.keeping.retire(shb, lambda _now, _wall: self._open())
 
     # ---------------------------------------------------------------------------------------------- looking
 
     def listing(self) -> messages.ListedPubend:
-        """What ListPubends says of it."""
+        """Returns the row of this pubend in the answer to ListPubends."""
         return messages.ListedPubend(
             self.pubend,
             self.row.topics,
@@ -117,7 +120,7 @@ class Pubend:
         )
 
     def gauges(self) -> Iterator[Gauge]:
-        """Its positions, its sizes, and who pins it."""
+        """Yields its positions, its sizes, and which SHBs its log waits for."""
         yield gauges.SEALED.gauge(self.sealed, self.pubend)
         yield from self.source.gauges()
         yield from self.keeping.gauges()

@@ -1,4 +1,4 @@
-"""Taking in what publishers send to one pubend (protocol: publishers; T21, T39)."""
+"""Opens the publishers of one pubend and takes their batches (protocol: publishers; T21, T39)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from gapless_phb.core.source import SECOND
 from gapless_phb.core.validation import BatchCheck, fault_of_name
 
 FORGET_AT_ONCE = 1000
-"""After an outage very many leases may run out in the same moment: no turn is long."""
+"""How many publishers are forgotten in one turn. After an outage many leases may end in the same moment."""
 FORGET_PAUSE = SECOND // 100
 
 
 class PublishHandler:
-    """Opens publishers and takes their batches; what is refused leaves no trace.
+    """Opens publishers and takes their batches; a refused request changes nothing.
 
-    A named publisher is known for ever. One without a name is forgotten when it is closed, or
-    `publisher_lease_seconds` after its session has ended. One that was forgotten and comes back is told so, and
-    opens anew: whether something is logged that it had no answer for, nobody knows then.
+    A named publisher is known for ever. A publisher without a name is forgotten when it is closed, or
+    `publisher_lease_seconds` after its session has ended. If a forgotten publisher comes back, the broker answers
+    FORGOTTEN and the client opens it anew. The broker cannot know any more whether it had logged a batch for which the
+    client never got a receipt.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class PublishHandler:
         *,
         sealed: bool,
     ) -> None:
-        """`on_appended`: hears what is logged; `sealed`: only publishers that are known already may publish."""
+        """`on_appended`: called when a record is logged; `sealed`: only publishers that are known may publish."""
         self._number = number
         self._log = log
         self._table = table
@@ -61,13 +62,17 @@ class PublishHandler:
     # --------------------------------------------------------------------------------------------- opening
 
     def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
-        """Opens a publisher, and answers once its epoch, and all assigned before, is durable (protocol: publishers).
+        """Opens a publisher. Answers when its epoch, and all assigned before, is durable (protocol: publishers).
 
-        An instance that had an epoch here, and comes back after another one was opened, is fenced: it is the
-        paused twin, however new its attempt. Writes become durable in order, so the write of the row is behind
-        everything assigned before. From this step on, batches of a lower epoch are fenced.
+        An instance that comes back after another instance opened the name is fenced: it is the paused twin, however
+        new its attempt. From this step on, batches of a lower epoch are fenced, too.
+
+        Writes become durable in order. So the write of the publisher's row becomes durable after everything that was
+        assigned before it, and the answer only has to wait for that write.
         """
         publisher = self._table.get(request.publisher)
+        # It had an epoch here, and was forgotten since. Its batches may be logged, so it must not begin again
+        # unnoticed.
         if publisher is None and request.epoch and is_temporary(request.publisher):
             self._answer(reply_to, _forgotten(request.publisher))
             return
@@ -91,9 +96,10 @@ class PublishHandler:
         self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
-        """A publisher is closed, or its session has ended. Nothing of it can come any more, or not for a while.
+        """A publisher is closed, or its session has ended.
 
-        Only one without a name is ever forgotten; and not if it was opened anew meanwhile, in another session.
+        After a close no batch of it can come any more; after the end of a session none can come until it is resumed.
+        Only a publisher without a name is ever forgotten, and only if no other session opened it anew meanwhile.
         """
         publisher = self._table.get(request.publisher)
         if (
@@ -108,12 +114,12 @@ class PublishHandler:
         self._answer(reply_to, Outcome(Verdict.OK))
 
     def forget(self, publisher: PublisherState) -> None:
-        """Forgets a publisher that is closed, unless a batch of it is on its way to the disk."""
+        """Forgets a publisher that is closed, unless one of its batches is still on its way to the disk."""
         if self._table.forget(publisher):
             self._checkpoints.forget([publisher.name])
 
     def forget_gone(self, now: int) -> int | None:
-        """Forgets those whose lease has run out, or the first of them; returns when to look again."""
+        """Forgets publishers whose lease has ended, a limited number at a time; returns when to look again."""
         forgotten = self._table.forget_gone(now - self._lease, FORGET_AT_ONCE)
         if forgotten:
             self._checkpoints.forget(forgotten)
@@ -121,7 +127,10 @@ class PublishHandler:
         return None if first is None else max(first + self._lease, now + FORGET_PAUSE)
 
     def _has_room(self) -> bool:
-        """Whether one more publisher can be known. One whose session has ended gives way, if there is any."""
+        """Whether one more publisher can be known.
+
+        If the table is full, one whose session has ended is forgotten for it.
+        """
         if len(self._table) < self._settings.max_publishers:
             return True
         forgotten = self._table.give_way()
@@ -131,7 +140,7 @@ class PublishHandler:
         return True
 
     def fault(self, name: str, topic: str | None) -> str:
-        """Why the publisher that the table knows, or would know, by a name cannot publish here, or ""."""
+        """Returns why a publisher of this name, known or new, cannot publish to this pubend, or ""."""
         if self._table.get(name) is None:
             if self._sealed:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new publishers"
@@ -150,13 +159,14 @@ class PublishHandler:
     # ------------------------------------------------------------------------------------------ publishing
 
     def take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
-        """Takes a batch, and answers when it is durable; or returns the answer that it gets at once.
+        """Takes a batch. Returns None if the answer follows when the batch is durable, else the answer.
 
         `refusal`: why nothing new can be taken now, or "".
         """
         publisher = self._table.get(pub.publisher)
         crc = checksum(pub.events)
-        # A late copy of what its own instance has logged is answered like any other: it was not refused.
+        # A batch of an older epoch is fenced, unless it is logged or pending already: a late copy of a batch that its
+        # own instance has logged was not refused, so it gets the same answer as any other copy.
         if publisher is None or (
             pub.epoch != publisher.epoch and not publisher.knows(pub.epoch, pub.first, pub.events.count, crc)
         ):
@@ -164,6 +174,7 @@ class PublishHandler:
         following = publisher.assigned + 1
         if pub.first > following:
             return Outcome(Verdict.RESUME, f"events {following} to {pub.first - 1} are missing", following)
+        # Repeats are answered before `refusal` is looked at: they need no room on the disk.
         if pub.first < following:
             return _repeated(publisher, pub, crc, reply_to)
         refusal = refusal or self.backlog(pub)
@@ -178,14 +189,17 @@ class PublishHandler:
         return None
 
     def backlog(self, pub: Pub) -> str:
-        """Why a batch would be too much just now, or "". One batch alone is never too much."""
+        """Returns why a batch would be too much just now, or "".
+
+        A batch is always taken when nothing else is pending.
+        """
         waiting = self._log.pending_bytes
         if not waiting or waiting + pub.events.size <= self._settings.max_pending_bytes:
             return ""
         return f"the broker's disk is behind: {waiting:,} bytes wait to be written (phb.max_pending_bytes)"
 
     def acknowledge(self, batch: PendingBatch) -> None:
-        """Gives the receipt for a batch that is durable and told."""
+        """Sends the receipts for a batch that is durable and was sent to the network."""
         outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))
         for reply_to in batch.replies:
             self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
@@ -203,7 +217,7 @@ def _forgotten(name: str) -> Outcome:
 
 
 def _fenced(publisher: PublisherState | None, pub: Pub) -> Outcome:
-    """A batch of an opening that is not the last one, and is not logged as far as is known."""
+    """Refuses a batch whose epoch is not the newest of its publisher, and that is not known to be logged."""
     if publisher is None:
         if is_temporary(pub.publisher):
             return _forgotten(pub.publisher)
@@ -214,11 +228,11 @@ def _fenced(publisher: PublisherState | None, pub: Pub) -> Outcome:
 
 
 def _repeated(publisher: PublisherState, pub: Pub, crc: int, reply_to: Hashable) -> Outcome | None:
-    """A batch of sequences that are used: the same one of the same instance is answered again, any other is refused.
+    """Answers a batch whose sequences are already used.
 
-    Behind the window of the last W batches nothing is known but that the sequences are logged. A publisher
-    keeps at most W batches unanswered, so it learnt those ticks long ago; a late copy is told that it is
-    durable, and no ticks.
+    The same batch of the same instance gets the same answer again; any other batch is refused. Of batches older than
+    the last W the broker knows only that their sequences are logged. A publisher has at most W batches unanswered, so
+    it got those receipts long ago. A late copy of such a batch is answered "durable", without ticks.
     """
     last = pub.first + pub.events.count - 1
     if publisher.owner(pub.first) != term_of(pub.epoch):

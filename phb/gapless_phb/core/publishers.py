@@ -1,14 +1,16 @@
-"""Who publishes to a pubend: epochs, sequences and repeated batches (protocol: publishers; T21, T39).
+"""The publishers of a pubend: their epochs, sequences and repeated batches (protocol: publishers; T21, T39).
 
-A publisher is known by its name, and whoever opened that last owns it. An instance that opens it gets a new
-term, and each opening a new epoch, in which the term stands: only the newest epoch may publish, and of any two
-epochs of a name one sees whether they are of one instance. Terms are drawn from one counter per pubend, so that
-a publisher that is forgotten and comes back can never meet a late twin of its own epoch.
+A publisher is known by its name. The instance that opened the name last owns it:
 
-Sequences count events and run on across epochs and instances. A high-water mark is a correct dedupe only because
-they arrive without holes: a batch is taken when its first sequence is the next one, and no other (T39). A batch
-of a sequence that is used repeats another one only if the same instance logged that: what two instances publish
-may be equal, and is published twice.
+- An instance that opens a name gets a new *term*. Each opening gets a new *epoch*, and the term is the upper part of
+  the epoch. Only the newest epoch may publish. Two epochs with the same term belong to the same instance.
+- Terms come from one counter per pubend. So a publisher that was forgotten and comes back never gets an epoch that
+  an older twin of it may still be using.
+
+Sequences count events and go on across epochs and instances. One high-water mark is enough to recognise repeated
+events, because sequences arrive without holes: a batch is taken only if its first sequence is the next one (T39).
+A batch with used sequences counts as a repetition only if the same instance logged them. Two instances may publish
+equal events, and then both are meant to be published.
 """
 
 from __future__ import annotations
@@ -26,24 +28,27 @@ from gapless.core.wire.messages import TickRun
 from gapless_phb.core.rows import PublisherRow
 
 WINDOW = 64
-"""A publisher has at most so many batches unanswered, and repeats no older one."""
+"""A publisher has at most so many unanswered batches, and repeats no older batch."""
 _BATCHED = Struct("<QQII")
 _KEPT = (WINDOW - 1) * _BATCHED.size
 OWNERS = 16
-"""Of so many instances of a name it is known what they have logged."""
+"""For so many instances of a name the table knows which sequences they have logged."""
 _TERM_BITS = 24
-"""Below the term of an epoch. An instance that opens its publisher more often counts as another one."""
+"""The lower bits of an epoch, below its term. An instance that opens its name more often gets a second term."""
 TEMPORARY = "~"
-"""Begins the name that an SDK draws at random for a publisher without a name of its own."""
+"""The first character of the names that an SDK draws at random for publishers without a name."""
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name was drawn at random, for a publisher without one: nobody but its instance can open it again."""
+    """Whether a name was drawn at random. Only the instance that drew such a name can open it again."""
     return name.startswith(TEMPORARY)
 
 
 def term_of(epoch: int) -> int:
-    """What all epochs of one instance have in common, and no others of a name. Volumes of version 0.1.0 have term 0."""
+    """Returns the part that all epochs of one instance share, and no other epoch of the name has.
+
+    Volumes of version 0.1.0 have term 0.
+    """
     return epoch >> _TERM_BITS
 
 
@@ -95,17 +100,17 @@ class PendingBatch:
 
 @dataclass(slots=True)
 class LoggedBatch:
-    """A batch that a publisher has logged: enough to answer it again when it is repeated."""
+    """A batch that a publisher has logged: what is needed to answer a repetition of it."""
 
     first: int
     tick: Tick
-    """Of its first event."""
+    """The tick of its first event."""
     count: int
     crc: int
 
 
 class PublisherState:
-    """What a pubend knows of one publisher. Durable but for `pending` and `closed`."""
+    """What a pubend knows about one publisher. All of it is durable, except `pending` and `closed`."""
 
     __slots__ = (
         "attempt",
@@ -128,20 +133,20 @@ class PublisherState:
         self.attempt = -1
         self.opened: Tick = 0
         self.sequence = 0
-        """Of the last durable event."""
+        """The sequence of the last durable event."""
         self.tick: Tick = 0
-        """Of the last durable event."""
+        """The tick of the last durable event."""
         self.recent = b""
-        """The last W batches, packed: there may be 100,000 publishers, and few ever repeat themselves."""
+        """The last W batches, packed: there may be 100,000 publishers, and few of them ever repeat a batch."""
         self.owners: tuple[tuple[int, int], ...] = ()
-        """(first sequence, term): from there on an instance has logged what was logged. The last OWNERS ones."""
+        """The last OWNERS pairs (first sequence, term): from this sequence on the instance of this term has logged."""
         self.pending: deque[PendingBatch] = deque()
         self.closed = False
-        """Whether it is forgotten as soon as nothing of it is pending."""
+        """Whether to forget the publisher as soon as no batch of it is pending."""
 
     @classmethod
     def restored(cls, name: str, row: PublisherRow) -> PublisherState:
-        """A publisher as its row says."""
+        """Restores a publisher from its row."""
         publisher = cls(name)
         publisher.epoch, publisher.instance, publisher.attempt = row.epoch, row.instance, row.attempt
         publisher.opened, publisher.sequence, publisher.tick = row.opened, row.sequence, row.tick
@@ -150,7 +155,7 @@ class PublisherState:
 
     @property
     def row(self) -> PublisherRow:
-        """What may be written: durable sequences only, or a failed batch would count as logged (T44)."""
+        """The row to write. It holds durable sequences only; otherwise a failed batch would count as logged (T44)."""
         return PublisherRow(
             self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, self.recent, self.owners
         )
@@ -161,19 +166,19 @@ class PublisherState:
         return self.pending[-1].last if self.pending else self.sequence
 
     def is_newer_than(self, instance: str, epoch: int) -> bool:
-        """Whether another instance was opened since this one had that epoch."""
+        """Whether another instance opened the name after this instance had that epoch."""
         return 0 < epoch < self.epoch and instance != self.instance
 
     def is_opened_since(self, instance: str, attempt: int) -> bool:
-        """Whether an opening is not its last one."""
+        """Whether the name was opened again after this opening, by this instance or another one."""
         return instance != self.instance or attempt < self.attempt
 
     def is_same_opening(self, instance: str, attempt: int) -> bool:
-        """Whether an opening repeats the last one, or comes late: it gets the same answer (protocol: publishers)."""
+        """Whether an opening repeats the last one, or arrives late. It gets the same answer (protocol: publishers)."""
         return self.instance == instance and attempt <= self.attempt
 
     def log(self, epoch: int, batch: LoggedBatch | PendingBatch) -> None:
-        """A batch is durable, that was sent in an epoch."""
+        """Notes that a batch is durable; `epoch`: the epoch in which it was sent."""
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
         assert batch.tick > self.tick, f"publisher {self.name!r}: ticks ascend with sequences"
         self.sequence = batch.first + batch.count - 1
@@ -185,23 +190,23 @@ class PublisherState:
             self.owners = (*self.owners[1 - OWNERS :], (batch.first, term))
 
     def owner(self, sequence: int) -> int | None:
-        """The term of the instance whose event has a sequence; None when none has, or nobody knows any more."""
+        """Returns the term of the instance that used a sequence; None if it is unused, or no longer known."""
         if sequence > self.sequence:
             used = (batch for batch in self.pending if batch.first <= sequence <= batch.last)
             return next((term_of(batch.epoch) for batch in used), None)
         return next((term for first, term in reversed(self.owners) if first <= sequence), None)
 
     def find_pending(self, first: int) -> PendingBatch | None:
-        """The pending batch that begins with a sequence."""
+        """Returns the pending batch whose first sequence this is."""
         return next((batch for batch in self.pending if batch.first == first), None)
 
     def find_logged(self, first: int) -> LoggedBatch | None:
-        """The batch of the window that begins with a sequence."""
+        """Returns the batch of the window whose first sequence this is."""
         found = (row for row in _BATCHED.iter_unpack(self.recent) if row[0] == first)
         return next((LoggedBatch(*row) for row in found), None)
 
     def knows(self, epoch: int, first: int, count: int, crc: int) -> bool:
-        """Whether this very batch, of the instance of that epoch, is pending, or logged within the window."""
+        """Whether this very batch, sent by the instance of that epoch, is pending, or logged within the window."""
         batch = self.find_pending(first) or self.find_logged(first)
         is_its_own = self.owner(first) == term_of(epoch)
         return batch is not None and is_its_own and (batch.count, batch.crc) == (count, crc)
@@ -213,25 +218,25 @@ class PublisherState:
 
 
 def runs_of(batch: PendingBatch | LoggedBatch) -> tuple[TickRun, ...]:
-    """The ticks of a batch, as the publisher is told."""
+    """Returns the ticks of a batch in the form of a receipt."""
     return (TickRun(batch.tick, STEP, batch.count),)
 
 
 class PublisherTable:
-    """All publishers of one pubend; which of them changed since the checkpoint, which may be forgotten.
+    """All publishers of one pubend: which ones changed since the checkpoint, and which ones may be forgotten.
 
-    Those with a name are known for ever. One without is forgotten when it is closed, or a while after its
-    session has ended. Times are monotonic nanoseconds.
+    A publisher with a name is known for ever. A publisher without a name is forgotten when it is closed, or some time
+    after its session has ended. Times are monotonic nanoseconds.
     """
 
     def __init__(self, rows: Mapping[str, PublisherRow], epochs: int) -> None:
-        """The table as it was saved; `epochs`: the highest epoch ever given."""
+        """Restores the table from its rows. `epochs`: the highest epoch that was ever given."""
         self._publishers = {name: PublisherState.restored(name, row) for name, row in rows.items()}
         self.epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
         """The highest epoch ever given."""
         self._changed: dict[str, None] = {}
         self._gone: dict[str, int] = {}
-        """When the session of each one without a name ended that has none now; the longest gone first."""
+        """When the session ended, for each publisher without a name that has no session; the longest gone is first."""
 
     def __len__(self) -> int:
         return len(self._publishers)
@@ -243,26 +248,27 @@ class PublisherTable:
 
     @property
     def unnamed(self) -> int:
-        """How many have no name."""
+        """How many publishers have no name."""
         return sum(map(is_temporary, self._publishers))
 
     @property
     def first_gone(self) -> int | None:
-        """When the session of the one ended that is to be forgotten next."""
+        """When the session ended of the publisher that is to be forgotten next."""
         return next(iter(self._gone.values()), None)
 
     def get(self, name: str) -> PublisherState | None:
-        """The publisher of that name, if it is known."""
+        """Returns the publisher of that name, if it is known."""
         return self._publishers.get(name)
 
     def begin(self, now: int) -> None:
-        """The broker has started: every session has ended, and may be resumed."""
+        """The broker has started: every session has ended, and any publisher may be resumed."""
         self._gone = {name: now for name in self._publishers if is_temporary(name)}
 
     def open(self, name: str, instance: str, attempt: int, at: Tick) -> PublisherState:
         """Begins a new epoch for a publisher, known or new, and a new term for another instance."""
         publisher = self._publishers.setdefault(name, PublisherState(name))
         epoch, term = publisher.epoch + 1, term_of(publisher.epoch)
+        # Volumes of version 0.1.0 have no term, and an instance may use up the epochs of its term: draw a new term.
         if not term or publisher.instance != instance or term_of(epoch) != term:
             epoch = (term_of(self.epochs) + 1) << _TERM_BITS
         self.epochs = max(self.epochs, epoch)
@@ -272,7 +278,7 @@ class PublisherTable:
         return publisher
 
     def on_durable(self, batch: PendingBatch) -> None:
-        """The oldest pending batch of its publisher is durable."""
+        """Notes that a batch is durable. It is the oldest pending batch of its publisher."""
         publisher = batch.publisher
         oldest = publisher.pending.popleft()
         assert oldest is batch, "batches become durable in the order they were appended"
@@ -280,11 +286,13 @@ class PublisherTable:
         self._changed[publisher.name] = None
 
     def replay(self, name: str, epoch: int, batch: LoggedBatch, *, with_holes: bool) -> bool:
-        """Recovery found a batch in the log. False: the batch before it is neither there nor in the row.
+        """Applies a batch that recovery found in the log. Returns False if the batch before it is missing.
 
-        `with_holes`: a part of the log before it cannot be read, and may have had that one. The row of a publisher
-        without a name is durable before its first batch: where there is none, or one of another term, it has been
-        forgotten since (T21).
+        Missing means: neither in the log nor covered by the publisher's row. `with_holes`: an earlier part of the log
+        cannot be read, and may hold that batch.
+
+        The row of a publisher without a name is durable before its first batch. If there is no such row, or it has
+        another term, the publisher has been forgotten since, and its batches are of no interest (T21).
         """
         self.epochs = max(self.epochs, epoch)
         known = self._publishers.get(name)
@@ -296,7 +304,8 @@ class PublisherTable:
         if batch.first != publisher.sequence + 1:
             if not with_holes:
                 return False
-            # What was between was logged by whoever logged the next, or by nobody who could still repeat it.
+            # The missing events were logged by the instance that logged the next ones, or by an instance that can no
+            # longer repeat them. So it is safe to give all of them to this term.
             term = term_of(epoch)
             if not publisher.owners or publisher.owners[-1][1] != term:
                 publisher.owners = (*publisher.owners[1 - OWNERS :], (publisher.sequence + 1, term))
@@ -307,21 +316,21 @@ class PublisherTable:
         return True
 
     def take_changed(self, limit: int) -> list[PublisherState]:
-        """Up to `limit` publishers whose rows are due; they count as unchanged from now on."""
+        """Returns up to `limit` publishers whose rows have to be written; they count as unchanged from now on."""
         names = [name for _, name in zip(range(limit), self._changed)]  # noqa: B905  # the shorter one ends it
         for name in names:
             del self._changed[name]
         return [self._publishers[name] for name in names]
 
-    # Those without a name.
+    # Publishers without a name.
 
     def leave(self, publisher: PublisherState, now: int) -> None:
-        """The session of a publisher has ended; its client may resume it."""
+        """Notes that the session of a publisher has ended. Its client may resume it."""
         assert is_temporary(publisher.name), "a name is known for ever"
         self._gone.setdefault(publisher.name, now)
 
     def forget(self, publisher: PublisherState) -> bool:
-        """Forgets a publisher without a name; False while a batch of it is on its way to the disk."""
+        """Forgets a publisher without a name. Returns False while one of its batches is on its way to the disk."""
         assert is_temporary(publisher.name), "a name is known for ever"
         if publisher.pending:
             return False
@@ -337,5 +346,5 @@ class PublisherTable:
         return [name for name in due if self.forget(self._publishers[name])]
 
     def give_way(self) -> str | None:
-        """Forgets the longest gone to make room, before its lease is over; None: nobody is gone."""
+        """Forgets the publisher that is gone for longest, to make room; returns its name, or None if none is gone."""
         return next((name for name in list(self._gone) if self.forget(self._publishers[name])), None)

@@ -1,11 +1,10 @@
-"""Records of the log: one per batch, appended under the batch's last tick (protocol: log).
+"""Encodes and decodes the records of the log. Each batch is one record, under its last tick (protocol: log).
 
     record := head, name of the publisher, crc32c of both u32, count × (length u32, body length u32), events
 
-The events are the publisher's own bytes. The head says where the record belongs, so that one that turns
-up elsewhere is noticed (S15): a tag of network and pubend, its own ticks, and the last
-tick of the record before it. So a record that is missing between two others is noticed as well, and is
-never taken for silence.
+The events are the publisher's own bytes, never encoded again. The head holds a tag of network and pubend, the ticks
+of the record, and the last tick of the record before it. So a record at a wrong place is detected (S15), and so is a
+record that is missing between two others; a missing record is never taken for silence.
 """
 
 from __future__ import annotations
@@ -25,40 +24,40 @@ VERSION = 1
 _HEAD = Struct("<BxHIQQQQQI")
 _CHECKSUM = Struct("<I")
 _LENGTHS = 8
-"""Bytes of one event's two lengths."""
+"""How many bytes the two lengths of one event take."""
 
 
 def tag_of(network: str, pubend: PubendId) -> int:
-    """What every record of a pubend is marked with."""
+    """Returns the mark in every record of a pubend."""
     return int.from_bytes(blake2b(f"{network}/{pubend}".encode(), digest_size=8).digest(), "little")
 
 
 def checksum(columns: EventColumns) -> int:
-    """The crc32c of a batch's content: it tells a repeated batch from another one of the same sequence."""
+    """Returns the crc32c of a batch's content. A repeated batch has the same one; another of its sequence does not."""
     return int(google_crc32c.extend(google_crc32c.value(columns.lengths), columns.blob))
 
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One batch as the log has it."""
+    """One batch, as it is in the log."""
 
     publisher: str
     epoch: int
     first_sequence: int
     first_tick: Tick
     previous: Tick
-    """The last tick of the record before it, 0 in the first."""
+    """The last tick of the record before this one; 0 in the first record."""
     columns: EventColumns
     crc: int
 
     @property
     def count(self) -> int:
-        """How many events it holds."""
+        """How many events the record holds."""
         return self.columns.count
 
     @property
     def last_tick(self) -> Tick:
-        """Its last event's tick, and its index in the log."""
+        """The tick of its last event. It is also the index of the record in the log."""
         return self.first_tick + (self.count - 1) * STEP
 
     @property
@@ -67,7 +66,7 @@ class Record:
         return range(self.first_tick, self.last_tick + 1, STEP)
 
     def within(self, lo: Tick, hi: Tick) -> EventBatch:
-        """Its events with ticks in (lo, hi]."""
+        """Returns its events with ticks in (lo, hi]."""
         start = max(0, (lo - self.first_tick) // STEP + 1)
         stop = max(start, (hi - self.first_tick) // STEP + 1)
         return self.columns.batch(self.ticks).slice(start, min(stop, self.count))
@@ -83,7 +82,7 @@ def encode_record(
     columns: EventColumns,
     crc: int,
 ) -> bytes:
-    """The bytes of what is read again as a `Record`."""
+    """Returns the bytes that `decode_record` reads."""
     assert previous < first_tick, "ticks ascend"
     name = publisher.encode()
     head = _HEAD.pack(VERSION, len(name), columns.count, tag, epoch, first_sequence, first_tick, previous, crc)
@@ -92,9 +91,9 @@ def encode_record(
 
 
 def decode_record(tag: int, index: Tick, raw: bytes) -> Record:
-    """A record from its bytes, under the index where it was found.
+    """Decodes the record that was found under an index.
 
-    Raises VolumeCorruptError if its bytes changed, or it belongs elsewhere.
+    Raises VolumeCorruptError if its bytes have changed, or if it belongs to another place.
     """
     try:
         version, name_length, count, found, epoch, first_sequence, first_tick, previous, crc = _HEAD.unpack_from(raw)

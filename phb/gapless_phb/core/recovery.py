@@ -1,12 +1,12 @@
-"""What a pubend is after a start: its rows, and its log above the last checkpoint (protocol: pubend-recovery).
+"""Restores a pubend at start-up, from its rows and its log above the last checkpoint (protocol: pubend-recovery).
 
-The log is believed only where it is whole: every record must be linked to the one before it, the first one
-to the checkpoint, and the last one must be the last that the storage ever took. A log that lost a record
-that had been there must not be served (INV13): recovery raises VolumeCorruptError.
+The log must be whole: every record is linked to the one before it, the first to the checkpoint, and the last record is
+the last one that the storage ever took. If a record is missing that had been there, the log must not be served
+(INV13), and recovery raises VolumeCorruptError.
 
-A record that is there and cannot be read is another thing: its place is known, and all others are served. But what
-publishers sent in it is not known, so nothing can be published, until an operator gives it up: then it counts as
-never sent.
+A record that is there but cannot be read is a different case. Its place is known, and all other records are served.
+But the batches in it are unknown, so nothing can be published until an operator gives the record up. From then on it
+counts as never sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gapless_phb.core.rows import SavedPubend
 
 @dataclass(slots=True)
 class Recovered:
-    """A pubend as it was left, or as it is created."""
+    """A pubend as recovery found it, or as it is created."""
 
     saved: SavedPubend
     table: PublisherTable
@@ -38,11 +38,11 @@ class Recovered:
 
     @property
     def last(self) -> Tick:
-        """No tick at or below it may be used (again): it is used, or silence up to it may have been said."""
+        """No tick at or below it may be used (again): an event may have it, or silence up to it may have been sent."""
         return max(self.newest, self.saved.reserved, self.saved.row.created)
 
     def certain(self, wall: int) -> Tick:
-        """The present up to which events have surely grown old (C01)."""
+        """Returns the present up to which events have certainly grown old (C01)."""
         present = tick_at(wall)
         if self.is_new:
             return present
@@ -50,13 +50,13 @@ class Recovered:
 
 
 def created(reader: RecoveryReader, saved: SavedPubend) -> Recovered:
-    """A pubend that is new: nothing of it is durable yet."""
+    """Returns a new pubend: nothing of it is durable yet."""
     check_log(reader.facts(stream_of(saved.row.pubend)))
     return Recovered(saved, PublisherTable({}, 0), ByteIndex(), 0, Damage(saved.row.pubend), is_new=True)
 
 
 def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recovered:
-    """Reads the log above the checkpoint. Raises VolumeCorruptError if some of it is missing."""
+    """Reads the log above the checkpoint. Raises VolumeCorruptError if a part of it is missing."""
     pubend = saved.row.pubend
     stream, tag = stream_of(pubend), tag_of(network, pubend)
     facts = reader.facts(stream)
@@ -70,6 +70,7 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
         recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, after, upto), upto)
     last = facts.decided
     hole = _replay_log(reader, stream, tag, recovered)
+    # The log ends in a hole: its last record is there, and unreadable.
     if hole >= last > recovered.newest:
         recovered.newest = last
         recovered.index.add(last, 0)
@@ -82,10 +83,10 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
 
 
 def _last_tick_of_hole(reader: RecoveryReader, stream: str, tag: int, after: Tick, upto: Tick) -> Tick:
-    """Up to which tick a hole, of which an operator has given up the indexes in (after, upto], is given up.
+    """Returns the last tick of a hole whose indices (after, upto] an operator has given up.
 
-    The record behind it says where its own events begin. Where that cannot be read either, and nobody has given it
-    up, nothing is told of this hole yet: `upto` may lie among the events of that record.
+    The record behind the hole knows where its own events begin. If that record cannot be read either, and nobody has
+    given it up, the hole counts as empty for now: `upto` may lie among the events of that record.
     """
     try:
         index, raw = next(iter(reader.records(stream, upto)))
@@ -99,7 +100,7 @@ def _last_tick_of_hole(reader: RecoveryReader, stream: str, tag: int, after: Tic
 
 
 def _replay_log(reader: RecoveryReader, stream: str, tag: int, recovered: Recovered) -> Tick:
-    """Replays what can be read above the checkpoint; returns where the hole at the end of that ends, or 0."""
+    """Applies the readable records above the checkpoint. Returns the end of a hole behind the last of them, or 0."""
     after, hole, holes = recovered.newest, 0, 0
     while True:
         try:
@@ -110,6 +111,7 @@ def _replay_log(reader: RecoveryReader, stream: str, tag: int, recovered: Recove
                 recovered.newest = after = record.last_tick
                 hole = 0
         except RecordsDamagedError as error:
+            # Without progress the loop would never end: the same damage was reported before.
             if error.upto <= after:
                 raise
             if not error.given_up:
@@ -129,13 +131,15 @@ def _decoded(tag: int, after: Tick, index: Tick, raw: bytes) -> Record:
 
 
 def _replay(recovered: Recovered, record: Record, hole: Tick, *, with_holes: bool) -> None:
-    """`hole`: where one ends that is right before the record, or 0."""
+    """Applies one record. `hole`: the end of a hole right before the record, or 0."""
     pubend = recovered.saved.row.pubend
     if not recovered.newest <= record.previous <= max(recovered.newest, hole):
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what was between ticks {recovered.newest} and {record.first_tick}"
         )
     batch = LoggedBatch(record.first_sequence, record.first_tick, record.count, record.crc)
+    # Some rows of publishers cannot be read, so the first batch after the checkpoint may seem to lack the one before
+    # it.
     with_holes = with_holes or bool(recovered.saved.fault)
     if not recovered.table.replay(record.publisher, record.epoch, batch, with_holes=with_holes):
         raise VolumeCorruptError(

@@ -1,4 +1,4 @@
-"""What of a log may go: members, holds, minima and retention (protocol: members, release)."""
+"""How far a log may be given up: members, holds, minima and retention (protocol: members, release)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ from gapless_phb.core.source import Facts
 
 @dataclass(slots=True)
 class PendingMember:
-    """An SHB that is being enrolled: its `at` bounds the release until the minima count it (T41)."""
+    """An SHB that is being enrolled. Its `at` bounds the release until the minima count the SHB (T41)."""
 
     at: Tick
     enrolled_at: int | None = None
-    """The time of the turn in which the router was told; None while the membership is not durable."""
+    """The time of the turn in which the router was informed; None while the membership is not durable."""
 
 
 class Release:
-    """Computes how far the log may be given up. Decides nothing durable itself.
+    """Computes how far the log may be given up. Makes nothing durable itself.
 
-    Why `joining` ends when it does: the router says Released(p, r, d) as the minima over all members since
-    `enrolled()` was said to it (C4). A minimum computed before may still be on its way within the node
-    in the turn in which we say Enrolled, even behind it; in a later turn it cannot. So the first Released of
-    a later turn counts the new member, and its bound goes. A node's turn has one time: a later time is a later
-    turn, and two turns of the same time only keep the bound for longer.
+    When the bound of a pending member ends, step by step (C4):
+
+    1. The SHB asks to be enrolled. From this step on its `at` bounds the release.
+    2. The membership becomes durable, and the router is informed (`Enrolled`). From then on the minima that the router
+       computes count the SHB.
+    3. A minimum that was computed before may still arrive in the same turn, even after our `Enrolled`. It cannot arrive
+       in a later turn.
+    4. Therefore the first `Released` of a later turn counts the new member, and its bound can go.
+
+    All that a node does in one turn has the same time. So a later time means a later turn. If two turns happen to have
+    the same time, the bound only stays a little longer.
     """
 
     def __init__(
@@ -40,40 +46,43 @@ class Release:
         self.holds = dict(holds)
         self._joining: dict[ShbId, PendingMember] = {}
         self.released: Tick = 0
-        """T_r: every member, and so every durable subscription, is done with everything up to here."""
+        """T_r: every member, and so every durable subscription, is done with everything up to this tick."""
         self.delivered: Tick = 0
-        """T_d: every member has everything up to here in its PFS."""
+        """T_d: every member has everything up to this tick in its PFS."""
         self.space_low = False
-        """Whether the disk is nearly full: then what nobody is owed gives way before publishers have to wait."""
+        """Whether the disk is nearly full.
+
+        Then events that no subscription needs go, before publishers have to wait.
+        """
 
     # ------------------------------------------------------------------------------------ who is counted
 
     def is_member(self, shb: ShbId) -> bool:
-        """Whether the SHB is enrolled, or is about to be."""
+        """Whether the SHB is enrolled, or is being enrolled."""
         return shb in self.members or shb in self._joining
 
     def join(self, shb: ShbId) -> Tick:
-        """An SHB asks to be enrolled: from this step on nothing above the returned tick is released (T41)."""
+        """An SHB asks to be enrolled. From this step on nothing above the returned tick is released (T41)."""
         at = max(self._log.stable, self._log.lost_asked)
         self._joining[shb] = PendingMember(at)
         return at
 
     def enrolled(self, shb: ShbId, now: int) -> Tick:
-        """The membership is durable, and the router is told in this turn. Returns from where it counts."""
+        """The membership is durable, and the router is informed in this turn. Returns the tick from which it counts."""
         joining = self._joining[shb]
         joining.enrolled_at = now
         self.members[shb] = joining.at
         return joining.at
 
     def retire(self, shb: ShbId) -> None:
-        """An SHB is given up for good: it no longer bounds anything (T10)."""
+        """Gives an SHB up for good: it no longer bounds anything (T10)."""
         for rows in (self.members, self.holds, self._joining):
             rows.pop(shb, None)
 
     def hold(self, shb: ShbId, version: int, at: Mapping[int, Tick]) -> Holds:
-        """Takes an SHB's whole row of holds, each raised to what is still there; 0 is the earliest there is.
+        """Takes an SHB's whole row of holds, and raises each hold to what is still there.
 
-        It bounds the release from this step on, before it is durable.
+        A hold at 0 asks for the earliest tick. The row bounds the release from this step on, before it is durable.
         """
         known = self.holds.get(shb)
         assert known is None or version > known.version, "an older row of holds takes the place of no newer one"
@@ -84,10 +93,11 @@ class Release:
     # --------------------------------------------------------------------------------------- what may go
 
     def on_released(self, released: Tick, delivered: Tick, now: int) -> None:
-        """The minima over all members that the router has been told of (protocol: release).
+        """Takes the minima over all members that the router knows (protocol: release).
 
-        They are bounded by those who join *before* they are merged: a maximum would remember a minimum that
-        did not count the new member beyond the end of its bound, and chop its events then (T41, T48).
+        The minima are bounded by the pending members *before* they are merged with `max`. Without that, a minimum that
+        did not count a new member would be remembered, and would release the member's events as soon as its bound ends
+        (T41, T48).
         """
         counted = [shb for shb, joining in self._joining.items() if joining.enrolled_at not in (None, now)]
         for shb in counted:
@@ -104,25 +114,26 @@ class Release:
         return min((tick for row in self.holds.values() for tick in row.at.values()), default=FOREVER)
 
     def lowest_holds(self) -> dict[ShbId, Tick]:
-        """From where each SHB that has holds needs the log."""
+        """Returns, for each SHB that has holds, the tick from which it needs the log."""
         return {shb: min(row.at.values()) for shb, row in self.holds.items() if row.at}
 
     @property
     def policy(self) -> str:
-        """What goes early, for people; "" where nothing does."""
+        """What goes early, as a text for people; "" if nothing does."""
         policy = self._settings.policy
         if policy is None:
             return ""
-        # Who describes itself in no way is called by its class, not by where it lies in memory.
+        # A policy without a description of its own is shown by its class: the default repr would show an address in
+        # memory.
         kind = type(policy)
         is_nameless = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
         return kind.__name__ if is_nameless else str(policy)
 
     def target(self, time: Tick) -> Tick:
-        """L': up to where the log may be given up. While nobody is counted, nothing may.
+        """L': returns the tick up to which the log may be given up. Without members it is 0: nothing may go.
 
-        What everybody is done with goes when it is expendable. What a policy gives up goes at once: the
-        shorter of two promises wins. `time` is the present that events grow old by.
+        Events that every subscription is done with go as soon as they are expendable. Events that a policy gives up go
+        at once, so the shorter of the two times wins. `time` is the present by which events grow old.
         """
         if not self.members:
             return 0
@@ -130,13 +141,13 @@ class Release:
 
     @property
     def needless(self) -> Tick:
-        """Up to where everybody is done with everything, those who hold what lies further back too."""
+        """Up to this tick every subscription is done with everything, those with a hold included."""
         return min(self.released, self.held)
 
     def _early(self, time: Tick) -> Tick:
-        """Early release: what the policy gives up, as far as it is delivered to every SHB, acknowledged or not.
+        """Early release: returns how far the policy gives events up, acknowledged or not, but never beyond `delivered`.
 
-        Suspended while the wall clock leaps, for then nobody knows how old an event is (C01).
+        It is suspended while the wall clock leaps, because the age of events is unknown then (C01).
         """
         policy, log = self._settings.policy, self._log
         if policy is None or log.suspect:
@@ -147,13 +158,13 @@ class Release:
         return min(self.delivered, policy.release(state))
 
     def _expendable(self, time: Tick) -> Tick:
-        """What "earliest" need not find: older than min_retain, or below more than min_retain_bytes.
+        """Returns up to where nothing is kept for "earliest": older than min_retain, or beyond min_retain_bytes.
 
-        While space is short nothing is kept for it. All of it goes at once: to give a part of a file back to the disk,
-        the rest of it has to be written anew, and for that there is no room.
+        While the disk is nearly full nothing is kept for "earliest", and all of it goes at once. A storage can give
+        back a part of a file only by writing the rest of it anew, and there is no room for that.
         """
         if self.space_low:
             return FOREVER
         least = self._settings.min_retain
-        old = time - least - 1 if least else self._log.stable  # an event may be stamped ahead of `time`
+        old = time - least - 1 if least else self._log.stable  # not `time`: an event may be stamped ahead of it
         return max(old, self._log.index.covered(self._settings.min_retain_bytes))

@@ -1,7 +1,6 @@
-"""The PHB's durable rows, beside the log: what is in which table, under which key (protocol: members, publishers).
+"""The durable rows of a PHB beside the log: tables, keys and encodings (protocol: members, publishers).
 
-Every key but those of SHBs that were retired begins with the pubend's number, which is never given to another
-pubend.
+Every key begins with the pubend's number, which is never given to another pubend. Only the keys of retired SHBs do not.
 """
 
 from __future__ import annotations
@@ -18,54 +17,54 @@ from gapless.errors import VolumeCorruptError
 
 
 class Tables:
-    """The names of a PHB's tables: they begin with the name of its role, so that a node may host several PHBs."""
+    """The names of a PHB's tables. They begin with the name of its role, so that a node may host several PHBs."""
 
     def __init__(self, role: str) -> None:
         self.pubends = f"{role}.pubends"
         """number → PubendRow."""
         self.reservations = f"{role}.leases"
-        """number → tick: no event was or will be logged at or below it that is not logged already."""
+        """number → tick: no later incarnation logs an event at or below it."""
         self.ages = f"{role}.ages"
-        """number → tick: the present by which events were as old as they surely were, a reservation ago at most."""
+        """number → tick: the present by which events had certainly grown old, at the last reservation."""
         self.lost = f"{role}.lost"
-        """number → tick: the pubend no longer knows what was at or below it."""
+        """number → tick: events at or below it are gone."""
         self.members = f"{role}.members"
-        """number, SHB → tick from which the SHB is counted."""
+        """number, SHB → the tick from which the SHB is counted."""
         self.holds = f"{role}.holds"
         """number, SHB → Holds."""
         self.publishers = f"{role}.publishers"
         """number, publisher → PublisherRow."""
         self.keyed = f"{role}.keyed"
-        """number, producer's marked name → (epoch, index) of the last event that it has logged."""
+        """number, producer's name with the marker → (epoch, index) of the last event that it has logged."""
         self.checkpoints = f"{role}.checkpoints"
         """number → Checkpoint."""
         self.retired = f"{role}.retired"
-        """SHB → 1: an administrator has given it up, once at least."""
+        """SHB → 1: an administrator has given it up at least once."""
 
 
 class PubendRow(msgspec.Struct, array_like=True, frozen=True):
-    """What a pubend is."""
+    """The row of a pubend."""
 
     pubend: PubendId
     created: Tick
     topics: tuple[str, ...]
-    """Every pattern that it ever took events of."""
+    """Every pattern of topics that it ever took."""
     former_voids: tuple[tuple[Tick, Tick], ...] = ()
-    """As `voids`, written before 2026-11-23, and not read any more: silence ended at places of events then, so a token
-    at such a place may be right."""
+    """The `voids` of volumes written before 2026-11-23. They are not read any more: silence ended at places of events
+    then, so a token at such a place may be right."""
     voids: tuple[tuple[Tick, Tick], ...] = ()
-    """Intervals in which the broker was down: no tick of them was or will be used."""
+    """Intervals in which the broker was down: no tick in them was or will be used."""
 
 
 class Holds(msgspec.Struct, array_like=True, frozen=True):
-    """From where an SHB's subscriptions need the pubend kept, by subscription id: a whole row (protocol: members)."""
+    """From which ticks an SHB's subscriptions need the pubend, by subscription id: a whole row (protocol: members)."""
 
     version: int
     at: dict[int, Tick]
 
 
 class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
-    """What is known of a publisher. `sequence` and below it: durable events only (T21)."""
+    """What is known about a publisher. `sequence` and the rows below it cover durable events only (T21)."""
 
     epoch: int
     instance: str
@@ -74,18 +73,21 @@ class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
     sequence: int
     tick: Tick
     recent: bytes
-    """The last batches (`publishers.WINDOW`)."""
+    """The last batches, packed (`publishers.WINDOW`)."""
     owners: tuple[tuple[int, int], ...] = ()
-    """Which instances have logged what (`publishers.Publisher.owners`). Rows of version 0.1.0 do not say."""
+    """Which instances have logged which sequences (`publishers.PublisherState.owners`).
+
+    Empty in rows of version 0.1.0.
+    """
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
-    """Up to where the publishers' rows cover the log, so that recovery reads only what is above."""
+    """Up to where the publishers' rows cover the log: recovery reads only the log above."""
 
     tick: Tick
-    """Of a record's last event; rows may know later records too."""
+    """The tick of a record's last event. Rows may cover later records, too."""
     epochs: int
-    """The highest epoch ever given to a publisher, forgotten ones included."""
+    """The highest epoch that was ever given to a publisher, forgotten ones included."""
     points: list[tuple[Tick, int]]
     """A few points of the byte index; the last one is `tick`."""
 
@@ -101,11 +103,11 @@ _tick = msgspec.msgpack.Decoder(int).decode
 _mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
 
 _NUMBER = 2
-"""Bytes of a pubend's number."""
+"""How many bytes a pubend's number takes."""
 
 
 def key(number: int, name: str = "") -> bytes:
-    """The key of a pubend's row, or of the row of one of its SHBs or publishers."""
+    """Returns the key of a pubend's row, or of the row of one of its SHBs or publishers."""
     return number.to_bytes(_NUMBER, "big") + name.encode()
 
 
@@ -113,13 +115,13 @@ Row: TypeAlias = "PubendRow | Holds | PublisherRow | Checkpoint | Tick | tuple[i
 
 
 def encode(row: Row) -> bytes:
-    """A row as a table's value."""
+    """Encodes a row as a table's value."""
     return _encode(row)
 
 
 @dataclass(slots=True)
 class SavedPubend:
-    """All rows of one pubend; a new one has nothing but what it is and whom it counts."""
+    """All rows of one pubend. A new pubend has only its own row and its members."""
 
     number: int
     row: PubendRow
@@ -131,13 +133,13 @@ class SavedPubend:
     checkpoint: Checkpoint = NO_CHECKPOINT
     keyed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     fault: str = ""
-    """Why not all publishers are here: some of their rows cannot be read."""
+    """Why some publishers are missing here: their rows cannot be read. "" if all are here."""
     aged: Tick | None = None
-    """None: of a volume that was written before there was such a row."""
+    """None in a volume that was written before this row existed."""
 
 
 def saved_pubends(reader: RecoveryReader, tables: Tables) -> list[SavedPubend]:
-    """Every pubend that a PHB with these tables has, in the order they were created."""
+    """Returns every pubend of a PHB with these tables, in the order of their creation."""
     found = [(int.from_bytes(number, "big"), value) for number, value in reader.scan(tables.pubends)]
     return [_saved(reader, tables, number, _pubend_row(value)) for number, value in found]
 
@@ -153,7 +155,7 @@ def _saved(reader: RecoveryReader, tables: Tables, number: int, row: PubendRow) 
     try:
         saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, tables.publishers, prefix)}
         saved.keyed = {name: _mark(value) for name, value in _named(reader, tables.keyed, prefix)}
-    except VolumeCorruptError as error:  # who reads needs none of them
+    except VolumeCorruptError as error:  # not fatal: readers need no row of a publisher
         saved.fault = str(error)
     for _, value in reader.scan(tables.checkpoints, prefix):
         saved.checkpoint = _checkpoint(value)

@@ -1,4 +1,4 @@
-"""What a PHB can be told by its configuration; `gapless_phb.config` checks and makes these."""
+"""The settings of a PHB. `gapless_phb.config` checks the configuration and makes these."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gapless.core.stream.ticks import SECOND, ShbId, Tick
 
 @dataclass(frozen=True, slots=True)
 class PubendSettings:
-    """One `[[phb.pubends]]` of the configuration: a pubend, or several that share publishers by hash."""
+    """The settings of one `[[phb.pubends]]` entry: a pubend, or several that share publishers by hash."""
 
     name: str = "default"
     topics: tuple[str, ...] = ("#",)
-    """Patterns of the topics that are published here."""
+    """Patterns of the topics that are published to this pubend."""
     publishers: tuple[str, ...] = ("*",)
-    """Names of the publishers that publish here; one that ends in `*` stands for all that begin so."""
+    """Names of the publishers of this pubend. A name that ends in `*` stands for all names that begin with it."""
     count: int = 1
-    """With more than 1: that many pubends, called name-0, name-1, …"""
+    """If it is more than 1: so many pubends, with the names name-0, name-1, …"""
     policy: ReleasePolicy | None = None
-    """Early release: what goes even if somebody has not acknowledged it. None: nothing, ever."""
+    """Early release: which events go even if a subscription has not acknowledged them. None: no event ever."""
     min_retain_seconds: float = 3600.0
-    """Events that everybody is done with stay so long, or until `min_retain_bytes` of younger ones are there."""
+    """Events that every subscription is done with stay so long, or until `min_retain_bytes` of younger ones exist."""
     min_retain_bytes: int = 1 << 30
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the pubends that this asks for."""
+        """The names of the pubends that this entry asks for."""
         return [self.name] if self.count == 1 else [f"{self.name}-{index}" for index in range(self.count)]
 
     @property
@@ -39,34 +39,39 @@ class PubendSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All that a PHB can be told. Times are in seconds, sizes in bytes."""
+    """All settings of a PHB. Times are in seconds, sizes in bytes."""
 
     pubends: tuple[PubendSettings, ...] = (PubendSettings(),)
     members: tuple[ShbId, ...] = ()
-    """SHBs that every new pubend counts from its creation on (the node's own, where it hosts both roles)."""
+    """SHBs that every new pubend counts from its creation on (the node's own SHB, if the node hosts both roles)."""
     max_event_bytes: int = 1 << 20
-    """The node's own limit, which clients are told as well."""
+    """The node's own limit. Clients are informed of it."""
     max_publishers: int = 100_000
-    """Of one pubend. Beyond it those without a name of their own whose session has ended give way; then one more
-    is refused."""
+    """The limit of publishers for each pubend.
+
+    When it is reached, a new publisher takes the place of one without a name
+    whose session has ended; if there is none, it is refused."""
     publisher_lease_seconds: float = 900.0
-    """A publisher without a name of its own that was not closed is known for so long after its session ended."""
+    """How long a publisher without a name that was not closed is known after its session has ended."""
     max_pending_bytes: int = 64 << 20
-    """Of one pubend, published and not yet durable; beyond it publishers are told to try again."""
+    """The limit of published bytes that are not durable yet, for each pubend. Beyond it publishers must retry later."""
     silence_seconds: float = 1.0
-    """SIL: how soon an idle pubend says that it is silent."""
+    """SIL: the interval at which an idle pubend sends silence."""
     lease_seconds: float = 2.0
     """How far ahead of the present silence may be promised (protocol: tick-reservation)."""
     ack_expected_seconds: float = 3.0
-    """AET: how long an event may wait for an acknowledgement before it is asked for."""
+    """AET: how long the PHB waits for an event to be delivered before it asks the SHBs for progress."""
     ack_expected_seconds_max: float = 48.0
-    """Up to where AET doubles."""
+    """The upper limit of AET, which doubles with each question."""
     release_seconds: float = 1.0
-    """At most once in this time the log is chopped."""
+    """The log is chopped at most once in this time."""
     checkpoint_bytes: int = 16 << 20
-    """How much log a recovery may have to read, when publishers are few."""
+    """How much log a recovery may have to read if there are few publishers."""
     clock_doubt_seconds: float = 600.0
-    """How long after a start nothing is given up for its age, when the wall clock has gone on by more than a minute
-    since the run before: the broker was down, or the clock is wrong (C01)."""
+    """For how long after a start no event is given up for its age.
+
+    This applies if the wall clock has advanced by more than a minute since the former run: either the broker was down,
+    or the clock is wrong (C01).
+    """
     void_limit: int = 16
-    """How many intervals of past downtime are remembered (`PubendMeta.voids`)."""
+    """How many intervals of past downtime are kept (`PubendMeta.voids`)."""

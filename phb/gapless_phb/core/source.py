@@ -1,10 +1,12 @@
-"""The two halves of a pubend, and what they know of each other (protocol: log, members, release).
+"""The seam between the two halves of a pubend: its source and its keeping (protocol: log, members, release).
 
-    source    says what is in the pubend and how far that is decided: `Own` (`gapless_phb.core.own`), whose ticks this
-              broker gives out itself. One that follows a log which numbers its records itself would stand beside it.
-    keeping   says who needs it and how far it may be forgotten (`gapless_phb.core.keeping`): the same for every source.
+    source    knows which events are in the pubend and how far that is decided. `Own` (`gapless_phb.core.own`) is the
+              source whose ticks this broker assigns itself. A source over a log that numbers its own records would
+              stand beside it.
+    keeping   knows who needs the events and how far they may be forgotten (`gapless_phb.core.keeping`). It is the
+              same for every source.
 
-The keeping reads the source's `Facts`, asks it to give up what may go, and hears when something was added.
+The keeping reads the source's `Facts`, asks the source to give up what may go, and is called when the source grows.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from gapless_phb.core.rows import Tables
 from gapless_phb.core.settings import Settings
 
 SECOND = 1_000_000_000
-"""In nanoseconds."""
+"""One second in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class PubendContext:
-    """Where pubends live: the same for all of a broker."""
+    """What all pubends of a broker share."""
 
     network: str
     broker: BrokerId
@@ -43,7 +45,7 @@ class PubendContext:
 
 
 class Timer(Enum):
-    """What a pubend does when time has passed."""
+    """The timers of a pubend; each value describes what happens when the time has come."""
 
     SILENCE = "SIL: say that nothing happened"
     ACKNOWLEDGEMENT = "AET: ask for progress"
@@ -52,7 +54,7 @@ class Timer(Enum):
 
 
 class Timers(Deadlines[Timer]):
-    """The deadlines of both halves in one order, and who is called when one has come."""
+    """The deadlines of both halves of a pubend in one order, with the function to call for each."""
 
     __slots__ = ("_calls", "_outbox")
 
@@ -62,33 +64,33 @@ class Timers(Deadlines[Timer]):
         self._calls: dict[Timer, Callable[[int, int], None]] = {}
 
     def on(self, timer: Timer, call: Callable[[int, int], None]) -> None:
-        """From now on `call` is called, with (now, wall), when this timer has come."""
+        """Sets the function that is called, with (now, wall), when this timer expires."""
         self._calls[timer] = call
 
     def wake(self, timer: Timer, at: int) -> None:
-        """The timer comes at this time, unless it comes sooner."""
+        """Lets the timer expire at this time, unless it is set to expire sooner."""
         if at < self._at.get(timer, FOREVER):
             self.set(timer, at)
             self._outbox.wake_at(at)
 
     @property
     def deadline(self) -> int:
-        """When the first one comes: monotonic nanoseconds, or FOREVER."""
+        """When the first timer expires, in monotonic nanoseconds, or FOREVER."""
         due = self.next()
         return FOREVER if due is None else due
 
     def on_deadline(self, now: int, wall: int) -> None:
-        """Calls whoever is due."""
+        """Calls the functions of all timers that have expired."""
         for timer in self.take_expired(now):
             self._calls[timer](now, wall)
 
 
 class Piece(Protocol):
-    """An atomic piece of a log, decoded: events between the piece before it and its own last tick."""
+    """A decoded piece of a log that is read whole: the events after the piece before it, up to its own last tick."""
 
     @property
     def previous(self) -> Tick:
-        """The last tick of the piece before it, 0 in the first."""
+        """The last tick of the piece before this one; 0 in the first piece."""
 
     @property
     def first_tick(self) -> Tick:
@@ -96,87 +98,91 @@ class Piece(Protocol):
 
     @property
     def last_tick(self) -> Tick:
-        """The tick of its last event, and its index in the log."""
+        """The tick of its last event. It is also the index of the piece in the log."""
 
     def within(self, lo: Tick, hi: Tick) -> EventBatch:
-        """Its events with ticks in (lo, hi]."""
+        """Returns its events with ticks in (lo, hi]."""
 
 
 class Facts(Protocol):
-    """What a source says of its log, as it is now."""
+    """What a source reports about its log; the values are current."""
 
     pubend: PubendId
     stream: str
-    """The name of the log, for reading."""
+    """The name of the log stream, for reading."""
     grain: Tick
-    """How many of its ticks make a unit of distance (`PubendMeta.grain`)."""
+    """How many of its ticks make one unit of distance (`PubendMeta.grain`)."""
     ready: bool
-    """Whether what was found at the start is durable; before, nothing may be said of it."""
+    """Whether the findings of the start are durable; before, none of them may be sent."""
     lost: Tick
-    """Durable: what is at or below it may be gone."""
+    """Durable: events at or below it may be gone."""
     lost_asked: Tick
-    """The highest value of `lost` that was ever given to a write."""
+    """The highest value of `lost` that was ever given to a write. The write may not be durable yet."""
     newest: Tick
-    """The newest event that was told."""
+    """The newest event that was sent to the network."""
     stable: Tick
-    """Everything at or below it is decided, durable and told."""
+    """Everything at or below it is decided, durable and sent to the network."""
     index: ByteIndex
     damage: Damage
 
     @property
     def suspect(self) -> bool:
-        """Whether nobody knows how old an event is."""
+        """Whether the age of events is unknown."""
 
     def decode(self, index: Tick, raw: bytes) -> Piece:
-        """What was found in the log under an index. Raises VolumeCorruptError if it is not what was put there."""
+        """Decodes what was found in the log under an index.
+
+        Raises VolumeCorruptError if it is not what was put there.
+        """
 
 
 class Source(Protocol):
-    """Where the events of a pubend come from."""
+    """The half of a pubend that provides its events."""
 
     @property
     def log(self) -> Facts:
-        """What is in the pubend, and how far it is decided."""
+        """The events of the pubend, and how far they are decided."""
 
     on_grown: Callable[[int], None]
-    """Called with the time when something is durable that is told at the end of this turn."""
+    """Called with the time when something is durable that will be sent at the end of this turn."""
 
     def void(self, now: int, wall: int) -> tuple[Tick, Tick] | None:
-        """The interval before this start in which no event was or ever will be, if there is one."""
+        """Returns the interval before this start in which no event was or ever will be; None if there is none."""
 
     def begin(self, ready: Then, now: int, wall: int) -> None:
-        """Adopts what was found; `ready` is called when that is durable."""
+        """Makes the findings of the start durable, then calls `ready`."""
 
     def start(self, now: int, wall: int) -> None:
-        """The network knows of the pubend: says what is decided, and goes on doing so."""
+        """The network knows the pubend now: sends what is decided, and goes on doing so."""
 
     def promise(self, now: int, wall: int) -> None:
-        """Decides and tells all that can be decided now: somebody asks for more than was told."""
+        """Decides and sends all that can be decided now: an SHB asks for more than was sent."""
 
     def present(self, now: int, wall: int) -> Tick:
-        """The present by which events grow old."""
+        """Returns the present by which events grow old."""
 
     def give_up(self, upto: Tick, again: Callable[[int], None]) -> None:
         """Gives up everything up to a tick, if that removes anything.
 
-        Where something has to be durable before, it sees to that, and calls `again` with the time when it is.
+        If something has to be durable first, the source writes that, and calls `again` with the time when it is
+        durable.
         """
 
     def knows(self, publisher: str, *, keyed: bool) -> bool:
-        """Whether a publisher, or a producer of keyed batches, has published here."""
+        """Whether a publisher, or a producer of keyed batches, has published to this pubend."""
 
     def open_publisher(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
-        """A publisher is opened here."""
+        """Opens a publisher, and answers."""
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
-        """A publisher sent a batch; `refusal`: why nothing new can be taken now, or ""."""
+        """Takes a batch of a publisher. `refusal`: why nothing new can be taken now, or ""."""
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
-        """A publisher is closed, or its session has ended."""
+        """Closes a publisher, or notes that its session has ended."""
 
     @property
     def publisher_count(self) -> int:
         """How many publishers are known."""
 
     def gauges(self) -> Iterator[Gauge]:
-        """Its positions and sizes, and what else it has to tell an operator."""
+        """Yields its positions, its sizes, and what else an operator has to know."""

@@ -1,4 +1,4 @@
-"""What a publisher may publish: checked once, before anything of it has a tick (INV18)."""
+"""Checks what publishers send: once, before any event of a batch has a tick (INV18)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless.selectors.topics import check_topic, topic_matches
 
 TOPICS_MAX = 4096
-"""How many topics are remembered as good; beyond it they are checked anew."""
+"""How many topics are remembered as valid; beyond that number they are checked again."""
 NAME_BYTES_MAX = 255
 SEQUENCE_MAX = (1 << 63) - 1
 
@@ -21,17 +21,17 @@ _topic_of = attrgetter("topic")
 
 
 class BatchCheck:
-    """Checks the batches of one pubend. What is right costs one decoding and a set of topics per batch."""
+    """Checks the batches of one pubend. A valid batch costs one decoding and one set of topics."""
 
     def __init__(self, topics: tuple[str, ...], event_bytes_max: int, authorizer: Authorizer) -> None:
-        """`topics`: the patterns that the pubend carries."""
+        """`topics`: the patterns of the topics that the pubend takes."""
         self._authorizer = authorizer
         self._patterns = topics
         self._event_bytes_max = event_bytes_max
         self._good: set[str] = set()
 
     def checked(self, pub: Pub) -> list[Header] | Outcome:
-        """The decoded headers of a batch, or the answer that it gets because something is wrong with it."""
+        """Returns the decoded headers of a batch, or the answer that refuses it."""
         try:
             return self.headers(pub.events, pub.principal)
         except AuthorizationError as error:
@@ -40,9 +40,9 @@ class BatchCheck:
             return Outcome(Verdict.INVALID, str(error), pub.first)
 
     def headers(self, columns: EventColumns, principal: str) -> list[Header]:
-        """The decoded headers of a batch.
+        """Returns the decoded headers of a batch.
 
-        Raises ValueError, InvalidTopicError or AuthorizationError with a reason for people.
+        Raises ValueError, InvalidTopicError or AuthorizationError, with a reason for people.
         """
         headers = columns.check(self._event_bytes_max)
         named = set(map(_topic_of, headers))
@@ -55,7 +55,7 @@ class BatchCheck:
         return headers
 
     def topic(self, topic: str) -> None:
-        """Raises InvalidTopicError if no event of this topic may be published here."""
+        """Raises InvalidTopicError if no event of this topic may be published to this pubend."""
         if topic not in self._good:
             self._check([topic])
 
@@ -64,18 +64,19 @@ class BatchCheck:
             check_topic(topic)
             if not carries(self._patterns, topic):
                 raise InvalidTopicError(f"topic {topic!r} is not one of this pubend: {', '.join(self._patterns)}")
+        # The set is a cache. Clearing it bounds it, whatever number of topics a publisher invents.
         if len(self._good) + len(topics) > TOPICS_MAX:
             self._good.clear()
         self._good.update(topics[:TOPICS_MAX])
 
 
 def carries(patterns: Iterable[str], topic: str) -> bool:
-    """Whether one of the patterns stands for a topic."""
+    """Whether one of the patterns matches a topic."""
     return any(topic_matches(pattern, topic) for pattern in patterns)
 
 
 def fault_of_name(name: str, instance: str) -> str:
-    """Why a publisher cannot be called so, or ""."""
+    """Returns why a publisher cannot have this name and instance, or ""."""
     if not name or not name.isprintable() or not instance.isprintable():
         return "a publisher needs a printable name and instance"
     if max(len(name.encode()), len(instance.encode())) > NAME_BYTES_MAX:

@@ -2,6 +2,6 @@
 
     connection ─▶ session ─▶ publisher, subscription ─▶ driver ─▶ gapless.core.client, links
 
-The `driver` alone touches the core, the loop's timer and the links. Names that applications use are
-exported by `gapless` itself.
+Only the `driver` touches the core, the loop's timer and the links. `gapless` itself exports the names that applications
+use.
 """

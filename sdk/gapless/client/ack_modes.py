@@ -1,6 +1,6 @@
-"""Who acknowledges what a subscription hands out: one policy for each mode, and the table of them.
+"""The ack modes: who acknowledges what a subscription hands out. Each mode has a policy.
 
-A new mode is a member of `AckMode` and a policy in `POLICIES`; a subscription knows no mode.
+A new mode is a member of `AckMode` and a policy in `POLICIES`; a subscription knows only its policy.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 
 Last: TypeAlias = Event | Silence | Gap | None
-"""What was handed out last, of the delivery or the gap in hand; None: nothing of it."""
+"""The last item that was handed out from the current delivery or gap; None if there was none."""
 
 
 class Consumption(Protocol):
-    """What a policy needs of the subscription that it acknowledges for."""
+    """A subscription, as far as its policy has to know it."""
 
     last: Last
 
     async def acknowledge(self) -> None:
-        """Everything that was handed out is done with."""
+        """Acknowledges everything that was handed out."""
 
     def acknowledge_behind(self, last: Last) -> None:
-        """Everything up to something of what is in hand is done with; None: all before what is in hand."""
+        """Acknowledges everything up to an item of the current delivery; None: everything before that delivery."""
 
     def call_soon(self, do: Callable[[], None]) -> None:
-        """Does something in the next turn of the loop."""
+        """Calls a function in the next turn of the loop."""
 
 
 class AckMode(Enum):
     """Who acknowledges what a subscription hands out."""
 
     TOKEN = "token"
-    """The application, with `Subscription.acknowledge`."""
+    """The application acknowledges, with `Subscription.acknowledge`."""
     AUTO = "auto"
-    """The session: an event when the next one is asked for, or the block ends well."""
+    """The session acknowledges an event when the application asks for the next, or leaves the block without error."""
     DUPS_OK = "dups-ok"
-    """The session, lazily: what arrived together, when more than that is asked for, or the block ends well. An event
-    costs nothing; after a failure more events are handed out again than with AUTO."""
+    """The session acknowledges lazily: events that arrived together, when the application asks for more, or leaves the
+    block without an error. An event costs nothing; after a failure more events are handed out again than with AUTO."""
 
 
 class ByToken:
-    """The application acknowledges, with a token or without: nothing happens by itself."""
+    """The application acknowledges, with a token or without; this policy does nothing."""
 
     needs_every_step = False
-    """Whether `on_asked` must be called for each event, also for one that is at hand already."""
+    """Whether `on_asked` must be called for each event, also for events that are at hand already."""
 
     def __init__(self, subscription: Consumption) -> None:
         self._subscription = subscription
@@ -56,43 +56,43 @@ class ByToken:
         """The application asks for the next event or batch."""
 
     def on_taken(self) -> None:
-        """All that was in hand is handed out, and something else is in hand now."""
+        """All of the former delivery was handed out; the next one has been taken."""
 
     async def on_closed(self) -> None:
-        """The block ends well: everything that was handed out is done with."""
+        """The block ends without an error: everything that was handed out is done with."""
 
     def on_abandoned(self) -> None:
-        """The consumption ends, well or not."""
+        """The consumption ends, with or without an error."""
 
 
 class Automatic(ByToken):
-    """What was handed out before is done with when the application asks for the next: acknowledged once a loop turn."""
+    """Acknowledges an event when the application asks for the next one; at most once per turn of the loop."""
 
     needs_every_step = True
 
     def __init__(self, subscription: Consumption) -> None:
         super().__init__(subscription)
         self._done: Last = None
-        """What the application has asked past, of what is in hand."""
+        """The last item of the current delivery with which the application is done."""
         self._scheduled = False
 
     def on_asked(self) -> None:
-        """What it was given before is done with."""
+        """The application is done with everything that it was given before."""
         self._done = self._subscription.last
         if not self._scheduled:
             self._scheduled = True
             self._subscription.call_soon(self._acknowledge)
 
     def on_taken(self) -> None:
-        """Of what is in hand now nothing is done with."""
+        """The application is not done with anything of the new delivery."""
         self._done = None
 
     async def on_closed(self) -> None:
-        """The last is done with, too."""
+        """Acknowledges the last event, too."""
         await self._subscription.acknowledge()
 
     def on_abandoned(self) -> None:
-        """What was asked past is done with all the same; what is in hand is not."""
+        """Acknowledges what the application was done with; the last item is not among that."""
         if self._scheduled:
             self._acknowledge()
 
@@ -102,14 +102,14 @@ class Automatic(ByToken):
 
 
 class Lazy(ByToken):
-    """What arrived together is done with, all at once, when the application asks for more than that."""
+    """Acknowledges events that arrived together, all at once, when the application asks for more."""
 
     def on_taken(self) -> None:
-        """All that was in hand before is done with."""
+        """Acknowledges the former delivery."""
         self._subscription.acknowledge_behind(None)
 
     async def on_closed(self) -> None:
-        """What was handed out is done with, too."""
+        """Acknowledges what was handed out of the current delivery, too."""
         await self._subscription.acknowledge()
 
 

@@ -1,4 +1,4 @@
-"""Where a client connects to: `gapless://HOST:PORT`, several of them, with TLS, or a broker in this process."""
+"""Addresses of brokers: `gapless://HOST:PORT`, one or several, with TLS, or a broker in this process."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from urllib.parse import parse_qsl
 from gapless.errors import ConfigurationError
 
 PORT = 7400
-"""Where a broker listens if nobody says otherwise."""
+"""The default port of a broker."""
 
 TLS_FILES = ("ca", "certificate", "key")
-"""What a `gapless+tls://` address may name behind its hosts: files in PEM."""
+"""The parameters of a `gapless+tls://` address that name files in PEM."""
 _EXAMPLES = "'gapless://127.0.0.1:7400', 'gapless+tls://broker.example:7400' or 'embedded:./data'"
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """Brokers to be reached through a transport; each is tried in turn."""
+    """Brokers behind a transport. Each is tried in turn."""
 
     transport: str
     addresses: tuple[str, ...]
@@ -29,19 +29,19 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A broker in this process, on the volume at `path`; "": in memory, and this connection's own."""
+    """A broker in this process, on the volume at `path`. "": in memory, for this connection alone."""
 
     path: str
 
 
 def parse(address: str) -> Remote | Embedded:
-    """What an address means.
+    """Parses an address.
 
-    `gapless://host:port,host:port` is TCP, `gapless+tls://` the same with TLS, `gapless+NAME://` any other
-    transport plugin, whose own affair the address is. Behind the hosts of `gapless+tls://` may stand
-    `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME`: whom to trust instead of the system's authorities, what to
-    show a broker that asks for a certificate, and the name that the broker's certificate bears if it is not the
-    host. Raises ConfigurationError, saying what to write.
+    `gapless://host:port,host:port` is TCP, `gapless+tls://` the same with TLS. `gapless+NAME://` is any other transport
+    plugin, which parses the rest itself. After the hosts, `gapless+tls://` takes
+    `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME`: the authorities to trust instead of the system's, the
+    certificate to show to a broker that asks for one, and the name in the broker's certificate if it is not the host.
+    Raises ConfigurationError, which shows how to write it.
     """
     if not isinstance(address, str):
         raise ConfigurationError(f"an address is a str such as {_EXAMPLES}, not {type(address).__name__}")

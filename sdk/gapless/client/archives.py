@@ -1,7 +1,7 @@
-"""What a connection takes as an archive, and which of its events a subscription would have had.
+"""Archives: where a connection finds events that pubends have given up, and which of these a subscription selects.
 
-An archive holds events that pubends may have forgotten. What it says that it covers it has whole, for the topics and
-the selector that it is written with; so it can stand in for the log where a subscription asks for no more than that.
+An archive has all events of the intervals that it covers, for its own topics and selector. So it can replace the log
+for a subscription that selects no more than that.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from gapless.selectors.topics import pattern_covers
 
 EVENTS_AT_ONCE: Final = 1024
 BYTES_AT_ONCE: Final = 4 << 20
-"""A portion is so many events, or their bodies so many bytes, whichever comes first."""
+"""The size of a portion: so many events, or so many bytes of bodies, whichever comes first."""
 LOOKED_AT_ONCE: Final = 16_384
-"""A portion is over when so many events were looked at, whatever was selected: so it is never long in coming."""
+"""A portion ends after so many events were looked at, selected or not; so it never takes long."""
 
 log = logging.getLogger("gapless.client")
 
 
 @runtime_checkable
 class Archive(Protocol):
-    """Where events are that a pubend may have forgotten: `connect(…, archive=…)` fills gaps from it.
+    """A source of events that a pubend may have given up: `connect(…, archive=…)` fills gaps from it.
 
-    `gapless_spark.pipelines.archive_reader.Archive` is one. Its methods may take their time: they are called in
-    threads, perhaps in several at once. What they raise is raised where the events are asked for.
+    `gapless_spark.pipelines.archive_reader.Archive` is one. Its methods may be slow: they are called in threads,
+    perhaps in several at once. Their exceptions are raised where the application asks for the events.
     """
 
     @property
     def network(self) -> str:
-        """The id of the network that its events come from."""
+        """The id of the network from which its events come."""
 
     @property
     def topics(self) -> Sequence[str]:
-        """It has only events of these topic patterns."""
+        """The topic patterns of its events."""
 
     @property
     def selector(self) -> str:
-        """And of these only those for which this selector is true; blank: all."""
+        """A selector that is true for each of its events; blank: there is none."""
 
     def covered(self, pubend: PubendId) -> Sequence[tuple[Tick, Tick]]:
-        """The intervals `(start, end]` of a pubend of which it has every such event."""
+        """Returns the intervals `(start, end]` of a pubend in which it has every such event."""
 
     def events(self, pubend: PubendId, start: Tick, end: Tick) -> Iterator[Event]:
-        """The events of (start, end] in tick order, as their publisher sent them, read as they are asked for."""
+        """Yields the events of (start, end] in tick order, as their publisher sent them. It may read them lazily."""
 
 
 def check_archive(archive: object) -> None:
-    """Refuses what is no archive. Raises ConfigurationError."""
+    """Raises ConfigurationError if the object is no archive."""
     if not isinstance(archive, Archive):
         raise ConfigurationError(
             "archive has network, topics, selector, covered() and events(), as gapless.Archive says;"
@@ -66,7 +66,7 @@ def check_archive(archive: object) -> None:
 
 
 def check_network(archive: Archive, network: str) -> None:
-    """Refuses an archive of another network. Raises ConfigurationError."""
+    """Raises ConfigurationError if the archive is of another network."""
     if archive.network != network:
         raise ConfigurationError(f"the archive is of network {archive.network!r}, this is {network!r}")
 
@@ -82,26 +82,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ArchivePortion:
-    """Some of what a subscription selects of a covered part."""
+    """Some of the events that a subscription selects in a covered part."""
 
     events: list[Event]
     upto: Tick
-    """Up to here it was looked for; there is nothing else."""
+    """Up to here the part was searched: it has no other events for the subscription."""
     is_last: bool
-    """Whether that is the end of the part."""
+    """Whether this is the end of the part."""
 
 
 class Selection:
-    """What a subscription selects of an archive, in which there must be all of it."""
+    """The events that a subscription selects in an archive that has all of them."""
 
     def __init__(self, archive: Archive, topics: Sequence[str], selector: str, *, keeps_expired: bool = False) -> None:
-        """The subscription's topics and selector. As from a broker, an event that has expired is passed over."""
+        """Takes the subscription's topics and selector. Expired events are skipped, as by a broker."""
         self._archive = archive
         self._keeps_expired = keeps_expired
         self._filter = Filter(tuple(topics), selector)
 
     def lacking(self) -> str:
-        """Why there may be less in the archive than the subscription selects, for people; "": there is all of it."""
+        """Returns why the archive may have fewer events than the subscription selects, for people; "" if it has all."""
         archive = self._archive
         for topic in self._filter.topics:
             if not any(pattern_covers(wide, topic) for wide in archive.topics):
@@ -112,16 +112,16 @@ class Selection:
         return f"the archive has only events with {archive.selector}"
 
     def parts(self, pubend: PubendId, start: Tick, end: Tick) -> list[Part]:
-        """(start, end] in parts, in order: those that the archive covers, and those between them."""
+        """Returns (start, end] in parts, in order: those that the archive covers, and those between them."""
         covered = IntervalSet(self._archive.covered(pubend))
         parts = [Part(low, high, covered=True) for low, high in covered.within(start, end)]
         parts += [Part(low, high, covered=False) for low, high in covered.gaps(start, end)]
         return sorted(parts, key=lambda part: part.start)
 
     def portions(self, pubend: PubendId, start: Tick, end: Tick) -> Iterator[ArchivePortion]:
-        """What is selected of a covered part, portion by portion; the last one says that it is the last.
+        """Yields the selected events of a covered part, in portions; the last one is marked.
 
-        Raises ArchiveError for what is not of the part.
+        Raises ArchiveError for an event outside the part.
         """
         chosen: list[Event] = []
         size = looked = 0
@@ -140,7 +140,7 @@ class Selection:
         yield ArchivePortion(chosen, end, is_last=True)
 
     def _selects(self, event: Event) -> bool:
-        """Whether a broker would deliver it now: it has not expired, and matches by topic, properties and headers."""
+        """Whether a broker would deliver it now: it has not expired, and its topic, properties and headers match."""
         expiration = event.extras.expiration if event.extras is not None and not self._keeps_expired else 0
         if 0 < expiration <= time.time_ns() // 1_000_000:
             return False
@@ -148,7 +148,7 @@ class Selection:
 
 
 def selection_of(archive: Archive | None, topics: Sequence[str], selector: str, who: str) -> Selection | None:
-    """What a subscription selects of an archive; None if there is none, or it lacks something: that is logged."""
+    """Returns the selection of a subscription; None if there is no archive, or if it lacks events (which is logged)."""
     if archive is None:
         return None
     selection = Selection(archive, topics, selector)

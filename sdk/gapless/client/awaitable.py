@@ -1,4 +1,4 @@
-"""What one awaits or enters: `connection = await connect(…)`, or `async with connect(…) as connection`."""
+"""Objects to await or to enter: `connection = await connect(…)`, or `async with connect(…) as connection`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Leavable(Protocol):
-    """What can be left, well or by an exception."""
+    """An object whose block ends, normally or by an exception."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -20,7 +20,7 @@ Entered = TypeVar("Entered", bound=Leavable)
 
 
 class AwaitableContext(Generic[Entered]):
-    """Nothing happens until it is awaited or entered."""
+    """Begins when it is awaited or entered, and not before."""
 
     def __init__(self, begin: Callable[[], Awaitable[Entered]]) -> None:
         self._begin = begin

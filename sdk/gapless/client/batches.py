@@ -1,4 +1,4 @@
-"""Batches: events of one pubend, decoded when somebody looks at them."""
+"""Batches: events of one pubend, decoded when needed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Batch(Sequence[Event]):
-    """Events of one pubend in order: a sequence, with `token`, the position behind the last of them.
+    """Events of one pubend in order: a sequence, with `token`, the position after the last event.
 
-    The events are decoded together when the first of them is looked at. Picklable.
+    The events are decoded together, when the first of them is needed. Picklable.
     """
 
     __slots__ = ("_content", "_count", "_events", "_origin", "_positions", "_token", "pubend")
@@ -40,7 +40,7 @@ class Batch(Sequence[Event]):
 
     @property
     def token(self) -> CheckpointToken:
-        """The position behind this batch: to be stored with its effects."""
+        """The position after this batch. Store it with the effects of the batch."""
         if self._token is None:
             self._token = self._origin.advance(self._positions or {})
         return self._token
@@ -79,7 +79,7 @@ class Batch(Sequence[Event]):
 
 
 def decode(delivery: Delivery) -> list[Event]:
-    """The events of a delivery. Raises RemoteProtocolError if one is malformed."""
+    """Returns the events of a delivery. Raises RemoteProtocolError if one is malformed."""
     try:
         return delivery.events()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A connection: one client of a network, through as many links as it takes."""
+"""A connection: one client of a network, over as many links as necessary."""
 
 from __future__ import annotations
 
@@ -39,23 +39,24 @@ ConnectionT = TypeVar("ConnectionT", bound="Connection")
 def connect(
     address: str, *, client_id: str = "", wait: bool = False, archive: Archive | None = None
 ) -> AwaitableContext[Connection]:
-    """A connection to a broker, to be awaited or entered.
+    """Returns a connection to a broker, to be awaited or entered.
 
     Args:
-        address: `gapless://HOST:PORT`, several hosts separated by commas, of which one after the other is
-            tried; `gapless+tls://…`, with `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME` behind the hosts
-            as far as needed; `embedded:PATH`, a broker in this process on the volume at PATH, shared
-            by all connections of this event loop that name it (and by all of `gapless.sync`); `embedded:`, one in
-            memory, this connection's own.
+        address: One of these:
+            `gapless://HOST:PORT`; several hosts, separated by commas, are tried one after the other.
+            `gapless+tls://…`: with TLS. After the hosts it takes
+            `?ca=FILE&certificate=FILE&key=FILE&server_name=NAME`, each as far as needed.
+            `embedded:PATH`: a broker in this process, on the volume at PATH. All connections of this event loop to the
+            same PATH share it (and so do all of `gapless.sync`).
+            `embedded:`: a broker in memory, for this connection alone.
         client_id: The first half of the names of durable subscriptions.
-        wait: Whether to go on trying when no broker answers at first. Once connected, a connection that is
-            lost is always tried for again, and publishers and subscriptions go on by themselves.
-        archive: Fills gaps: a subscription of this connection that meets one is handed the events that the archive
-            has of it, in its place.
+        wait: Whether to go on trying if no broker answers at first. A connection that is lost later is always restored,
+            and publishers and subscriptions go on by themselves.
+        archive: Fills gaps: if a subscription of this connection meets a gap, it gets the archive's events instead.
 
-    Raises ConfigurationError here; when awaited or entered also ConnectionClosedError when no broker
-    answers, ConnectionRefusedByBrokerError, StorageError for an embedded one, and ConfigurationError for an archive
-    of another network.
+    Raises ConfigurationError here. When awaited or entered, it also raises ConnectionClosedError if no broker answers,
+    ConnectionRefusedByBrokerError, StorageError for an embedded broker, and ConfigurationError for an archive of
+    another network.
 
     """
     target = parse(address)
@@ -140,41 +141,41 @@ class Connection(RangeCalls):
 
     @property
     def network(self) -> str:
-        """The id of the network it belongs to."""
+        """The id of its network."""
         return self._driver.core.network
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session with a broker just now; if not, one is being tried for."""
+        """Whether there is a session with a broker now. If not, the connection tries to open one."""
         return self._driver.core.connected
 
     # What it does.
 
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
-        """A session, as a block or not. `ack_mode` is who acknowledges, and when: the application by default."""
+        """Makes a session, to be used as a block or not. `ack_mode`: who acknowledges; by default the application."""
         self._driver.check_open()
         session = Session(self._driver, ack_mode, self._forget, self._archive)
         self._sessions.append(session)
         return session
 
     async def subscriptions(self) -> list[SubscriptionInfo]:
-        """All durable subscriptions that the broker hosts."""
+        """Returns all durable subscriptions that the broker hosts."""
         rows = await self._driver.ask(self._driver.core.list_subscriptions)
         return [subscription_info(row, self.network) for row in rows]
 
     async def pubends(self) -> list[PubendInfo]:
-        """All pubends that the broker knows."""
+        """Returns all pubends that the broker knows."""
         return [pubend_info(row) for row in await self._driver.ask(self._driver.core.list_pubends)]
 
     async def status(self) -> BrokerStatus:
-        """The figures and the alarms of the broker.
+        """Returns the figures and the alarms of the broker.
 
-        Raises ConfigurationError when the broker is older than this question.
+        Raises ConfigurationError if the broker is too old to answer.
         """
         return broker_status(await self._driver.ask(self._driver.core.ask_status))
 
     async def unsubscribe(self, name: str, client_id: str | None = None) -> None:
-        """Removes a durable subscription for good, whoever consumes it; `client_id` None is this connection's.
+        """Removes a durable subscription for good, even if it has a consumer. `client_id` None: this connection's.
 
         Raises SubscriptionNotFoundError.
         """
@@ -185,25 +186,25 @@ class Connection(RangeCalls):
     async def retire(self, shb: str, *, only_look: bool = False) -> Retirement:
         """Gives up an SHB that will never come back, at all pubends of this broker: no log waits for it any more.
 
-        For administrators. `shb`: its id, or the name of its node alone. Should it return all the same, its durable
-        subscriptions are told of a gap. With `only_look` nothing is done but to say what would be. May be repeated.
-        Raises ConfigurationError where no such SHB is known, or several, or when it is the one of this very node.
+        For administrators. `shb`: its id, or the name of its node alone. If it comes back all the same, its durable
+        subscriptions get a gap. With `only_look` nothing is done; the answer shows what would be. It may be repeated.
+        Raises ConfigurationError if no such SHB is known, or several, or if it is the SHB of this very node.
         """
         check_name(shb, "the name of an SHB")
         return retirement(await self._driver.ask(lambda now: self._driver.core.retire(shb, now, only_look=only_look)))
 
     def drain(self) -> None:
-        """Ends all iterations behind what is in hand: a plain call, fit for signal handlers.
+        """Ends all iterations after the current event. It is a plain call, for use in signal handlers.
 
-        Acknowledging and publishing work on.
+        Acknowledging and publishing still work.
         """
         for session in self._sessions:
             session.drain()
 
     async def close(self) -> None:
-        """Ends well: waits for receipts as long as the broker can be reached and logs. Idempotent.
+        """Closes the connection; waits for receipts as long as the broker is there and can log. Idempotent.
 
-        Raises PublishUncertainError, or a rejection, of a batch for which nobody waits any more.
+        Raises PublishUncertainError, or a rejection, of a batch for which no caller waits any more.
         """
         errors: list[GaplessError] = []
         for session in list(self._sessions):

@@ -1,8 +1,7 @@
-"""The shell of the client's core: feed it, do what it says, arm one timer.
+"""The shell of the client's core: it feeds the core, carries out its effects, and sets one timer.
 
-Whatever happens in one turn of the loop is carried out at its end, in one go; frames that arrive are
-carried out at once. Nothing here knows what a publisher or a subscription is: each is a number, and
-whoever has the number is told.
+Commands of one turn of the loop are carried out together at its end; frames that arrive are handled at once. The driver
+does not know what a publisher or a subscription is: each is a number with a recipient.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ Dialler: TypeAlias = "Callable[[str, Callable[[Link], LinkHandler]], Awaitable[L
 
 
 class Recipient:
-    """Who is told what becomes of a publisher, a subscription or a question; each hears what concerns it."""
+    """Receives the effects about one publisher, subscription or request. Subclasses override what concerns them."""
 
     def on_answered(self, result: Any) -> None:
         """The broker has answered."""
 
     def on_failed(self, error: GaplessError) -> None:
-        """It is over; nothing else follows."""
+        """It is over; no other call follows."""
 
     def on_receipted(self, receipted: e.Receipted) -> None:
         """A batch is logged."""
@@ -45,7 +44,7 @@ class Recipient:
 
 
 class ClientLinkOwner:
-    """Hears one link, for as long as the core cares for it."""
+    """Listens to one link, as long as the core needs it."""
 
     __slots__ = ("_driver", "link", "number")
 
@@ -60,12 +59,12 @@ class ClientLinkOwner:
         self._driver.pump()
 
     def on_broken(self, reason: str) -> None:
-        """What came is no frame: the link is over, whenever it closes."""
+        """The bytes that came are no frames: the link is over for the core now, whenever it closes."""
         self.link.close(reason)
         self._driver.on_link_closed(self, reason)
 
     def on_drained(self) -> None:
-        """Nothing waits for that: what is on its way is bounded by the publishers' windows."""
+        """Does nothing: the publishers' windows bound what is on its way."""
 
     def on_closed(self, reason: str) -> None:
         """The link is over."""
@@ -76,7 +75,7 @@ class Driver:
     """Runs one core on the running loop, from `start` to `close`."""
 
     def __init__(self, core: ClientCore, dial: Dialler, *, patient: bool) -> None:
-        """`patient`: `start` goes on trying although nobody answers at first."""
+        """`patient`: whether `start` goes on trying if no broker answers at first."""
         self.core = core
         self.loop = asyncio.get_running_loop()
         self.error: GaplessError | None = None
@@ -115,7 +114,10 @@ class Driver:
     # The connection's life.
 
     async def start(self) -> None:
-        """Connects. Raises ConnectionClosedError when no address answers, or the broker refuses for good."""
+        """Connects.
+
+        Raises ConnectionClosedError if no address answers, and another error if the broker refuses for good.
+        """
         self._opening = self.loop.create_future()
         self.core.start(self.now())
         self.pump()
@@ -128,7 +130,7 @@ class Driver:
             self._opening = None
 
     async def close(self) -> None:
-        """Says goodbye and waits until that has left, or cannot. Idempotent."""
+        """Sends Goodbye, and waits until it has left, or cannot leave. Idempotent."""
         self.core.close(self.now())
         self.pump()
         if self._timer is not None:
@@ -144,21 +146,21 @@ class Driver:
             await asyncio.shield(self._all_links_closed)
 
     def now(self) -> int:
-        """Monotonic nanoseconds."""
+        """Returns the time in monotonic nanoseconds."""
         return int(self.loop.time() * 1e9)
 
-    # Whoever has a number.
+    # Recipients of numbers.
 
     def register(self, number: int, recipient: Recipient) -> None:
-        """What becomes of `number` is told to `recipient`."""
+        """Passes all effects about `number` to `recipient` from now on."""
         self._recipients[number] = recipient
 
     def unregister(self, number: int) -> None:
-        """Nobody wants to hear of `number` any more."""
+        """Drops all effects about `number` from now on."""
         self._recipients.pop(number, None)
 
     def ask(self, ask: Callable[[int], int]) -> asyncio.Future[Any]:
-        """Gives the core a question; the answer will be the future's."""
+        """Passes a request to the core. The future gets its answer."""
         self.check_open()
         number = ask(self.now())
         question = PendingAnswer(self, number)
@@ -167,12 +169,12 @@ class Driver:
         return question.future
 
     def check_open(self) -> None:
-        """Raises ConnectionClosedError when nothing can be asked for any more."""
+        """Raises ConnectionClosedError if the connection is over."""
         if self.closed:
             raise self.error or ConnectionClosedError("the connection is closed")
 
     async def change(self) -> None:
-        """Waits until a batch is answered, or something happens to the connection."""
+        """Waits until a batch is answered, or the connection changes."""
         future = self.loop.create_future()
         self._changes.append(future)
         await future
@@ -188,13 +190,13 @@ class Driver:
             self._all_links_closed.set_result(None)
 
     def touch(self) -> None:
-        """The core was given a command: do what it says at the end of this turn."""
+        """The core was given a command: carries out its effects at the end of this turn."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self.pump)
 
     def pump(self) -> None:
-        """Does what the core says, and sets the timer for what it wants to do later."""
+        """Carries out the effects of the core, and sets the timer for its deadline."""
         self._scheduled = False
         effects = self._effects
         failure: Exception | None = None
@@ -234,7 +236,7 @@ class Driver:
         except (OSError, GaplessError) as error:
             self._dial_failed(dial, str(error) or type(error).__name__)
         except BaseException as error:
-            # Whatever a transport raises, the connection must go on trying, and a person must see it.
+            # Whatever a transport raises, the connection goes on trying; and the error must be visible in the log.
             self._dial_failed(dial, repr(error))
             raise
         else:
@@ -302,13 +304,13 @@ class Driver:
                 future.set_result(None)
 
     def tell_change(self) -> None:
-        """Something that `change` waits for has happened."""
+        """An event has happened for which `change` waits."""
         if self._changes:
             self._tell_change()
 
 
 class PendingAnswer(Recipient):
-    """A question whose answer is a future's result."""
+    """A request; a future gets its answer."""
 
     def __init__(self, driver: Driver, number: int) -> None:
         self.future: asyncio.Future[Any] = driver.loop.create_future()
@@ -328,4 +330,4 @@ class PendingAnswer(Recipient):
 
 
 NO_RECIPIENT = Recipient()
-"""Hears what nobody wants to hear any more."""
+"""Drops the effects for which there is no recipient any more."""

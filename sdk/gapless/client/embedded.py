@@ -1,4 +1,4 @@
-"""Brokers inside this process, each on a volume of its own, shared by the connections that name it."""
+"""Brokers inside this process, each on its own volume, shared by all connections to that volume."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class _Shared:
 
 
 _nodes: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Path, _Shared]] = WeakKeyDictionary()
-"""By loop, because a node lives on the loop that started it."""
+"""The nodes of each loop, because a node lives on the loop that started it."""
 
 
 class EmbeddedBroker:
     """One connection's use of a broker in this process."""
 
     def __init__(self, path: str) -> None:
-        """`path` is the volume's directory; "": in memory, and nobody else's."""
+        """`path`: the volume's directory; "": in memory, for this connection alone."""
         self._path = Path(path).resolve() if path else None
         self._node: Node | None = None
 
     async def start(self) -> None:
-        """Starts the broker, unless another connection of this loop has.
+        """Starts the broker, unless another connection of this loop has started it.
 
-        Raises ConfigurationError, and StorageError when the volume cannot be opened.
+        Raises ConfigurationError, and StorageError if the volume cannot be opened.
         """
         if self._path is None:
             self._node = await _start_node({"plugin": "memory", "path": ""})
@@ -48,13 +48,14 @@ class EmbeddedBroker:
         shared = _shared(self._path)
         shared.users += 1
         try:
+            # The start is shared: a caller that is cancelled must not cancel it for the others.
             self._node = await asyncio.shield(shared.started)
         except BaseException:
             await self._leave(self._path)
             raise
 
     async def dial(self, _address: str, accept: Callable[[Link], LinkHandler]) -> Link:
-        """A link to the broker."""
+        """Returns a link to the broker."""
         assert self._node is not None
         return await self._node.dial(accept)
 

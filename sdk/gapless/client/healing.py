@@ -1,9 +1,10 @@
-"""A gap on its way to being filled from an archive.
+"""Fills a gap from an archive.
 
     gap ─▶ parts ─▶ portions of events, silence between them, and what is left of the gap
 
-Reading blocks, so it happens in a thread, one portion ahead of the application. Whoever takes finds what is there, and
-is woken when there is more; nothing is awaited here, so that whoever takes may be cancelled, and lose nothing.
+An archive blocks while it reads, so it is read in a thread, one portion ahead of the application. `take` returns what
+is there, and `on_ready` is called when there is more. Nothing is awaited here, so a consumer that is cancelled loses
+nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 
 Piece: TypeAlias = "list[Event] | Silence | Gap"
-"""What takes a gap's place: some events, nothing, or less of a gap."""
+"""An item in the place of a gap: some events, silence, or a smaller gap."""
 
 
 class Healing:
-    """One gap, and what is handed out in its place."""
+    """One gap, and the items in its place."""
 
     def __init__(self, gap: Gap, selection: Selection, on_ready: Callable[[], None], *, wants_silence: bool) -> None:
-        """Begins to read. `on_ready` is called, on the running loop, when there is something to take, or it is over.
+        """Begins to read. `on_ready` is called on the running loop when there is something to take, or it is over.
 
-        Without `wants_silence`, a silence is handed out only where there is nothing else, to move the position.
+        Without `wants_silence`, a silence is handed out only if there is nothing else, to move the position.
         """
         self._gap = gap
         self._selection = selection
@@ -35,7 +36,7 @@ class Healing:
         self._wants_silence = wants_silence
         self._loop = asyncio.get_running_loop()
         self._parts: deque[Part] | None = None
-        """Those that are not read to their end; None: not known yet."""
+        """The parts that are not read to their end; None if they are not known yet."""
         self._portions: Iterator[ArchivePortion] | None = None
         """The rest of the first part."""
         self._reached = gap.start
@@ -47,13 +48,13 @@ class Healing:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing else will come."""
+        """Whether no more items will come."""
         return self._parts is not None and not self._parts and not self._ready
 
     def take(self) -> Piece | None:
-        """The next piece; None if it is not there yet: then it is read, and `on_ready` called.
+        """Returns the next item; None if it is not there yet (then it is being read, and `on_ready` will be called).
 
-        Raises what the archive raised; to take again is to try again from there.
+        Raises what the archive has raised. Another call tries again from there.
         """
         if not self._ready and self._error is not None:
             error, self._error = self._error, None
@@ -64,7 +65,7 @@ class Healing:
         return piece
 
     def stop(self) -> None:
-        """Nothing else is wanted: no more is read than is being read just now."""
+        """Stops reading after the read that is under way."""
         self._stopped = True
 
     def _read_on(self) -> None:
@@ -72,10 +73,10 @@ class Healing:
             self._reading = True
             self._loop.run_in_executor(None, self._read).add_done_callback(self._on_read)
 
-    # In a thread, never two at once.
+    # These run in a thread, never two at once.
 
     def _read(self) -> Part | ArchivePortion | deque[Part]:
-        """The parts, when they are not known; then the next portion, or the next part where there is none."""
+        """Reads the parts, if they are not known; otherwise the next portion, or the next part that is not covered."""
         if self._parts is None:
             return deque(self._selection.parts(self._gap.pubend, self._gap.start, self._gap.end))
         part = self._parts[0]
@@ -89,7 +90,7 @@ class Healing:
             self._portions = None
             raise
 
-    # In the loop.
+    # These run in the loop.
 
     def _on_read(self, read: asyncio.Future[Part | ArchivePortion | deque[Part]]) -> None:
         self._reading = False
@@ -99,7 +100,7 @@ class Healing:
         if self._error is None:
             self._put(read.result())
         if self._error is None and not self._ready and not self.is_over:
-            self._read_on()  # there was nothing for the application in it
+            self._read_on()  # the read gave nothing to hand out
         else:
             self._on_ready()
 

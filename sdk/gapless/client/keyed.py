@@ -1,4 +1,4 @@
-"""Keyed publishing: for a sink that numbers its batches, and may publish each again (protocol: keyed-publishing)."""
+"""Keyed publishing: for a sink that numbers its batches and may publish each one again (protocol: keyed-publishing)."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from gapless.client.driver import Driver
 
 KEY_MAX: Final = (1 << 63) - 1
-"""The highest epoch and index."""
+"""The highest possible epoch, and the highest index."""
 PART_BYTES: Final = 1 << 20
 PART_EVENTS: Final = 8192
-"""So much is published at once: one producer's parts wait for each other."""
+"""The limits of one part. The parts of one producer are published one after the other."""
 
 
 class KeyedReceipt(msgspec.Struct, frozen=True, gc=False):
-    """What became of events that were published under keys: all of them are logged, now or before."""
+    """The result of publishing with keys: all events are logged, by this call or before."""
 
     pubend: PubendId
     published: int
     """How many were logged by this call."""
     duplicates: int
-    """How many were dropped: their keys are at or below the producer's mark."""
+    """How many were dropped, because their keys are at or below the producer's mark."""
     ticks: Sequence[Tick]
-    """Of those that were logged by this call: the last ones of the batch."""
+    """The ticks of the events that this call logged: the last ones of the batch."""
 
 
 class KeyedPublishing:
-    """Publishes for all producers of one connection, for each one batch after the other.
+    """Publishes for all producers of one connection; each producer's batches go one after the other.
 
-    A batch that overtook the one before it would make that look like a repetition; so would one that is published
-    behind a batch whose call was cancelled, and which is still on its way.
+    If a batch overtook the one before it, that one would look like a repetition and be dropped. So a batch also waits
+    for an earlier batch whose call was cancelled while it was on its way.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._last: dict[str, asyncio.Task[KeyedReceipt]] = {}
-        """What is under way for each producer, and began last."""
+        """The latest task of each producer that is under way."""
 
     async def publish(
         self, producer: str, epoch: int, index: int, messages: Iterable[Message], topic: str | None
@@ -65,16 +65,17 @@ class KeyedPublishing:
         task = self._driver.loop.create_task(self._run(before, producer, epoch, index, topic or "", batches))
         self._last[producer] = task
         task.add_done_callback(lambda done: self._forget(producer, done))
+        # Cancelling this call must not cancel the batch: the producer's next batch has to wait for it.
         return await asyncio.shield(task)
 
     def _forget(self, producer: str, task: asyncio.Task[KeyedReceipt]) -> None:
         if self._last.get(producer) is task:
             del self._last[producer]
         if not task.cancelled():
-            task.exception()  # whoever called may be gone
+            task.exception()  # the caller may be gone; this marks the exception as seen
 
     def _encoded(self, messages: list[Message], topic: str | None) -> list[EventColumns]:
-        """The messages in parts that each fit a frame. Raises what is wrong with the first that is."""
+        """Returns the messages in parts that fit into a frame each. Raises the error of the first wrong message."""
         welcome = self._driver.core.welcome
         assert welcome is not None, "a connection is open from the start"
         encoded = Encoder(topic).encode_all(messages, welcome.max_event_bytes)

@@ -1,4 +1,4 @@
-"""A lease: a durable subscription that is read by ranges, for one reader alone."""
+"""A lease: the sole right to read a durable subscription by ranges."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Lease(Recipient):
-    """Held from when it is made until it is left, taken over, or its subscription is removed.
+    """A lease. It ends when it is released or taken over, or when its subscription is removed.
 
-    Made by `Connection.lease`. It belongs to the connection: when the broker has not heard of that for three
-    heartbeats, or its end of it is closed, the lease is free. After a reconnect it is asked for again.
+    Made by `Connection.lease`. It belongs to the connection: when the broker has received nothing for three heartbeats,
+    or its end of the connection is closed, the lease is free. After a reconnect it is asked for again.
     """
 
     def __init__(self, driver: Driver, target: Target, owner: str, in_use: InUse) -> None:
@@ -46,16 +46,16 @@ class Lease(Recipient):
         self.release()
 
     def check(self) -> None:
-        """Raises why the lease is over, if it is: SubscriptionTakenOverError or another SubscriptionError."""
+        """Raises the reason if the lease is over: SubscriptionTakenOverError or another SubscriptionError."""
         if self._ended is not None:
             raise self._ended
 
     async def over(self) -> GaplessError:
-        """Waits until the lease is over, and says why."""
+        """Waits until the lease is over, and returns the reason."""
         return await asyncio.shield(self._over)
 
     def release(self) -> None:
-        """Gives it back. Idempotent."""
+        """Gives the lease back. Idempotent."""
         if self._ended is None:
             self._driver.core.ranges.end_lease(self._number, self._driver.now())
             self._driver.unregister(self._number)
@@ -63,22 +63,22 @@ class Lease(Recipient):
             self._end(SubscriptionError("the lease was released"))
 
     async def granted(self) -> None:
-        """Waits until it is held. Raises why it is not."""
+        """Waits until the lease is granted. Raises the reason if it is not."""
         try:
             await self._granted
         except BaseException:
             self.release()
             raise
 
-    # What the core says.
+    # Effects of the core.
 
     def on_answered(self, result: Any) -> None:
-        """It is held."""
+        """The lease is granted."""
         if not self._granted.done():
             self._granted.set_result(None)
 
     def on_failed(self, error: GaplessError) -> None:
-        """It is over."""
+        """The lease is over."""
         if not self._granted.done():
             self._granted.set_exception(error)
         self._end(error)

@@ -1,4 +1,4 @@
-"""What a broker tells of its subscriptions, its pubends, itself, and of an SHB that is given up."""
+"""What a broker reports of its subscriptions, its pubends, itself, and of an SHB that is given up."""
 
 from __future__ import annotations
 
@@ -15,115 +15,119 @@ from gapless.core.wire.tokens import CheckpointToken
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionInfo:
-    """A durable subscription, as its broker knew it when it was asked."""
+    """A durable subscription, as it was when the broker was asked."""
 
     client_id: str
     name: str
     topics: tuple[str, ...]
     selector: str
     connected: bool
-    """Whether somebody consumes it."""
+    """Whether it has a consumer."""
     acknowledged: CheckpointToken
     """The position up to which it is acknowledged."""
     lag_events: int
-    """How many events it has not acknowledged; at least so many, unless `lag_complete`."""
+    """How many events it has not acknowledged; a lower bound, unless `lag_complete`."""
     lag_seconds: float
-    """How old the oldest of them is by its pubend's clock, 0 without any; at least so old, unless `lag_complete`."""
+    """The age of the oldest of these by its pubend's clock, 0 without any; a lower bound, unless `lag_complete`."""
     lag_complete: bool
-    """Whether all that is due to it was counted. What was there before its broker knew of it is read from the log when
-    somebody consumes it, and is not counted before: a subscription that begins in the past, or that nobody has
-    consumed yet."""
+    """Whether all events due to it were counted.
+
+    Events from before its broker knew of it are read from the log only when it
+    is consumed, and are not counted before: so for a subscription that begins in the past, or was never consumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PubendInfo:
-    """One ordered stream with its log, as its broker knew it when it was asked."""
+    """One ordered stream with its log, as it was when the broker was asked."""
 
     pubend: PubendId
     topics: tuple[str, ...]
-    """Patterns of the topics it may carry."""
+    """The patterns of its topics."""
     created: datetime
     lost: Tick
     """Everything up to here is gone from the log."""
     newest: Tick
-    """The newest event; 0 without one."""
+    """The newest event; 0 if there is none."""
     stable: Tick
     """Everything up to here is decided and durable."""
     released: Tick
-    """Every durable subscription has everything up to here behind it."""
+    """Every durable subscription is done with everything up to here."""
     log_bytes: int
     publishers: int
-    """How many names have published here."""
+    """How many names have published to it."""
     shbs: tuple[ShbId, ...] = ()
-    """The subscriber-hosting brokers that its log waits for."""
+    """The subscriber-hosting brokers for which its log waits."""
     delivered: Tick = 0
-    """Each of them has noted up to here who wants what; no release policy goes beyond."""
+    """Each of these has noted up to here which subscriptions match; no release policy goes beyond it."""
     pinned_bytes: int = 0
-    """Of the log: what somebody still needs."""
+    """How much of the log some subscription still needs."""
     undelivered_bytes: int = 0
-    """Of the log: what one of the brokers has not got yet."""
+    """How much of the log at least one of these brokers has not got yet."""
     holds: tuple[tuple[ShbId, Tick, int], ...] = ()
-    """Brokers with subscriptions that began in the past: from which tick on they need it, and how many bytes."""
+    """Brokers with subscriptions that began in the past: from which tick on they need the log, and how many bytes."""
     policy: str = ""
-    """What is released early, for people; "": nothing."""
+    """What is released early, for people; "" if nothing is."""
     damaged: tuple[tuple[Tick, Tick, str], ...] = ()
-    """Ranges (start, end] of its log that cannot be read, and why; "" for what was given up (`gapless repair`)."""
+    """Ranges (start, end] of its log that cannot be read, with the reason; "" if it was given up (`gapless repair`)."""
     refusal: str = ""
     """Why nothing can be published to it, for people, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmInfo:
-    """What a broker has told its operator since it started: all alarms of one code about one thing."""
+    """An alarm that a broker has raised since it started: all alarms with one code about one thing."""
 
     code: str
-    """One of those in docs/reference/alarms.md; a newer broker may know more."""
+    """A code from docs/reference/alarms.md; a newer broker may have more."""
     about: str
-    """The pubend, subscription (client id, slash, name) or host that it is about; "": the broker."""
+    """The pubend, subscription (client id, slash, name) or host that it is about; "" for the broker itself."""
     text: str
-    """What was said the last time, for people."""
+    """The latest text, for people."""
     count: int
-    """How often it was said."""
+    """How often it was raised."""
     first: datetime
     last: datetime
     over: bool
-    """Whether the broker has said that it is over."""
+    """Whether the broker has reported that it is over."""
     meaning: str
     """What such an alarm means."""
     remedy: str
     """What to do about it."""
     lasts: bool = False
-    """Whether it is so until it is over; else it merely happened."""
+    """Whether it describes a state that lasts until it is over; if not, it describes an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """A broker, as it was when it was asked: its figures and its alarms."""
+    """The figures and alarms of a broker, as they were when it was asked."""
 
     gauges: tuple[Gauge, ...]
-    """In no order that means anything; several of one name differ in their labels."""
+    """The figures; their order has no meaning. Figures of one name have different labels."""
     alarms: tuple[AlarmInfo, ...]
-    """The latest last."""
+    """The alarms; the latest is the last."""
 
     def value(self, name: str, **labels: str) -> int | float:
-        """The figure of that name with these labels among others, the first of several. Raises KeyError without one."""
+        """Returns the first figure with that name and these labels (and perhaps others).
+
+        Raises KeyError if there is none.
+        """
         return value_of(self.gauges, name, **labels)
 
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """An SHB that was given up for good, or what would become of that."""
+    """An SHB that was given up for good, or what giving it up would do."""
 
     shb: ShbId
     """Its whole id."""
     pubends: tuple[PubendId, ...]
-    """Those whose logs have waited for it until now."""
+    """The pubends whose logs waited for it until now."""
     before: bool
-    """Whether it had been given up before."""
+    """Whether it was given up before."""
 
 
 def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo:
-    """A row as applications see it."""
+    """Returns a row in the form for applications."""
     ticks = {position.pubend: position.tick for position in row.acknowledged}
     return SubscriptionInfo(
         client_id=row.client_id,
@@ -139,7 +143,7 @@ def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo
 
 
 def pubend_info(row: ListedPubend) -> PubendInfo:
-    """A row as applications see it."""
+    """Returns a row in the form for applications."""
     return PubendInfo(
         pubend=row.pubend,
         topics=row.topics,
@@ -162,7 +166,7 @@ def pubend_info(row: ListedPubend) -> PubendInfo:
 
 
 def broker_status(rows: Iterable[Gauge | RaisedAlarm]) -> BrokerStatus:
-    """Rows as applications see them."""
+    """Returns rows in the form for applications."""
     gauges: list[Gauge] = []
     alarms: list[AlarmInfo] = []
     for row in rows:
@@ -176,5 +180,5 @@ def broker_status(rows: Iterable[Gauge | RaisedAlarm]) -> BrokerStatus:
 
 
 def retirement(answer: Retired) -> Retirement:
-    """An answer as applications see it."""
+    """Returns an answer in the form for applications."""
     return Retirement(answer.shb, tuple(answer.pubends), answer.before)

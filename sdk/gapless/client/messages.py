@@ -1,4 +1,4 @@
-"""Messages as applications make them, and the events they become: checked and encoded before anything is sent."""
+"""Messages: applications make them; they are checked and encoded as events before anything is sent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Name = Annotated[str, Meta(min_length=1)]
 
 
 class _Plain(msgspec.Struct, array_like=True, gc=False):
-    """Properties that are as they should be: msgspec checks them in one call, an `if` for each costs more."""
+    """Correct properties. msgspec checks them in one call; an `if` for each would cost more."""
 
     properties: dict[_Name, bool | _Integer | _Finite | str]
 
@@ -44,8 +44,8 @@ _PlainList = list[dict[_Name, bool | _Integer | _Finite | str]]
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message to be published.
 
-    `body` is bytes-like. `properties` are bool, int (64 bit), finite float or str; None means absent.
-    `topic` may be left to the publisher. `priority` is 0 to 9, `expiration` an aware datetime.
+    `body` is bytes-like. `properties` are bool, int (64 bit), finite float or str; a None means that it is absent.
+    Without `topic` it goes to the publisher's topic. `priority` is 0 to 9, `expiration` an aware datetime.
     """
 
     body: Any
@@ -58,7 +58,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     type: str | None = None
 
     def __repr__(self) -> str:
-        """The fields that are set, on a line of bounded length."""
+        """Shows the fields that are set, in one line of bounded length."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         shown = [
             f"{name}={shorten(value)}"
@@ -69,14 +69,14 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 def check_message(message: Any) -> Message:
-    """A message. Raises InvalidMessageError for anything else."""
+    """Returns a message. Raises InvalidMessageError for any other object."""
     if not isinstance(message, Message):
         raise InvalidMessageError(f"a gapless.Message is published, not {type(message).__name__}")
     return message
 
 
 class Encoded:
-    """Events of several messages, up to the first that is wrong."""
+    """The events of several messages, up to the first wrong message."""
 
     __slots__ = ("body_lengths", "error", "events")
 
@@ -84,22 +84,22 @@ class Encoded:
         self.events = events
         self.body_lengths = body_lengths
         self.error = error
-        """Why the message behind the last event is not published; None: all are there."""
+        """Why the message after the last event is not published; None if all messages are here."""
 
 
 class Encoder:
     """Encodes the messages of one publisher. Every method raises InvalidMessageError or InvalidTopicError."""
 
     def __init__(self, topic: str | None) -> None:
-        """`topic` is for messages that name none; it is checked here."""
+        """`topic` is for messages without one; it is checked here."""
         if topic is not None:
             check_topic(topic)
         self._topic = topic
         self._topics: set[str] = set()
-        """Topics that were found right: to look one up costs less than to judge it for each message."""
+        """Topics that were found correct: looking one up costs less than checking it for each message."""
 
     def topic_of(self, message: Message) -> str:
-        """The topic that a message goes to."""
+        """Returns the topic of a message."""
         topic: Any = message.topic
         if topic is None:
             if self._topic is None:
@@ -113,7 +113,7 @@ class Encoder:
         return str(topic)
 
     def encode(self, message: Message, bytes_max: int) -> tuple[bytes, int]:
-        """The event, of at most `bytes_max` bytes, and the length of its body."""
+        """Returns the event, of at most `bytes_max` bytes, and the length of its body."""
         topic = self._topic if message.topic is None and self._topic is not None else self.topic_of(message)
         body = message.body
         if type(body) is not bytes:
@@ -134,7 +134,7 @@ class Encoder:
         return event, len(body)
 
     def encode_all(self, messages: Sequence[Message], bytes_max: int) -> Encoded:
-        """The events of many messages. Those that set nothing but body and properties cost a third."""
+        """Returns the events of many messages. If they have only a body and properties, this costs a third."""
         events = self._encode_alike(messages)
         if events is not None and max(map(len, events), default=0) <= bytes_max:
             return Encoded(events, [len(message.body) for message in messages])
@@ -150,7 +150,7 @@ class Encoder:
         return encoded
 
     def _encode_alike(self, messages: Sequence[Message]) -> list[bytes] | None:
-        """The events, if all messages are plain; None if one has to be looked at by itself."""
+        """Returns the events if all messages are plain; None if one of them needs a closer look."""
         if self._topic is None or set(map(type, messages)) != {Message}:
             return None
         columns = zip(*map(astuple, messages), strict=True)
@@ -169,7 +169,7 @@ class Encoder:
 
 
 def _as_bytes(body: Buffer | Any) -> bytes:
-    """The bytes of what is bytes-like."""
+    """Returns the bytes of a bytes-like object."""
     try:
         return memoryview(body).tobytes()
     except TypeError:
@@ -178,9 +178,9 @@ def _as_bytes(body: Buffer | Any) -> bytes:
 
 
 def _plain_properties(properties: Any) -> dict[str, Property]:
-    """The properties without those that are None, and with subclasses of the four types made plain.
+    """Returns the properties without those that are None, and with subclasses of the four types made plain.
 
-    Raises InvalidMessageError, and says which property is wrong.
+    Raises InvalidMessageError, which names the wrong property.
     """
     if properties is None:
         return {}
@@ -212,7 +212,7 @@ def _plain(name: str, value: Any) -> Property:
 
 
 def extras_of(headers: Sequence[Any]) -> Extras:
-    """The wire form of what a sender sets, given in the order of `SENT_FIELDS`.
+    """Returns the wire form of the headers that a sender sets, given in the order of `SENT_FIELDS`.
 
     Raises InvalidMessageError, InvalidTopicError.
     """

@@ -1,4 +1,4 @@
-"""What a subscription can be asked for, checked where it is said."""
+"""The options of a subscription, checked where an application gives them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gapless.selectors.selector import Selector
 from gapless.selectors.topics import check_patterns
 
 Start: TypeAlias = "str | datetime | CheckpointToken | None"
-"""Where a subscription begins: see `Session.subscribe`. A str is "latest" or "earliest"; were that said in the type,
-`stored_token() or "earliest"` would not be one."""
+"""Where a subscription begins; see `Session.subscribe`. A str is "latest" or "earliest". The type is not more precise,
+because `stored_token() or "earliest"` would not match it then."""
 OnGap: TypeAlias = Literal["raise", "deliver"]
 OnConflict: TypeAlias = Literal["error", "wait", "takeover"]
 
@@ -32,7 +32,7 @@ _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def check_name(name: Any, what: str) -> str:
-    """A name that brokers take: text that can be printed, 1 to 255 bytes. Raises ConfigurationError."""
+    """Checks a name as brokers do: printable text of 1 to 255 bytes. Returns it, or raises ConfigurationError."""
     if not isinstance(name, str):
         raise ConfigurationError(f"{what} is a str, not {type(name).__name__}")
     size = len(name.encode("utf-8", "surrogatepass"))
@@ -42,7 +42,7 @@ def check_name(name: Any, what: str) -> str:
 
 
 def check_choice(value: Any, choices: Mapping[str, Any] | tuple[str, ...], what: str) -> str:
-    """One of the choices. Raises ConfigurationError."""
+    """Returns the value if it is one of the choices. Raises ConfigurationError otherwise."""
     if not isinstance(value, str) or value not in choices:
         raise ConfigurationError(f"{what} is one of {', '.join(map(repr, choices))}, not {value!r}")
     return value
@@ -58,10 +58,10 @@ def wanted(
     silence: bool,
     network: str,
 ) -> SubscribeOptions:
-    """What the core is asked for.
+    """Returns the options for the core.
 
-    Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError or ConfigurationError: whatever can
-    be known to be wrong before the broker is asked.
+    Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError or ConfigurationError for everything that can be
+    known to be wrong before the broker is asked.
     """
     if not topics:
         raise InvalidTopicError("name at least one topic to subscribe to; '#' is all of them")

@@ -1,8 +1,8 @@
 """`Publisher.send_all`: many batches on their way at once, receipts in order, and no more read than fits.
 
-A source that is at hand is read in the generator itself, a batch at a time. A source that is awaited is
-read by a task of its own, because receipts must come while it has nothing; a batch is then whatever it
-gave within one turn of the loop. So the first event leaves at once, and load makes the batches.
+A synchronous source is read in the generator itself, one batch at a time. An asynchronous source is read by a task of
+its own, because receipts must come while the source has nothing; a batch is then everything that the source gave within
+one turn of the loop. So the first event leaves at once, and under load batches grow.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 BATCH_EVENTS: Final = 512
 BATCH_BYTES: Final = 256 << 10
-"""A batch that forms by itself is sent when it has so many events, or bytes, or the loop's turn ends."""
+"""A growing batch is sent when it has so many events, or so many bytes, or when the loop's turn ends."""
 PORTION_FIRST: Final = 16
 """How many messages are read before their size is known."""
 PATIENCE: Final = 0.002
-"""Seconds after which a batch is sent although a source that is at hand could give more."""
+"""After so many seconds a batch is sent, although a synchronous source might give more."""
 
 
 class ReadAhead:
-    """How many messages to read at once: so many that they make a batch."""
+    """Decides how many messages to read at once: as many as make a batch."""
 
     def __init__(self) -> None:
         self.size = PORTION_FIRST
 
     def read(self, source: Iterator[Message], messages: list[Message]) -> bool:
-        """Reads a portion: until it is full, slow, or empty. Returns whether there may be more."""
+        """Reads a portion: until it is full, too slow, or the source is empty. Returns whether there may be more."""
         size, clock = self.size, time.monotonic
         until = clock() + PATIENCE
         for message in source:
@@ -46,14 +46,14 @@ class ReadAhead:
         return False
 
     def adapt(self, encoded: Encoded) -> None:
-        """So large was the last one."""
+        """Adapts to the size of the last portion."""
         if encoded.events:
             average = sum(map(len, encoded.events)) // len(encoded.events)
             self.size = max(1, min(BATCH_EVENTS, BATCH_BYTES // max(1, average)))
 
 
 def cut(encoded: Encoded) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Batches of at most `BATCH_BYTES`, or of one event. It is one batch, unless sizes differ much."""
+    """Yields batches of at most `BATCH_BYTES`, or of one event. Mostly it is one batch, unless sizes differ much."""
     events, body_lengths = encoded.events, encoded.body_lengths
     if events and sum(map(len, events)) <= BATCH_BYTES:
         yield events, body_lengths
@@ -69,18 +69,18 @@ def cut(encoded: Encoded) -> Iterator[tuple[list[bytes], list[int]]]:
 
 
 class BatchSink(Protocol):
-    """What a pipeline needs of its publisher."""
+    """A publisher, as far as a pipeline has to know it."""
 
     @property
     def limits(self) -> Welcome:
-        """What the broker takes."""
+        """The limits of the broker."""
 
     @property
     def unanswered_bytes(self) -> int:
-        """Bytes that no receipt covers."""
+        """The bytes without a receipt."""
 
     def ship(self) -> None:
-        """Gives what `send` has gathered to the core."""
+        """Gives the events that `send` has gathered to the core."""
 
     def give(self, events: list[bytes], body_lengths: list[int]) -> Submission:
         """Gives a batch to the core. Raises InvalidMessageError if it does not fit into one frame."""
@@ -94,15 +94,15 @@ class Pipeline:
         self._encoder = encoder
         self._portion = ReadAhead()
         self._messages: list[Message] = []
-        """Read, and not given to the core."""
+        """The messages that were read and not given to the core yet."""
         self._submissions: deque[Submission] = deque()
         self._error: Exception | None = None
-        """Why nothing more is read."""
+        """Why reading has ended."""
         self._exhausted = False
         self._awaken: asyncio.Future[None] | None = None
 
     async def run(self, messages: Iterable[Message] | AsyncIterable[Message]) -> AsyncGenerator[Receipt, None]:
-        """Publishes what is read and yields the receipts."""
+        """Publishes everything that is read, and yields the receipts."""
         feeder = source = None
         if isinstance(messages, AsyncIterable):
             feeder = asyncio.get_running_loop().create_task(self._feed(messages))
@@ -112,7 +112,7 @@ class Pipeline:
             while not self._is_done():
                 if source is not None and self._wants_more:
                     self._read(source)
-                    await asyncio.sleep(0)  # what was read leaves, and others have their turn
+                    await asyncio.sleep(0)  # lets the batch leave, and other tasks run
                 if self._submissions and self._submissions[0].answered:
                     for receipt in self._submissions.popleft().receipts():
                         yield receipt
@@ -131,7 +131,7 @@ class Pipeline:
 
     @property
     def _wants_more(self) -> bool:
-        """Whether there is something to read, and room: in the broker's window, and for receipts here."""
+        """Whether there is something to read, and room for it: in the broker's window, and for receipts here."""
         if self._exhausted:
             return False
         limits = self._publisher.limits
@@ -139,15 +139,15 @@ class Pipeline:
         return few and self._publisher.unanswered_bytes < limits.window_bytes
 
     def _read(self, source: Iterator[Message]) -> None:
-        """Reads a batch from a source that is at hand."""
+        """Reads a batch from a synchronous source."""
         try:
             self._exhausted = not self._portion.read(source, self._messages)
-        except Exception as error:  # noqa: BLE001 - raised in its place, behind the receipts of what came before
+        except Exception as error:  # noqa: BLE001 - it is raised after the receipts of the messages before it
             self._stop_reading(error)
         self._ship()
 
     async def _feed(self, source: AsyncIterable[Message]) -> None:
-        """Reads from a source that is awaited."""
+        """Reads from an asynchronous source."""
         loop = asyncio.get_running_loop()
         messages = self._messages
         try:
@@ -161,14 +161,14 @@ class Pipeline:
                     loop.call_soon(self._ship)
                 if self._exhausted:  # a message was wrong
                     break
-        except Exception as error:  # noqa: BLE001 - raised in its place, behind the receipts of what came before
+        except Exception as error:  # noqa: BLE001 - it is raised after the receipts of the messages before it
             self._stop_reading(error)
         self._exhausted = True
         self._ship()
         self._wake()
 
     def _ship(self) -> None:
-        """Gives what was read to the core, behind what `send` has gathered."""
+        """Gives the messages that were read to the core, after those that `send` has gathered."""
         if not self._messages:
             return
         encoded = self._encoder.encode_all(self._messages, self._publisher.limits.max_event_bytes)
@@ -203,7 +203,7 @@ class Pipeline:
             self._awaken.set_result(None)
 
     async def _leave(self, feeder: asyncio.Task[None] | None) -> None:
-        """What was read is published; nobody here will hear of it."""
+        """The iteration ends: publishes what was read; its receipts will be dropped."""
         if feeder is not None:
             feeder.cancel()
             await asyncio.wait([feeder])

@@ -1,4 +1,4 @@
-"""A publisher: events in, receipts out. Batches form by themselves where there is load."""
+"""A publisher: takes events, gives receipts. Under load it sends events in batches."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from gapless.selectors.headers import SentHeaders
 
 UNANSWERED_BYTES_MAX: Final = 256 << 20
-"""So much may wait for its receipts before `send` refuses to take more."""
+"""If more bytes than this wait for receipts, `send` refuses further events."""
 HEAD_BYTES: Final = 64
-"""More than a batch has in front of its lengths and events."""
+"""An upper bound for the bytes of a batch before its lengths and events."""
 
 PublisherT = TypeVar("PublisherT", bound="Publisher")
 
 
 class GatheringBatch(Struct, eq=False):
-    """Events of one topic that are not given to the core yet."""
+    """Events of one topic that were not given to the core yet."""
 
     topic: str
     events: list[bytes] = []
@@ -48,11 +48,11 @@ class GatheringBatch(Struct, eq=False):
 
 
 class Publisher(Recipient):
-    """Publishes events, in order, each logged once however often the connection breaks.
+    """Publishes events, in order, each logged once, however often the connection breaks.
 
-    Made by `Session.publisher`. A publisher with a name goes on where that name stopped, also in another
-    process. A newer publisher of the same name owns it, and ends this one: several that run at the same time
-    need a name each, or none.
+    Made by `Session.publisher`. A publisher with a name continues where that name stopped, also in another process. A
+    newer publisher with the same name owns the name, and ends this one. So publishers that run at the same time need a
+    name each, or none.
     """
 
     def __init__(self, driver: Driver, name: str, instance: str, topic: str | None) -> None:
@@ -63,7 +63,7 @@ class Publisher(Recipient):
         self._encoder = Encoder(topic)
         self._error: GaplessError | None = None
         self._unheard: GaplessError | None = None
-        """Why something was not published that nobody waits for any more."""
+        """The error of an event that was not published, and for which no caller waits any more."""
         self._ready: asyncio.Future[PublisherReady] = driver.loop.create_future()
         self._submissions: dict[int, Submission] = {}
         self._batch: GatheringBatch | None = None
@@ -96,20 +96,20 @@ class Publisher(Recipient):
         topic: str | None = None,
         **headers: Unpack[SentHeaders],
     ) -> Receipt:
-        """Publishes one event; when it returns, the event is logged.
+        """Publishes one event. When it returns, the event is logged.
 
         `headers` are those of a `Message`: priority, expiration, and the others.
 
         If it is cancelled, the event is published all the same; `flush` waits for it.
 
-        Raises InvalidMessageError or InvalidTopicError (nothing was sent), PublishRejectedError (nothing
-        was logged), PublisherFencedError (a newer publisher of this name owns it) and PublishUncertainError
-        (the connection was closed before the answer).
+        Raises InvalidMessageError or InvalidTopicError (nothing was sent), PublishRejectedError (nothing was logged),
+        PublisherFencedError (a newer publisher owns this name) and PublishUncertainError (the connection was closed
+        before the answer).
         """
         return await self.submit(Message(body, properties or {}, topic, **headers))
 
     def submit(self, message: Message) -> asyncio.Future[Receipt]:
-        """As `send`, for a Message, and without waiting: the receipt is the future's."""
+        """Publishes a Message like `send`, without waiting: the future gets the receipt."""
         self._check_open()
         topic = self._encoder.topic_of(message)
         event, body_length = self._encoder.encode(message, self.limits.max_event_bytes)
@@ -119,6 +119,7 @@ class Publisher(Recipient):
         if batch is None or batch.topic != topic:
             self.ship()
             batch = self._batch = GatheringBatch(topic)
+            # Full or not, the batch leaves at the end of this turn: batching costs no waiting.
             self._driver.loop.call_soon(self._ship_if_still, batch)
         waiter: asyncio.Future[Receipt] = self._driver.loop.create_future()
         batch.waiters.append(waiter)
@@ -132,12 +133,12 @@ class Publisher(Recipient):
     async def send_batch(self, messages: Iterable[Message]) -> list[Receipt]:
         """Publishes events as one atomic append: all of them are logged, or none.
 
-        Raises as `send` does; InvalidMessageError also when they do not fit into one frame.
+        Raises the errors of `send`; InvalidMessageError also if the events do not fit into one frame.
         """
         return await self.submit_batch(messages).answer()
 
     def submit_batch(self, messages: Iterable[Message]) -> Submission:
-        """As `send_batch`, without waiting."""
+        """Publishes like `send_batch`, without waiting."""
         self._check_open()
         encoded = self._encoder.encode_all(list(messages), self.limits.max_event_bytes)
         if encoded.error is not None:
@@ -152,16 +153,16 @@ class Publisher(Recipient):
     def send_all(self, messages: Iterable[Message] | AsyncIterable[Message]) -> AsyncGenerator[Receipt, None]:
         """Publishes events, many at a time, and yields their receipts in order.
 
-        Reads from `messages` as far as there is room on the way. Raises as `send` does, in the place of
-        the first receipt that will not come; events behind it may be logged. If the iteration is left
-        early, what was read is published all the same; `flush` waits for it.
+        It reads from `messages` as far as there is room on the way. It raises the errors of `send` in the place of the
+        first receipt that will not come; later events may be logged. If the iteration ends early, everything that was
+        read is published all the same; `flush` waits for it.
         """
         return Pipeline(self, self._encoder).run(messages)
 
     async def flush(self) -> None:
         """Waits until everything sent so far is answered.
 
-        Raises the error of what nobody waits for any more, because its `send` was cancelled; once.
+        If a `send` was cancelled, and its event then failed, it raises that error, once.
         """
         self.ship()
         last = next(reversed(self._submissions), 0)
@@ -172,10 +173,10 @@ class Publisher(Recipient):
             raise unheard
 
     async def recover(self) -> Recovery:
-        """How many events this name ever logged, whoever opened it, once the broker has said so.
+        """Returns how many events this name ever logged, whoever opened it, as soon as the broker has reported that.
 
-        After a PublishUncertainError, a publisher of the same name knows whether it was logged, if no other one
-        had the name meanwhile. Raises PublisherFencedError and PublishRejectedError.
+        After a PublishUncertainError, a publisher with the same name can tell from it whether the event was logged, if
+        no other publisher had the name meanwhile. Raises PublisherFencedError and PublishRejectedError.
         """
         if not self._ready.done():
             await asyncio.shield(self._ready)
@@ -185,9 +186,9 @@ class Publisher(Recipient):
         return Recovery(core.logged if core is not None else self._ready.result().sequence)
 
     async def close(self) -> None:
-        """Waits until everything sent is answered, as long as the broker can be reached and logs; then ends.
+        """Waits until everything sent is answered, as long as the broker is there and can log. Then it ends.
 
-        What has no answer then is uncertain: raises PublishUncertainError if nobody waits for it. Idempotent.
+        What has no answer then is uncertain: it raises PublishUncertainError if no caller waits for it. Idempotent.
         """
         self.ship()
         while self.is_flushing:
@@ -199,9 +200,9 @@ class Publisher(Recipient):
 
     @property
     def waiting(self) -> str:
-        """Why what was sent has no receipt at present; "" if nothing is known to be in its way, or all is answered.
+        """Why sent events have no receipt at present; "" if no obstacle is known, or all are answered.
 
-        What waits goes on by itself, and ends with an error only where it is certain what became of it.
+        Waiting events go on by themselves. They fail only when it is certain what became of them.
         """
         core = self._driver.core.publisher(self._number)
         if core is None or not (self._submissions or self._batch is not None):
@@ -210,16 +211,16 @@ class Publisher(Recipient):
             return f"there is no connection to the broker ({self._driver.core.trouble})"
         return core.stalled
 
-    # For the session, the pipeline and the blocking facade.
+    # Used by the session, the pipeline and the blocking facade.
 
     @property
     def is_over(self) -> bool:
-        """Whether it was closed, or ended by the broker, and nobody has yet to hear of it."""
+        """Whether it was closed, or ended by the broker, and there is no error left to be raised."""
         return self._error is not None and self._unheard is None
 
     @property
     def is_flushing(self) -> bool:
-        """Whether something is unanswered, and there is hope that it will be soon."""
+        """Whether something is unanswered, and may be answered soon."""
         core = self._driver.core.publisher(self._number)
         if core is None or not self._submissions:
             return False
@@ -227,13 +228,13 @@ class Publisher(Recipient):
 
     @property
     def unanswered_bytes(self) -> int:
-        """Bytes that the core has and no receipt covers."""
+        """The bytes that the core has, without a receipt."""
         core = self._driver.core.publisher(self._number)
         return core.unanswered_bytes if core is not None else 0
 
     @property
     def limits(self) -> Welcome:
-        """What the broker takes."""
+        """The limits of the broker."""
         welcome = self._driver.core.welcome
         assert welcome is not None, "a connection is handed out when its first session is open"
         return welcome
@@ -259,7 +260,7 @@ class Publisher(Recipient):
         return submission
 
     def ship(self) -> None:
-        """Gives what has gathered to the core."""
+        """Gives the gathered events to the core."""
         batch, self._batch = self._batch, None
         if batch is not None:
             try:
@@ -268,12 +269,12 @@ class Publisher(Recipient):
                 self._note_unheard(error, Submission(batch.waiters).fail(error))
 
     def abandon(self) -> None:
-        """Ends now; what is unanswered is uncertain."""
+        """Ends it now. Unanswered events are uncertain."""
         self.ship()
         self._driver.core.close_publisher(self._number, self._driver.now())
         self._driver.pump()
 
-    # What the core says.
+    # Effects of the core.
 
     def on_answered(self, result: Any) -> None:
         """The publisher is open."""
@@ -287,7 +288,7 @@ class Publisher(Recipient):
         self._driver.tell_change()
 
     def on_not_published(self, refused: NotPublished) -> None:
-        """A batch gets no receipt."""
+        """A batch will get no receipt."""
         submission = self._submissions.pop(refused.ticket)
         self._note_unheard(refused.error, submission.fail(refused.error))
         self._driver.tell_change()
@@ -297,7 +298,7 @@ class Publisher(Recipient):
         self._error = error
         if not self._ready.done():
             self._ready.set_exception(error)
-            self._ready.exception()  # `recover` raises it; nobody has to ask
+            self._ready.exception()  # marks it as seen: `recover` raises it, if it is called at all
 
     # How it is done.
 
@@ -313,6 +314,6 @@ class Publisher(Recipient):
             self._unheard = error
 
     def _ship_if_still(self, batch: GatheringBatch) -> None:
-        """The turn in which a batch was begun is over."""
+        """Ships a batch at the end of the turn in which it was begun, unless it was shipped before."""
         if self._batch is batch:
             self.ship()

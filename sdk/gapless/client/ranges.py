@@ -1,4 +1,4 @@
-"""Durable subscriptions of which the application keeps the position itself: what a connection can do with them."""
+"""A connection's calls for durable subscriptions whose position the application keeps itself."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from gapless.selectors.selector import Selector
 
 WAIT_MOST = 600.0
-"""Seconds that `heads` waits at most."""
+"""How many seconds `heads` waits at most."""
 
 
 class RangeCalls:
-    """The calls of a connection that concern ranges. `subscription` is a name, or a token that was issued for it."""
+    """The calls of a connection about ranges. `subscription` is a name, or a token that was issued for it."""
 
     _driver: Driver
     _keyed: KeyedPublishing
@@ -35,14 +35,14 @@ class RangeCalls:
     async def attach(
         self, subscription: str, *topics: str, selector: str | Selector = "", start: Start = None
     ) -> CheckpointToken:
-        """Creates a durable subscription if it does not exist, consumes nothing, and returns where it stands.
+        """Creates a durable subscription unless it exists, consumes nothing, and returns its position.
 
-        As `Session.subscribe` does: `start` is for its creation; for one that exists the position that it has
-        acknowledged is returned, or the token that was given. May be repeated. From then on the system keeps what
-        it selects, until `ack` says that it is done with.
+        The options are those of `Session.subscribe`. `start` is used if it is created. For an existing subscription it
+        returns the acknowledged position, or the token that was given. It may be repeated. From then on the system
+        keeps the events that it selects, until `ack` reports that they are done with.
 
-        Raises SubscriptionMismatchError when it exists with other topics or another selector, and what `subscribe`
-        raises for what is malformed.
+        Raises SubscriptionMismatchError if it exists with other topics or another selector, and the errors of
+        `subscribe` for malformed options.
         """
         check_name(subscription, "the name of a subscription")
         network = self._driver.core.network
@@ -60,11 +60,11 @@ class RangeCalls:
         after: CheckpointToken | None = None,
         wait: float = 0,
     ) -> CheckpointToken:
-        """Up to where everything is decided: what is at or below it can be read, and never changes.
+        """Returns up to where everything is decided: events at or below it can be read, and never change.
 
-        With `after`, no pubend is answered below it. With a subscription as well, a pubend on which there is nothing
-        for it behind `after` is answered as it stands there: silence alone moves nothing. With `wait`, it is answered
-        when there is something behind `after`, or after so many seconds, whichever comes first.
+        With `after`, the answer is never below it. With a subscription, too, a pubend that has nothing for it after
+        `after` stays at that position: silence alone moves nothing. With `wait`, the answer comes when there is
+        something after `after`, or after so many seconds, whichever comes first.
         """
         if not 0 <= wait <= WAIT_MOST:
             raise ConfigurationError(f"wait is 0 to {WAIT_MOST:g} seconds, not {wait!r}")
@@ -83,10 +83,10 @@ class RangeCalls:
         max_events: int | None = None,
         max_bytes: int | None = None,
     ) -> CheckpointToken:
-        """Up to where the subscription has no more behind `start` than so many events, and bytes: or its heads.
+        """Returns up to where the subscription has at most so many events, and bytes, after `start`; or its heads.
 
-        Several pubends share the budget in proportion to what each is behind. At least one event is within it, if
-        there is any. A PFS that is imprecise counts too many.
+        If there are several pubends, they share the budget in proportion to how far each is behind. The budget always
+        includes at least one event, if there is any. With an imprecise PFS the count may be too high.
         """
         for limit, what in ((max_events, "max_events"), (max_bytes, "max_bytes")):
             if limit is not None and limit < 1:
@@ -98,10 +98,10 @@ class RangeCalls:
         return self._token(answer, start)
 
     async def earliest(self, subscription: str | CheckpointToken | None = None) -> CheckpointToken:
-        """Up to where nothing is left: from here on pubends still have everything, for now.
+        """Returns up to where events are gone: from here on the pubends still have everything, for now.
 
-        With a subscription: from where on it meets no gap. What it is done with is silence to it whatever became of
-        the log, so that is lower. What nobody needs any more may go at any time.
+        With a subscription: from where on it meets no gap. That is lower, because everything that it is done with
+        counts as silence for it, even if the log has given it up. Events that nobody needs may go at any time.
         """
         target = None if subscription is None else self._target(subscription)
         answer = await self._driver.ask(lambda now: self._driver.core.ranges.earliest(target, now))
@@ -130,14 +130,14 @@ class RangeCalls:
         *,
         on_gap: OnGap = "raise",
     ) -> RangeReader[Any]:
-        """Reads what the subscription selects in (start, end] of a pubend: `async for event in …`.
+        """Reads the events that the subscription selects in (start, end] of a pubend: `async for event in …`.
 
-        Changes nothing, so any number may read, in any process, and a range may be read again: it holds the same, but
-        for what was acknowledged and is gone, which is a gap. An `end` that is not decided yet is waited for. It goes
-        on by itself after a reconnect.
+        Reading changes nothing. So any number of readers may read, in any process, and a range may be read again. It
+        then has the same events, except those that were acknowledged and are gone: these are a gap. If `end` is not
+        decided yet, it waits. After a reconnect it goes on by itself.
 
-        Iterating raises GapError, SubscriptionNotFoundError, TokenMismatchError (another epoch of the pubend, or one
-        that this broker does not know), TokenAheadError (an event that the broker never logged).
+        Iterating raises GapError, SubscriptionNotFoundError, TokenMismatchError (another epoch of the pubend, or a
+        pubend that this broker does not know), and TokenAheadError (an event that the broker never logged).
         """
         check_choice(on_gap, ("raise", "deliver"), "on_gap")
         if not 0 <= start <= end <= FOREVER:
@@ -145,11 +145,12 @@ class RangeCalls:
         return RangeReader(self._driver, self._target(subscription), pubend, start, end, raises_gaps=on_gap == "raise")
 
     async def ack(self, subscription: str | CheckpointToken, token: CheckpointToken) -> None:
-        """The subscription is done with everything up to a position: durable when it returns.
+        """Acknowledges everything up to a position. When it returns, that is durable.
 
-        Monotone and idempotent: in any order, and as often as one likes. Raises SubscriptionInUseError while another
-        connection has a lease on the subscription, or consumes it; TokenMismatchError for another one's token;
-        TokenAheadError, and nothing is acknowledged, for a position ahead of everything that the pubend has.
+        It is monotone and idempotent: any order and any repetition is fine. Raises SubscriptionInUseError while another
+        connection has a lease on the subscription, or consumes it; TokenMismatchError for the token of another
+        subscription; and TokenAheadError for a position ahead of everything that the pubend has (then nothing is
+        acknowledged).
         """
         ticks, target, seal = self._ticks(token), self._target(subscription), b""
         if token.sid:
@@ -161,10 +162,10 @@ class RangeCalls:
     def lease(
         self, subscription: str | CheckpointToken, owner: str, *, in_use: OnConflict = "error"
     ) -> AwaitableContext[Lease]:
-        """Takes a subscription for this connection alone, to be awaited or entered: `async with …`.
+        """Takes a subscription for this connection alone; to be awaited or entered: `async with …`.
 
-        `owner` says who, to people; the same owner takes it over from himself at once. `in_use`: what to do about
-        another one, or about a consumer, as in `Session.subscribe`. Raises SubscriptionInUseError.
+        `owner` is shown to people; the same owner replaces its own lease at once. `in_use`: what to do if there is
+        another lease, or a consumer, as in `Session.subscribe`. Raises SubscriptionInUseError.
         """
         target = self._target(subscription)
         check_name(owner, "the owner of a lease")
@@ -180,14 +181,15 @@ class RangeCalls:
     async def publish(
         self, producer: str, epoch: int, index: int, messages: Iterable[Message], *, topic: str | None = None
     ) -> KeyedReceipt:
-        """Publishes messages under keys of one's own: (epoch, index), (epoch, index + 1) and so on.
+        """Publishes messages under keys of your own: (epoch, index), (epoch, index + 1) and so on.
 
-        The pubend keeps the highest key of each producer, and drops what is at or below it: so whoever publishes a
-        batch again, after a crash or because it was not answered, publishes it once. Keys may leave holes; a producer's
-        keys must rise, and the same key stands for the same message. All are durable when it returns.
+        The pubend keeps the highest key of each producer, and drops messages at or below it. So a batch that is
+        published again, after a crash or because it was not answered, is logged once. Keys may leave holes. The keys of
+        a producer must rise, and a key must always stand for the same message. When it returns, all messages are
+        durable.
 
-        Raises InvalidMessageError and InvalidTopicError (nothing was sent), PublishRejectedError (of the batch of up to
-        so many messages that the broker refused nothing was logged) and PublishUncertainError (publish again).
+        Raises InvalidMessageError and InvalidTopicError (nothing was sent), PublishRejectedError (nothing was logged of
+        the part of the batch that the broker refused) and PublishUncertainError (publish again).
         """
         return await self._keyed.publish(producer, epoch, index, messages, topic)
 
@@ -210,7 +212,7 @@ class RangeCalls:
         return token.ticks
 
     def _token(self, answer: Ticks, base: CheckpointToken | str | None) -> CheckpointToken:
-        """A token of the same subscription. No pubend is dropped that it names."""
+        """Returns a token of the same subscription. It keeps every pubend that the base names."""
         ticks = {position.pubend: position.tick for position in answer.positions}
         if isinstance(base, CheckpointToken):
             return base.advance(ticks)

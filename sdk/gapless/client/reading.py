@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from gapless.core.wire.messages import Target
 
 ItemT = TypeVar("ItemT")
-"""What the iteration yields: Event, and Gap where it was asked for."""
+"""The items of the iteration: Event, and Gap if it was asked for."""
 
 
 class RangeReader(Recipient, Generic[ItemT]):
     """Iterates over the events of (start, end] of one pubend, in order. Made by `Connection.read_range`.
 
-    It ends behind the last of them. The iteration survives GapError: it goes on behind the gap. Leaving the block, or
+    It ends after the last event. The iteration survives GapError: it goes on after the gap. Leaving the block, or
     `close`, ends it early.
     """
 
@@ -40,7 +40,7 @@ class RangeReader(Recipient, Generic[ItemT]):
         self._driver = driver
         self._raises_gaps = raises_gaps
         self._events: list[Event] = []
-        """What was taken and not handed out, the next one last."""
+        """The events that were taken and not handed out; the next one is the last."""
         self._reached = start
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -59,7 +59,7 @@ class RangeReader(Recipient, Generic[ItemT]):
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session with a broker just now; if not, one is being tried for."""
+        """Whether there is a session with a broker now. If not, the connection tries to open one."""
         return self._driver.core.connected
 
     def __aiter__(self) -> Self:
@@ -77,7 +77,7 @@ class RangeReader(Recipient, Generic[ItemT]):
         return cast("ItemT", event)
 
     async def parts(self) -> AsyncIterator[Delivery | Gap]:
-        """The same as it came: columns of events that are not decoded yet (`Delivery`), and gaps."""
+        """Yields the same as it arrived: columns of events that are not decoded yet (`Delivery`), and gaps."""
         while True:
             try:
                 part = await self._next()
@@ -109,14 +109,14 @@ class RangeReader(Recipient, Generic[ItemT]):
             self._wake()
 
     def hand_out(self) -> ItemT | None:
-        """The next event if it is at hand; None otherwise."""
+        """Returns the next event if it is at hand; None otherwise."""
         if not self._events:
             return None
         event = self._events.pop()
         self._reached = event.tick
         return cast("ItemT", event)
 
-    # What the core says.
+    # Effects of the core.
 
     def on_failed(self, error: GaplessError) -> None:
         """It is over."""
@@ -130,7 +130,10 @@ class RangeReader(Recipient, Generic[ItemT]):
     # How it is done.
 
     async def _next(self) -> Delivery | Gap:
-        """The next part. Raises StopAsyncIteration behind the last, and GapError for a gap if that is wanted."""
+        """Waits for the next part.
+
+        Raises StopAsyncIteration after the last one, and GapError for a gap if asked for.
+        """
         while True:
             if self._ended is not None:
                 raise self._ended

@@ -1,4 +1,4 @@
-"""Receipts, and who waits for them."""
+"""Receipts, and the callers that wait for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gapless.errors import GaplessError
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """An event is logged on `pubend` under `tick`.
 
-    `durable`: it survives the end of the broker's process, and of its power; False for a broker in memory.
+    `durable`: the event survives the end of the broker's process, and a loss of power. False for a broker in memory.
     """
 
     pubend: PubendId
@@ -23,7 +23,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Recovery(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a publisher's name: `sequence` is how many events it ever logged."""
+    """What is known about a publisher's name: `sequence` is how many events it ever logged."""
 
     sequence: int
 
@@ -32,9 +32,9 @@ class Submission(msgspec.Struct, eq=False):
     """A batch that was given to the core, and its receipts or its error when they come."""
 
     waiters: Sequence[asyncio.Future[Receipt]] = ()
-    """Those who get one receipt each, in order, if there are any."""
+    """The callers that get one receipt each, in order, if there are any."""
     listener: Callable[[], None] | None = None
-    """Called when it is answered, by whoever wants all receipts."""
+    """Called when the batch is answered; for a caller that wants all receipts."""
     answered: bool = False
     error: GaplessError | None = None
     pubend: PubendId = ""
@@ -42,14 +42,14 @@ class Submission(msgspec.Struct, eq=False):
     durable: bool = False
 
     def receipts(self) -> list[Receipt]:
-        """One per event. Raises the error if there is one."""
+        """Returns one receipt per event. Raises the error if there is one."""
         if self.error is not None:
             raise self.error
         pubend, durable = self.pubend, self.durable
         return [Receipt(pubend, tick, durable) for tick in self.ticks]
 
     def succeed(self, pubend: PubendId, ticks: Sequence[Tick], *, durable: bool) -> None:
-        """It is logged."""
+        """The batch is logged."""
         self.pubend, self.ticks, self.durable = pubend, ticks, durable
         self.answered = True
         for waiter, tick in zip(self.waiters, ticks):  # noqa: B905 - as long as each other, or empty
@@ -59,7 +59,7 @@ class Submission(msgspec.Struct, eq=False):
             self.listener()
 
     def fail(self, error: GaplessError) -> bool:
-        """It gets no receipt. Returns whether somebody hears of it."""
+        """The batch gets no receipt. Returns whether a caller gets the error."""
         self.error = error
         self.answered = True
         heard = self.listener is not None
@@ -72,7 +72,7 @@ class Submission(msgspec.Struct, eq=False):
         return heard
 
     async def answer(self) -> list[Receipt]:
-        """Waits for the receipts. Raises the error; one task at a time."""
+        """Waits for the receipts. Raises the error. One task at a time may wait."""
         if not self.answered:
             answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -1,4 +1,4 @@
-"""A session: publishers and subscriptions that are begun and ended together."""
+"""A session: publishers and subscriptions that begin and end together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 UNNAMED = "~"
-"""Begins the name that is drawn for a publisher without one: the broker forgets it when it is closed."""
+"""The first character of the name drawn for a publisher without one. The broker forgets it when it is closed."""
 
 SessionT = TypeVar("SessionT", bound="Session")
 
@@ -35,7 +35,7 @@ EventsSilencesGaps: TypeAlias = "AwaitableContext[Subscription[Event | Silence |
 
 
 class Session:
-    """Makes publishers and subscriptions; made by `Connection.session`, and used as a block or not."""
+    """Makes publishers and subscriptions. Made by `Connection.session`, to be used as a block or not."""
 
     def __init__(
         self, driver: Driver, ack_mode: AckMode, on_closed: Callable[[Session], None], archive: Archive | None = None
@@ -64,13 +64,16 @@ class Session:
             self.abandon()
 
     def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
-        """A publisher, to be kept and used for many events.
+        """Makes a publisher, to be kept and used for many events.
 
-        `topic` is where messages go that name none. `name` makes it one that goes on where the name stopped, in
-        this process or another: for a loader that asks `recover` where it was. A name has one publisher at a time:
-        whoever opens it later owns it, and the older one gets PublisherFencedError. So several workers need a name
-        each, or none. Without one it is forgotten when it is closed. Raises InvalidTopicError and
-        ConfigurationError; what the broker has against it is raised by the first `send`.
+        `topic`: for messages without a topic of their own.
+
+        `name`: the publisher continues where this name stopped, in this process or another; for a loader that asks
+        `recover` where it was. A name has one publisher at a time: the one that opened it last owns it, and the older
+        one gets PublisherFencedError. So several workers need a name each, or none. Without a name it is forgotten when
+        it is closed.
+
+        Raises InvalidTopicError and ConfigurationError. Objections of the broker are raised by the first `send`.
         """
         self._check_open()
         if name is None:
@@ -137,23 +140,23 @@ class Session:
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
     ) -> AwaitableContext[Any]:
-        """A subscription to topic patterns, to be awaited or entered; it is created if it does not exist.
+        """Returns a subscription to topic patterns, to be awaited or entered. It is created unless it exists.
 
         Args:
-            topics: Patterns: levels separated by `.`, `*` for one level, a trailing `#` for none or more.
+            topics: Patterns: levels separated by `.`, `*` for one level, a trailing `#` for any number of them.
             name: Makes it durable, under this name and the connection's client id. None: not durable.
             selector: A condition on properties and header fields, as `JMSPriority > 4`; blank selects every event.
-            start: Where it begins when it is created: "latest" (as None), "earliest", an aware datetime. One
-                that exists resumes at its acknowledged position. A CheckpointToken always sets the position.
-            silence: Whether the iteration yields `Silence` too.
-            on_gap: "raise": a gap is raised, once, as GapError. "deliver": the iteration yields `Gap`. What the
-                connection's archive has of a gap is handed out in its place.
-            in_use: What to do about another consumer: "error" (SubscriptionInUseError), "wait" until it is
-                gone, or "takeover" (then that one gets SubscriptionTakenOverError).
+            start: Where it begins when it is created: "latest" (the same as None), "earliest", or an aware datetime.
+                If it exists, it continues at its acknowledged position. A CheckpointToken always sets the position.
+            silence: Whether the iteration yields `Silence`, too.
+            on_gap: "raise": a gap is raised, once, as GapError. "deliver": the iteration yields `Gap`. If the
+                connection has an archive, the archive's events are handed out in place of the gap.
+            in_use: What to do if it has another consumer: "error" (SubscriptionInUseError), "wait" until that is
+                gone, or "takeover" (then the other one gets SubscriptionTakenOverError).
 
-        Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError, TokenMismatchError and
-        ConfigurationError here, and when awaited or entered also TokenAheadError, SubscriptionInUseError,
-        SubscriptionMismatchError (it exists with other topics or another selector), ConnectionClosedError.
+        Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError, TokenMismatchError and ConfigurationError
+        here. When awaited or entered, it also raises TokenAheadError, SubscriptionInUseError, SubscriptionMismatchError
+        (it exists with other topics or another selector) and ConnectionClosedError.
 
         """
         self._check_open()
@@ -183,15 +186,15 @@ class Session:
         return AwaitableContext(begin)
 
     def drain(self) -> None:
-        """Ends all iterations behind what is in hand: a plain call, fit for signal handlers."""
+        """Ends all iterations after the current event. It is a plain call, for use in signal handlers."""
         self._draining = True
         for subscription in self._subscriptions:
             subscription.drain()
 
     async def close(self) -> None:
-        """Ends well: publishers wait for their receipts, subscriptions detach. Idempotent.
+        """Closes it: publishers wait for their receipts, subscriptions detach. Idempotent.
 
-        Raises the first PublishUncertainError or rejection that nobody waits for any more.
+        Raises the first PublishUncertainError, or rejection, for which no caller waits any more.
         """
         if self._closed:
             return
@@ -211,7 +214,7 @@ class Session:
             raise errors[0]
 
     def abandon(self) -> None:
-        """Ends now: nothing is acknowledged, and what is unanswered is uncertain."""
+        """Ends it now: nothing is acknowledged, and unanswered events are uncertain."""
         for subscription in self._subscriptions:
             subscription.abandon()
         for publisher in self._publishers:

@@ -1,4 +1,4 @@
-"""A subscription as applications consume it: events, silences and gaps, and the position behind them."""
+"""A subscription as applications consume it: events, silences and gaps, and the position after them."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
 
 ItemT = TypeVar("ItemT")
-"""What the iteration yields: Event, and Silence and Gap where they were asked for."""
+"""The items of the iteration: Event, and Silence and Gap if they were asked for."""
 GapT = TypeVar("GapT")
-"""Gap, where `on_gap="deliver"`; Never otherwise."""
+"""Gap, with `on_gap="deliver"`; otherwise Never."""
 
 
 class Subscription(Recipient, Generic[ItemT, GapT]):
     """Consumes a subscription: `async for event in subscription`, or `subscription.batches()`.
 
-    One task at a time iterates. An `anext` that is cancelled loses nothing. The iteration survives
-    GapError: it goes on behind the gap. Leaving the block by an exception acknowledges nothing.
+    One task at a time may iterate. A cancelled `anext` loses nothing. The iteration survives GapError: it goes on after
+    the gap. If the block is left by an exception, nothing is acknowledged.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         self._policy = policy(self)
         self._steps = policy.needs_every_step
         self._events: list[Event] = []
-        """What was taken and not handed out, the next one last."""
+        """The events that were taken and not handed out; the next one is the last."""
         self.last: Event | Silence | Gap | None = None
-        """What was handed out last, of the delivery or the gap in hand."""
+        """The last item that was handed out from the current delivery or gap."""
         self._selection = selection
-        """What an archive has of it."""
+        """What an archive has for it."""
         self._healing: Healing | None = None
-        """The gap in hand, while not all is taken that an archive has in its place."""
+        """The current gap, while an archive has more items for its place."""
         self._given_up: list[Event] = []
-        """What was taken and will not be handed out."""
+        """The events that were taken and will not be handed out."""
         self._draining = False
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -91,22 +91,22 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
 
     @property
     def name(self) -> str | None:
-        """Its name; None: not durable."""
+        """Its name; None if it is not durable."""
         return self._wanted.name
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The patterns it was subscribed with."""
+        """The patterns of its topics."""
         return self._wanted.topics
 
     @property
     def selector(self) -> str:
-        """Its selector; blank: every event."""
+        """Its selector; blank selects every event."""
         return self._wanted.selector
 
     @property
     def token(self) -> CheckpointToken:
-        """The position behind what was handed out. Store it with the effects, then acknowledge it."""
+        """The position after what was handed out. Store it with the effects, then acknowledge it."""
         return self._own_origin().advance(self._positions())
 
     # Consuming.
@@ -127,20 +127,21 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
     def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
         """Iterates over batches of at most `max_events` events, each of one pubend.
 
-        A batch is what is there. With `max_wait` seconds, one that is not full waits so long for more. A gap
-        is raised or yielded as `on_gap` says; silence only moves the position.
+        A batch has the events that are there. With `max_wait` seconds, a batch that is not full waits so long for more.
+        A gap is raised or yielded, according to `on_gap`; silence only moves the position.
         """
         if max_events < 1 or max_wait < 0:
             raise ValueError("max_events is at least 1, and max_wait not negative")
         return Batches(self, max_events, max_wait)
 
     async def acknowledge(self, token: CheckpointToken | None = None) -> None:
-        """Everything up to a position is done with: the system may release it. Cumulative, and queued.
+        """Acknowledges everything up to a position: the system may release it. Cumulative, and queued.
 
-        Without a token: everything that was handed out. Raises TokenMismatchError for a token of another
-        subscription or network, and what ended the subscription if it is over.
+        Without a token: everything that was handed out. Raises TokenMismatchError for a token of another subscription
+        or network, and the error that ended the subscription if it is over.
 
-        A position ahead of everything that a pubend has is never taken: it ends the subscription with TokenAheadError.
+        A position ahead of everything that a pubend has is never accepted: it ends the subscription with
+        TokenAheadError.
         """
         self._check_alive()
         positions = self._positions() if token is None else self._checked(token).ticks
@@ -148,17 +149,19 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         self._driver.touch()
 
     def drain(self) -> None:
-        """Ends the iteration behind what is in hand: a plain call, fit for signal handlers.
+        """Ends the iteration after the current event. It is a plain call, for use in signal handlers.
 
-        What has arrived and was not handed out will come again to whoever resumes. `acknowledge` works on.
+        Events that have arrived and were not handed out come again when the subscription is resumed. `acknowledge`
+        still works.
         """
         self._draining = True
         self._give_up()
         if not self._driver.loop.is_closed():
+            # A signal handler may interrupt the loop anywhere, so the loop itself has to wake the consumer.
             self._driver.loop.call_soon_threadsafe(self._wake)
 
     async def close(self) -> None:
-        """Ends the consumption well: as leaving the block. A durable subscription lives on. Idempotent."""
+        """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent."""
         if self._ended is None:
             await self._policy.on_closed()
             self.abandon()
@@ -174,7 +177,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         else:
             self.abandon()
 
-    # For the session, the acknowledgement policy and the blocking facade.
+    # Used by the session, the acknowledgement policy and the blocking facade.
 
     @property
     def is_over(self) -> bool:
@@ -182,7 +185,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         return self._ended is not None
 
     async def attached(self) -> None:
-        """Waits until the broker has attached it. Raises why it did not."""
+        """Waits until the broker has attached it. Raises the reason if it does not."""
         try:
             await self._attached
         except BaseException:
@@ -190,7 +193,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
             raise
 
     def abandon(self) -> None:
-        """Ends the consumption; what is in hand is not acknowledged."""
+        """Ends the consumption. The current delivery is not acknowledged."""
         if self._ended is None:
             self._policy.on_abandoned()
             self._end(SubscriptionError("the subscription was closed"))
@@ -199,25 +202,25 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
             self._driver.touch()
 
     def call_soon(self, do: Callable[[], None]) -> None:
-        """Does something in the next turn of the loop."""
+        """Calls a function in the next turn of the loop."""
         self._driver.loop.call_soon(do)
 
     def acknowledge_behind(self, last: Event | Silence | Gap | None) -> None:
-        """Everything up to something of what is in hand is done with; None: all before what is in hand."""
+        """Acknowledges everything up to an item of the current delivery; None: everything before that delivery."""
         if self._ended is None:
             self._driver.core.acknowledge(self._number, self._behind(last), self._driver.now())
             self._driver.touch()
 
     def hand_out(self) -> ItemT | None:
-        """The next event if it is at hand and nobody has to be told; None otherwise."""
-        events = self._events  # another thread may put an empty list in its place
+        """Returns the next event if it is at hand and the policy need not be called; None otherwise."""
+        events = self._events  # read once: another thread may replace it by an empty list
         if self._steps or not events:
             return None
         event = self.last = events.pop()
         return cast("ItemT", event)
 
     async def next_within(self, timeout: float | None) -> tuple[ItemT | None, bool]:
-        """The next item, or None when none came within so many seconds; and whether more may come."""
+        """Returns the next item, or None if none came within so many seconds; and whether more may come."""
         self._until = None if timeout is None else self._driver.loop.time() + timeout
         try:
             return await self.__anext__(), True
@@ -229,7 +232,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
             self._until = None
 
     async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
-        """The next batch, or gap."""
+        """Waits for the next batch, or gap."""
         self._policy.on_asked()
         if max_wait and not self._events and self._healing is None:
             await self._gather(max_events, max_wait)
@@ -246,10 +249,10 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         self.last = chosen[-1]
         return Batch(chosen[-1].pubend, chosen, self.token)
 
-    # What the core says.
+    # Effects of the core.
 
     def on_answered(self, result: Any) -> None:
-        """Attached, for the first time."""
+        """The broker has attached it, for the first time."""
         if not self._attached.done():
             self._attached.set_result(None)
 
@@ -266,7 +269,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
     # How it is done.
 
     async def _take(self) -> Silence | Gap | None:
-        """Takes the next thing: a delivery into the hand, or what is returned."""
+        """Takes the next item: puts a delivery into `_events`, or returns the item."""
         item = await self._next(None)
         if isinstance(item, (Delivery, list)):
             self._hold(decode(item) if isinstance(item, Delivery) else item)
@@ -274,15 +277,15 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         return self._gap(item) if isinstance(item, Gap) else item
 
     def _hold(self, events: list[Event]) -> None:
-        """Events are in hand. Raises StopAsyncIteration if they are not to be handed out."""
+        """Makes events the current delivery. Raises StopAsyncIteration if they must not be handed out."""
         events.reverse()
         self._events = events
-        if self._draining:  # a signal came in the last few lines
+        if self._draining:  # a signal handler was called within the last few lines
             self._give_up()
             raise StopAsyncIteration
 
     async def _next(self, max_events: int | None) -> Delivery | Piece:
-        """The next thing there is; waits for it. Raises StopAsyncIteration when there will be none."""
+        """Waits for the next item. Raises StopAsyncIteration if there will be none."""
         while True:
             if self._ended is not None:
                 raise self._ended
@@ -296,7 +299,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
             await self._arrival(None if self._until is None else self._left(self._until))
 
     def _take_item(self, max_events: int | None) -> Delivery | Silence | Gap | None:
-        """The next thing the core has; None while there is nothing, or when it is a gap that may be filled."""
+        """Returns the core's next item; None if there is none, or if it is a gap that may be filled."""
         item = self._driver.core.take(self._number, self._driver.now(), max_events)
         self.last = None
         self._policy.on_taken()
@@ -307,7 +310,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         return item
 
     def _take_piece(self, healing: Healing, max_events: int | None) -> Delivery | Piece | None:
-        """The next thing in the place of a gap, or behind it; None while there is nothing."""
+        """Returns the next item in the place of a gap, or after it; None if there is none yet."""
         piece = healing.take()
         while isinstance(piece, Silence) and not self._wanted.silence:
             self.last = piece
@@ -321,14 +324,14 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         return piece
 
     def _left(self, until: float) -> float:
-        """How many seconds `next_within` has left. Raises _TooLateError if there are none."""
+        """Returns how many seconds `next_within` has left. Raises _TooLateError if there are none."""
         left = until - self._driver.loop.time()
         if left <= 0:
             raise _TooLateError
         return left
 
     async def _arrival(self, timeout: float | None) -> None:
-        """Waits until something arrives, or happens to the subscription, or `timeout` seconds have passed."""
+        """Waits until something arrives, or the subscription changes, or `timeout` seconds have passed."""
         loop = self._driver.loop
         waiting = self._waiting = loop.create_future()
         timer = None if timeout is None else loop.call_later(timeout, self._wake)
@@ -340,7 +343,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
                 timer.cancel()
 
     async def _gather(self, max_events: int, max_wait: float) -> None:
-        """Waits until a full batch is there, or `max_wait` seconds have passed since there was any of it."""
+        """Waits until a full batch is there, or until `max_wait` seconds after the first event of it."""
         clock, core = self._driver.loop.time, self._core
         until: float | None = None
         while self._ended is None and not self._draining and core.buffered_events < max_events:
@@ -363,20 +366,20 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         return gap
 
     def _positions(self) -> dict[PubendId, Tick]:
-        """Behind what was handed out."""
+        """Returns the positions after everything that was handed out."""
         if not self._events and not self._given_up and self._healing is None:
             return self._core.end_positions()
         return self._behind(self.last)
 
     def _behind(self, last: Event | Silence | Gap | None) -> dict[PubendId, Tick]:
-        """Behind something of the delivery or the gap in hand; None: before it."""
+        """Returns the positions after an item of the current delivery or gap; None: before the delivery."""
         positions = self._core.positions()
         if last is not None:
             positions[last.pubend] = last.tick if isinstance(last, Event) else last.end
         return positions
 
     def _give_up(self) -> None:
-        """What is left of the delivery in hand is not handed out; the position stays before it."""
+        """Drops the rest of the current delivery; the position stays before it."""
         if self._events:
             self._given_up, self._events = self._events, []
 
@@ -403,7 +406,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         return origin
 
     def _checked(self, token: CheckpointToken) -> CheckpointToken:
-        """A token that says something about this subscription."""
+        """Returns the token if it belongs to this subscription, or to none; raises otherwise."""
         if not isinstance(token, CheckpointToken):
             raise InvalidTokenError(f"a CheckpointToken is acknowledged, not {type(token).__name__}")
         own = self._own_origin()
@@ -421,7 +424,7 @@ class _TooLateError(Exception):
 
 
 class Batches(Generic[GapT]):
-    """The iteration over a subscription's batches. It survives GapError, as the subscription's own does."""
+    """The iteration over a subscription's batches. It survives GapError, as the subscription's own iteration does."""
 
     def __init__(self, subscription: Subscription[Any, GapT], max_events: int, max_wait: float) -> None:
         self._subscription = subscription

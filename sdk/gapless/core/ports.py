@@ -1,25 +1,29 @@
-"""The pure seams in one place: what a core asks of the world, what a role is, and who decides what is released.
+"""The pure seams in one place: what a core asks for, what a role is, and who decides what is released.
 
-Durability is a conversation (etcd/raft's `Ready`): a core asks for a `Write` and names it with a cookie;
-the node applies all writes of a turn as one atomic batch in the order asked, syncs it off the loop, and
-only then says `on_durable(cookie)`. What must not leave before the write is durable, the core sends then.
-A `Read` is answered by `on_read` in a later step, and sees every write asked for before it.
+Durability is a conversation (as etcd/raft's `Ready`):
 
-A log is a conversation, too: a pubend's host asks for an `Append`, and hears from the log what became of it, under
-which indices (`Appended`), before it hears that the write around it is durable. A log of the node's own volume takes
-the indices that are proposed. One that numbers its records itself, and that others append to, answers with its own:
-`LogCapabilities` says which it is, so that whoever stands on the one is never put on the other.
+1. A core asks for a `Write` and names it with a cookie.
+2. The node applies all writes of a turn as one atomic batch, in the order in which they were asked for, and syncs it
+   off the loop.
+3. Only then it calls `on_durable(cookie)`. What must not leave before the write is durable, the core sends now.
 
-A role is a factory of one pure core that the node hosts (PHB, SHB, or a third party's). The node keeps one
-table from message types to handlers: what a router says to cores (`Know`, `Seen`, …) and what clients ask
-(`Subscribe`, `ListPubends`, …) goes to the role that declares it. What concerns a pubend (`AskPubend`, `Submit`, …)
-several roles may declare: it goes to the one that hosts the pubend, and said so with `Opened`.
+A `Read` is answered by `on_read` in a later step, and sees every write that was asked for before it.
 
-A release policy decides how far a pubend may forget what somebody still needs (protocol: release).
-It is asked when the release timer of a pubend has come, never per event. It is pure: what it answers follows
-from the `PubendState` that it is given and from its options, so one policy may serve many pubends. What it
-answers is a wish. The PHB core grants of it only what is delivered to every SHB that counts (`t ≤ T_d`), and
-nothing while the wall clock cannot be believed; whoever still needed it meets a gap.
+A log is a conversation, too. A pubend's host asks for an `Append`; the log answers with `Appended`, under which indices
+the records are durable. This answer comes before `on_durable` of the write around it. A log of the node's own volume
+takes the proposed indices. A log that numbers its records itself, and that others append to as well, answers with its
+own. `LogCapabilities` shows the kind, so that a host that needs the one is never given the other.
+
+A role is a factory of one pure core that the node hosts (PHB, SHB, or a third party's). The node keeps one table from
+message types to handlers. What a router sends to cores (`Know`, `Seen`, …), and what clients ask (`Subscribe`,
+`ListPubends`, …), goes to the role that declares it. Several roles may declare messages about a pubend (`AskPubend`,
+`Submit`, …): these go to the role that hosts the pubend, which it announced with `Opened`.
+
+A release policy decides how far a pubend may forget events that some subscription still needs (protocol: release).
+It is asked when the release timer of a pubend expires, never per event. It is pure: its answer follows from the
+`PubendState` that it is given and from its options, so one policy may serve many pubends. Its answer is a wish. The PHB
+core grants only what is delivered to every SHB that counts (`t ≤ T_d`), and nothing while the wall clock cannot be
+believed. A subscription that still needed these events meets a gap.
 """
 
 from __future__ import annotations
@@ -42,19 +46,19 @@ from gapless.core.wire.messages import ServerMessage
 class Append(Struct, frozen=True, gc=False):
     """Append these records to a log, all of them or none, in this order.
 
-    Answered by `Appended`, `Refused` or `Uncertain`. As an operation of a `Write` it is applied and becomes durable
-    with the rest of that, and is answered before it.
+    The answer is `Appended`, `Refused` or `Uncertain`. As an operation of a `Write` it is applied, and becomes durable,
+    with the rest of the write; its answer comes before the write's.
     """
 
     log: str
     cookie: Hashable
     records: Sequence[bytes]
     indices: Sequence[int] | None
-    """The index proposed for each record, rising; None: the log numbers them itself."""
+    """The index proposed for each record, rising; None: the log numbers the records itself."""
 
 
 class Put(Struct, frozen=True, gc=False):
-    """Put `record` into a stream under `index`: of a role's own notes, which nobody else numbers or needs answered."""
+    """Put `record` into a stream under `index`. It is for a role's own notes: no log numbers or answers them."""
 
     stream: str
     index: int
@@ -87,9 +91,9 @@ Operation: TypeAlias = Append | Put | Chop | Set | Delete
 
 
 class Write(Struct, frozen=True, gc=False):
-    """Apply these operations atomically; answered by `on_durable(cookie)` when a cookie is given.
+    """Apply these operations atomically; if there is a cookie, `on_durable(cookie)` answers.
 
-    A failed write is answered by nothing: the node ends and recovers every role of the process.
+    A write that fails gets no answer: the node ends, and recovers every role of the process.
     """
 
     operations: Sequence[Operation]
@@ -97,7 +101,7 @@ class Write(Struct, frozen=True, gc=False):
 
 
 class Read(Struct, frozen=True, gc=False):
-    """Read the records of a stream that overlap (after, upto]; answered by `on_read(ReadResult)`."""
+    """Read the records of a stream that overlap (after, upto]; `on_read(ReadResult)` answers."""
 
     stream: str
     after: int
@@ -113,20 +117,20 @@ class ReadResult(Struct, frozen=True, gc=False):
     records: Sequence[tuple[int, bytes]]
     first: int
     error: str = ""
-    """Why the read failed; then nothing is known about the range."""
+    """Why the read failed; then nothing is known about the range. "" if it did not."""
     damaged_upto: int = 0
-    """Behind this index there is a record that can be read, or none at all; 0 when that is not known."""
+    """After this index there is a readable record, or no record at all; 0 if that is not known."""
 
 
 class Tell(Struct, frozen=True, gc=False):
-    """Send a message to a client's session; ignored when the session is over."""
+    """Send a message to a client's session; ignored if the session is over."""
 
     session: int
     message: ServerMessage
 
 
 class Transmit(Struct, frozen=True, gc=False):
-    """Send encoded data payloads to a client's session: pairs of a head and a part that others share."""
+    """Send encoded data payloads to a client's session: pairs of a head, and a part that sessions share."""
 
     session: int
     payloads: Sequence[tuple[bytes, bytes]] = ()
@@ -139,61 +143,61 @@ class EndSession(Struct, frozen=True, gc=False):
     reason: str
 
 
-# ------------------------------------------------------------------------------------ what a log says
+# ----------------------------------------------------------------------------------- what a log answers
 
 
 @dataclass(frozen=True, slots=True)
 class LogCapabilities:
-    """What kind of log it is, and so who may stand on it."""
+    """The kind of a log, which decides what may be built on it."""
 
     numbers: Literal["own", "log"]
-    """Whose business the indices are: the host's own, whose proposals are taken as they are, or the log's."""
+    """Who numbers the records: the host, whose proposed indices are taken as they are, or the log."""
     alone: bool
-    """Nobody but its host appends to it."""
+    """Whether only its host appends to it."""
     atomic: bool
-    """An `Append` may share a `Write` with tables: both are durable, or neither."""
+    """Whether an `Append` may share a `Write` with tables: both become durable, or neither."""
     timed: bool
-    """Indices may be ticks that are times (`MILLISECOND` of them make a millisecond)."""
+    """Whether indices may be ticks that are times (`MILLISECOND` of them make a millisecond)."""
     trims: bool
-    """Its host decides what is removed from its beginning."""
+    """Whether its host decides what is removed from its beginning."""
     record_max: int | None
-    """The largest record that it takes, in bytes; None: it has no limit of its own."""
+    """The largest record that it takes, in bytes; None if it has no limit of its own."""
 
 
 VOLUME_LOG: Final = LogCapabilities("own", alone=True, atomic=True, timed=True, trims=True, record_max=None)
-"""Every log of a node's own volume."""
+"""The capabilities of every log of a node's own volume."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What there is of a log when its host starts."""
+    """What a log contains when its host starts."""
 
     log: str
     first: int
-    """The chop point: what had an index at or below it is gone."""
+    """The chop point: records with an index at or below it are gone."""
     decided: int
-    """The highest index that it ever took, or 0."""
+    """The highest index that the log ever took, or 0."""
     capabilities: LogCapabilities
 
 
 class Appended(Struct, frozen=True, gc=False):
-    """The records of an `Append` are durable, under these indices. Told to whoever asked, in the order asked."""
+    """The records of an `Append` are durable under these indices. Answers come in the order of the questions."""
 
     cookie: Hashable
     indices: Sequence[int]
 
 
 class Refused(Struct, frozen=True, gc=False):
-    """Of an `Append` nothing was logged, and nothing will be. A log of the volume never says so: its write fails."""
+    """Nothing of an `Append` was logged, nor ever will be. A log of the volume never answers this: its write fails."""
 
     cookie: Hashable
     why: str
 
 
 class Uncertain(Struct, frozen=True, gc=False):
-    """Whether the records of an `Append` were logged is not known; they may still turn up.
+    """It is not known whether the records of an `Append` were logged; they may still turn up.
 
-    A log of the volume never says so: its write fails, and the host is recovered from what is really there.
+    A log of the volume never answers this: its write fails, and the host is recovered from what is really there.
     """
 
     cookie: Hashable
@@ -220,74 +224,76 @@ class ClientSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """Said to every role that declares it: a client's session is over."""
+    """A client's session is over. Every role that declares this message gets it."""
 
     session: ClientSession
 
 
 class RecoveryReader(Protocol):
-    """What a role may read while it is made: everything the volume holds. Nothing may be written."""
+    """Reads the volume while a role is made; it sees everything that the volume holds. It cannot write."""
 
     def scan(self, table: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """All pairs of a table whose key starts with `prefix`, in key order."""
+        """Yields all pairs of a table whose key starts with `prefix`, in key order."""
 
     def records(self, stream: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
-        """All records of a stream with an index > after, in order.
+        """Yields all records of a stream with an index > after, in order.
 
-        Raises RecordsDamagedError where one cannot be read; go on behind it, if you can.
+        Raises RecordsDamagedError at a record that cannot be read; the caller may go on behind it.
         """
 
     def given_up(self, stream: str) -> Sequence[tuple[int, int]]:
-        """The ranges (after, upto] of a stream that an operator has given up."""
+        """Returns the ranges (after, upto] of a stream that an operator has given up."""
 
     def facts(self, log: str) -> LogFacts:
-        """Where a log, or another stream of the volume, begins and ends, and what it can do."""
+        """Returns where a log, or another stream of the volume, begins and ends, and what it can do."""
 
     def size(self, stream: str) -> int:
-        """About how many bytes a stream's records take."""
+        """Returns about how many bytes a stream's records take."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleContext:
-    """What a role is made from."""
+    """Everything from which a role is made."""
 
     role: str
-    """Under which name the node hosts it: no other role of the node is called so."""
+    """The name under which the node hosts the role; no other role of the node has it."""
     broker: BrokerId
     network: str
     storage_id: str
-    """Unique to this volume: another volume under the same node name has another."""
+    """The id of this volume: another volume under the same node name has another id."""
     reader: RecoveryReader
     now: int
     wall: int
     secret: bytes
-    """Known to this network's brokers alone: seals tokens."""
+    """A secret of this network's brokers. It seals tokens."""
     authorizer: Authorizer
-    """Who may do what: a role asks it about what only it knows of."""
+    """Decides who may do what. A role asks it about resources that only the role knows."""
     max_event_bytes: int = 1 << 20
-    """The largest event that clients are told they may publish ([limits] of the configuration)."""
+    """The largest event that clients may publish; they are informed of it ([limits] of the configuration)."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The role's own section of the configuration, unchecked."""
     roles: frozenset[str] = frozenset()
-    """All roles of the node, this one too."""
+    """All roles of the node, including this one."""
 
 
 class Role(Protocol):
-    """One pure core. The node calls `start` once, then whatever happens, and takes its effects at the end of the turn.
+    """One pure core.
 
-    What it wants may change by being called, and by nothing else: a role that was not called is not asked.
+    The node calls `start` once, then a method for each event, and takes the effects at the turn's end.
+
+    Effects and deadline change only through calls. So the node need not ask a role that was not called.
     """
 
     name: str
 
     def handlers(self) -> Mapping[type, Handler]:
-        """Which routing effects this role takes; SessionEnded, Posted, and, if it appends, Appended."""
+        """Returns a handler for each message it takes: routing effects, SessionEnded, Posted, and Appended."""
 
     def requests(self) -> Mapping[type, RequestHandler]:
-        """Which client messages this role answers."""
+        """Returns a handler for each client message that this role answers."""
 
     def start(self, now: int, wall: int) -> None:
-        """All roles are made and the router has started: say what there is."""
+        """All roles are made, and the router has started: announce what there is."""
 
     def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """The write with this cookie is durable."""
@@ -296,56 +302,56 @@ class Role(Protocol):
         """A read is answered."""
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
-        """The disk is nearly full, or no longer."""
+        """The disk is nearly full (`low`), or no longer."""
 
     def deadline(self) -> int | None:
-        """When `on_deadline` wants to be called (monotonic nanoseconds), or None."""
+        """When `on_deadline` has to be called (monotonic nanoseconds), or None."""
 
     def on_deadline(self, now: int, wall: int) -> None:
         """The deadline has come."""
 
     def take_effects(self, now: int, wall: int) -> Sequence[object]:
-        """What to do, in order; emptied by the call. Asked once after all calls of a turn, and `deadline` after it."""
+        """Returns what to do, in order; empty until the next call. The node asks once per turn, then for `deadline`."""
 
     def gauges(self) -> Iterable[Gauge]:
-        """The figures of this role, computed when they are asked for."""
+        """Returns the figures of this role, computed now."""
 
 
 # ------------------------------------------------------------------------------------ authorization
 
 
 class Action(str, Enum):
-    """What somebody may be allowed to do, and to what."""
+    """An action that needs permission. The comment of each member names the resource."""
 
     PUBLISH = "publish"
-    """To a topic."""
+    """The resource is a topic."""
     SUBSCRIBE = "subscribe"
-    """To a pattern of topics."""
+    """The resource is a pattern of topics."""
     UNSUBSCRIBE = "unsubscribe"
-    """Of a durable subscription of another client, which has this id."""
+    """The resource is the id of another client, whose durable subscription is removed."""
     LIST = "list"
-    """"subscriptions", "pubends" or "status"."""
+    """The resource is "subscriptions", "pubends" or "status"."""
     RETIRE = "retire"
-    """An SHB of this name."""
+    """The resource is the name of an SHB."""
 
 
 class Authorizer(Protocol):
-    """Decides who may do what. Pure and quick: asked once per request, and per batch for each of its topics."""
+    """Decides who may do what. It is pure and quick: asked once per request, and once per batch for each topic."""
 
     asks: bool
-    """Whether there is anything to be asked: False where everybody may do everything."""
+    """Whether it has to be asked at all; False if everybody may do everything."""
 
     def refusal(self, principal: str, action: Action, resource: str) -> str:
-        """Why not, for people; "": it is allowed."""
+        """Returns why the action is refused, for people; "" if it is allowed."""
 
 
 class AllowAll:
-    """Everybody may do everything."""
+    """Allows everything to everybody."""
 
     asks = False
 
     def refusal(self, principal: str, action: Action, resource: str) -> str:
-        """Nothing is refused."""
+        """Refuses nothing."""
         return ""
 
 
@@ -353,40 +359,42 @@ class AllowAll:
 
 
 class LogBytes(Protocol):
-    """How many bytes of a log lie where: about, and always on the safe side."""
+    """Estimates where the bytes of a log lie; errors are always on the safe side."""
 
     @property
     def size(self) -> int:
         """About how many bytes are in the log."""
 
     def above(self, tick: Tick) -> int:
-        """About how many bytes lie above `tick`, rounded up."""
+        """Returns about how many bytes lie above `tick`, rounded up."""
 
     def covered(self, least: int) -> Tick:
-        """The highest tick known to have more than `least` bytes above it; 0 when there is none."""
+        """Returns the highest tick known to have more than `least` bytes above it; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class PubendState:
-    """A pubend, as a policy sees it. `delivered` is the limit of what any policy is granted."""
+    """A pubend, as a policy sees it. No policy is granted more than `delivered`."""
 
     pubend: PubendId
     time: Tick
-    """The present that events grow old by: `gapless.core.stream.ticks.wall_at` tells the wall time, a difference of
-    ticks an age. It does not follow a wall clock that leaps, so an event may be stamped later than that."""
+    """The present by which events grow old.
+
+    `gapless.core.stream.ticks.wall_at` returns its wall time; a difference of ticks
+    is an age. It does not follow a wall clock that leaps, so an event may be stamped later than this."""
     lost: Tick
     """Everything up to here is given up already."""
     newest: Tick
     """The newest event, or 0."""
     released: Tick
-    """Everybody is done with everything up to here, holds included: that goes without any policy."""
+    """Every subscription is done with everything up to here, holds included: that goes without any policy."""
     delivered: Tick
-    """Every SHB that counts has noted up to here which events are for whom: no policy goes beyond."""
+    """Every SHB that counts has noted up to here which events are for whom. No policy goes beyond it."""
     log: LogBytes
 
 
 class ReleasePolicy(Protocol):
-    """Decides what is given up although somebody may still need it."""
+    """Decides which events are given up although a subscription may still need them."""
 
     def release(self, state: PubendState) -> Tick:
-        """Up to which tick the log may go now; 0: only what everybody is done with. Must not raise."""
+        """Returns up to which tick the log may go now; 0: only what nobody needs. Must not raise."""

@@ -1,6 +1,6 @@
 """Selectors and filters: JMS-style conditions on events, parsed, and matched one by one or many at once.
 
-Pure: no clock, no randomness, no I/O; and deterministic, whatever the hash seed.
+The package is pure (no clock, no randomness, no I/O) and deterministic, whatever the hash seed is.
 """
 
 from gapless.selectors.filters import Filter

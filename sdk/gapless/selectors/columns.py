@@ -1,7 +1,7 @@
-"""A batch of events seen by columns: for each name, which events carry which value.
+"""The columns of a batch: for each name, which events have which value.
 
-A *mask* is an int whose bit i stands for event i of the batch. A column finds the mask of each distinct
-value once; every predicate on that name is then a few operations on masks, however many events there are.
+A *mask* is an int whose bit i stands for event i of the batch. A column finds the mask of each distinct value once.
+Every predicate on that name is then a few operations on masks, however many events there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
 
 
 class _Foreign:
-    """Stands for what can be no property: it is there, and like nothing else."""
+    """Stands for an object that cannot be a property: it is present, and equal to nothing else."""
 
 
 _FOREIGN: Final = _Foreign()
@@ -29,8 +29,8 @@ _FOREIGN: Final = _Foreign()
 class ValueColumn:
     """The values of one name in the events of a batch.
 
-    `groups` maps each number and string to the mask of its events; 1 and 1.0 are one number there. The
-    booleans have masks of their own, for Python takes True for 1. `null` is who lacks the name.
+    `groups` maps each number and string to the mask of its events; 1 and 1.0 are one number in it. The booleans have
+    masks of their own, because Python takes True for 1. `null` is the mask of the events without the name.
     """
 
     def __init__(self, values: Sequence[Value], bits: Sequence[int], full: int) -> None:
@@ -64,21 +64,21 @@ class ValueColumn:
 
     @property
     def present(self) -> int:
-        """Who has any value."""
+        """The mask of the events that have any value."""
         return self.full & ~self.null
 
     @cached_property
     def strings(self) -> int:
-        """Whose value is a string."""
+        """The mask of the events whose value is a string."""
         return self.one_of([value for value in self.groups if isinstance(value, str)])
 
     @cached_property
     def numbers(self) -> int:
-        """Whose value is a number."""
+        """The mask of the events whose value is a number."""
         return self._prefixes[-1]
 
     def one_of(self, constants: Iterable[Value]) -> int:
-        """Whose value is among these strings and numbers."""
+        """Returns the mask of the events whose value is among these strings and numbers."""
         groups = self.groups
         mask = 0
         for constant in constants:
@@ -86,20 +86,20 @@ class ValueColumn:
         return mask
 
     def below(self, limit: float) -> int:
-        """Whose value is a number less than `limit`."""
+        """Returns the mask of the events whose value is a number less than `limit`."""
         return self._prefixes[bisect_left(self._ranks, limit)]
 
     def at_most(self, limit: float) -> int:
-        """Whose value is a number not greater than `limit`."""
+        """Returns the mask of the events whose value is a number not greater than `limit`."""
         return self._prefixes[bisect_right(self._ranks, limit)]
 
     def above(self, limit: float) -> int:
-        """Whose value is a number greater than `limit`."""
+        """Returns the mask of the events whose value is a number greater than `limit`."""
         prefixes = self._prefixes
         return prefixes[-1] ^ prefixes[bisect_right(self._ranks, limit)]
 
     def at_least(self, limit: float) -> int:
-        """Whose value is a number not less than `limit`."""
+        """Returns the mask of the events whose value is a number not less than `limit`."""
         prefixes = self._prefixes
         return prefixes[-1] ^ prefixes[bisect_left(self._ranks, limit)]
 
@@ -110,11 +110,11 @@ class ValueColumn:
 
     @cached_property
     def _prefixes(self) -> list[int]:
-        """Entry i: who has one of the i smallest numbers."""
+        """Entry i is the mask of the events with one of the i smallest numbers."""
         return list(accumulate(map(self.groups.__getitem__, self._ranks), or_, initial=0))
 
     def where(self, test: Callable[[Value], bool]) -> int:
-        """Whose value passes a test, which is asked once for each distinct value, NULL among them."""
+        """Returns the mask of the events whose value passes a test, called once per distinct value, NULL included."""
         specials = ((None, self.null), (True, self.true), (False, self.false))
         mask = 0
         for value, group in (*specials, *self.groups.items()):
@@ -124,7 +124,7 @@ class ValueColumn:
 
 
 class ColumnBatch:
-    """The properties and headers of some events, and the columns asked for so far."""
+    """The properties and headers of some events, and the columns that were used so far."""
 
     def __init__(
         self,
@@ -138,11 +138,11 @@ class ColumnBatch:
         self.full = (1 << len(properties)) - 1
         self.bits = bits
         self.masks: dict[object, int] = {}
-        """What shared predicates have worked out for this batch; theirs to keep."""
+        """The masks that shared predicates have computed for this batch; only they use it."""
         self._columns: dict[str, ValueColumn] = {}
 
     def column(self, name: str) -> ValueColumn:
-        """The values of a property, or of a header field if it is the name of one."""
+        """Returns the values of a property, or of a header field if the name is that of one."""
         column = self._columns.get(name)
         if column is None:
             source = self.headers if name in HEADER_KINDS else self.properties
@@ -158,7 +158,7 @@ class ColumnBatch:
         return rows
 
     def where(self, test: Callable[[Mapping[str, Value], Mapping[str, Value]], bool]) -> int:
-        """Which events pass a test of their properties and headers."""
+        """Returns the mask of the events that pass a test of their properties and headers."""
         mask = 0
         for properties, header, bit in zip(self.properties, self.headers, self.bits):  # noqa: B905  # more bits than events
             if test(properties, header):
@@ -167,7 +167,7 @@ class ColumnBatch:
 
 
 def _plain(value: object) -> Value:
-    """A value of a subclass, such as a member of a string enumeration, as the value it is."""
+    """Returns the plain value of an instance of a subclass, such as a member of a string enumeration."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, bool):

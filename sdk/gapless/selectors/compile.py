@@ -1,4 +1,4 @@
-"""Normal form to what runs: a test of one event, and masks of batches in which predicates are shared."""
+"""Compiles normal forms: to a test of one event, and to masks of batches in which predicates are shared."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from gapless.selectors.predicates import (
 
 
 def event_test(normal: Normal) -> EventTest:
-    """What tells whether a normal form holds for an event, given its properties and headers."""
+    """Returns a function that tests whether a normal form holds for an event, given its properties and headers."""
     if isinstance(normal, Predicate):
         return normal.event_test()
     tests = [event_test(part) for part in sorted(normal.parts, key=cost)]
-    # One test decides the whole: of AND when it fails, of OR when it holds.
+    # One result decides the whole: for AND that a part fails, for OR that a part holds.
     decisive = isinstance(normal, AnyOf)
 
     def holds(properties: Values, headers: Values) -> bool:
@@ -43,14 +43,15 @@ _COSTS: Final[dict[type, int]] = {Is: 0, OneOf: 0, BoundPredicate: 1, AllOf: 3, 
 
 
 def cost(normal: Normal) -> int:
-    """How late a part should be asked: what is cheap and selective comes first."""
+    """Returns how late a part should be tested: cheap and selective parts come first."""
     return _COSTS.get(type(normal), 2)
 
 
 class SharedPredicate:
-    """A predicate that any number of filters ask, and that answers once per batch.
+    """A predicate that any number of filters share, and that is evaluated once per batch.
 
-    What answers is made when first asked: most of many filters are behind an equality that keeps them out.
+    Its functions are made when they are first needed. Of many filters most are behind an equality that excludes them,
+    so their other predicates are never evaluated.
     """
 
     __slots__ = ("_mask", "_test", "predicate", "references")
@@ -63,7 +64,7 @@ class SharedPredicate:
 
     @property
     def normal(self) -> Normal:
-        """What it was made of."""
+        """The normal form from which it was made."""
         return self.predicate
 
     def holds(self, properties: Values, headers: Values) -> bool:
@@ -78,7 +79,7 @@ class SharedPredicate:
         return self._test(properties, headers)
 
     def mask(self, batch: ColumnBatch) -> int:
-        """The events for which it holds."""
+        """Returns the mask of the events for which it holds."""
         mask = batch.masks.get(self)
         if mask is None:
             mask = batch.masks[self] = self._new_mask(batch)
@@ -97,13 +98,13 @@ class SharedPredicate:
 
 @dataclass(frozen=True, slots=True)
 class AllMasks:
-    """AND."""
+    """A conjunction (AND)."""
 
     parts: tuple[MaskNode, ...]
 
     @property
     def normal(self) -> Normal:
-        """What it was made of, in another order."""
+        """The normal form from which it was made, in another order."""
         return AllOf(tuple(part.normal for part in self.parts))
 
     def holds(self, properties: Values, headers: Values) -> bool:
@@ -114,7 +115,7 @@ class AllMasks:
         return True
 
     def mask(self, batch: ColumnBatch) -> int:
-        """The events for which all parts hold; what cannot matter any more is not asked."""
+        """Returns the mask of the events for which all parts hold. It stops when no event is left."""
         mask = batch.full
         for part in self.parts:
             mask &= part.mask(batch)
@@ -125,21 +126,21 @@ class AllMasks:
 
 @dataclass(frozen=True, slots=True)
 class AnyMasks:
-    """OR."""
+    """A disjunction (OR)."""
 
     parts: tuple[MaskNode, ...]
 
     @property
     def normal(self) -> Normal:
-        """What it was made of, in another order."""
+        """The normal form from which it was made, in another order."""
         return AnyOf(tuple(part.normal for part in self.parts))
 
     def holds(self, properties: Values, headers: Values) -> bool:
-        """Whether some part holds for one event."""
+        """Whether at least one part holds for one event."""
         return any(part.holds(properties, headers) for part in self.parts)
 
     def mask(self, batch: ColumnBatch) -> int:
-        """The events for which some part holds."""
+        """Returns the mask of the events for which at least one part holds."""
         mask = 0
         for part in self.parts:
             mask |= part.mask(batch)
@@ -150,22 +151,22 @@ MaskNode: TypeAlias = SharedPredicate | AllMasks | AnyMasks
 
 
 class MaskCompiler:
-    """Makes mask nodes; equal predicates are one object, as long as someone uses it.
+    """Makes mask nodes. Equal predicates share one object, as long as it is used.
 
-    So nodes of one compiler are equal if and only if the normal forms are that they were made of.
+    So two nodes of one compiler are equal if and only if their normal forms are equal.
     """
 
     def __init__(self) -> None:
         self._shared: dict[Predicate, SharedPredicate] = {}
         self.naming_headers = 0
-        """How many of the predicates in use ask for a header field."""
+        """How many of the predicates in use read a header field."""
 
     def __len__(self) -> int:
         """How many distinct predicates are in use."""
         return len(self._shared)
 
     def acquire(self, normal: Normal) -> MaskNode:
-        """The node of a normal form. To be given back."""
+        """Returns the node of a normal form. It has to be released later."""
         if isinstance(normal, Predicate):
             shared = self._shared.get(normal)
             if shared is None:
@@ -177,7 +178,7 @@ class MaskCompiler:
         return AllMasks(parts) if isinstance(normal, AllOf) else AnyMasks(parts)
 
     def release(self, node: MaskNode) -> None:
-        """Gives a node back."""
+        """Releases a node."""
         if isinstance(node, SharedPredicate):
             node.references -= 1
             if node.references == 0:

@@ -1,6 +1,6 @@
-"""What a tree means, written as the specification says it: each node to a function of one event.
+"""The meaning of a tree, written as in the specification: each node becomes a function of one event.
 
-This is the measure of everything faster: predicates, masks and indexes must agree with it.
+This is the reference for everything faster: predicates, masks and indexes must agree with it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from gapless.selectors.syntax import (
 from gapless.selectors.values import Truth, Value, calculate, compare, negation, negative, number_or_null
 
 Lookup: TypeAlias = Callable[[str], Value]
-"""A name's value in one event; None if it is absent."""
+"""Returns a name's value in one event; None if it is absent."""
 
 Valuation: TypeAlias = Callable[[Lookup], Value]
 Condition: TypeAlias = Callable[[Lookup], Truth]
 
 
 def truth_of(node: Node) -> Condition:
-    """Whether a condition is true, false or unknown. A value that is no boolean is unknown."""
+    """Returns a function for the truth of a condition: true, false or unknown. A non-boolean value is unknown."""
     valuation = value_of(node)
 
     def truth(lookup: Lookup) -> Truth:
@@ -46,7 +46,7 @@ def truth_of(node: Node) -> Condition:
 
 @singledispatch
 def value_of(node: Node) -> Valuation:
-    """A node's value in an event; that of a condition is its truth."""
+    """Returns a function for a node's value in an event. The value of a condition is its truth."""
     raise TypeError(f"not a node: {node!r}")
 
 
@@ -124,7 +124,7 @@ def _(node: Not) -> Condition:
 @value_of.register(Or)
 def _(node: And | Or) -> Condition:
     operands = [truth_of(operand) for operand in node.operands]
-    # One of these decides; failing it, one unknown operand leaves the whole unknown.
+    # One operand with this value decides the whole. Without it, one unknown operand leaves the whole unknown.
     decisive = isinstance(node, Or)
 
     def truth(lookup: Lookup) -> Truth:

@@ -1,4 +1,4 @@
-"""What a subscription asks for: topics, and a selector."""
+"""Filters: the topics and the selector of a subscription."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gapless.selectors.values import Value
 
 __all__ = ["Filter", "check_pattern", "check_topic"]
 
-# Brokers tell each other their filters over and over; the same text need not be parsed each time.
+# Brokers send each other their filters again and again; the same text need not be parsed each time.
 _selector = lru_cache(maxsize=4096)(Selector)
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Events of any of these topic patterns for which the selector is true; a blank selector is for all.
+    """Selects the events that match any of these topic patterns, and for which the selector is true; blank: all.
 
-    Checked when made: raises InvalidTopicError, InvalidSelectorError. Two filters are equal if they are
-    written alike.
+    It is checked when it is made: raises InvalidTopicError, InvalidSelectorError. Two filters are equal if their texts
+    are equal.
     """
 
     topics: tuple[str, ...]
@@ -37,7 +37,7 @@ class Filter:
 
     @classmethod
     def known(cls, topics: tuple[str, ...], selector: str) -> Filter:
-        """A filter that was checked when it was made first. Nothing is parsed before it is needed."""
+        """Returns a filter that was checked when it was first made. It is parsed only when that is needed."""
         known = object.__new__(cls)
         object.__setattr__(known, "topics", topics)
         object.__setattr__(known, "selector", selector)
@@ -48,10 +48,10 @@ class Filter:
 
     @cached_property
     def compiled(self) -> Selector:
-        """The selector, parsed."""
+        """The parsed selector."""
         return _selector(self.selector)
 
     def matches(self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]) -> bool:
-        """Whether an event of this topic, with these properties and headers, is asked for."""
+        """Whether the filter selects an event with this topic, these properties and these headers."""
         wanted = any(topic_matches(pattern, topic) for pattern in self.topics)
         return wanted and self.compiled.matches(properties, headers)

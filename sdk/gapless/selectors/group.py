@@ -1,14 +1,15 @@
-"""Many filters that must be told apart: by what they begin with, or all at once.
+"""Groups of many filters, organised so that an event is tested against few of them.
 
-A filter with an equality waits under its constants, one with both bounds of a number under the cells of its
-interval (its *gate*): only those are looked at whose gate an event opens, however many the others are. A gate
-leads to a bucket: a few filters that are asked one by one, or a group again when there are more. Filters without
-a gate are *open*, and are matched in one of two ways:
+*Gates.* A filter with an equality is filed under its constants. A filter with both bounds of a number is filed under
+the cells of its interval. These are its *gate*: a filter is looked at only if an event opens its gate, however many
+others there are. A gate leads to a bucket: a few filters that are tested one by one, or a group again if there are
+more.
 
-*By event masks*: each distinct predicate answers for the whole batch, each filter is an AND of such answers.
-This is best while events are many and filters few.
+*Open filters* have no gate. They are matched in one of two ways:
 
-*By slots*: each event is matched against all open filters at once (`slots`). This is best where they are many.
+- By event masks: each distinct predicate is evaluated for the whole batch, and each filter is an AND of the results.
+  This is best for many events and few filters.
+- By slots: each event is matched against all open filters at once (`slots`). This is best for many filters.
 """
 
 from __future__ import annotations
@@ -30,48 +31,48 @@ from gapless.selectors.values import Value
 B = TypeVar("B", bound=Sized)
 
 LIMIT_MAX: Final = 2.0**52
-"""Bounds beyond this are not filed: there, floats are further apart than whole numbers."""
+"""Bounds beyond this are not filed: up there, floats are further apart than whole numbers."""
 
 FINEST: Final = -30
-"""Narrower intervals lie in cells of this power of two."""
+"""The power of two of the smallest cells; narrower intervals lie in these."""
 
 
 FEW_MAX: Final = 16
-"""So many filters are asked one by one sooner than they are looked up."""
+"""So many filters are tested one by one, because that is faster than looking them up."""
 
 GATE_CONSTANTS_MAX: Final = 16
-"""An equality with more constants than this keeps too few filters out to be a gate."""
+"""An equality with more constants than this excludes too few events to be a gate."""
 
 SLOTS_ALWAYS: Final = 256
-"""With so many open filters their slots are kept ready; with fewer they are made when first wanted."""
+"""With so many open filters their slots are kept ready. With fewer they are made when they are first needed."""
 
 SLOTS_MAX: Final = 4096
-"""How many filters share their slots: a change costs what they are, and an event what there are of them."""
+"""How many filters share an index of slots. A change costs as much as one index, an event as much as all indexes."""
 
 MASK_COST: Final = 1200
 ASK_COST: Final = 500
-"""Roughly how many nanoseconds a filter takes by event masks, whatever the size of the batch; or asked of one event."""
+"""About how many nanoseconds a filter takes by event masks, for a batch of any size; and for a test of one event."""
 
 SLOTS_COST: Final = 3000
 FIND_COST: Final = 250
-"""Roughly how many nanoseconds an event takes by slots, at the least; and each filter found for it."""
+"""About how many nanoseconds an event takes by slots, at the least; and each filter found for it."""
 
 
 class Entry:
-    """A distinct filter, and the keys of those who have it."""
+    """A distinct filter, and the keys that have it."""
 
     __slots__ = ("_many", "keys", "node", "patterns")
 
     def __init__(self, patterns: tuple[str, ...], node: MaskNode | None) -> None:
         self.patterns = patterns
         self.node = node
-        """What must hold; None for nothing."""
+        """The condition; None if there is none."""
         self._many: dict[int, None] | None = None
         self.keys: Collection[int] = ()
-        """In the order in which they came; good until the next change."""
+        """The keys in the order in which they came; valid until the next change."""
 
     def add(self, key: int) -> None:
-        """Takes a key in. Most filters have one, and no table for it."""
+        """Adds a key. Most filters have one key, and then no table."""
         if self._many is not None:
             self._many[key] = None
         elif not self.keys:
@@ -81,7 +82,7 @@ class Entry:
             self.keys = self._many.keys()
 
     def remove(self, key: int) -> None:
-        """Forgets a key."""
+        """Removes a key."""
         if self._many is None:
             self.keys = ()
         else:
@@ -89,14 +90,14 @@ class Entry:
 
 
 class Filed(NamedTuple):
-    """An entry, and what must hold where it is filed: one object in all places where that is the same."""
+    """An entry, and the condition that remains where it is filed. Places with the same condition share one object."""
 
     entry: Entry
     rest: MaskNode | None
 
 
 class Bucket:
-    """Entries, and what must hold for each of them to select an event that has come so far."""
+    """Entries, each with the condition that remains for an event that has come to this bucket."""
 
     __slots__ = ("_few", "_many", "_narrowed")
 
@@ -104,13 +105,13 @@ class Bucket:
         self._few: tuple[Filed, ...] = ()
         self._many: SelectorGroup | None = None
         self._narrowed = narrowed
-        """The names whose spans have been looked at on the way here."""
+        """The names whose spans were passed on the way to this bucket."""
 
     def __len__(self) -> int:
         return len(self._few) if self._many is None else len(self._many)
 
     def add(self, filed: Filed) -> None:
-        """Takes an entry in."""
+        """Adds an entry."""
         if self._many is not None:
             self._many.add(filed)
             return
@@ -119,14 +120,14 @@ class Bucket:
             self._file()
 
     def remove(self, entry: Entry) -> None:
-        """Forgets an entry."""
+        """Removes an entry."""
         if self._many is not None:
             self._many.remove(entry)
         else:
             self._few = tuple(filed for filed in self._few if filed.entry is not entry)
 
     def match(self, batch: ColumnBatch, mask: int, found: dict[Entry, int]) -> int:
-        """Adds to `found` which of the events in `mask` each entry selects; how many pairs of both there are."""
+        """Adds to `found` which events in `mask` each entry selects. Returns the number of pairs of event and entry."""
         if self._many is not None:
             return self._many.match(batch, mask, found)
         return collect(self._few, batch, mask, found)
@@ -150,9 +151,9 @@ class Bucket:
 def collect(
     entries: Iterable[tuple[Entry, MaskNode | None]], batch: ColumnBatch, mask: int, found: dict[Entry, int]
 ) -> int:
-    """Adds to `found` which of the events in `mask` each entry selects, each asked by itself."""
+    """Adds to `found` which events in `mask` each entry selects, testing each entry by itself."""
     finds = 0
-    # One event alone is asked directly, for a mask is of the whole batch.
+    # A single event is tested directly, because a mask would be computed for the whole batch.
     event = mask.bit_length() - 1 if mask & (mask - 1) == 0 else None
     for entry, rest in entries:
         if rest is None:
@@ -168,7 +169,7 @@ def collect(
 
 
 class Interval(NamedTuple):
-    """Both bounds of the number that a filter wants. They are asked once more behind the gate."""
+    """Both bounds of a number in a filter. They are tested again behind the gate."""
 
     name: str
     low: float
@@ -176,7 +177,7 @@ class Interval(NamedTuple):
 
 
 class SelectorGroup:
-    """More entries than a few, and what must hold for each."""
+    """More than a few entries, each with its remaining condition."""
 
     __slots__ = ("_finds_per_event", "_gated", "_gates", "_narrowed", "_open", "_slot_of", "_slots", "_spans")
 
@@ -184,7 +185,7 @@ class SelectorGroup:
         self._narrowed = narrowed
         self._open: dict[Entry, MaskNode | None] = {}
         self._gated: dict[Entry, OneOf] = {}
-        """Those behind an equality. The interval of any other is found again: there may be very many."""
+        """The entries behind an equality. The interval of another entry is computed again, to save memory."""
         self._gates: dict[str, dict[Value, Bucket]] = {}
         self._spans: dict[str, Spans[Bucket]] = {}
         self._slots: list[SlotIndex[Entry]] | None = None
@@ -195,7 +196,7 @@ class SelectorGroup:
         return len(self._open) + len(self._gated) + sum(len(spans) for spans in self._spans.values())
 
     def add(self, filed: Filed) -> None:
-        """Takes an entry in."""
+        """Adds an entry."""
         entry, rest = filed
         gate, behind = self._gate_of(rest)
         if gate is None:
@@ -208,7 +209,7 @@ class SelectorGroup:
             bucket.add(behind_gate)
 
     def remove(self, entry: Entry) -> None:
-        """Forgets an entry."""
+        """Removes an entry."""
         if entry in self._open:
             self._remove_open(entry)
         elif (gate := self._gated.pop(entry, None)) is not None:
@@ -219,7 +220,7 @@ class SelectorGroup:
             self._leave_span(interval, entry)
 
     def match(self, batch: ColumnBatch, mask: int, found: dict[Entry, int]) -> int:
-        """Adds to `found` which of the events in `mask` each entry selects; how many pairs of both there are."""
+        """Adds to `found` which events in `mask` each entry selects. Returns the number of pairs of event and entry."""
         finds = self._match_open(batch, mask, found)
         for name, constants in self._gates.items():
             groups = batch.column(name).groups
@@ -250,7 +251,7 @@ class SelectorGroup:
     # ------------------------------------------------------------------------------------- gates
 
     def _gate_of(self, node: MaskNode | None) -> tuple[OneOf | Interval | None, MaskNode | None]:
-        """What to file an entry under, and what else must hold: the least crowded equality, else an interval."""
+        """Returns the gate of an entry (the least crowded equality, or an interval), and the condition behind it."""
         parts = _parts(node)
         gates = [part for part in parts if isinstance(part, SharedPredicate) and _is_gate(part)]
         if not gates:
@@ -333,7 +334,7 @@ class SelectorGroup:
         return finds
 
     def match_open_by_slots(self, batch: ColumnBatch, mask: int, found: dict[Entry, int]) -> int:
-        """Adds to `found` which of the events in `mask` each open entry selects, event by event."""
+        """Adds to `found` which events in `mask` each open entry selects, event by event."""
         indexes = self._slot_indexes()
         finds = 0
         for event in select(range(len(batch.properties)), mask):
@@ -362,7 +363,7 @@ class SelectorGroup:
         return self._slots
 
     def _give_slot(self, indexes: list[SlotIndex[Entry]], entry: Entry, rest: MaskNode | None) -> None:
-        """In the last index; when that is full, in the emptiest, or in a new one if they are all about full."""
+        """Puts an entry into the last index; if that is full, into the emptiest, or a new one if all are half full."""
         if not indexes or len(indexes[-1]) >= SLOTS_MAX:
             emptiest = min(indexes, key=len, default=None)
             if emptiest is None or len(emptiest) > SLOTS_MAX // 2:
@@ -374,7 +375,7 @@ class SelectorGroup:
         self._slot_of[entry] = indexes[-1]
 
     def _prefers_slots(self, events: int) -> bool:
-        """Whether slots match so many events sooner, if those find as many entries as the last ones."""
+        """Whether slots are faster for so many events, if these find as many entries as the last ones."""
         if len(self._open) <= FEW_MAX:
             return False
         each = ASK_COST if events == 1 else MASK_COST // events
@@ -387,7 +388,7 @@ class SelectorGroup:
 
 
 def _parts(node: MaskNode | None) -> tuple[MaskNode, ...]:
-    """All that must hold."""
+    """Returns the parts of a condition, all of which must hold."""
     return node.parts if isinstance(node, AllMasks) else () if node is None else (node,)
 
 
@@ -396,17 +397,17 @@ def _is_gate(shared: SharedPredicate) -> bool:
 
 
 def _value(name: str, properties: Values, headers: Values) -> Value:
-    """What an event has under a name, but for the booleans: they are no number and no string."""
+    """Returns an event's value of a name; None for booleans, which are neither numbers nor strings here."""
     value = headers.get(name) if name in HEADER_KINDS else properties.get(name)
     return None if value is True or value is False else value
 
 
 class Spans(Generic[B]):
-    """Intervals of numbers, one name's, filed so that those around a number are found without looking at the others.
+    """The intervals of one name, filed so that those around a number are found without looking at the others.
 
-    An interval lies in one or two cells of a grid whose cells are about as wide as itself, so one that has the
-    number in a cell of its own contains it, or nearly. There are as many grids as there are sizes, by powers of
-    two. Filing and taking away touch nothing but those cells, each of which has a bucket.
+    An interval lies in one or two cells of a grid whose cells are about as wide as the interval. So an interval with
+    the number in one of its cells contains the number, or nearly does. There is a grid for each size, by powers of two.
+    Adding and removing an interval touches only its own cells; each cell has a bucket.
     """
 
     __slots__ = ("_cells", "_grids", "_make")
@@ -415,20 +416,20 @@ class Spans(Generic[B]):
         """`make` makes an empty bucket."""
         self._cells: dict[tuple[int, int], B] = {}
         self._grids: dict[int, int] = {}
-        """How many intervals each grid has, by the power of two that its cells are wide."""
+        """How many intervals each grid has, by the power of two of its cells' width."""
         self._make = make
 
     def __len__(self) -> int:
         return sum(self._grids.values())
 
     def take(self, low: float, high: float) -> list[B]:
-        """The buckets to put an interval into."""
+        """Returns the buckets into which an interval has to be put."""
         grid = grid_of(low, high)
         self._grids[grid] = self._grids.get(grid, 0) + 1
         return [self._cells.setdefault(cell, self._make()) for cell in cells_of(grid, low, high)]
 
     def give(self, low: float, high: float) -> Iterator[B]:
-        """The buckets that an interval is in; once it has been taken out of each, it is forgotten."""
+        """Yields the buckets with an interval. After the caller has removed it from each, the interval is forgotten."""
         grid = grid_of(low, high)
         for cell in cells_of(grid, low, high):
             bucket = self._cells[cell]
@@ -440,7 +441,7 @@ class Spans(Generic[B]):
             del self._grids[grid]
 
     def around(self, value: float) -> Iterator[B]:
-        """The buckets of the intervals that may contain a number; no interval is in two of them."""
+        """Yields the buckets of the intervals that may contain a number. No interval is in two of them."""
         if not -LIMIT_MAX <= value <= LIMIT_MAX:
             return
         for grid in self._grids:
@@ -450,11 +451,11 @@ class Spans(Generic[B]):
 
 
 def grid_of(low: float, high: float) -> int:
-    """Which grid an interval is filed in: its cells are wider than the interval, and not twice as wide."""
+    """Returns the grid of an interval: its cells are wider than the interval, but less than twice as wide."""
     return max(frexp(high - low)[1], FINEST) if low < high else FINEST
 
 
 def cells_of(grid: int, low: float, high: float) -> list[tuple[int, int]]:
-    """The cells that an interval touches: one or two; none if it is empty."""
+    """Returns the cells that an interval touches: one or two; none if it is empty."""
     width = 2.0**grid
     return [(grid, cell) for cell in range(floor(low / width), floor(high / width) + 1)] if low <= high else []

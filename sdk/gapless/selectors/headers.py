@@ -1,7 +1,7 @@
 """The header fields of events, in one table: for senders, selectors, printed lines, Spark and archives.
 
-A field that a selector may name has a JMS name. Its value is read from the event as an application has it, so
-a selector sees what `event.priority` and the others say: what they call None is NULL.
+A field that a selector may name has a JMS name. Its value is read from the event as the application has it. So a
+selector sees the same as `event.priority` and the other properties return; None is NULL.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gapless.core.stream.events import Event
 
 PRIORITY: Final = 4
-"""The priority of an event whose sender names none."""
+"""The priority of an event whose sender sets none."""
 PERSISTENT: Final = "PERSISTENT"
-"""The delivery mode of every event: there is no other."""
+"""The delivery mode of every event; there is no other."""
 
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -33,24 +33,24 @@ class HeaderField:
     """A header field of events."""
 
     name: str
-    """What `Message` and `Event` call it."""
+    """The name in `Message` and `Event`."""
     jms_name: str
-    """What selectors call it; "": they may not name it."""
+    """The name in selectors; "" if they cannot name it."""
     type: type
-    """Of the value that applications set and get."""
+    """The type of the value that applications set and get."""
     default: int | str | None
-    """What an event has whose sender set nothing; None also for what only the broker knows."""
+    """The value if the sender set nothing; None also for a field that only the broker knows."""
     check: Callable[[str, Any], int | str] | None
-    """Makes the wire form of what a sender sets, given the field's name and the value, which is not None.
+    """Returns the wire form of a sender's value, given the field's name and the value, which is not None.
 
-    Raises InvalidMessageError or InvalidTopicError. None: senders do not set this field.
+    Raises InvalidMessageError or InvalidTopicError. None: senders cannot set this field.
     """
     read: Callable[[Event], Value]
-    """What a selector compares; None is NULL."""
+    """Returns the value that a selector compares; None is NULL."""
 
     @property
     def kind(self) -> ValueKind:
-        """Of what selectors compare. A time is a number: milliseconds since 1970."""
+        """The kind of the value that selectors compare. A time is a number: milliseconds since 1970."""
         return ValueKind.STRING if self.type is str else ValueKind.NUMBER
 
 
@@ -78,7 +78,7 @@ def _check_time(name: str, value: Any) -> int:
 
 
 def milliseconds(time: datetime | None) -> int | None:
-    """An aware time as selectors compare it: milliseconds since 1970."""
+    """Returns an aware time in the form for selectors: milliseconds since 1970."""
     return None if time is None else (time - _UNIX) // _MILLISECOND
 
 
@@ -92,11 +92,11 @@ HEADER_FIELDS: Final = (
     HeaderField("timestamp", "JMSTimestamp", datetime, None, None, lambda event: milliseconds(event.timestamp)),
     HeaderField("delivery_mode", "JMSDeliveryMode", str, PERSISTENT, None, lambda _event: PERSISTENT),
 )
-"""All of them. Those that a sender sets come first, in the order in which `Message` and the wire have them."""
+"""All header fields. Those that a sender sets come first, in the order of `Message` and of the wire."""
 
 
 class SentHeaders(TypedDict, total=False):
-    """What a sender sets, as keyword arguments take it; None is absent."""
+    """The header fields that a sender sets, as keyword arguments; None means absent."""
 
     priority: int
     expiration: datetime | None
@@ -106,7 +106,7 @@ class SentHeaders(TypedDict, total=False):
 
 
 SENT_FIELDS: Final = tuple(field for field in HEADER_FIELDS if field.check is not None)
-"""What a sender sets."""
+"""The header fields that a sender sets."""
 
 HEADER_KINDS: Final[Mapping[str, ValueKind]] = {field.jms_name: field.kind for field in HEADER_FIELDS if field.jms_name}
 """The header fields that a selector may name, and their kinds (Jakarta Messaging 3.1 section 3.8.1.1)."""
@@ -115,13 +115,13 @@ _READERS: Final = {field.jms_name: field.read for field in HEADER_FIELDS if fiel
 
 
 sent_headers: Final[Callable[[Any], tuple[Any, ...]]] = attrgetter(*(field.name for field in SENT_FIELDS))
-"""What a message or an event has in the fields that a sender sets, in the order of `SENT_FIELDS`."""
+"""Returns the values of the fields that a sender sets, from a message or an event, in the order of `SENT_FIELDS`."""
 SENT_DEFAULTS: Final = tuple(field.default for field in SENT_FIELDS)
-"""What `sent_headers` gives where nothing is set."""
+"""The result of `sent_headers` if nothing is set."""
 
 
 class HeaderValues(Mapping[str, Value]):
-    """The header fields of an event by their JMS names, without those that are NULL; each is read when asked for."""
+    """The header fields of an event by their JMS names, without NULL; each is read when it is needed."""
 
     __slots__ = ("_event",)
 
@@ -129,7 +129,7 @@ class HeaderValues(Mapping[str, Value]):
         self._event = event
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a field; `default` where it is NULL, or where there is no such field."""
+        """Returns the value of a field; `default` if it is NULL, or if there is no such field."""
         read = _READERS.get(name)
         value = None if read is None else read(self._event)
         return default if value is None else value
@@ -151,7 +151,7 @@ class HeaderValues(Mapping[str, Value]):
 
 
 class HeaderRows(Protocol):
-    """The header fields of the events of a batch, one mapping for each event. A list of mappings is one."""
+    """The header fields of the events of a batch, one mapping per event. A list of mappings is one."""
 
     def __getitem__(self, event: int, /) -> Mapping[str, Value]:
-        """Those of one event, under their JMS names; NULL is absent or None."""
+        """Returns the fields of one event, under their JMS names; NULL is absent or None."""

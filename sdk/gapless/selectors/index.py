@@ -1,4 +1,4 @@
-"""Many filters at once: which of them select which events."""
+"""Matches many filters at once: finds which of them select which events."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gapless.selectors.topics import PatternTree
 from gapless.selectors.values import Value
 
 TOPICS_CACHED_MAX: Final = 4096
-"""For how many topics it is remembered which patterns they match."""
+"""The number of topics for which the matching patterns are cached."""
 
 
 class _Unread(HeaderValues):
-    """Stands for the header fields of events where no selector names any: whoever asks for one is mistaken."""
+    """Stands for the header fields of events if no selector names any: reading one of them is a bug."""
 
     def __init__(self) -> None:
-        """Of no event."""
+        """Belongs to no event."""
 
     def get(self, name: str, _default: Any = None) -> Any:
-        """Never called."""
+        """Is never called."""
         raise AssertionError(f"{name} is asked for, and no predicate in use names a header field")
 
 
@@ -35,9 +35,9 @@ _UNREAD: Final = _Unread()
 class BatchMatcher:
     """Filters under integer keys, matched against batches of events or one event.
 
-    What it finds is what `Filter.matches` says of each filter and event; it differs in cost alone. Equal
-    predicates are evaluated once per batch, equal filters once for all their keys. Order is deterministic:
-    it follows from the calls made.
+    Its results are those of `Filter.matches` for each filter and event; only the cost differs. Equal predicates are
+    evaluated once per batch, equal filters once for all their keys. The order is deterministic: it follows from the
+    calls.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class BatchMatcher:
         return key in self._holders
 
     def add(self, key: int, filter: Filter) -> None:
-        """Takes a filter in. Raises ValueError if the key has one already; then nothing changes."""
+        """Adds a filter. Raises ValueError, having changed nothing, if the key has one already."""
         if key in self._holders:
             raise ValueError(f"key {key} has a filter already")
         patterns = filter.topics if len(filter.topics) == 1 else tuple(sorted(set(filter.topics)))
@@ -74,7 +74,7 @@ class BatchMatcher:
         self._holders[key] = entry
 
     def remove(self, key: int) -> None:
-        """Forgets a key and its filter. Raises KeyError if it has none."""
+        """Removes a key and its filter. Raises KeyError if it has none."""
         entry = self._holders.pop(key)
         entry.remove(key)
         if entry.keys:
@@ -91,11 +91,11 @@ class BatchMatcher:
         properties: Sequence[Mapping[str, Value]],
         headers: HeaderRows,
     ) -> list[tuple[int, Collection[int]]]:
-        """For each distinct filter that selects something: a mask with bit i for event i, and its keys.
+        """Returns, for each distinct filter that selects something, a mask with bit i for event i, and its keys.
 
-        The columns are of one length; values are such as properties may hold. `headers` has the header fields
-        of each event, and is only looked at if some selector here names one. The keys are a view, good until
-        the next `add` or `remove`. Two results may have equal masks, and no key is in two of them.
+        The columns have the same length; the values are possible values of properties. `headers` has the header fields
+        of each event; it is read only if some selector here names one. The keys are a view, valid until the next `add`
+        or `remove`. Two results may have equal masks, but no key is in two of them.
         """
         found: dict[Entry, int] = {}
         if not self._compiler.naming_headers:
@@ -110,7 +110,7 @@ class BatchMatcher:
         return [(mask, entry.keys) for entry, mask in found.items()]
 
     def match_one(self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]) -> list[int]:
-        """The keys of all filters that select an event, each once."""
+        """Returns the keys of all filters that select an event, each once."""
         return [key for entry in self._entries_for(topic, properties, headers) for key in entry.keys]
 
     def _entries_for(
@@ -123,7 +123,7 @@ class BatchMatcher:
         return dict.fromkeys(found)
 
     def _buckets_for(self, topics: Sequence[str], batch: ColumnBatch) -> dict[Bucket, int]:
-        """The buckets that some event of the batch is for, and which events those are."""
+        """Returns the buckets for the topics of the batch, each with the mask of its events."""
         masks: dict[str, int] = {}
         if topics and topics.count(topics[0]) == len(topics):
             masks[topics[0]] = batch.full

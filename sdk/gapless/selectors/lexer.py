@@ -1,4 +1,4 @@
-"""Text to tokens: the words, literals and signs of a selector (Jakarta Messaging 3.1 section 3.8.1.1)."""
+"""The lexer: text to tokens, the words, literals and signs of a selector (Jakarta Messaging 3.1 section 3.8.1.1)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gapless.errors import InvalidSelectorError
 KEYWORDS: Final = frozenset(
     ("NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "NULL", "ESCAPE", "TRUE", "FALSE"),
 )
-"""Reserved in any mixture of cases."""
+"""The reserved words; upper and lower case may be mixed."""
 
 EXACT_LITERAL_MAX: Final = 1 << 63
-"""The largest decimal literal there is; this very number only behind a minus, which the parser sees to."""
+"""The largest decimal literal. This very number is allowed only after a minus; the parser checks that."""
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     IDENTIFIER = "a name"
     KEYWORD = "a keyword"
@@ -33,7 +33,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """One word, literal or sign, and the offset of its first character.
+    """A word, literal or sign, with the offset of its first character.
 
     `value` is the name, the keyword in capitals, the sign, or the value of the literal.
     """
@@ -43,7 +43,7 @@ class Token(NamedTuple):
     position: int
 
     def __str__(self) -> str:
-        """As a message names it."""
+        """Returns its name in error texts."""
         if self.kind is TokenKind.END:
             return "the end"
         return repr(self.value) if self.kind is TokenKind.STRING else f"{self.value}"
@@ -71,7 +71,7 @@ _HINTS: Final = {
 
 
 def tokens(expression: str) -> Iterator[Token]:
-    """The tokens of an expression, the last one of kind END. Raises InvalidSelectorError."""
+    """Yields the tokens of an expression; the last one has the kind END. Raises InvalidSelectorError."""
     position = 0
     while position < len(expression):
         if expression[position] in _SPACE:
@@ -83,16 +83,16 @@ def tokens(expression: str) -> Iterator[Token]:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a selector can name such a property: a Java identifier that is no keyword.
+    """Whether a selector can name such a property: it is a Java identifier, and no keyword.
 
-    Java also lets invisible characters into an identifier; here they are refused, for two names that look
-    alike should be one.
+    Java also allows invisible characters in identifiers. Here they are refused, so that names that look the same are
+    the same.
     """
     return name != "" and _name_end(name, 0) == len(name) and not _is_keyword(name)
 
 
 def _token(expression: str, position: int) -> tuple[Token, int]:
-    """The token that begins at a position, and where it ends."""
+    """Returns the token that begins at a position, and where it ends."""
     character = expression[position]
     if character == "'":
         return _string(expression, position)
@@ -111,17 +111,17 @@ def _token(expression: str, position: int) -> tuple[Token, int]:
 
 @lru_cache(maxsize=1024)
 def _shared(name: str) -> str:
-    """The same object for equal names: very many selectors ask about very few."""
+    """Returns the same object for equal names: very many selectors use very few names."""
     return name
 
 
 def _is_keyword(name: str) -> bool:
-    # Outside ASCII, letters exist whose capitals are I and S: no reader takes those for a keyword.
+    # Some letters outside ASCII have the capitals I or S; no reader would take them for a keyword.
     return name.isascii() and name.upper() in KEYWORDS
 
 
 def _name_end(text: str, start: int) -> int:
-    """Where the name that begins at `start` ends; `start` itself if none begins there."""
+    """Returns where the name that begins at `start` ends; `start` itself if no name begins there."""
     ascii_name = _ASCII_NAME.match(text, start)
     end = ascii_name.end() if ascii_name else start
     while end < len(text) and _is_name_character(text[end], first=end == start):
@@ -166,7 +166,7 @@ def _approximate(digits: str, expression: str, position: int) -> float:
 
 
 def _exact(digits: str, expression: str, position: int) -> int:
-    """A Java long: decimal, hexadecimal behind 0x, octal behind 0; the latter two may set the sign bit."""
+    """Returns a Java long: decimal, hexadecimal after 0x, octal after 0; the latter two may set the sign bit."""
     if digits[:2] in ("0x", "0X"):
         return _signed(int(digits, 16), digits, expression, position)
     if digits[0] != "0":

@@ -1,8 +1,8 @@
-"""The patterns of LIKE, matched in time linear in the text: no pattern can be made to run away.
+"""The patterns of LIKE, matched in linear time: no pattern can make a match take long.
 
-A pattern falls at each `%` into segments. The first segment must begin the text, the last must end it, and
-those between are found one after the other, each as far to the left as it goes: what is found earlier
-leaves the most room, so there is never a reason to come back.
+The `%`s cut a pattern into segments. The first segment must begin the text, and the last must end it. Those between are
+found one after the other, each as far to the left as possible. An earlier place leaves more room for the rest, so there
+is never a reason to go back.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Finder = Callable[[str, int, int], int]
-"""(text, start, stop) → where a segment ends that lies wholly in text[start:stop]; -1 if none does."""
+"""(text, start, stop) → where a segment ends that lies in text[start:stop]; -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Literal text in which any character fits where `holes` has an offset; the text has `_` there."""
+    """Literal text in which any character fits at the offsets in `holes`; the text has `_` there."""
 
     text: str
     holes: tuple[int, ...] = ()
@@ -31,24 +31,24 @@ class Segment:
         return text.startswith(self.text[at:], start + at)
 
     def finder(self) -> Finder:
-        """What finds the segment inside a text."""
+        """Returns a function that finds the segment in a text."""
         return _ShiftAnd(self) if self.holes else _Literal(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class LikePattern:
-    """A pattern of LIKE: segments that stand in this order, with any run of characters between two.
+    """A pattern of LIKE: segments in this order, with any characters between two of them.
 
-    `_` is one character (a code point) and `%` any run of them, newlines included; everything else, and
-    everything behind the escape character, stands for itself. An escape character at the very end stands
-    for itself too. (Jakarta Messaging 3.1 section 3.8.1.1; the last rule is ours.)
+    `_` is one character (a code point), and `%` any number of characters, newlines included. Every other character, and
+    every character after the escape character, stands for itself. An escape character at the very end stands for
+    itself, too. (Jakarta Messaging 3.1 section 3.8.1.1; the last rule is ours.)
     """
 
     segments: tuple[Segment, ...]
 
     @classmethod
     def parse(cls, pattern: str, escape: str = "") -> LikePattern:
-        """The pattern that a LIKE literal and its ESCAPE literal, if any, denote."""
+        """Returns the pattern of a LIKE literal and its ESCAPE literal, if there is one."""
         segments: list[Segment] = []
         characters: list[str] = []
         holes: list[int] = []
@@ -67,19 +67,19 @@ class LikePattern:
                 characters.append(character)
             at += 1
         segments.append(Segment("".join(characters), tuple(holes)))
-        # Two `%` in a row are one: empty segments matter at the ends only.
+        # Two `%` in a row mean the same as one: empty segments matter only at the ends.
         inner = [segment for segment in segments[1:-1] if segment.text]
         return cls((*segments[:1], *inner, *segments[1:][-1:]))
 
     @property
     def literal(self) -> str | None:
-        """The only text that matches, if there is only one."""
+        """The only matching text, if there is only one."""
         if len(self.segments) == 1 and not self.segments[0].holes:
             return self.segments[0].text
         return None
 
     def matcher(self) -> Callable[[str], bool]:
-        """What tells whether a text matches; make it once and use it often."""
+        """Returns a function that tests whether a text matches; make it once and use it often."""
         if len(self.segments) == 1:
             only = self.segments[0]
             return lambda text: len(text) == len(only.text) and only.fits(text, 0)
@@ -111,10 +111,10 @@ class _Literal:
 
 
 class _ShiftAnd:
-    """Finds a segment with holes, all its possible beginnings at once (Baeza-Yates and Gonnet, 1992).
+    """Finds a segment with holes, testing all possible beginnings at once (Baeza-Yates and Gonnet, 1992).
 
-    Bit i of the state says: the last i + 1 characters are what the segment begins with. Each character of
-    the text costs one shift and one AND, whatever the segment looks like.
+    Bit i of the state means: the last i + 1 characters are a beginning of the segment. Each character of the text costs
+    one shift and one AND, whatever the segment is.
     """
 
     def __init__(self, segment: Segment) -> None:

@@ -1,8 +1,8 @@
-"""Tree to normal form: AND and OR of predicates, with every NOT pushed into them.
+"""The normal form of a tree: AND and OR of predicates, with every NOT pushed into them.
 
-`when(node, True)` holds exactly where the condition is true, `when(node, False)` exactly where it is false;
-where it is unknown, neither does. NOT swaps the two, and by De Morgan's laws, which three-valued logic
-keeps, so do AND and OR change places below it.
+`when(node, True)` holds exactly where the condition is true, `when(node, False)` exactly where it is false; where it is
+unknown, neither holds. NOT swaps the two. AND and OR below a NOT swap, too, by De Morgan's laws, which are valid in
+three-valued logic.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from gapless.selectors.values import MIRRORED, Value, ValueKind, compare
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Holds if each of its parts holds; without parts, always."""
+    """Holds if each of its parts holds; always, if it has no parts."""
 
     parts: tuple[Normal, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Holds if one of its parts holds; without parts, never."""
+    """Holds if one of its parts holds; never, if it has no parts."""
 
     parts: tuple[Normal, ...]
 
@@ -66,17 +66,17 @@ NEVER: Final = AnyOf(())
 
 
 def normal_form(node: Node) -> Normal:
-    """What holds for exactly the events that the tree selects.
+    """Returns a condition that holds for exactly the events that the tree selects.
 
-    The same for trees that differ in spelling alone: order within AND and OR, repetition, 1 for 1.0, IN for
-    a row of =. Not the smallest form there is, nor the same for every two trees that mean the same.
+    Trees that differ only in spelling have the same normal form: order within AND and OR, repetition, 1 for 1.0, IN for
+    several =. It is not the smallest form, and two trees with the same meaning may still have different forms.
     """
     return when(node, wanted=True)
 
 
 @singledispatch
 def when(node: Node, *, wanted: bool) -> Normal:
-    """What holds where a condition is `wanted`."""
+    """Returns a condition that holds where the node is `wanted`."""
     raise TypeError(f"no condition that could be {wanted}: {node!r}")
 
 
@@ -87,7 +87,7 @@ def _(node: Literal, *, wanted: bool) -> Normal:
 
 @when.register
 def _(node: Identifier, *, wanted: bool) -> Normal:
-    # A name alone is unknown for a value that is no boolean, so its NOT is no `Refuted`.
+    # A name alone is unknown if its value is no boolean, so its NOT is no `Refuted`.
     return Is(node.name, wanted)
 
 
@@ -160,13 +160,13 @@ def _is_constant(node: Node) -> bool:
 
 
 def _constant(node: Node) -> Value:
-    """Its value; a whole number as an int, however it is written, so that equal predicates look the same."""
+    """Returns the value of a constant; a whole number as an int, so that equal predicates are equal objects."""
     value = value_of(node)(lambda _name: None)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _against_constant(name: str, operator: str, constant: Value, *, wanted: bool) -> Normal | None:
-    """A name compared with a constant; None for a constant that has no place in an order, which is NaN."""
+    """Compares a name with a constant. Returns None for NaN, which has no place in an order."""
     if constant is None:
         return NEVER  # unknown for every event
     if isinstance(constant, bool):
@@ -183,7 +183,7 @@ def _against_constant(name: str, operator: str, constant: Value, *, wanted: bool
 
 
 def _asked(predicate: Unary, *, wanted: bool) -> Normal:
-    """The predicate, or what holds where its condition is false: for these, unknown means NULL alone."""
+    """Returns the predicate, or its `Refuted` form. For these predicates, NULL alone makes the condition unknown."""
     return predicate if wanted else Refuted(predicate.name, predicate)
 
 
@@ -191,7 +191,7 @@ def _asked(predicate: Unary, *, wanted: bool) -> Normal:
 
 
 def all_of(parts: Iterable[Normal]) -> Normal:
-    """AND: flat, without repetition, in an order of its own."""
+    """Returns the AND of the parts: flat, without repetition, in a fixed order."""
     flat = _flat(parts, AllOf)
     if NEVER in flat:
         return NEVER
@@ -199,7 +199,7 @@ def all_of(parts: Iterable[Normal]) -> Normal:
 
 
 def any_of(parts: Iterable[Normal]) -> Normal:
-    """OR: flat, without repetition, in an order of its own; equalities of one name become one `OneOf`."""
+    """Returns the OR of the parts: flat, without repetition, in a fixed order. Equalities of a name are joined."""
     flat = _flat(_merged(_flat(parts, AnyOf)), AnyOf)
     if ALWAYS in flat:
         return ALWAYS

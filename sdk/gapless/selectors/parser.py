@@ -1,7 +1,7 @@
-"""Text to tree, by precedence climbing; also where types are checked (Jakarta Messaging 3.1 section 3.8.1).
+"""The parser: text to tree, by precedence climbing; it also checks types (Jakarta Messaging 3.1 section 3.8.1).
 
-Precedence, from loose to tight: OR; AND; NOT; comparison, BETWEEN, LIKE, IN, IS; + and -; * and /; signs.
-Within a level, from left to right.
+Precedence, from loose to tight: OR; AND; NOT; comparison, BETWEEN, LIKE, IN, IS; + and -; * and /; signs. Operators of
+one level are read from left to right.
 """
 
 from __future__ import annotations
@@ -36,10 +36,13 @@ from gapless.selectors.syntax import (
 from gapless.selectors.values import Value, ValueKind, negative
 
 CHARACTERS_MAX: Final = 16_384
-"""How long a selector may be. The specification sets no limit, but every event pays for every predicate."""
+"""The limit for the length of a selector.
+
+The specification has none, but every predicate costs time for every event.
+"""
 
 NESTING_MAX: Final = 100
-"""How deep operands may lie within operands; low enough that no walk over a tree exhausts Python's stack."""
+"""How deep operands may be nested; low enough that no walk over a tree exhausts Python's stack."""
 
 
 class Level(IntEnum):
@@ -70,7 +73,7 @@ _SIGN_LEVELS: Final = {
 _KEYWORD_LEVELS: Final = {
     "OR": Level.OR,
     "AND": Level.AND,
-    "NOT": Level.COMPARISON,  # as in NOT IN; the prefix is met where an operand is due
+    "NOT": Level.COMPARISON,  # as in NOT IN; a prefix NOT stands where an operand is expected
     "BETWEEN": Level.COMPARISON,
     "LIKE": Level.COMPARISON,
     "IN": Level.COMPARISON,
@@ -79,9 +82,9 @@ _KEYWORD_LEVELS: Final = {
 
 
 def parse(expression: str, *, characters_max: int = CHARACTERS_MAX, nesting_max: int = NESTING_MAX) -> Node:
-    """The tree of a selector; a blank one is TRUE. Raises InvalidSelectorError, with the position.
+    """Returns the tree of a selector; a blank one is TRUE. Raises InvalidSelectorError, with the position.
 
-    Refused are also what is beyond the limits, and types that can never fit: `p > 'a'`, `TRUE = 0`.
+    It also refuses expressions beyond the limits, and types that can never fit: `p > 'a'`, `TRUE = 0`.
     """
     if len(expression) > characters_max:
         raise InvalidSelectorError(f"longer than {characters_max} characters", expression, characters_max)
@@ -90,7 +93,7 @@ def parse(expression: str, *, characters_max: int = CHARACTERS_MAX, nesting_max:
 
 
 class _Parser:
-    """The tokens of one expression and how far they are read."""
+    """The tokens of one expression, and how far they are read."""
 
     def __init__(self, expression: str, nesting_max: int) -> None:
         self._expression = expression
@@ -99,7 +102,7 @@ class _Parser:
         self._nesting_left = nesting_max
 
     def whole(self) -> Node:
-        """The expression, to its end."""
+        """Parses the whole expression."""
         if self._at_end():
             return TRUE
         node = self._condition(Level.OR)
@@ -142,7 +145,7 @@ class _Parser:
     # ---- climbing
 
     def _parse(self, level: Level) -> Node:
-        """What stands here, with every operator that binds at least as tight as `level`."""
+        """Parses the operand at this place, with every operator that binds at least as tight as `level`."""
         if self._nesting_left == 0:
             raise self._error("nested too deep", self._token.position)
         self._nesting_left -= 1
@@ -154,7 +157,7 @@ class _Parser:
         return node
 
     def _level_here(self) -> int:
-        """The level of the operator that stands here; 0 if none does."""
+        """Returns the level of the operator at this place; 0 if there is none."""
         if self._token.kind is TokenKind.SIGN:
             return _SIGN_LEVELS.get(str(self._token.value), 0)
         if self._token.kind is TokenKind.KEYWORD:
@@ -224,7 +227,7 @@ class _Parser:
         return Comparison(left, operator, right)
 
     def _test(self, left: Node, start: int) -> Node:
-        """BETWEEN, LIKE, IN or IS, with or without NOT."""
+        """Parses BETWEEN, LIKE, IN or IS, with or without NOT."""
         negated = self._took(TokenKind.KEYWORD, "NOT")
         if self._took(TokenKind.KEYWORD, "BETWEEN"):
             self._checked_number(left, start)
@@ -301,12 +304,12 @@ class _Parser:
         return TRUE if token.value == "TRUE" else FALSE
 
     def _negation(self) -> Node:
-        """NOT, once or often: unknown stays unknown, so two of them are none."""
+        """Parses one or more NOTs. Unknown stays unknown, so two of them cancel out."""
         count = 0
         while self._took(TokenKind.KEYWORD, "NOT"):
             count += 1
         operand = self._condition(Level.COMPARISON)
-        # `NOT NOT x` is a condition where `x` alone is a value, so one pair stays to say so.
+        # `NOT NOT x` is a condition, while `x` alone is a value; so one pair stays.
         return Not(operand) if count % 2 else Not(Not(operand))
 
     def _signed(self) -> Node:
@@ -314,8 +317,8 @@ class _Parser:
         while self._at(TokenKind.SIGN, "+", "-"):
             signs += str(self._take().value)
         token = self._token
-        # The last minus belongs to the literal: -2**63 is one, 2**63 is none. Zero keeps it outside, for the
-        # literals 0.0 and -0.0 would be equal, and dividing by them is not.
+        # The last minus belongs to the literal: -2**63 is a literal, 2**63 is not. For zero it stays outside: the
+        # literals 0.0 and -0.0 would be equal, but dividing by them is not.
         if token.kind is TokenKind.NUMBER and token.value and signs.endswith("-"):
             self._take()
             literal = _number_literal(negative(token.value))

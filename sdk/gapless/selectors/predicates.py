@@ -1,11 +1,11 @@
-"""The atoms of a selector: tests that *hold* for an event or do not, with nothing unknown any more.
+"""Predicates, the atoms of a selector: tests that *hold* for an event or do not; nothing is unknown here.
 
-A predicate holds where the condition it comes from is true. What a NOT needs, that a condition is false,
-is a predicate of its own: `Refuted` says "there is a value, and it fails". So AND and OR of predicates are
-plain: NULL has been dealt with once, here.
+A predicate holds where its condition is true. NOT needs that a condition is false, which is a predicate of its own:
+`Refuted` means "there is a value, and the condition is false for it". So AND and OR of predicates are two-valued: NULL
+is handled once, here.
 
-Each predicate has two forms that must agree: a test of one event, and a mask for a whole batch. Both are
-made once and used often. Equal predicates hold for the same events, whatever words they were written in.
+Each predicate has two forms that must agree: a test of one event, and a mask for a whole batch. Both are made once and
+used often. Equal predicates hold for the same events, however they were written.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ BatchMask: TypeAlias = Callable[[ColumnBatch], int]
 
 _NUMBER: Final = (int, float)
 _FEW: Final = 8
-"""So many constants are looked through as fast as a set of them is asked."""
+"""So few constants are searched as fast in a tuple as in a set."""
 _SIDES: Final = {"<": ValueColumn.below, "<=": ValueColumn.at_most, ">": ValueColumn.above, ">=": ValueColumn.at_least}
 
 
 class Predicate:
-    """Something that holds for an event or does not.
+    """A condition that holds for an event or does not.
 
-    Not an ABC, for its kind is asked for so often that the detour of `isinstance` would tell.
+    It is not an ABC: its type is checked so often that the slower `isinstance` of ABCs would be noticeable.
     """
 
     __slots__ = ()
 
     def event_test(self) -> EventTest:
-        """What tells for one event."""
+        """Returns a test for one event."""
         raise NotImplementedError
 
     def batch_mask(self) -> BatchMask:
-        """What finds the events of a batch for which it holds."""
+        """Returns a function that finds the events of a batch for which it holds."""
         raise NotImplementedError
 
 
@@ -59,22 +59,22 @@ class Unary(Predicate):
     name: str
 
     def test(self) -> ValueTest:
-        """What tells for one value; None is NULL."""
+        """Returns a test for one value; None is NULL."""
         raise NotImplementedError
 
     def column_mask(self) -> ColumnMask:
-        """What finds the events of a column for which it holds."""
+        """Returns a function that finds the events of a column for which it holds."""
         raise NotImplementedError
 
     def event_test(self) -> EventTest:
-        """What looks the value up and tests it."""
+        """Returns a function that looks the value up and tests it."""
         name, test = self.name, self.test()
         if name in HEADER_KINDS:
             return lambda _properties, headers: test(headers.get(name))
         return lambda properties, _headers: test(properties.get(name))
 
     def batch_mask(self) -> BatchMask:
-        """What looks the column up and asks it."""
+        """Returns a function that looks the column up and searches it."""
         name, column_mask = self.name, self.column_mask()
         return lambda batch: column_mask(batch.column(name))
 
@@ -86,17 +86,17 @@ class OneOf(Unary):
     constants: tuple[str | int | float, ...]
 
     def test(self) -> ValueTest:
-        """Whether a value is among them; True is not 1 here."""
+        """Tests whether a value is among them; True is not 1 here."""
         if len(self.constants) <= _FEW:
             return self._has
         constants = frozenset(self.constants)
         return lambda value: value in constants and value is not True and value is not False
 
     def column_mask(self) -> ColumnMask:
-        """The union of their groups."""
+        """Joins the groups of the constants."""
         return self._in_column
 
-    # Methods and no closures, like those of `BoundPredicate`: an index has very many of these two.
+    # Methods instead of closures, like those of `BoundPredicate`: an index has very many of these two.
 
     def _has(self, value: Value) -> bool:
         return value in self.constants and value is not True and value is not False
@@ -113,13 +113,13 @@ class NoneOf(Unary):
     constants: tuple[str | int | float, ...]
 
     def test(self) -> ValueTest:
-        """Whether a value is of the kind and not among them."""
+        """Tests whether a value is of the kind and not among the constants."""
         constants = frozenset(self.constants)
         types = str if self.kind is ValueKind.STRING else _NUMBER
         return lambda value: isinstance(value, types) and not isinstance(value, bool) and value not in constants
 
     def column_mask(self) -> ColumnMask:
-        """All of the kind, without their groups."""
+        """Finds all values of the kind, without the groups of the constants."""
         constants = self.constants
         if self.kind is ValueKind.STRING:
             return lambda column: column.strings & ~column.one_of(constants)
@@ -134,11 +134,11 @@ class BoundPredicate(Unary):
     limit: int | float
 
     def test(self) -> ValueTest:
-        """Whether a value is a number and lies on that side."""
+        """Tests whether a value is a number on that side."""
         return self._has
 
     def column_mask(self) -> ColumnMask:
-        """By the order of the numbers in the column."""
+        """Uses the order of the numbers in the column."""
         return self._in_column
 
     def _has(self, value: Value) -> bool:
@@ -158,12 +158,12 @@ class Resembles(Unary):
     negated: bool
 
     def test(self) -> ValueTest:
-        """Whether a value is a string and matches as asked."""
+        """Tests whether a value is a string and matches, or does not."""
         matches, negated = self.pattern.matcher(), self.negated
         return lambda value: isinstance(value, str) and matches(value) is not negated
 
     def column_mask(self) -> ColumnMask:
-        """Each distinct string is matched once."""
+        """Matches each distinct string once."""
         test = self.test()
         return lambda column: column.one_of(filter(test, column.groups))
 
@@ -175,12 +175,12 @@ class Is(Unary):
     wanted: bool
 
     def test(self) -> ValueTest:
-        """Whether a value is that boolean; 1 is not True."""
+        """Tests whether a value is that boolean; 1 is not True."""
         wanted = self.wanted
         return lambda value: value is wanted
 
     def column_mask(self) -> ColumnMask:
-        """One of the two that a column has ready."""
+        """Returns one of the two masks that a column has for booleans."""
         return (lambda column: column.true) if self.wanted else (lambda column: column.false)
 
 
@@ -189,11 +189,11 @@ class Absent(Unary):
     """There is no value: `IS NULL`."""
 
     def test(self) -> ValueTest:
-        """Whether a value is NULL."""
+        """Tests whether a value is NULL."""
         return lambda value: value is None
 
     def column_mask(self) -> ColumnMask:
-        """Who lacks the name."""
+        """Finds the events without the name."""
         return lambda column: column.null
 
 
@@ -202,48 +202,48 @@ class Present(Unary):
     """There is a value: `IS NOT NULL`."""
 
     def test(self) -> ValueTest:
-        """Whether a value is not NULL."""
+        """Tests whether a value is not NULL."""
         return lambda value: value is not None
 
     def column_mask(self) -> ColumnMask:
-        """Who has the name."""
+        """Finds the events with the name."""
         return lambda column: column.present
 
 
 @dataclass(frozen=True, slots=True)
 class Refuted(Unary):
-    """There is a value, and `predicate` does not hold for it: what NOT makes of a comparison.
+    """There is a value, and `predicate` does not hold for it: the result of NOT before a comparison.
 
-    Not the same as the opposite comparison: `x <> 'a'` does not hold for the number 5, `NOT (x = 'a')` does.
+    It differs from the opposite comparison: `x <> 'a'` does not hold for the number 5, but `NOT (x = 'a')` does.
     """
 
     predicate: Unary
 
     def test(self) -> ValueTest:
-        """Whether a value is there and fails."""
+        """Tests whether there is a value, and it fails."""
         test = self.predicate.test()
         return lambda value: value is not None and not test(value)
 
     def column_mask(self) -> ColumnMask:
-        """Who has the name, without those for which it holds."""
+        """Finds the events with the name, without those for which the predicate holds."""
         column_mask = self.predicate.column_mask()
         return lambda column: column.present & ~column_mask(column)
 
 
 @dataclass(frozen=True, slots=True)
 class Computed(Predicate):
-    """A condition with a shape of its own, such as arithmetic or name against name, is `wanted`."""
+    """A condition of any other shape, such as arithmetic or name against name, has the value `wanted`."""
 
     node: Node
     wanted: bool
 
     def event_test(self) -> EventTest:
-        """The condition itself, evaluated."""
+        """Evaluates the condition itself."""
         truth, wanted = truth_of(self.node), self.wanted
         return lambda properties, headers: truth(_lookup(properties, headers)) is wanted
 
     def batch_mask(self) -> BatchMask:
-        """Evaluated for each event, or for each distinct value if it depends on one name alone."""
+        """Evaluates it for each event; or, if it depends on one name alone, for each distinct value."""
         holds = self.event_test()
         names = names_in(self.node)
         if len(names) != 1:
@@ -256,14 +256,14 @@ class Computed(Predicate):
 
         def mask(batch: ColumnBatch) -> int:
             column = batch.column(name)
-            # 1 and 1.0 are one group of a column, as are 0.0 and -0.0, and they divide differently.
+            # 1 and 1.0 are one group of a column, and so are 0.0 and -0.0; but they divide differently.
             return batch.where(holds) if column.has_floats else column.where(holds_for)
 
         return mask
 
 
 def names_header(predicate: Predicate) -> bool:
-    """Whether a predicate asks for a header field."""
+    """Whether a predicate reads a header field."""
     if isinstance(predicate, Unary):
         return predicate.name in HEADER_KINDS
     assert isinstance(predicate, Computed)

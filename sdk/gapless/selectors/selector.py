@@ -1,4 +1,4 @@
-"""The selector as applications and brokers hold it."""
+"""The selector, as applications and brokers use it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NO_HEADERS: Final[Mapping[str, Value]] = {}
 class Selector:
     """A JMS-style selector: a condition on the properties and headers of an event, never on its body.
 
-    A blank expression selects every event. Parsed and checked once, here: raises InvalidSelectorError, with
-    the position, if the expression does not parse, if its types can never fit, or if it is too long or too
-    deep. Two selectors are equal if they have the same normal form; `expression` is how each was written.
+    A blank expression selects every event. It is parsed and checked once, here: raises InvalidSelectorError, with the
+    position, if the expression cannot be parsed, if its types can never fit, or if it is too long or too deep. Two
+    selectors are equal if they have the same normal form; `expression` is the text of each.
 
         >>> Selector("origin = 'JFK' AND dep_delay > 60").matches({"origin": "JFK", "dep_delay": 75})
         True
@@ -29,9 +29,9 @@ class Selector:
 
     expression: str = field(compare=False)
     normal: Normal = field(init=False, repr=False)
-    """What is matched: AND and OR of predicates."""
+    """The condition that is matched: AND and OR of predicates."""
     _holds: EventTest | None = field(init=False, repr=False, compare=False)
-    """What tests an event, made when it is first asked: a broker that indexes many selectors never does."""
+    """The test of an event, made when it is first needed: a broker that indexes many selectors never needs it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "normal", normal_form(parse(self.expression)))
@@ -43,9 +43,8 @@ class Selector:
     def matches(self, properties: Mapping[str, Value], headers: Mapping[str, Value] | None = None) -> bool:
         """Whether the selector is true for an event, neither false nor unknown.
 
-        A property that is missing or None is NULL. `headers` holds header fields under their JMS names, such
-        as `JMSPriority`; JMSDeliveryMode is 'PERSISTENT' or 'NON_PERSISTENT'. (Jakarta Messaging 3.1
-        section 3.8.1.)
+        A property that is missing or None is NULL. `headers` has header fields under their JMS names, such as
+        `JMSPriority`; JMSDeliveryMode is 'PERSISTENT' or 'NON_PERSISTENT'. (Jakarta Messaging 3.1 section 3.8.1.)
         """
         holds = self._holds
         if holds is None:

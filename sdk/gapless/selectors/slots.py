@@ -1,11 +1,15 @@
-"""Matching turned by 90°: one event against many filters at once, by masks over filters.
+"""Matches one event against many filters at once, by masks over filters.
 
-A selector is a row of alternatives, each of which is a set of predicates that must all hold. Every
-alternative owns a *slot*, a bit in the masks of this module. For each name that predicates ask about, the
-event's value tells which slots *fail*: equality by hash, bounds by bisection over unions prepared in their
-order, everything else by asking each distinct predicate once. What fails nowhere matches.
+A selector is a list of alternatives; each alternative is a set of predicates that must all hold. Every alternative has
+a *slot*, a bit in the masks of this module. For each name that predicates read, the event's value determines which
+slots *fail*:
 
-Failing, not holding, is what is united: a slot with several predicates fails as soon as one of them does.
+- equality, by hash;
+- bounds, by bisection over prepared unions in their order;
+- all others, by testing each distinct predicate once.
+
+A slot that fails nowhere matches. Failures are joined, and not successes, because a slot with several predicates fails
+as soon as one of them fails.
 """
 
 from __future__ import annotations
@@ -23,10 +27,10 @@ from gapless.selectors.predicates import Absent, BoundPredicate, EventTest, OneO
 from gapless.selectors.values import Value, ValueKind, kind_of
 
 ALTERNATIVES_MAX: Final = 8
-"""A selector with more alternatives than this is asked as a whole, event by event."""
+"""A selector with more alternatives than this is tested as a whole, event by event."""
 
 BLOCK_MAX: Final = 32
-"""How many limits may lie between two prepared unions: fewer cost a change more, and more cost an event more."""
+"""How many limits may lie between two prepared unions. With fewer a change costs more, with more an event."""
 
 Alternative: TypeAlias = tuple[Predicate, ...]
 """Predicates that must all hold."""
@@ -38,11 +42,11 @@ Asked = TypeVar("Asked", bound=Predicate)
 
 
 class SlotIndex(Generic[Key]):
-    """Selectors under keys, and which of them hold for an event."""
+    """Selectors under keys; it finds those that hold for an event."""
 
     def __init__(self) -> None:
         self._live = 0
-        # Whose slot it is, or whose it was last while it is free.
+        # The key of each slot; for a free slot, its last key.
         self._owners: list[Key] = []
         self._free: list[int] = []
         self._names: dict[str, _NameSlots] = {}
@@ -55,7 +59,7 @@ class SlotIndex(Generic[Key]):
         return len(self._placed) + len(self._whole)
 
     def add(self, key: Key, normal: Normal) -> None:
-        """Takes a selector in, under a key that is not there yet."""
+        """Adds a selector, under a key that is not there yet."""
         found = alternatives(normal)
         if found is None:
             self._whole[key] = event_test(normal)
@@ -64,7 +68,7 @@ class SlotIndex(Generic[Key]):
             self._with_several_slots += len(found) > 1
 
     def remove(self, key: Key) -> None:
-        """Forgets a key and its selector."""
+        """Removes a key and its selector."""
         if key in self._whole:
             del self._whole[key]
             return
@@ -74,7 +78,7 @@ class SlotIndex(Generic[Key]):
             self._give_slot(slot, predicates)
 
     def match(self, properties: Values, headers: Values) -> list[Key]:
-        """The keys whose selectors hold for an event, each once."""
+        """Returns the keys whose selectors hold for an event, each once."""
         alive = self._live
         for name, slots in self._names.items():
             source = headers if name in HEADER_KINDS else properties
@@ -92,7 +96,7 @@ class SlotIndex(Generic[Key]):
         return found
 
     def cost(self) -> int:
-        """Roughly how many nanoseconds one `match` takes, but for what it finds."""
+        """Returns about how many nanoseconds one `match` takes, without what it finds."""
         operation = 400 + len(self._owners) // 32
         names = sum(slots.cost(operation) for slots in self._names.values())
         return 1500 + names + 1500 * (len(self._computed) + len(self._whole))
@@ -120,7 +124,7 @@ class SlotIndex(Generic[Key]):
         for predicate in predicates:
             if not isinstance(predicate, Unary):
                 _clear_tested(self._computed, predicate, bit)
-            # Gone already, if another predicate of this slot was the last to ask about the name.
+            # Already gone if another predicate of this slot was the last one on this name.
             elif slots := self._names.get(predicate.name):
                 slots.remove(predicate, bit)
                 if slots.is_empty():
@@ -128,7 +132,7 @@ class SlotIndex(Generic[Key]):
 
 
 class _Tested(Generic[Test]):
-    """A test, and the slots that fail where it does not hold."""
+    """A test, and the slots that fail if it does not hold."""
 
     __slots__ = ("slots", "test")
 
@@ -138,7 +142,7 @@ class _Tested(Generic[Test]):
 
 
 class _NameSlots:
-    """What the slots ask of the value of one name."""
+    """The predicates of all slots on the value of one name."""
 
     def __init__(self) -> None:
         self._required = 0
@@ -149,11 +153,11 @@ class _NameSlots:
         self._tested: dict[Unary, _Tested[ValueTest]] = {}
 
     def is_empty(self) -> bool:
-        """Whether no slot asks anything."""
+        """Whether no slot has a predicate here."""
         return not self._required | self._absent
 
     def failing(self, value: Value) -> int:
-        """The slots that fail for this value."""
+        """Returns the slots that fail for this value."""
         if value is None:
             return self._required
         failing = self._absent
@@ -169,7 +173,7 @@ class _NameSlots:
         return failing
 
     def add(self, predicate: Unary, bit: int) -> None:
-        """Notes that a slot has a predicate."""
+        """Adds a predicate of a slot."""
         if isinstance(predicate, Absent):
             self._absent |= bit
             return
@@ -181,11 +185,11 @@ class _NameSlots:
         elif isinstance(predicate, BoundPredicate):
             self._bounds.setdefault(predicate.operator, _Bounds(predicate.operator)).add(predicate.limit, bit)
         else:
-            # Also the second equality of a slot: both must hold, and a hash holds one of them.
+            # Also the second equality of a slot: both must hold, but the hash can hold only one of them.
             self._tested.setdefault(predicate, _Tested(predicate.test())).slots |= bit
 
     def remove(self, predicate: Unary, bit: int) -> None:
-        """Takes a predicate of a slot away; all those of the slot are taken away together."""
+        """Removes a predicate of a slot. All predicates of a slot are removed together."""
         self._absent &= ~bit
         self._required &= ~bit
         self._equal_all &= ~bit
@@ -199,15 +203,15 @@ class _NameSlots:
         _clear_tested(self._tested, predicate, bit)
 
     def cost(self, operation: int) -> int:
-        """Roughly how many nanoseconds `failing` takes, if an operation on masks takes so many."""
+        """Returns about how many nanoseconds `failing` takes, if an operation on masks takes `operation`."""
         return operation * (2 + 2 * len(self._bounds)) + 200 * len(self._tested)
 
 
 class _Bounds:
-    """The limits of one operator. Those that a value fails come first: for > and >= they are kept negated.
+    """The limits of one operator, ordered so that the limits that a value fails come first; > and >= are kept negated.
 
-    They lie in blocks, in order, and for each block the slots of all blocks before it are united. So a change
-    touches a bit of those unions, and a value asks one union and what it passes in one block.
+    The limits lie in blocks, in order. For each block there is the union of the slots of all blocks before it. So a
+    change touches one bit of these unions; and a value needs one union, and the limits that it passes in one block.
     """
 
     def __init__(self, operator: str) -> None:
@@ -220,7 +224,7 @@ class _Bounds:
         self._before: list[int] = []
 
     def add(self, limit: float, bit: int) -> None:
-        """Notes that a slot has this limit."""
+        """Adds the limit of a slot."""
         key, slot = self._sign * limit, bit.bit_length() - 1
         self.all |= bit
         block = self._block_of(key)
@@ -234,7 +238,7 @@ class _Bounds:
             self._split(block)
 
     def remove(self, limit: float, bit: int) -> None:
-        """Takes the limit of a slot away."""
+        """Removes the limit of a slot."""
         key, slot = self._sign * limit, bit.bit_length() - 1
         if slot not in self._slots.get(key, ()):
             return
@@ -248,7 +252,7 @@ class _Bounds:
             self._take_out(block, key)
 
     def failing(self, value: float) -> int:
-        """The slots whose limit this number is beyond."""
+        """Returns the slots whose limit this number fails."""
         key = self._sign * value
         block = self._bisect(self._firsts, key) - 1
         if block < 0:
@@ -287,7 +291,7 @@ class _Bounds:
 
 
 def alternatives(normal: Normal) -> list[Alternative] | None:
-    """The rows of predicates of which one must hold as a whole; None if they are too many."""
+    """Returns the alternatives of a normal form, of which one must hold as a whole; None if there are too many."""
     if isinstance(normal, Predicate):
         return [(normal,)]
     parts: list[list[Alternative]] = []

@@ -1,4 +1,4 @@
-"""The tree a selector is parsed into: small frozen nodes, equal when they say the same in the same words."""
+"""The tree of a parsed selector: small frozen nodes. Two trees are equal if they have the same words."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gapless.selectors.values import ValueKind
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name is kept for header fields: it begins with JMS, but not with JMSX or JMS_."""
+    """Whether a name is reserved for header fields: it begins with JMS, but not with JMSX or JMS_."""
     return name.startswith("JMS") and not name.startswith(("JMSX", "JMS_"))
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant as it is written. `exact` tells 1 from 1.0, which are equal and yet divide differently."""
+    """A constant as it is written. `exact` distinguishes 1 from 1.0, which are equal but divide differently."""
 
     kind: ValueKind
     exact: bool
@@ -27,7 +27,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A property, or one of the header fields; absent it is NULL."""
+    """A property, or a header field. If it is absent, it is NULL."""
 
     name: str
 
@@ -42,7 +42,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`first (operator operand)…`, from left to right, all operators of one precedence."""
+    """`first (operator operand)…`, from left to right; all operators have one precedence."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -50,7 +50,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`left operator right`, the operator one of = <> < <= > >=."""
+    """`left operator right`; the operator is one of = <> < <= > >=."""
 
     left: Node
     operator: str
@@ -67,7 +67,7 @@ class Between:
     negated: bool
 
     def comparisons(self) -> And | Or:
-        """What it is short for."""
+        """Returns the condition for which it is short."""
         if self.negated:
             return Or((Comparison(self.operand, "<", self.low), Comparison(self.operand, ">", self.high)))
         return And((Comparison(self.operand, ">=", self.low), Comparison(self.operand, "<=", self.high)))
@@ -82,7 +82,7 @@ class Membership:
     negated: bool
 
     def comparisons(self) -> And | Or:
-        """What it is short for."""
+        """Returns the condition for which it is short."""
         literals = [Literal(ValueKind.STRING, exact=False, value=choice) for choice in self.choices]
         if self.negated:
             return And(tuple(Comparison(self.identifier, "<>", literal) for literal in literals))
@@ -128,7 +128,7 @@ class Or:
 
 
 Condition: TypeAlias = Comparison | Between | Membership | Like | NullTest | Not | And | Or
-"""What is true, false or unknown by its form; a boolean literal and an identifier may be, too."""
+"""Nodes that are always true, false or unknown. A boolean literal and an identifier may be, too."""
 
 Node: TypeAlias = Literal | Identifier | Signed | Arithmetic | Condition
 
@@ -137,7 +137,7 @@ FALSE: Final = Literal(ValueKind.BOOLEAN, exact=False, value=False)
 
 
 def static_kind(node: Node) -> ValueKind | None:
-    """The kind a node's value is bound to have; None if only the event can tell. A condition is a boolean."""
+    """Returns the only possible kind of a node's value; None if it depends on the event. A condition is a boolean."""
     if isinstance(node, Literal):
         return node.kind
     if isinstance(node, Identifier):
@@ -148,7 +148,7 @@ def static_kind(node: Node) -> ValueKind | None:
 
 
 def names_in(node: object) -> tuple[str, ...]:
-    """The names a tree looks up, each once, in the order of their first occurrence."""
+    """Returns the names that a tree reads, each once, in the order of their first occurrence."""
     return tuple(dict.fromkeys(_names(node)))
 
 

@@ -1,4 +1,4 @@
-"""Topics and patterns of them: levels with dots between, `*` for one level, a trailing `#` for the rest."""
+"""Topics and their patterns: levels with dots between, `*` for one level, a trailing `#` for the rest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 from gapless.errors import InvalidTopicError
 
 TOPIC_BYTES_MAX: Final = 255
-"""How long a topic or a pattern may be, in UTF-8."""
+"""The limit for the length of a topic or a pattern, in UTF-8."""
 TOPICS_MAX: Final = 1024
 """How many patterns a subscription may have."""
 
@@ -16,10 +16,10 @@ _WILDCARDS: Final = ("*", "#")
 
 
 def check_topic(name: str) -> None:
-    """Refuses what no event may be published to. Raises InvalidTopicError.
+    """Raises InvalidTopicError if no event may be published to this topic.
 
-    A topic has one or more levels separated by dots, none of them empty, no `*` and no `#` anywhere, and at
-    most 255 bytes in UTF-8.
+    A topic has one or more levels, separated by dots. No level is empty, none contains `*` or `#`, and the whole topic
+    has at most 255 bytes in UTF-8.
     """
     for level in _levels(name):
         if any(wildcard in level for wildcard in _WILDCARDS):
@@ -27,10 +27,10 @@ def check_topic(name: str) -> None:
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuses what cannot be subscribed to. Raises InvalidTopicError.
+    """Raises InvalidTopicError if the pattern cannot be subscribed to.
 
-    A pattern is a topic in which a whole level may be `*`, any one level, and the last one may be `#`: none
-    or more levels.
+    A pattern is a topic in which a whole level may be `*` (any one level), and the last level may be `#` (any number of
+    levels, or none).
     """
     levels = _levels(pattern)
     for level in levels[:-1]:
@@ -41,7 +41,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
-    """Refuses what is no choice of patterns that a subscription may have. Raises InvalidTopicError."""
+    """Raises InvalidTopicError if a subscription cannot have these patterns."""
     if len(patterns) > TOPICS_MAX:
         raise InvalidTopicError(f"a subscription has at most {TOPICS_MAX} topic patterns, this one has {len(patterns)}")
     for pattern in patterns:
@@ -49,7 +49,7 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
 
 def topic_matches(pattern: str, topic: str) -> bool:
-    """Whether a checked topic is one that a checked pattern stands for."""
+    """Whether a checked topic matches a checked pattern."""
     levels, wanted = topic.split("."), pattern.split(".")
     if wanted[-1] == "#":
         del wanted[-1]
@@ -61,8 +61,8 @@ def topic_matches(pattern: str, topic: str) -> bool:
 
 
 def pattern_covers(wide: str, narrow: str) -> bool:
-    """Whether every topic that a checked pattern stands for is one that another one stands for, too."""
-    # A topic has at least one level, so `#` alone stands for no more than `*.#`.
+    """Whether every topic that matches the checked pattern `narrow` also matches `wide`."""
+    # A topic has at least one level, so `#` alone matches the same topics as `*.#`.
     levels, wanted = ["*", "#"] if narrow == "#" else narrow.split("."), wide.split(".")
     if wanted[-1] == "#":
         del wanted[-1]
@@ -92,7 +92,7 @@ T = TypeVar("T")
 
 
 class _Level(Generic[T]):
-    """A place in the tree of patterns: what is filed here, and the levels that may follow."""
+    """A place in the tree of patterns: the value filed here, and the levels that may follow."""
 
     __slots__ = ("following", "value")
 
@@ -102,20 +102,20 @@ class _Level(Generic[T]):
 
 
 class PatternTree(Generic[T]):
-    """Values filed under topic patterns and found by topic; only patterns that fit so far are followed."""
+    """Values filed under topic patterns and found by topic. The search follows only patterns that match so far."""
 
     def __init__(self) -> None:
         self._root: _Level[T] = _Level()
 
     def put(self, pattern: str, value: T) -> None:
-        """Files a value under a checked pattern, in place of the one there may be."""
+        """Files a value under a checked pattern, in place of a former one."""
         level = self._root
         for name in pattern.split("."):
             level = level.following.setdefault(name, _Level())
         level.value = value
 
     def discard(self, pattern: str) -> None:
-        """Takes away what is filed under exactly this pattern, and the levels that nothing else needs."""
+        """Removes the value that is filed under exactly this pattern, and the levels that are not needed otherwise."""
         path: list[tuple[_Level[T], str]] = []
         level = self._root
         for name in pattern.split("."):
@@ -129,7 +129,7 @@ class PatternTree(Generic[T]):
             del above.following[name]
 
     def find(self, topic: str) -> list[T]:
-        """The values of all patterns that a checked topic matches."""
+        """Returns the values of all patterns that a checked topic matches."""
         found: list[T] = []
         reached = [self._root]
         for name in topic.split("."):

@@ -1,8 +1,8 @@
-"""Property values, their kinds, and how they are compared and calculated with.
+"""Property values: their kinds, comparison and arithmetic.
 
-Values are what properties may hold: bool, int (64 bit), finite float, str; None stands for NULL, an absent
-property. A truth value is True, False or None, which is *unknown*: a comparison with NULL is unknown, and
-AND, OR and NOT carry it on (Jakarta Messaging 3.1 section 3.8.1.2).
+A value is a possible value of a property: bool, int (64 bit), finite float, str; None stands for NULL, an absent
+property. A truth value is True, False or None, which means *unknown*: a comparison with NULL is unknown, and so may be
+AND, OR and NOT of it (Jakarta Messaging 3.1 section 3.8.1.2).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Truth: TypeAlias = bool | None
 
 
 class ValueKind(Enum):
-    """What may be compared with what: values of one kind, and nothing else."""
+    """The kinds of values. Only values of the same kind can be compared."""
 
     BOOLEAN = "a boolean"
     NUMBER = "a number"
@@ -26,7 +26,7 @@ class ValueKind(Enum):
 
 
 def kind_of(value: object) -> ValueKind | None:
-    """The kind of a value; None for NULL, and for what cannot be a property and so is unlike everything."""
+    """Returns the kind of a value; None for NULL, and for an object that cannot be a property."""
     if isinstance(value, str):
         return ValueKind.STRING
     if isinstance(value, bool):
@@ -44,14 +44,14 @@ ORDERINGS: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 
 MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""`a < b` says what `b > a` says."""
+"""The operator for swapped operands: `a < b` means `b > a`."""
 
 
 def compare(left: Value, operator: str, right: Value) -> Truth:
-    """`left operator right`: unknown if either is NULL, false if their kinds differ, also for `<>`.
+    """Returns `left operator right`: unknown if either is NULL, false if their kinds differ, also for `<>`.
 
-    Only numbers are ordered. An exact and an approximate number are compared by their exact values; Java
-    would round the exact one first, and then 2**53 + 1 and 2**53 would both equal the same float.
+    Only numbers have an order. An exact and an approximate number are compared by their exact values. Java would round
+    the exact one first; then 2**53 + 1 and 2**53 would both equal the same float.
     """
     if left is None or right is None:
         return None
@@ -66,7 +66,7 @@ def compare(left: Value, operator: str, right: Value) -> Truth:
 
 
 def negation(truth: Truth) -> Truth:
-    """NOT: what is unknown stays unknown."""
+    """NOT: unknown stays unknown."""
     return None if truth is None else not truth
 
 
@@ -77,10 +77,10 @@ EXACT_MAX: Final = (1 << 63) - 1
 
 
 def calculate(left: Value, operator: str, right: Value) -> int | float | None:
-    """`left operator right` by Java's numeric promotion; NULL if an operand is no number.
+    """Returns `left operator right` by Java's numeric promotion; NULL if an operand is no number.
 
-    Exact operands give an exact result of 64 bits that wraps around as Java's long does; one approximate
-    operand makes the result approximate. NULL also if an exact number is divided by zero: Java would throw.
+    Exact operands give an exact result of 64 bits that wraps around, as Java's long does. One approximate operand makes
+    the result approximate. It is also NULL if an exact number is divided by zero, where Java would throw.
     """
     if not _is_number(left) or not _is_number(right):
         return None
@@ -90,17 +90,17 @@ def calculate(left: Value, operator: str, right: Value) -> int | float | None:
 
 
 def negative(value: Value) -> int | float | None:
-    """The value with the other sign; NULL if it is no number."""
+    """Returns the value with the other sign; NULL if it is no number."""
     return wrapped(-value) if _is_number(value) else None  # type: ignore[operator]
 
 
 def number_or_null(value: Value) -> int | float | None:
-    """What a unary plus makes of a value."""
+    """Returns the result of a unary plus."""
     return value if _is_number(value) else None  # type: ignore[return-value]
 
 
 def wrapped(number: float) -> int | float:
-    """An exact number brought back into 64 bits, as two's complement does it; an approximate one as it is."""
+    """Returns an exact number wrapped into 64 bits, as two's complement does; an approximate one unchanged."""
     if isinstance(number, int) and not EXACT_MIN <= number <= EXACT_MAX:
         return (number - EXACT_MIN) % (1 << 64) + EXACT_MIN
     return number
@@ -122,13 +122,13 @@ def _divide(left: float, right: float) -> int | float | None:
         return None if right == 0 else wrapped(_truncated_quotient(left, right))
     if right != 0:
         return left / right
-    # Approximate numbers divide by zero as IEEE 754 says, and Java with it: to an infinity or to NaN.
+    # Approximate numbers divide by zero as in IEEE 754, and in Java: the result is an infinity or NaN.
     if left == 0 or math.isnan(left):
         return math.nan
     return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
 def _truncated_quotient(left: int, right: int) -> int:
-    """Rounded towards zero, where `//` rounds down."""
+    """Returns the quotient rounded towards zero; `//` would round down."""
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient

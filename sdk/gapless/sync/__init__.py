@@ -1,9 +1,9 @@
-"""The same names as `gapless`, blocking: `gapless.sync.connect(…)`, for programs without an event loop.
+"""The names of `gapless`, blocking: `gapless.sync.connect(…)`, for programs without an event loop.
 
-Every connection has a thread of its own, in which the asyncio SDK runs; those to one `embedded:PATH` share one.
-All objects may be used from several threads at once, except that one thread at a time iterates a subscription.
-A call with `timeout=` raises TimeoutError when so many seconds have passed; what it began goes on. A child that
-was forked off connects anew: what it inherited raises ConnectionClosedError.
+Every connection has its own thread, in which the asyncio SDK runs; connections to the same `embedded:PATH` share one.
+All objects may be used from several threads at once; but only one thread at a time may iterate a subscription. A call
+with `timeout=` raises TimeoutError after so many seconds; what it has begun goes on. A forked child must connect anew:
+objects from the parent raise ConnectionClosedError in it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gapless.client.listings import BrokerStatus, PubendInfo, Retirement, SubscriptionInfo
 
 EXIT_TIMEOUT = 2.0
-"""Seconds that each connection has to say goodbye when the interpreter ends."""
+"""How many seconds each connection has for its Goodbye when the interpreter ends."""
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
@@ -39,9 +39,9 @@ def connect(
     archive: Archive | None = None,
     timeout: float | None = None,
 ) -> Connection:
-    """A connection to a broker, to be used as a block or not; see `gapless.connect`.
+    """Returns a connection to a broker, to be used as a block or not; see `gapless.connect`.
 
-    After `timeout` seconds it gives up: raises TimeoutError.
+    After `timeout` seconds it gives up and raises TimeoutError.
     """
     target = parse(address)
     if client_id:
@@ -86,28 +86,28 @@ class Connection(RangeCalls):
 
     @property
     def network(self) -> str:
-        """The id of the network it belongs to."""
+        """The id of its network."""
         return self._connection.network
 
     @property
     def connected(self) -> bool:
-        """Whether there is a session with a broker just now; if not, one is being tried for."""
+        """Whether there is a session with a broker now. If not, the connection tries to open one."""
         return self._runner.alive and self._connection.connected
 
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
-        """A session, as a block or not. `ack_mode` is who acknowledges, and when: the application by default."""
+        """Makes a session, to be used as a block or not. `ack_mode`: who acknowledges; by default the application."""
         return Session(self._runner, self._runner.do(lambda: self._connection.session(ack_mode)))
 
     def subscriptions(self, timeout: float | None = None) -> list[SubscriptionInfo]:
-        """All durable subscriptions that the broker hosts."""
+        """Returns all durable subscriptions that the broker hosts."""
         return self._runner.call(self._connection.subscriptions, timeout)
 
     def pubends(self, timeout: float | None = None) -> list[PubendInfo]:
-        """All pubends that the broker knows."""
+        """Returns all pubends that the broker knows."""
         return self._runner.call(self._connection.pubends, timeout)
 
     def status(self, timeout: float | None = None) -> BrokerStatus:
-        """The figures and the alarms of the broker; see `gapless.Connection.status`."""
+        """Returns the figures and the alarms of the broker; see `gapless.Connection.status`."""
         return self._runner.call(self._connection.status, timeout)
 
     def unsubscribe(self, name: str, client_id: str | None = None, timeout: float | None = None) -> None:
@@ -119,12 +119,15 @@ class Connection(RangeCalls):
         return self._runner.call(lambda: self._connection.retire(shb, only_look=only_look), timeout)
 
     def drain(self) -> None:
-        """Ends all iterations behind what is in hand: fit for signal handlers, and for other threads."""
+        """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
             self._connection.drain()
 
     def close(self, timeout: float | None = None) -> None:
-        """Ends well; see `gapless.Connection.close`. Idempotent. After a timeout it has ended all the same."""
+        """Closes the connection; see `gapless.Connection.close`. Idempotent.
+
+        After a timeout it is closed all the same.
+        """
         self._leave(None, None, timeout)
 
     def _leave(self, kind: type[BaseException] | None, error: BaseException | None, timeout: float | None) -> None:
@@ -137,7 +140,7 @@ class Connection(RangeCalls):
 
 
 def _close_all() -> None:
-    """The interpreter ends: brokers are told, as far as that is quick."""
+    """Closes all connections when the interpreter ends, so that brokers need not wait for a timeout."""
     for connection in list(_open):
         with suppress(Exception):
             connection.close(EXIT_TIMEOUT)

@@ -53,12 +53,12 @@ class Publisher:
 
     @property
     def topic(self) -> str | None:
-        """Where messages go that name no topic."""
+        """The topic for messages without one."""
         return self._publisher.topic
 
     @property
     def waiting(self) -> str:
-        """Why what was sent has no receipt at present; see `gapless.Publisher.waiting`."""
+        """Why sent events have no receipt at present; see `gapless.Publisher.waiting`."""
         return self._publisher.waiting
 
     def send(
@@ -70,10 +70,10 @@ class Publisher:
         timeout: float | None = None,
         **headers: Unpack[SentHeaders],
     ) -> Receipt:
-        """Publishes one event; when it returns, the event is logged. See `gapless.Publisher.send`.
+        """Publishes one event. When it returns, the event is logged. See `gapless.Publisher.send`.
 
-        Raises TimeoutError after `timeout` seconds, and says what is in the way. The event is on its way all the
-        same, and is logged once when the way is clear: `flush` waits for it.
+        Raises TimeoutError after `timeout` seconds; its text names the obstacle. The event is still on its way then,
+        and is logged once when the obstacle is gone: `flush` waits for it.
         """
         message = Message(body, properties or {}, topic, **headers)
 
@@ -90,8 +90,8 @@ class Publisher:
     def send_all(self, messages: Iterable[Message], timeout: float | None = None) -> Iterator[Receipt]:
         """Publishes events, many at a time, and yields their receipts in order.
 
-        `messages` is read in the caller's thread. `timeout` is for each batch's receipts. Otherwise as
-        `gapless.Publisher.send_all`.
+        It reads `messages` in the caller's thread. `timeout` is for the receipts of each batch. See
+        `gapless.Publisher.send_all` for the rest.
         """
         encoder = Encoder(self._publisher.topic)
         bytes_max = self._publisher.limits.max_event_bytes
@@ -105,7 +105,7 @@ class Publisher:
                 listed: list[Message] = []
                 try:
                     reading = portion.read(source, listed)
-                except Exception as raised:  # noqa: BLE001 - raised in its place, behind what came before
+                except Exception as raised:  # noqa: BLE001 - it is raised after the receipts of the messages before it
                     error, reading = raised, False
                 encoded = encoder.encode_all(listed, bytes_max)
                 portion.adapt(encoded)
@@ -122,11 +122,11 @@ class Publisher:
         self._runner.call(self._publisher.flush, timeout, waiting=lambda: self.waiting)
 
     def recover(self, timeout: float | None = None) -> Recovery:
-        """How many events this name ever logged; see `gapless.Publisher.recover`."""
+        """Returns how many events this name ever logged; see `gapless.Publisher.recover`."""
         return self._runner.call(self._publisher.recover, timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Ends well; see `gapless.Publisher.close`. Idempotent."""
+        """Closes it; see `gapless.Publisher.close`. Idempotent."""
         if self._runner.alive:
             self._runner.call(self._publisher.close, timeout)
 

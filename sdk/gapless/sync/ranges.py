@@ -1,4 +1,4 @@
-"""Durable subscriptions of which the application keeps the position itself, blocking."""
+"""Calls for durable subscriptions whose position the application keeps itself, blocking."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ItemT = TypeVar("ItemT")
 Result = TypeVar("Result")
 
 LOOK_EVERY = 0.5
-"""Seconds between two looks at whether the broker is there, while one waits."""
+"""How many seconds lie between two checks whether the broker is there, during a wait."""
 
 
 class RangeReader(Generic[ItemT]):
@@ -76,10 +76,10 @@ class RangeReader(Generic[ItemT]):
         return cast("ItemT", item)
 
     def parts(self, away_timeout: float | None = None) -> Iterator[Delivery | Gap]:
-        """The same as it came: columns of events that are not decoded yet, and gaps.
+        """Yields the same as it arrived: columns of events that are not decoded yet, and gaps.
 
-        Raises TimeoutError when it waits and there is no session with a broker for `away_timeout` seconds. A broker
-        that is there may take its time: that what is wanted is rare, or far behind, is no failure.
+        Raises TimeoutError if it waits and there is no session with a broker for `away_timeout` seconds. While there is
+        a session it waits as long as necessary: wanted events may be rare, or far behind, and that is no failure.
         """
         parts = self._reader.parts()
 
@@ -93,7 +93,7 @@ class RangeReader(Generic[ItemT]):
             yield part
 
     def _waited_for(self, take: Callable[[], Awaitable[Result]], away_timeout: float | None) -> Result:
-        """The result of something that is awaited in the loop's thread. What was begun is never begun again."""
+        """Waits for a result from the loop's thread. The work is begun once, however long it takes."""
         future = self._runner.begin(take)
         away_since: float | None = None
         try:
@@ -140,21 +140,21 @@ class Lease:
 
     @property
     def owner(self) -> str:
-        """Who has it."""
+        """The owner of the lease."""
         return self._lease.owner
 
     def check(self) -> None:
-        """Raises why the lease is over, if it is."""
+        """Raises the reason if the lease is over."""
         self._lease.check()
 
     def release(self) -> None:
-        """Gives it back. Idempotent."""
+        """Gives the lease back. Idempotent."""
         if self._runner.alive:
             self._runner.do(self._lease.release)
 
 
 class RangeCalls:
-    """The calls of a connection that concern ranges; see `gapless.Connection`, each with a `timeout`."""
+    """The calls of a connection about ranges, each with a `timeout`; see `gapless.Connection`."""
 
     _runner: Runner
     _connection: awaited.Connection
@@ -167,7 +167,7 @@ class RangeCalls:
         start: Start = None,
         timeout: float | None = None,
     ) -> CheckpointToken:
-        """Creates a durable subscription if it does not exist, and returns where it stands."""
+        """Creates a durable subscription unless it exists, and returns its position."""
         return self._runner.call(
             lambda: self._connection.attach(subscription, *topics, selector=selector, start=start), timeout
         )
@@ -180,7 +180,7 @@ class RangeCalls:
         wait: float = 0,
         timeout: float | None = None,
     ) -> CheckpointToken:
-        """Up to where everything is decided, and for a subscription, up to where there is something for it."""
+        """Returns up to where everything is decided; for a subscription, up to where there is something for it."""
         return self._runner.call(
             lambda: self._connection.heads(subscription, after=after, wait=wait), timeout, give_up=True
         )
@@ -194,7 +194,7 @@ class RangeCalls:
         max_bytes: int | None = None,
         timeout: float | None = None,
     ) -> CheckpointToken:
-        """Up to where a budget of events and bytes goes."""
+        """Returns how far a budget of events and bytes goes."""
         return self._runner.call(
             lambda: self._connection.bound(subscription, start, max_events=max_events, max_bytes=max_bytes), timeout
         )
@@ -202,7 +202,7 @@ class RangeCalls:
     def earliest(
         self, subscription: str | CheckpointToken | None = None, *, timeout: float | None = None
     ) -> CheckpointToken:
-        """Up to where nothing is left; for a subscription, from where on it meets no gap."""
+        """Returns up to where events are gone; for a subscription, from where on it meets no gap."""
         return self._runner.call(lambda: self._connection.earliest(subscription), timeout)
 
     @overload
@@ -228,14 +228,14 @@ class RangeCalls:
         *,
         on_gap: OnGap = "raise",
     ) -> RangeReader[Any]:
-        """Reads what the subscription selects in (start, end] of a pubend."""
+        """Reads the events that the subscription selects in (start, end] of a pubend."""
         return RangeReader(
             self._runner,
             self._runner.do(lambda: self._connection.read_range(subscription, pubend, start, end, on_gap=on_gap)),
         )
 
     def ack(self, subscription: str | CheckpointToken, token: CheckpointToken, *, timeout: float | None = None) -> None:
-        """The subscription is done with everything up to a position: durable when it returns."""
+        """Acknowledges everything up to a position. When it returns, that is durable."""
         self._runner.call(lambda: self._connection.ack(subscription, token), timeout)
 
     def lease(
@@ -246,7 +246,7 @@ class RangeCalls:
         in_use: OnConflict = "error",
         timeout: float | None = None,
     ) -> Lease:
-        """Takes a subscription for this connection alone. After a timeout it is not wanted any more."""
+        """Takes a subscription for this connection alone. After a timeout the request is withdrawn."""
         lease = self._runner.call(
             lambda: self._connection.lease(subscription, owner, in_use=in_use), timeout, give_up=True
         )
@@ -262,7 +262,7 @@ class RangeCalls:
         topic: str | None = None,
         timeout: float | None = None,
     ) -> KeyedReceipt:
-        """Publishes messages under keys of one's own; what was published under them before is dropped."""
+        """Publishes messages under keys of your own; messages that were published under them before are dropped."""
         return self._runner.call(
             lambda: self._connection.publish(producer, epoch, index, messages, topic=topic), timeout
         )

@@ -1,4 +1,4 @@
-"""A thread with an event loop, and calls into it."""
+"""A thread with an event loop, and calls into it from other threads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gapless.errors import ConnectionClosedError
 Result = TypeVar("Result")
 
 STOP_TIMEOUT = 5.0
-"""Seconds that the end of a loop may take before its thread is left to itself."""
+"""How many seconds a loop may take to end before its thread is left alone."""
 
 _numbers = count(1)
 
 
 class LoopThread:
-    """One loop in one thread, for all runners that use it: it ends with the last of them."""
+    """One loop in one thread, shared by all runners that use it. It ends with the last of them."""
 
     def __init__(self) -> None:
         self.loop = _new_loop()
@@ -43,11 +43,11 @@ class LoopThread:
         return threading.get_ident() == self._thread.ident
 
     def enter(self) -> None:
-        """One more uses it."""
+        """Counts one more user."""
         self._users += 1
 
     def leave(self) -> bool:
-        """One of those that use it does so no more. Whether it was the last: then `stop` is to be called."""
+        """Counts one user less. Returns whether it was the last: then the caller has to call `stop`."""
         self._users -= 1
         return not self._users
 
@@ -77,17 +77,18 @@ class LoopThread:
 
 _lock = threading.Lock()
 _shared: dict[Path, LoopThread] = {}
-"""By what their runners share: the directory of an embedded broker, which lives on one loop."""
+"""The shared threads by the directory of an embedded broker, because such a broker lives on one loop."""
 
 
 class Runner:
-    """One connection's use of a thread with a loop. Everything here may be called from any thread but that one."""
+    """One connection's use of a thread with a loop. All methods may be called from any thread but that one."""
 
     def __init__(self, shared: Path | None = None) -> None:
-        """A thread of its own, or the one of all runners that share the same thing."""
+        """`shared` None: a thread of its own; otherwise the thread of all runners with the same `shared`."""
         self._share = shared
         with _lock:
             thread = None if shared is None else _shared.get(shared)
+            # A forked child inherits this table, but not the threads.
             if thread is None or thread.process != os.getpid():
                 thread = LoopThread()
             if shared is not None:
@@ -103,11 +104,11 @@ class Runner:
 
     @property
     def alive(self) -> bool:
-        """Whether calls are possible: not after `stop`, and not in a child that was forked off."""
+        """Whether calls are possible: not after `stop`, and not in a forked child."""
         return not self._stopped and os.getpid() == self._thread.process
 
     def begin(self, work: Callable[[], Awaitable[Result]]) -> Future[Result]:
-        """Begins something in the loop's thread. Raises ConnectionClosedError when that has ended."""
+        """Begins some work in the loop's thread. Raises ConnectionClosedError if that has ended."""
         if os.getpid() != self._thread.process:
             raise ConnectionClosedError("the connection belongs to the process this one was forked from: connect anew")
         if self._stopped:
@@ -128,10 +129,10 @@ class Runner:
         give_up: bool = False,
         waiting: Callable[[], str] | None = None,
     ) -> Result:
-        """The result of something that is awaited in the loop's thread.
+        """Runs some work in the loop's thread, and returns its result.
 
-        Raises TimeoutError after `timeout` seconds, with what `waiting` says is in its way. What was begun goes on
-        then; with `give_up` it is cancelled, and so it is by an interrupt.
+        Raises TimeoutError after `timeout` seconds; its text includes what `waiting` returns. The work goes on then.
+        With `give_up` it is cancelled, and an interrupt cancels it, too.
         """
         return self.result(self.begin(work), timeout, give_up=give_up, waiting=waiting)
 
@@ -143,12 +144,12 @@ class Runner:
         give_up: bool = False,
         waiting: Callable[[], str] | None = None,
     ) -> Result:
-        """The result of something that was begun; as `call`."""
+        """Waits for the result of work that was begun; the arguments are those of `call`."""
         try:
             return future.result(timeout)
         except FutureTimeoutError:
             if future.done():
-                raise  # the work's own
+                raise  # the work itself has raised it
             if give_up:
                 future.cancel()
             why = waiting() if waiting is not None else ""
@@ -159,7 +160,7 @@ class Runner:
             raise
 
     def do(self, work: Callable[[], Result]) -> Result:
-        """The result of a plain call in the loop's thread."""
+        """Calls a plain function in the loop's thread, and returns its result."""
 
         async def run() -> Result:
             return work()
@@ -167,7 +168,7 @@ class Runner:
         return self.call(run)
 
     def stop(self) -> None:
-        """Ends this use of the thread, and the thread with the last one. Idempotent."""
+        """Ends this use of the thread; the last use ends the thread. Idempotent."""
         if not self.alive:
             return
         self._stopped = True

@@ -50,7 +50,7 @@ class Session:
         return self._session.ack_mode
 
     def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
-        """A publisher, to be kept and used for many events; see `gapless.Session.publisher`."""
+        """Makes a publisher, to be kept and used for many events; see `gapless.Session.publisher`."""
         return Publisher(self._runner, self._runner.do(lambda: self._session.publisher(topic, name=name)))
 
     @overload
@@ -112,9 +112,9 @@ class Session:
         in_use: OnConflict = "error",
         timeout: float | None = None,
     ) -> Subscription[Any, Any]:
-        """A subscription, as a block or not; see `gapless.Session.subscribe`.
+        """Returns a subscription, to be used as a block or not; see `gapless.Session.subscribe`.
 
-        After `timeout` seconds it gives up: raises TimeoutError.
+        After `timeout` seconds it gives up and raises TimeoutError.
         """
         subscription = self._runner.call(
             lambda: self._session.subscribe(
@@ -132,11 +132,11 @@ class Session:
         return Subscription(self._runner, subscription)
 
     def drain(self) -> None:
-        """Ends all iterations behind what is in hand: fit for signal handlers, and for other threads."""
+        """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
             self._session.drain()
 
     def close(self, timeout: float | None = None) -> None:
-        """Ends well; see `gapless.Session.close`. Idempotent."""
+        """Closes it; see `gapless.Session.close`. Idempotent."""
         if self._runner.alive:
             self._runner.call(self._session.close, timeout)

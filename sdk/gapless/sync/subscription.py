@@ -40,30 +40,30 @@ class Subscription(Generic[ItemT, GapT]):
 
     @property
     def name(self) -> str | None:
-        """Its name; None: not durable."""
+        """Its name; None if it is not durable."""
         return self._subscription.name
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The patterns it was subscribed with."""
+        """The patterns of its topics."""
         return self._subscription.topics
 
     @property
     def selector(self) -> str:
-        """Its selector; blank: every event."""
+        """Its selector; blank selects every event."""
         return self._subscription.selector
 
     @property
     def token(self) -> CheckpointToken:
-        """The position behind what was handed out. Store it with the effects, then acknowledge it."""
+        """The position after what was handed out. Store it with the effects, then acknowledge it."""
         if not self._runner.alive:
             return self._subscription.token
         return self._runner.do(lambda: self._subscription.token)
 
     def receive(self, timeout: float | None = None) -> ItemT | None:
-        """The next event (or silence, or gap); None when none came within `timeout` seconds, or after `drain`.
+        """Returns the next event (or silence, or gap); None if none came within `timeout` seconds, or after `drain`.
 
-        Raises as the iteration does.
+        Raises the errors of the iteration.
         """
         event = self._subscription.hand_out()
         if event is not None:
@@ -85,20 +85,20 @@ class Subscription(Generic[ItemT, GapT]):
 
     def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
         """Iterates over batches; see `gapless.Subscription.batches`."""
-        self._subscription.batches(max_events, max_wait)  # raises what is wrong with them
+        self._subscription.batches(max_events, max_wait)  # raises if the arguments are wrong
         return Batches(self._runner, self._subscription, max_events, max_wait)
 
     def acknowledge(self, token: CheckpointToken | None = None, timeout: float | None = None) -> None:
-        """Everything up to a position is done with; see `gapless.Subscription.acknowledge`."""
+        """Acknowledges everything up to a position; see `gapless.Subscription.acknowledge`."""
         self._runner.call(lambda: self._subscription.acknowledge(token), timeout)
 
     def drain(self) -> None:
-        """Ends the iteration behind what is in hand: fit for signal handlers, and for other threads."""
+        """Ends the iteration after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
             self._subscription.drain()
 
     def close(self, timeout: float | None = None) -> None:
-        """Ends the consumption well. Idempotent."""
+        """Ends the consumption. Idempotent."""
         if self._runner.alive:
             self._runner.call(self._subscription.close, timeout)
 

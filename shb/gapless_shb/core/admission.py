@@ -1,4 +1,4 @@
-"""What a request to subscribe must satisfy; what does not is refused, and nothing has changed (INV18)."""
+"""Checks requests to subscribe; one that fails a check is refused and changes nothing (INV18)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
 
 class RefusedError(Exception):
-    """A request is refused: the code and the reason that the client is told."""
+    """A request is refused, with a code and a reason for the client."""
 
     def __init__(self, code: Code, reason: str, expression: str = "", position: int = 0) -> None:
         super().__init__(reason)
@@ -26,12 +26,12 @@ class RefusedError(Exception):
         self.position = position
 
     def answer(self, request: int) -> RequestFailed:
-        """The message that says so."""
+        """Returns the message for the client."""
         return RequestFailed(request, self.code, str(self), self.expression, self.position)
 
 
 def checked_filter(request: Subscribe) -> Filter:
-    """The request's filter. Raises RefusedError when it is not well-formed."""
+    """Returns the request's filter. Raises RefusedError if it is not well-formed."""
     try:
         return Filter(tuple(request.topics), request.selector)
     except InvalidSelectorError as error:
@@ -41,7 +41,7 @@ def checked_filter(request: Subscribe) -> Filter:
 
 
 def known_by_id(registry: Registry, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:
-    """The subscription that a client names by its id, and that is its own. Raises RefusedError."""
+    """Returns the subscription that a client names by its id. Raises RefusedError unless it is the client's own."""
     found = registry.get(named.sid)
     if found is None or found.generation != named.generation or found.client_id != session.client_id:
         raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
@@ -49,9 +49,9 @@ def known_by_id(registry: Registry, session: ClientSession, named: Subscribe | T
 
 
 def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -> SubscriptionRecord:
-    """The subscription of the session's client that is to be read by ranges. Raises RefusedError.
+    """Returns the subscription that a client wants to read by ranges. Raises RefusedError.
 
-    One that has not begun yet is put off: where it begins is not known.
+    If it has not begun yet, the client has to retry, because its start is not known.
     """
     by_name = None if target.sid else hosting.registry.find(session.client_id, target.name)
     if not target.sid and by_name is None:
@@ -66,12 +66,12 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
 
 
 def removed() -> RefusedError:
-    """What is said of a subscription that was removed while something was asked of it."""
+    """Returns the error for requests about a subscription that was removed meanwhile."""
     return RefusedError(Code.NOT_FOUND, "the subscription was removed")
 
 
 def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
-    """A subscription that exists is attached to with the topics and the selector it has."""
+    """Raises RefusedError if the request has other topics or another selector than the existing subscription."""
     if request.sid or checked_filter(request) == subscription.filter:
         return
     has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}"
@@ -81,11 +81,11 @@ def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
 
 
 def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> None:
-    """A token that was issued for a subscription positions that one only, and only with its seal (U04 to U06)."""
+    """Raises RefusedError if the token was issued for another subscription, or has a wrong seal (U04 to U06)."""
     if not request.token_sid:
         return
     if subscription.origin == origin_of(request) and not has_acknowledged(subscription, hosting):
-        return  # the request that created it, once more: its answer was lost
+        return  # the creating request once more: its answer was lost
     if (request.token_sid, request.token_generation) != (subscription.sid, subscription.generation):
         raise RefusedError(
             Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name"
@@ -94,30 +94,30 @@ def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: H
 
 
 def check_sealed(subscription: SubscriptionRecord, offered: bytes, hosting: Hosting) -> None:
-    """A token that names a subscription was issued by this network."""
+    """Raises RefusedError if a token that names a subscription was not issued by this network."""
     if not check_seal(hosting.secret, hosting.network, subscription.sid, subscription.generation, offered):
         raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
 
 
 def origin_of(request: Subscribe) -> tuple[int, int, int]:
-    """What tells the token of a request from others, also from another broker's with the same numbers."""
+    """Returns what identifies the token of a request, even among tokens of other brokers with the same numbers."""
     positions = sorted((position.pubend, position.tick) for position in request.positions or ())
     return request.token_sid, request.token_generation, crc32(repr((positions, request.token_seal)).encode())
 
 
 def has_acknowledged(subscription: SubscriptionRecord, hosting: Hosting) -> bool:
-    """Whether its application has said anything yet."""
+    """Whether the application has acknowledged anything yet."""
     positions = (stream.positions[subscription.sid] for stream in hosting.streams.values())
     return any(position.acked > position.start for position in positions)
 
 
 def called(name: str | None) -> str:
-    """How an error names a subscription."""
+    """Returns the name of a subscription for an error text."""
     return f"subscription {name!r}" if name else "a subscription"
 
 
 def lost_data(who: str, pubend: PubendId) -> str:
-    """What is said of a token that stands at an event which the log does not have."""
+    """Returns the error text for a token that stands at an event which the log does not have."""
     return (
         f"the token of {who} stands at an event of {pubend} that the broker never logged: it has lost data since the "
         "token was made (was an old copy of its storage restored?)"
@@ -125,7 +125,7 @@ def lost_data(who: str, pubend: PubendId) -> str:
 
 
 def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream], who: str) -> None:
-    """A token of a pubend's other epoch, or of events that a broker lost, is refused (U03). `who` has the token."""
+    """Refuses a token of another epoch of a pubend, or of events that a broker has lost (U03). `who` has the token."""
     names = {pubend.rpartition("@")[0]: pubend for pubend in streams}
     for position in positions:
         name = position.pubend.rpartition("@")[0]

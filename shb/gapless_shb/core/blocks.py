@@ -1,8 +1,8 @@
-"""PFS blocks: the ticks of many events, and for each subscription which of them matched it.
+"""PFS blocks: the ticks of many events, and for each subscription which of them matched it (protocol: pfs).
 
-The paper's record, `tick, n × (subscription, previous record)`, spread over a block of ticks (protocol:
-pfs); a block of one tick is exactly that record, only shorter. A block's index in its log stream is its
-last tick, so the block itself holds no tick whole:
+A block is the record of the paper, `tick, n × (subscription, previous record)`, spread over many ticks; a block of one
+tick is exactly that record, only shorter. A block's index in its log stream is its last tick, so the block itself
+stores no whole tick:
 
     block := flags u8, shift u8, count u16, subscriptions u32
              gaps      (count - 1) × how far the next tick is, shifted right by `shift`
@@ -11,10 +11,10 @@ last tick, so the block itself holds no tick whole:
              kinds     u8 each; not there when count is 1
              columns   by kind: 0 a bitmap · 1 … 254 so many positions · 255 nothing: every tick matched
 
-Integers are little-endian; `flags` says how wide a gap, a sid and a pointer are in this block, two bits
-each, and whether the block is *imprecise*: then everybody in it has all of its ticks, whatever matched. A
-position takes one byte in blocks of up to 256 ticks, else two. Each column has the form that is shortest
-for it: sparse and dense subscriptions share a block.
+Integers are little-endian. `flags` has the width of a gap, a sid and a pointer in this block, two bits each, and
+whether the block is *imprecise*: then every subscription in it has all of its ticks, whether they matched or not. A
+position takes one byte in blocks of up to 256 ticks, else two. Each column has the form that is shortest for it: sparse
+and dense subscriptions share a block.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BITMAP = 0
 _ALL = 255
 _IMPRECISE = 1 << 6
 _FAR = (1 << 32) - 1
-"""The pointer to a block so far back (49 days, or 4 G records) that its distance does not fit."""
+"""The pointer to a block so far back (49 days, or 4 G records) that the distance does not fit."""
 
 
 def encode(
@@ -49,11 +49,10 @@ def encode(
     *,
     imprecise: bool = False,
 ) -> bytes:
-    """The block of these ticks, at most `TICKS_MAX` of them and ascending.
+    """Encodes the block of these ticks, at most `TICKS_MAX` of them and ascending.
 
-    `masks` has, by sid, the ticks that matched (bit i for the i-th), none of them 0; `previous` the index
-    of the block that each sid was in last. `grain`: in which unit the way back there is told. Imprecise: no column says
-    which ticks matched.
+    `masks`: for each sid the ticks that matched it (bit i for the i-th tick), never 0. `previous`: the index of each
+    sid's last block. `grain`: the unit of the pointers. `imprecise`: the columns do not store which ticks matched.
     """
     count, sids = len(ticks), sorted(masks)
     gaps, shift = _gaps(ticks)
@@ -69,7 +68,7 @@ def encode(
 
 
 class Block:
-    """A block that was read: its ticks, and the columns of its subscriptions, decoded when asked for."""
+    """A block that was read: its ticks, and the columns of its subscriptions, which are decoded when needed."""
 
     __slots__ = (
         "_columns_at",
@@ -85,7 +84,7 @@ class Block:
     )
 
     def __init__(self, index: Tick, data: bytes) -> None:
-        """Raises ValueError when `data` is no block."""
+        """Raises ValueError if `data` is no block."""
         if len(data) < _HEAD.size:
             raise ValueError("a PFS block is shorter than its head")
         flags, self._shift, self.count, subscriptions = _HEAD.unpack_from(data)
@@ -94,7 +93,7 @@ class Block:
         self.index = index
         """Its last tick."""
         self.imprecise = bool(flags & _IMPRECISE)
-        """Whether ticks may have matched nobody that has them in its column."""
+        """Whether a subscription's column may have ticks that did not match it."""
         self._data = data
         self._gaps = _Numbers(data, _HEAD.size, self.count - 1, flags & 3)
         self._sids = _Numbers(data, self._gaps.end, subscriptions, flags >> 2 & 3)
@@ -117,7 +116,7 @@ class Block:
         return self._ticks(self._offsets(), None)
 
     def ticks_of(self, sid: int) -> list[Tick]:
-        """The ticks that matched a subscription, in order."""
+        """Returns the ticks that matched a subscription, in order."""
         at = self._find(sid)
         if at is None:
             return []
@@ -134,28 +133,28 @@ class Block:
             raise ValueError("a PFS block names a position beyond its last tick") from None
 
     def mask_of(self, sid: int) -> int:
-        """The ticks that matched a subscription, as a mask."""
+        """Returns the ticks that matched a subscription, as a mask."""
         at = self._find(sid)
         return 0 if at is None else self._mask(*self._column(at))
 
     def column(self, sid: int) -> BlockColumn:
-        """What the block says of one subscription, to be kept without the rest of it."""
+        """Returns the ticks of one subscription, to be kept without the rest of the block."""
         return BlockColumn(self.index, self._shift, self._gaps.alone(), self.mask_of(sid))
 
     @property
     def first(self) -> Tick:
-        """Its first tick."""
+        """The first tick of the block."""
         width: Tick = sum(self._gaps.all()) << self._shift
         return self.index - width
 
     def sids(self) -> Sequence[int]:
-        """Every subscription that has a column, ascending."""
+        """Returns every subscription with a column, ascending."""
         return self._sids.all()
 
     def previous(self, sid: int, grain: Tick) -> tuple[Tick, Tick] | None:
-        """(lo, hi]: where the index of the subscription's previous block lies; None when there is none.
+        """Returns (lo, hi], which contains the index of the subscription's previous block; None if there is none.
 
-        No more than a grain, which is the one that it was encoded with, unless that is too far back to be told.
+        The interval is one grain long (that of the encoder), unless the block is too far back for a pointer.
         """
         at = self._find(sid)
         pointer = 0 if at is None else self._pointers[at]
@@ -167,7 +166,7 @@ class Block:
         return first - 1, min(first + grain, self.index) - 1
 
     def columns(self) -> Iterator[tuple[int, int]]:
-        """(sid, mask of its ticks) of every subscription in the block."""
+        """Yields (sid, mask of its ticks) for every subscription in the block."""
         end = self._columns_at
         for at, sid in enumerate(self._sids.all()):
             kind = self._kind(at)
@@ -190,12 +189,12 @@ class Block:
         return _ALL if self.count == 1 else self._data[self._kinds_at + at]
 
     def _column(self, at: int) -> tuple[int, int, int]:
-        """The kind of a column, and where it begins and ends."""
+        """Returns the kind of a column, and where it begins and ends."""
         kind, start = self._kind(at), self._column_at(at)
         return kind, start, start + self._width(kind)
 
     def _column_at(self, at: int) -> int:
-        """Where a column begins: behind those before it, whose kinds say how long they are."""
+        """Returns where a column begins: after the columns before it, whose lengths follow from their kinds."""
         if self.count == 1:
             return self._columns_at
         kinds = self._data[self._kinds_at : self._kinds_at + at]
@@ -216,12 +215,12 @@ class Block:
         return _offsets(self._gaps)
 
     def _ticks(self, offsets: Sequence[int], chosen: Iterable[int] | None) -> list[Tick]:
-        """The ticks at the chosen offsets, or at all of them."""
+        """Returns the ticks at the chosen offsets, or at all of them."""
         return _ticks(self.index, self._shift, offsets[-1], offsets if chosen is None else chosen)
 
 
 class BlockColumn:
-    """A subscription's ticks in a block, counted and not decoded yet."""
+    """A subscription's ticks in a block, counted but not decoded yet."""
 
     __slots__ = ("_gaps", "_index", "_mask", "_shift")
 
@@ -236,28 +235,28 @@ class BlockColumn:
 
     @property
     def size(self) -> int:
-        """Bytes that it keeps, about."""
+        """About how many bytes it keeps in memory."""
         return self._gaps.end
 
     def ticks(self) -> list[Tick]:
-        """The ticks, in order."""
+        """Returns the ticks, in order."""
         offsets = _offsets(self._gaps)
         return _ticks(self._index, self._shift, offsets[-1], select(offsets, self._mask))
 
 
 def _offsets(gaps: _Numbers) -> list[int]:
-    """How far each tick is from the first, unshifted."""
+    """Returns how far each tick is from the first one, not shifted yet."""
     return list(accumulate(gaps.all(), initial=0))
 
 
 def _ticks(index: Tick, shift: int, last: int, chosen: Iterable[int]) -> list[Tick]:
-    """The ticks at these offsets, of which `last` is that of `index`."""
+    """Returns the ticks at these offsets; `last` is the offset of `index`."""
     first = index - (last << shift)
     return [first + (offset << shift) for offset in chosen]
 
 
 class _Numbers:
-    """Integers of one width somewhere in a block."""
+    """Integers of one width at some place in a block."""
 
     __slots__ = ("_data", "_letter", "_start", "_width", "count", "end")
 
@@ -277,16 +276,16 @@ class _Numbers:
         return int.from_bytes(self._data[start : start + self._width], "little")
 
     def alone(self) -> _Numbers:
-        """The same without the block around them."""
+        """Returns the same integers without the bytes around them."""
         return _Numbers(self._data[self._start : self.end], 0, self.count, _LETTERS.index(self._letter))
 
     def all(self) -> Sequence[int]:
-        """All of them at once."""
+        """Returns all integers, decoded at once."""
         return unpack_from(f"<{self.count}{self._letter}", self._data, self._start)
 
 
 def _gaps(ticks: Sequence[Tick]) -> tuple[list[int], int]:
-    """How far each tick is from the one before, without the zero bits that all end with; and how many those are."""
+    """Returns the distance of each tick from the one before, without common trailing zero bits, and their number."""
     gaps = [later - earlier for earlier, later in pairwise(ticks)]
     bits = 0
     for gap in gaps:
@@ -302,12 +301,12 @@ def _pointer(index: Tick, previous: Tick, grain: Tick) -> int:
 
 
 def _width_code(highest: int) -> int:
-    """0 for one byte, 1 for two, 2 for four, 3 for eight."""
+    """Returns the width of the highest number as a code: 0 for one byte, 1 for two, 2 for four, 3 for eight."""
     return max((highest.bit_length() - 1) // 8, 0).bit_length()
 
 
 def _columns(masks: Sequence[int], count: int) -> list[bytes]:
-    """The kinds, then every column; filters that many share are encoded once."""
+    """Returns the kinds, then every column. Equal masks, of filters that many share, are encoded once."""
     encoded: dict[int, tuple[int, bytes]] = {}
     for mask in masks:
         if mask not in encoded:
@@ -331,5 +330,5 @@ def _bitmap_bytes(count: int) -> int:
 
 
 def _wide(count: int) -> int:
-    """The bytes of a position."""
+    """Returns how many bytes a position takes."""
     return 1 if count <= 256 else 2

@@ -1,8 +1,13 @@
-"""The subscriber-hosting broker as one pure core: what comes in, what goes out, and when (protocol: owners).
+"""The subscriber-hosting broker as one pure core: it connects its parts to the node (protocol: owners).
 
-The parts: `constream` follows a pubend, `readers` catch up under the `scheduler`, `pfs` remembers what matched whom,
-`subscribing` creates and attaches, `checkpoint` makes durable, `recovery` finds that again, `listing` answers
-questions, `ranges` serves those who keep the position themselves. This module only connects them to the node.
+The parts:
+
+- `constream` follows a pubend; `readers` catch up, and the `scheduler` gives them their turns;
+- `pfs` keeps which ticks matched which subscription;
+- `subscribing` creates subscriptions and attaches consumers to them;
+- `checkpoint` makes positions durable; `recovery` restores them at a start;
+- `listing` answers questions about subscriptions;
+- `ranges` serves applications that keep their position themselves.
 """
 
 from __future__ import annotations
@@ -45,7 +50,7 @@ _MILLISECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How often an SHB does things, in milliseconds (protocol: timers)."""
+    """The intervals of an SHB, in milliseconds (protocol: timers)."""
 
     checkpoint_ms: int = 250
     idle_checkpoint_ms: int = 5_000
@@ -56,7 +61,7 @@ class Timing:
 
 
 class ShbTimer(Enum):
-    """What an SHB has deadlines for."""
+    """The deadlines of an SHB."""
 
     CHECKPOINT = "checkpoint"
     SILENCE = "silence"
@@ -66,12 +71,15 @@ class ShbTimer(Enum):
 
 
 def shb_id(context: RoleContext) -> ShbId:
-    """An SHB's id carries its storage's: with another storage it is another SHB (protocol: pubends)."""
+    """Returns the SHB's id.
+
+    It contains the storage's id: with another storage it is another SHB (protocol: pubends).
+    """
     return f"{context.broker}@{context.storage_id}"
 
 
 class SubscriberHostingBroker:
-    """The SHB core. See the module."""
+    """The SHB core (a `Role`); see the module."""
 
     name = "shb"
 
@@ -91,13 +99,13 @@ class SubscriberHostingBroker:
         self._listings = Listings(self._hosting)
         self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
-        """Whether the next checkpoint must not wait: a consumer has left since the last one was begun."""
+        """Whether the next checkpoint must not wait, because a consumer has left since the last one began."""
         self._due: int | None = None
-        """The deadline, as of the end of the last turn."""
+        """The next deadline, as computed at the end of the last turn."""
         recover(self._hosting, context)
 
     def start(self, now: int, wall: int) -> None:
-        """Says what it is interested in, under a version of its own: what was not durable is gone."""
+        """Announces the interest under a new version: changes of the former life that were not durable are gone."""
         for timer, after in (
             (ShbTimer.SILENCE, self._timing.silence_ms),
             (ShbTimer.REPEAT, self._timing.repeat_ms),
@@ -115,7 +123,7 @@ class SubscriberHostingBroker:
     # -------------------------------------------------------------------------------------- the tables
 
     def handlers(self) -> Mapping[type, Handler]:
-        """What routers say to an SHB."""
+        """Returns the handler of each message that routers send to an SHB."""
         return {
             Know: self._on_deliver,
             Seen: self._on_seen,
@@ -126,7 +134,7 @@ class SubscriberHostingBroker:
         }
 
     def requests(self) -> Mapping[type, RequestHandler]:
-        """What clients ask of an SHB."""
+        """Returns the handler of each request that clients send to an SHB."""
         return {
             Subscribe: self._on_subscribe,
             Unsubscribe: self._subscribing.on_unsubscribe,
@@ -140,10 +148,10 @@ class SubscriberHostingBroker:
     # -------------------------------------------------------------------------------- the end of a turn
 
     def take_effects(self, now: int, wall: int) -> list[object]:
-        """Draws the consequences of all that has happened since the effects were taken last. Returns what to do.
+        """Does what follows from everything that happened since the last call, and returns the effects.
 
-        Handlers change state, mark what others wait for, and end there. What follows from that stands here alone,
-        once for all messages of a turn, so that no handler can forget a part of it.
+        Handlers only change state and set marks. All that follows from a change stands here, once for all messages of
+        a turn. So no handler can forget a part of it.
         """
         goes_on = True
         while goes_on:
@@ -151,7 +159,7 @@ class SubscriberHostingBroker:
                 self._subscribing.complete_creations(now, wall)
             if self._ranges.used:
                 self._ranges.answer_ready(now, wall)
-            # Whoever was let in by that may complete a creation, for which others wait in turn.
+            # A consumer that was attached just now may complete another creation, and other requests wait for that one.
             goes_on = self._subscribing.may_complete
         stalled_after = self._timing.stalled_ms * _MILLISECOND
         due = self._ranges.deadline if self._ranges.used else None
@@ -169,7 +177,7 @@ class SubscriberHostingBroker:
         self._due = own if due is None or (own is not None and own < due) else due
         return self._hosting.take_effects()
 
-    # ---------------------------------------------------------------------------------- what routers say
+    # -------------------------------------------------------------------------------- what routers send
 
     def _on_deliver(self, deliver: Know, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(deliver.knowledge.pubend)
@@ -195,7 +203,7 @@ class SubscriberHostingBroker:
         self._ahead.on_heard(stream, now, wall)
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
-        """A pubend this SHB did not know: subscriptions begin where they were asked to (protocol: late-pubends)."""
+        """Adds a pubend that was unknown. Each subscription starts there where it asked to (protocol: late-pubends)."""
         pfs = Pfs(meta.pubend, meta.grain, at, 0, imprecise=self._hosting.catch_up.imprecise)
         stream = Constream(meta, at, pfs, self._hosting)
         stream.learn(meta)
@@ -203,7 +211,8 @@ class SubscriberHostingBroker:
         rows: list[Operation] = []
         for subscription in self._hosting.registry:
             start = stream.start_of(subscription)
-            # This broker's clock was ahead of the pubend's by hours, it seems: what comes from now on is owed.
+            # The start by time lies after `at`: this broker's clock seems to be hours ahead of the pubend's. Events
+            # from now on are owed all the same.
             too_late = start > at and meta.pubend not in subscription.start
             start = stream.behind(at) if too_late else start
             position = SubscriptionPosition(start, acked=start, held=start < at)
@@ -220,7 +229,7 @@ class SubscriberHostingBroker:
     def _on_probed(self, probed: Probe, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(probed.pubend)
         if stream is not None:
-            stream.catch_up(probed.upto, now)  # every tick that is unknown is asked for at once
+            stream.catch_up(probed.upto, now)  # asks for all unknown ticks at once
             self._checkpoints.report(stream)
 
     def _on_held(self, held: Held, now: int, wall: int) -> None:
@@ -244,7 +253,7 @@ class SubscriberHostingBroker:
         if consumer is None or consumer.channel.session != session.number:
             return
         if credit.request not in {0, consumer.request}:
-            return  # of whom it was taken over from, in the same session
+            return  # granted by the consumer of the same session that this one took over from
         consumer.grant(credit.events, credit.bytes)
         for stream in self._hosting.streams.values():
             if credit.sid in stream.scheduler.readers:
@@ -253,7 +262,7 @@ class SubscriberHostingBroker:
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(request.sid)
         if consumer is None or consumer.channel.session != session.number:
-            return  # a zombie's acknowledgement: somebody else may have the subscription (U09)
+            return  # from a former consumer: another one may have the subscription now (U09)
         for said in request.positions:
             self._ahead.acknowledge(consumer, said, now)
         self._hosting.unsaved = True
@@ -262,7 +271,7 @@ class SubscriberHostingBroker:
         consumer = self._hosting.consumers.get(request.sid)
         if consumer is None or consumer.channel.session != session.number:
             return
-        if request.request in {0, consumer.request}:  # else it has been taken over since, in the same session
+        if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
             self._end_consumption(request.sid, now, wall)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
@@ -278,14 +287,14 @@ class SubscriberHostingBroker:
         if consumer is not None and not consumer.subscription.durable:
             self._subscribing.remove(consumer.subscription, now)
         self._subscribing.on_detached(sid, now, wall)
-        # What was acknowledged last is made durable at once: the broker may be about to stop in order.
+        # Make the last acknowledgements durable at once: perhaps the client left because the broker is about to stop.
         self._urgent = True
         self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now)
 
     # ---------------------------------------------------------------------------------------- durability
 
     def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
-        """A write is on disk: whoever waited for it goes on."""
+        """A write is durable: calls the function that waits for it."""
         self._hosting.outbox.on_durable(cookie, now, wall)
 
     def _checkpoint(self, now: int) -> None:
@@ -293,24 +302,24 @@ class SubscriberHostingBroker:
         if self._checkpoints.under_way:
             self._hosting.unsaved = True
             return
-        self._urgent = self._hosting.unsaved = False  # all that was marked so far goes with this one
+        self._urgent = self._hosting.unsaved = False  # this checkpoint covers everything that was marked so far
         self._checkpoints.begin()
 
     # --------------------------------------------------------------------------------------------- time
 
     def on_read(self, result: ReadResult, now: int, wall: int) -> None:
-        """A PFS was read: for a reader, for a range, or for a listing."""
+        """A read of the PFS is answered; it was asked for by a reader, a range read or a listing."""
         self._hosting.outbox.on_read(result, now, wall)
 
     def on_space(self, now: int, wall: int, *, low: bool) -> None:
-        """A nearly full disk changes nothing here: what is written is little, and it lets space be freed."""
+        """Does nothing while the disk is nearly full: an SHB writes little, and its checkpoints let space be freed."""
 
     def deadline(self) -> int | None:
-        """The earliest of its own deadlines, its ranges' and its pubends', as of the end of the last turn."""
+        """Returns the earliest deadline of the core, its ranges and its pubends, as of the end of the last turn."""
         return self._due
 
     def on_deadline(self, now: int, wall: int) -> None:
-        """Some deadline has come."""
+        """The deadline has come: runs the timers that are due, and lets readers and pubends go on."""
         for timer in self._deadlines.take_expired(now):
             if timer is ShbTimer.CHECKPOINT:
                 self._checkpoint(now)
@@ -331,7 +340,7 @@ class SubscriberHostingBroker:
             stream.on_deadline(now, self._timing.stalled_ms * _MILLISECOND)
 
     def gauges(self) -> Iterator[Gauge]:
-        """How many it serves, and where it stands with each pubend."""
+        """Yields how many subscriptions and consumers there are, and the positions on each pubend."""
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
         for stream in self._hosting.streams.values():

@@ -1,8 +1,8 @@
-"""What an SHB makes durable, and when it may say so (protocol: checkpoints; T9, T42).
+"""Checkpoints: what an SHB makes durable, and what it may report afterwards (protocol: checkpoints; T9, T42).
 
-A checkpoint is one atomic write: the PFS blocks of all steps since the last one, latestDelivered and
-released(p) of each pubend, and every position that changed. Only when it is durable does latestDelivered
-move and is progress reported; only what an earlier checkpoint reported is chopped from the PFS.
+A checkpoint is one atomic write. It holds the PFS blocks of all steps since the last checkpoint, latestDelivered and
+released(p) of each pubend, and every position that has changed. When it is durable, and not before, latestDelivered
+moves and progress is reported. The PFS is chopped only up to what an earlier checkpoint reported.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from gapless_shb.core.rows import position_row, pubend_row
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What may be said of a pubend once the checkpoint that carries it is durable."""
+    """What may be reported of a pubend once the checkpoint with these values is durable."""
 
     pubend: PubendId
     latest_delivered: Tick
     released: Tick
     held: tuple[tuple[int, Tick], ...]
-    """The subscriptions whose hold may go, and what each has released."""
+    """The subscriptions whose hold may be dropped, and what each has released."""
 
 
 def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
-    """One pubend's share of a checkpoint, and what it will allow to be said."""
+    """Returns one pubend's part of a checkpoint, and what may be reported when it is durable."""
     operations: list[Operation] = []
+    # Not up to the new released(p): that is not durable before this write, and must not be acted on.
     chop = stream.pfs.chop(stream.reported)
     if chop is not None:
         operations.append(chop)
@@ -45,17 +46,17 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
 
 
 class ShbCheckpoints:
-    """The checkpoints of an SHB, one after the other, and what each allows to be said."""
+    """The checkpoints of an SHB, one after the other, and the reports that each allows."""
 
     def __init__(self, hosting: Hosting, is_creating: Callable[[int], bool]) -> None:
-        """`is_creating`: whether a subscription is not acknowledged to its client yet."""
+        """`is_creating`: whether the creation of a subscription is not answered yet."""
         self.under_way = False
-        """Whether one is being written."""
+        """Whether a checkpoint is being written."""
         self._hosting = hosting
         self._is_creating = is_creating
 
     def begin(self) -> None:
-        """Writes what there is to write."""
+        """Begins a checkpoint, if there is anything to write."""
         operations: list[Operation] = []
         claims: list[Claim] = []
         for stream in self._hosting.streams.values():
@@ -67,7 +68,7 @@ class ShbCheckpoints:
             self._hosting.outbox.write(operations, lambda now, _wall: self._make_claims(claims, now))
 
     def _make_claims(self, claims: Iterable[Claim], now: int) -> None:
-        """It is on disk: now its claims may be made."""
+        """The checkpoint is durable: reports its values, and drops holds."""
         self.under_way = False
         for claim in claims:
             stream = self._hosting.streams[claim.pubend]
@@ -76,12 +77,12 @@ class ShbCheckpoints:
             self._drop_holds(stream, claim, now)
 
     def report(self, stream: Constream) -> None:
-        """Says how far a pubend is delivered and released, as a durable checkpoint has it."""
+        """Reports how far a pubend is delivered and released, according to the durable checkpoint."""
         progress = Progress(self._hosting.shb, stream.pubend, stream.reported, stream.latest_delivered)
         self._hosting.outbox.emit(progress)
 
     def _drop_holds(self, stream: Constream, claim: Claim, now: int) -> None:
-        """A hold goes when what its subscription has durably released reaches what was reported (T49)."""
+        """Drops each hold whose subscription has durably released as much as was reported (T49)."""
         for sid, released in claim.held:
             position = stream.positions.get(sid)
             waits = stream.holds.waits_for(sid) or self._is_creating(sid)
@@ -93,16 +94,17 @@ class ShbCheckpoints:
             position.changed = True
             stream.touch(sid, position)
             stream.holds.drop(sid, now)
-            # In one write: a position that came back with a hold that the pubend no longer has would be met by
+            # In one write: if a crash brought the position back with a hold that the pubend no longer has, its reader
+            # would report a gap where nothing was lost.
             # a gap where there was nothing for it.
             row = [position_row(sid, stream.pubend, position)] if sid in stream.durable_sids else []
             self._hosting.write_holds(stream, *row)
 
 
 def released(stream: Constream) -> Tick:
-    """Up to where nobody needs anything, once everything up to the head is durable. It never falls.
+    """Returns up to where no subscription needs anything, once everything up to the head is durable. It never falls.
 
-    Whoever is not quiet counts up to latestDelivered at most, as it does for itself.
+    A subscription that is not idle counts up to latestDelivered at most, as in its own `released`.
     """
     lowest = stream.retention_floor.lowest()
     if lowest is None:
@@ -111,7 +113,7 @@ def released(stream: Constream) -> Tick:
 
 
 def held(stream: Constream) -> Iterator[tuple[int, Tick]]:
-    """The subscriptions whose hold may have done its work, and what each has released."""
+    """Yields the subscriptions whose hold can probably be dropped, and what each has released."""
     for sid in list(stream.droppable_holds):
         position = stream.positions[sid]
         released = stream.release(position)

@@ -1,8 +1,8 @@
-"""One pubend as an SHB follows it: the istream that gathers knowledge, the constream that delivers it.
+"""One pubend as an SHB follows it: the istream gathers knowledge, the constream delivers it (protocol: constream).
 
-The constream is the one stream that all live consumers share. Its head is how far everything is known
-and handed to them; latestDelivered, behind it, is how far the PFS holds that durably (two horizons,
-T28). Who is not live is served by a reader (protocol: constream, readers).
+All live consumers share the constream. There are two horizons (T28): the *head*, up to which everything is known and
+was sent to them, and behind it *latestDelivered*, up to which the PFS holds that durably. A consumer that is not live
+is served by a reader (protocol: readers).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from gapless_shb.core.scheduler import Scheduler
 from gapless_shb.core.state import BrokerState
 
 _BUFFER_BYTES = 32 << 20
-"""How much knowledge beyond a hole the istream keeps; more is forgotten and asked for again."""
+"""How much knowledge the istream keeps beyond a hole. More is dropped, and asked for again."""
 _SHOWN = 20
-"""How many of those that pin a log there are gauges of, at most: the first to look at."""
+"""How many subscriptions get a gauge of their own: those that hold the log back most."""
 
 
 class Constream(ServedPubend):
-    """One pubend at one SHB."""
+    """One pubend at one SHB; see the module."""
 
     def __init__(self, meta: PubendMeta, head: Tick, pfs: Pfs, state: BrokerState) -> None:
         super().__init__(meta, head, pfs, state)
@@ -45,13 +45,13 @@ class Constream(ServedPubend):
         self.scheduler = Scheduler(self, state, self._curiosity)
         self._joining = JoiningSubscriptions(state.shb, self._istream)
         self._target = head
-        """Decided at the pubend up to here, as far as this SHB was told."""
+        """The pubend is decided up to here, as far as this SHB knows."""
         self._asked_ahead = False
         self._window = Window(meta.grain)
         self._moved_at = 0
 
     def gauges(self) -> Iterator[Gauge]:
-        """Where it stands, whom it serves, and who is furthest behind."""
+        """Yields its positions, its live consumers and readers, and the subscriptions that are furthest behind."""
         name = self.pubend
         yield gauges.HEAD.gauge(self.head, name)
         yield gauges.LATEST_DELIVERED.gauge(self.latest_delivered, name)
@@ -66,7 +66,7 @@ class Constream(ServedPubend):
     # ------------------------------------------------------------------------------------ positions
 
     def move_back(self, sid: int, upto: Tick, version: int) -> None:
-        """A position is ahead of everything, and nobody can have come there: it is put where the pubend is."""
+        """Moves a position that is ahead of the whole pubend, where no consumer can have been, back to its end."""
         position = self.positions[sid]
         position.start, position.acked = min(position.start, upto), min(position.acked, upto)
         position.quiet_from = min(position.quiet_from, upto)
@@ -80,14 +80,14 @@ class Constream(ServedPubend):
         self.touch(sid, position)
 
     def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
-        """A subscription stands on this pubend."""
+        """Adds a subscription's position on this pubend."""
         position.reading = sid not in self.durable_sids
         self.positions[sid] = position
         self._joining.add(sid, position, version)
         self.touch(sid, position)
 
     def remove(self, sid: int) -> None:
-        """The subscription is gone."""
+        """Removes a subscription."""
         self.detach(sid)
         self.positions.pop(sid, None)
         self.retention_floor.discard(sid)
@@ -96,7 +96,7 @@ class Constream(ServedPubend):
         self.pfs.forget(sid)
 
     def acknowledge(self, sid: int, tick: Tick, event: Tick) -> None:
-        """The application is done with everything up to `tick`."""
+        """The application is done with everything up to `tick`; `event` is the last event of that."""
         position = self.positions.get(sid)
         if position is not None:
             position.acknowledge(tick, event)
@@ -109,7 +109,7 @@ class Constream(ServedPubend):
     # ------------------------------------------------------------------------------------ consumers
 
     def attach(self, consumer: Consumer, at: Tick, now: int, wall: int) -> None:
-        """A consumer is served from `at` on: live if it stands at the head, by a reader otherwise."""
+        """Serves a consumer from `at` on: live if it stands at the head, by a reader otherwise."""
         position = self.positions[consumer.sid]
         position.attach(at, self.head)
         if at >= self.head and position.since <= at:
@@ -120,7 +120,7 @@ class Constream(ServedPubend):
             self.scheduler.pump(now, wall)
 
     def detach(self, sid: int) -> None:
-        """Nobody consumes the subscription here any more; the PFS goes on without a consumer."""
+        """Ends the consumption of a subscription. The PFS goes on noting what matches it."""
         self.live.pop(sid, None)
         self.scheduler.end(sid)
         self.floors.pop(sid, None)
@@ -131,11 +131,11 @@ class Constream(ServedPubend):
 
     @property
     def told_upto(self) -> Tick:
-        """How far this SHB was ever told of the pubend."""
+        """The highest tick that this SHB has ever received something about."""
         return max(self._target, self._istream.known_upto)
 
     def _start_reader(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
-        """The consumer is not at the head (any more): a reader serves it from `at` on."""
+        """Gives a consumer that is not, or no longer, at the head a reader that serves it from `at` on."""
         self.live.pop(consumer.sid, None)
         self.floors.pop(consumer.sid, None)
         self.scheduler.start(consumer, position, at)
@@ -143,7 +143,7 @@ class Constream(ServedPubend):
     # ------------------------------------------------------------------------------------ knowledge
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """Knowledge arrived, in any order and as often as it likes."""
+        """Takes knowledge. It may arrive in any order, and more than once."""
         self.lost = max(self.lost, knowledge.lost)
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         if knowledge.reply:
@@ -152,6 +152,7 @@ class Constream(ServedPubend):
         try:
             if scheduler.readers or scheduler.page_cache.asked:
                 scheduler.on_knowledge(knowledge, now, wall)
+            # Behind a hole the buffer is bounded. What is dropped is asked for again when the head has come nearer.
             is_too_much = knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
             if knowledge.hi > self.head and not is_too_much:
                 self._istream.accumulate(knowledge)
@@ -161,22 +162,22 @@ class Constream(ServedPubend):
             self._state.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
 
     def catch_up(self, upto: Tick, now: int) -> None:
-        """The pubend is decided up to here: what is missing is asked for, a window at a time."""
+        """The pubend is decided up to `upto`: asks for what is missing, one window at a time."""
         self._target = max(self._target, upto)
         if self.head < self._target:
             self._want_next(now)
 
     def on_deadline(self, now: int, stalled_after: int) -> None:
-        """Asks for what lies ahead when the head has not moved for `stalled_after` ns (DCT)."""
+        """Asks for what lies ahead if the head has not moved for `stalled_after` ns (DCT)."""
         if now - self._moved_at >= stalled_after:
             self._moved_at = now
             self._asked_ahead = True
             self._curiosity.add(((self.head, FOREVER),), self._joining.need, now, urgent=True)
 
     def finish_turn(self, now: int, stalled_after: int) -> int:
-        """Says what is held and what is wanted, for the first time or again, where that is due.
+        """Sends holds and wants, for the first time or again, where they are due.
 
-        Returns when this, or `on_deadline`, wants to be called next.
+        Returns when this, or `on_deadline`, has to be called next.
         """
         due = self._moved_at + stalled_after
         if self.holds.send_at is not None:
@@ -195,14 +196,14 @@ class Constream(ServedPubend):
         return due
 
     def _advance(self, now: int, wall: int) -> None:
-        """Moves the head as far as everything is known; who joins on the way is required from there on."""
+        """Moves the head as far as everything is known. Subscriptions that join on the way count from there on."""
         known_upto = self._istream.known_upto
         while self.head < known_upto:
             horizon = self._istream.horizon(self.head, self._joining.need)
             if horizon <= self.head:
                 break
             if self._joining.waiting and (activated := self._joining.activate(self.head, horizon)):
-                # What they require may end the horizon earlier, so it is looked for again.
+                # What the activated subscriptions require may end the horizon earlier, so it is computed again.
                 self._activated(activated)
                 continue
             if self._joining.later:
@@ -212,7 +213,7 @@ class Constream(ServedPubend):
         for sid in list(self.open_gaps):
             self.send_gap(sid)
         if self._asked_ahead and self._moved_at == now:
-            # It does go on: nobody has to be asked for what lies ahead.
+            # The head does move: there is no need to ask for what lies ahead.
             self._asked_ahead = False
             self._curiosity.clear(((known_upto, FOREVER),))
         if self.head < known_upto:
@@ -223,7 +224,7 @@ class Constream(ServedPubend):
             self.scheduler.on_head(now, wall)
 
     def _pass(self, horizon: Tick, wall: int) -> None:
-        """One step of the head: who waits at it goes live, then events are handed out."""
+        """Makes one step of the head: readers that wait at the head go live, then events are delivered."""
         if self.scheduler.readers:
             self.scheduler.promote_waiting()
         need = self._joining.need
@@ -245,6 +246,7 @@ class Constream(ServedPubend):
         if self._joining.later:
             self._joining.passed(horizon)
         if self.floors:
+            # Their own position is behind the head now, so the head alone decides what they get.
             self.floors = {sid: floor for sid, floor in self.floors.items() if floor > horizon}
 
     def _activated(self, sids: list[int]) -> None:
@@ -255,10 +257,11 @@ class Constream(ServedPubend):
             self.touch(sid, position)
 
     def _deliver_lost(self, lost: list[Lost], horizon: Tick) -> Tick:
-        """Only an SHB that was retired meets lost ticks here (T10), or one before which they were damaged.
+        """Opens a gap for every live consumer, and returns how far the step may go.
 
-        Everybody gets a gap; it stays open until an event is to follow it, or the head stops. Returns how far the
-        step goes: to events that are known, or to another reason, for what is said leaves in order.
+        The constream meets lost ticks only if this SHB was retired while it was away (T10), or if events were damaged
+        before they reached it. The gap stays open until an event follows it, or the head stops. The step ends before
+        known events, and before lost ticks with another reason, because what is sent must leave in order.
         """
         start, _, reason = lost[0]
         horizon = next((lo for lo, _, why in lost if why != reason), horizon)
@@ -277,7 +280,7 @@ class Constream(ServedPubend):
             self.release(position)
             position.since = max(position.since, end)
             if sid in self.live and sid not in self.durable_sids:
-                position.acknowledge(end, end)  # nobody else does, for one that is not durable
+                position.acknowledge(end, end)  # nobody else acknowledges for a subscription that is not durable
             position.changed = True
             self.touch(sid, position)
         return horizon

@@ -1,7 +1,7 @@
-"""Who is connected: a channel per session, a consumer per attached subscription, and their credit.
+"""The connected clients: a channel per session, a consumer per attached subscription, and their credit.
 
-A consumer is sent no more events and bytes than it granted; without credit it is served by a reader,
-never queued for (protocol: credit; T26).
+A consumer is never sent more events and bytes than it granted. Without credit it gets a reader; nothing is queued for
+it (protocol: credit; T26).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gapless_shb.core.subscriptions import SubscriptionRecord
 
 @dataclass(slots=True)
 class Channel:
-    """What one session is told: pubends by number, deliveries gathered per step."""
+    """Sends messages to one session. It numbers the pubends, and gathers the deliveries of a step."""
 
     session: int
     emit: Callable[[object], None]
     unflushed: list[Channel]
-    """Shared by all channels: those that gathered deliveries in this step."""
+    """Channels with gathered deliveries. All channels share this list."""
     consumers: dict[int, Consumer] = field(default_factory=dict)
     _numbers: dict[PubendId, int] = field(default_factory=dict)
     _told: dict[PubendId, Tick] = field(default_factory=dict)
     _pending: list[tuple[bytes, bytes]] = field(default_factory=list)
 
     def number(self, pubend: PubendId) -> int:
-        """The session's number for a pubend, announced with its first use."""
+        """Returns the session's number for a pubend, and announces it with its first use."""
         number = self._numbers.get(pubend)
         if number is None:
             number = self._numbers[pubend] = len(self._numbers)
@@ -41,30 +41,30 @@ class Channel:
         return number
 
     def deliver(self, sid: int, pubend: PubendId, payload: bytes) -> None:
-        """Sends events; they leave with the step's other deliveries to this session, in order."""
+        """Sends events. They leave with the step's other deliveries to this session, in order."""
         if not self._pending:
             self.unflushed.append(self)
         self._pending.append((deliver_head(self.session, sid, self.number(pubend)), payload))
 
     def flush(self) -> None:
-        """Lets the gathered deliveries go, before anything else is said to the session."""
+        """Sends the gathered deliveries. It comes before any other message to the session."""
         if self._pending:
             self.emit(Transmit(self.session, tuple(self._pending)))
             self._pending.clear()
 
     def silence(self, pubend: PubendId, upto: Tick, sids: list[int] | None) -> None:
-        """Nothing more up to here, for these consumers or for all of the session."""
+        """Sends silence up to `upto`: to these consumers, or to all of the session."""
         self.flush()
         self.emit(Tell(self.session, DeliverSilence(self.number(pubend), upto, sids)))
 
     def gap(self, sid: int, pubend: PubendId, start: Tick, end: Tick, reason: GapReason) -> None:
-        """Events in (start, end] may have been lost."""
+        """Sends a gap: events in (start, end] may have been lost."""
         assert start < end, "a gap has a tick in it"
         self.flush()
         self.emit(Tell(self.session, DeliverGap(sid, self.number(pubend), start, end, reason.value)))
 
     def tell_idle(self, pubend: PubendId, head: Tick, live: dict[int, Consumer]) -> None:
-        """The silence that keeps every live consumer's position moving; once per head."""
+        """Sends the silence that moves the position of every live consumer, at most once per head."""
         if self._told.get(pubend, 0) >= head:
             return
         sids = [sid for sid in self.consumers if sid in live]
@@ -74,7 +74,7 @@ class Channel:
 
 
 class Credited:
-    """Who grants credit in events and bytes, and is sent no more; but an event larger than all credit passes alone."""
+    """A receiver that grants credit in events and bytes. An event that is larger than all credit is sent alone."""
 
     __slots__ = ("credit_bytes", "credit_events")
     credit_events: int
@@ -82,11 +82,11 @@ class Credited:
 
     @property
     def starved(self) -> bool:
-        """Whether not even one event may be sent."""
+        """Whether the credit does not allow even one event."""
         return self.credit_events <= 0 or self.credit_bytes <= 0
 
     def spend_all(self, events: int, size: int) -> bool:
-        """Takes this from the credit, where it suffices for all of it; returns whether it does."""
+        """Takes so much from the credit if all of it is covered. Returns whether it is."""
         if events > self.credit_events or size > self.credit_bytes:
             return False
         self.credit_events -= events
@@ -94,7 +94,7 @@ class Credited:
         return True
 
     def affordable(self, events: EventBatch, events_max: int, bytes_max: int = FOREVER) -> int:
-        """How many of the first events the credit covers, but no more than this at once; one may be larger."""
+        """Returns how many of the first events may be sent at once by credit and limits: one at least, with credit."""
         if self.starved:
             return 0
         most = min(len(events), self.credit_events, events_max)
@@ -105,19 +105,19 @@ class Credited:
         return max(1, bisect_right(ends, room))
 
     def spend(self, events: int, size: int) -> None:
-        """Takes from the credit what is being sent."""
+        """Takes what is being sent from the credit."""
         self.credit_events -= events
         self.credit_bytes -= size
 
     def grant(self, events: int, size: int) -> None:
-        """The client took messages and has room for more."""
+        """Adds credit: the client has taken messages and has room for more."""
         self.credit_events += events
         self.credit_bytes += size
 
 
 @dataclass(slots=True)
 class Consumer(Credited):
-    """A subscription attached to a session."""
+    """A subscription that is attached to a session."""
 
     subscription: SubscriptionRecord
     channel: Channel
@@ -125,11 +125,11 @@ class Consumer(Credited):
     credit_events: int
     credit_bytes: int
     request: int
-    """The client's number for its request to attach."""
+    """The number that the client gave to its request to attach."""
     since: int
-    """The wall time at which it was attached, in milliseconds since 1970."""
+    """The wall time of the attachment, in milliseconds since 1970."""
 
     @property
     def sid(self) -> int:
-        """The subscription's id."""
+        """The id of the subscription."""
         return self.subscription.sid

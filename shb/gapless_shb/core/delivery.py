@@ -1,7 +1,7 @@
-"""One step of the constream: events to whom they match, and into the PFS (protocol: constream).
+"""One step of the constream: sends its events to matching consumers, and notes them in the PFS (protocol: constream).
 
-The hot path of an SHB. Work is per filter and per subscription that matches, never per event of a
-subscription: the payload of equal matches is joined once and shared by all who get it.
+This is the hot path of an SHB. The work is per filter and per matching subscription, never per event of a
+subscription: subscriptions with equal matches share one payload, which is joined once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gapless_shb.core.pubend import ServedPubend
 
 
 class LiveDelivery:
-    """The events of (previous, head], on their way."""
+    """The delivery of the events in (previous, head]."""
 
     def __init__(self, stream: ServedPubend, batch: EventBatch, previous: Tick, wall: int) -> None:
         self._stream = stream
@@ -27,24 +27,24 @@ class LiveDelivery:
         self._first = batch.ticks[0]
         self._previous = previous
         self._masks: dict[int, int] = {}
-        """What matched each durable subscription."""
+        """Which events matched each durable subscription."""
         self._page = Page(previous, batch.ticks, StepMasks(self._masks), batch)
-        """For those who come by later."""
+        """The same events for readers that come here soon."""
         self._fresh = ~self._page.expired(wall)
-        """Expired events are matched and recorded like others, but not sent."""
+        """The events that have not expired. Expired events are matched and noted like others, but not sent."""
         self._payloads: dict[int, bytes] = {}
         self.demoted: list[tuple[Consumer, SubscriptionPosition, Tick]] = []
-        """Who cannot take what is due, and from where on a reader is to serve him (T26)."""
+        """Consumers without credit for their events, and from where a reader has to serve each of them (T26)."""
 
     def run(self, matcher: BatchMatcher, page_cache: PageCache) -> bool:
-        """Matches, records and sends; returns whether the PFS has something to be made durable."""
+        """Matches, notes and sends. Returns whether the PFS has something to make durable."""
         stream, ticks = self._stream, self._batch.ticks
         positions, live, floors = stream.positions, stream.live, stream.floors
         for mask, sids in self._batch.match(self._stream.pubend, matcher):
             for sid in sids:
                 position = positions.get(sid)
                 if position is None or position.since == FOREVER:
-                    continue  # a joining subscription is its reader's business
+                    continue  # a joining subscription is served by its own reader
                 due = mask if position.since < self._first else mask & above(ticks, position.since)
                 if not due:
                     continue
@@ -62,17 +62,17 @@ class LiveDelivery:
     def _remember(self, sid: int, position: SubscriptionPosition, mask: int) -> None:
         self._masks[sid] = mask
         stream, last = self._stream, self._batch.ticks[mask.bit_length() - 1]
-        # Whoever had acknowledged it before this broker lost its power need not acknowledge it again.
+        # If the application had acknowledged the event before this broker crashed, it need not do so again.
         if sid not in stream.retention_floor.pinning and last > position.acked:
             stream.release(position)
             stream.retention_floor.put(sid, position)
         position.last_tick = last
 
     def _send(self, sid: int, consumer: Consumer, position: SubscriptionPosition, mask: int) -> None:
-        """Sends what the credit allows; who cannot take it is served by a reader from here on (T26)."""
+        """Sends events, if the consumer's credit covers them; otherwise a reader has to serve it from here on (T26)."""
         mask &= self._fresh
         if not mask:
-            # It is not sent anything, so it may never have anything to acknowledge this with.
+            # All of them have expired, and without an event the client may never acknowledge up to here.
             position.pass_over(self._stream.head)
             self._stream.touch(sid, position)
             return
@@ -90,7 +90,7 @@ class LiveDelivery:
 
 
 def above(ticks: Iterable[Tick], floor: Tick) -> int:
-    """The ticks above `floor`, as a mask."""
+    """Returns the ticks above `floor`, as a mask."""
     mask = 0
     for index, tick in enumerate(ticks):
         if tick > floor:

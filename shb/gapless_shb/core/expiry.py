@@ -1,15 +1,20 @@
-"""The expiry of subscriptions: one that nobody consumes for long is given up, and its return is no silent loss.
+"""The expiry of subscriptions: one that is not consumed for long is given up, without a silent loss.
 
-Off unless `subscription_lease_seconds` is set. Time is what this SHB was up, counted in beats of its monotonic
-timer: a wall clock that jumps, a broker that is down and a process that stands still count for nothing or for
-one beat, so they cost nobody his subscription. A subscription goes between one lease and one lease and two
-beats after its consumer left.
+It is off unless `subscription_lease_seconds` is set.
 
-What is given up is removed as by `unsubscribe`, and pins nothing. Its name and its position remain: whoever
-subscribes by that name again begins there, with what the logs still have, and with a gap for what they have not.
+Time means uptime of this SHB, counted in beats of its monotonic timer. A wall clock that jumps, a broker that is down
+and a process that stands still count for nothing, or for one beat. So none of them costs an application its
+subscription. A subscription expires between one lease, and one lease and two beats, after its consumer left.
 
-Durable: the uptime, once in a beat; when each subscription was seen to be left, which is deleted *before* its
-return is answered; and of those that lapsed, name and position, before they are removed.
+Expiry removes the subscription, as `unsubscribe` does, so it holds no log back. Its name and position remain. A client
+that subscribes with that name again continues at that position: it gets what the logs still have, and a gap for the
+rest.
+
+What is durable:
+
+1. the uptime, once in a beat;
+2. for each unconsumed subscription, when that was noticed; this is deleted *before* its return is answered;
+3. name and position of a lapsed subscription, *before* it is removed.
 """
 
 from __future__ import annotations
@@ -30,15 +35,15 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 LEASES = "shb/leases"
-"""`uptime` → milliseconds; subscription id → the uptime at which it was seen to be left."""
+"""`uptime` → milliseconds; subscription id → the uptime at which it was noticed that it has no consumer."""
 LAPSED = "shb/lapsed"
 """client id, name → Lapsed."""
 LAPSED_MAX = 100_000
-"""So many positions of lapsed subscriptions are remembered, the latest ones."""
+"""How many positions of lapsed subscriptions are kept: the latest ones."""
 BEATS = 16
-"""Beats in a lease, if it is short."""
+"""How many beats a lease has, if it is short."""
 LAPSES_MOST = 1_000
-"""So many are given up in one beat: the broker has other things to do."""
+"""How many subscriptions are given up in one beat at most, so that no turn is long."""
 BEAT_MS_MAX = 600_000
 
 _UPTIME = b"uptime"
@@ -48,7 +53,7 @@ Returning: TypeAlias = "list[tuple[ClientSession, Subscribe]]"
 
 
 class Lapsed(msgspec.Struct, array_like=True, frozen=True):
-    """What remains of a subscription whose lease has run out."""
+    """What is kept of a subscription whose lease has ended."""
 
     sid: int
     client_id: str
@@ -56,11 +61,11 @@ class Lapsed(msgspec.Struct, array_like=True, frozen=True):
     lapsed_at: int
     """The uptime, in milliseconds."""
     starts: dict[PubendId, Tick]
-    """From where it was owed events: where it stands by a token that does not name the pubend."""
+    """From where it was owed events: where it continues with a token that does not name the pubend."""
     positions: dict[PubendId, Tick]
-    """Up to where it was done with everything: where it stands without a token."""
+    """Up to where it was done with everything: where it continues without a token."""
     late_start: Tick = 0
-    """As of the subscription: from where on it is owed events of pubends found later."""
+    """The `late_start` of the subscription, for pubends found later."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -69,34 +74,34 @@ _decode_lapsed = msgspec.msgpack.Decoder(Lapsed).decode
 
 
 def beat_of(lease_ms: int) -> int:
-    """How often it is looked, in milliseconds."""
+    """Returns the length of a beat, in milliseconds."""
     return max(1, min(lease_ms // BEATS, BEAT_MS_MAX))
 
 
 class Expiry:
-    """Who was left when, who is on his way back, and who has lapsed."""
+    """Which subscriptions have no consumer since when, which are returning, and which have lapsed."""
 
     def __init__(self, hosting: Hosting, lease_ms: int | None, reader: RecoveryReader) -> None:
-        """As the volume says; `lease_ms` None: nobody lapses."""
+        """Restores what the volume has. `lease_ms` None: no subscription expires."""
         self._hosting = hosting
         self._lease_ms = lease_ms
         self._uptime = 0
         self._left: dict[int, int] = {}
-        """When each that nobody consumes was seen to be left, the earliest first."""
+        """When each subscription without a consumer was noticed, the earliest first."""
         self._returning: dict[int, Returning] = {}
-        """Requests that are gone on with when their return is durable."""
+        """Requests that go on when the return of their subscription is durable."""
         self._lapsed: dict[tuple[str, str], Lapsed] = {}
-        """The earliest first."""
+        """The lapsed subscriptions, the earliest first."""
         self._obsolete: list[Operation] = []
         self._recover(reader)
 
     def _recover(self, reader: RecoveryReader) -> None:
         found = {key: _decode_time(value) for key, value in reader.scan(LEASES)}
         if self._lease_ms is None:
-            # Nobody notes any more who returns: what was noted is not true when leases are on again.
+            # Returns are not noted while there are no leases. So these times would be wrong when leases are on again.
             self._obsolete = [Delete(LEASES, key) for key in found]
         else:
-            # The uptime is written now and then, and was at least what was noted last.
+            # The uptime is written once in a beat. It was at least the latest time that was noted.
             self._uptime = max(found.values(), default=0)
             found.pop(_UPTIME, None)
             left = sorted(((_KEY.unpack(key)[0], at) for key, at in found.items()), key=lambda item: item[1])
@@ -105,25 +110,25 @@ class Expiry:
         for one in sorted(lapsed, key=lambda one: one.lapsed_at):
             if self._hosting.registry.find(one.client_id, one.name) is None:
                 self._lapsed[one.client_id, one.name] = one
-            else:  # its removal was lost in a crash
+            else:  # a crash lost the removal of the subscription
                 self._obsolete.append(_forget(one.client_id, one.name))
 
     # ------------------------------------------------------------------------------------------ time
 
     @property
     def beat_ms(self) -> int | None:
-        """How often `on_beat` wants to be called; None: never."""
+        """How often `on_beat` has to be called; None: never."""
         return None if self._lease_ms is None else beat_of(self._lease_ms)
 
     def start(self) -> None:
-        """The first writes of a life."""
+        """Makes the first writes of a life."""
         if self._obsolete:
             self._hosting.outbox.write(self._obsolete)
 
     def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[SubscriptionRecord], None]) -> None:
-        """One more beat has passed: notes who was left, and gives up whose lease has run out.
+        """One more beat has passed: notes subscriptions that lost their consumer, removes those whose lease is over.
 
-        `is_awaited`: whether somebody waits for a subscription that is being created.
+        `is_awaited`: whether a session waits for a subscription that is being created.
         """
         assert self._lease_ms is not None
         beat = beat_of(self._lease_ms)
@@ -157,11 +162,11 @@ class Expiry:
         ]
 
     def _lapse(self, subscription: SubscriptionRecord) -> None:
-        """Its position is written before it is removed: else a crash between the two would lose it."""
+        """Writes the position of a subscription before it is removed; a crash between the two must not lose it."""
         hosting = self._hosting
         client_id, name = subscription.client_id, subscription.name
         on = {stream.pubend: stream.positions[subscription.sid] for stream in hosting.streams.values()}
-        # Its token may have named pubends that are not known here yet: there it stands where it began.
+        # Its token may have named pubends that are still unknown here. On these it stands where it started.
         starts = subscription.start | {pubend: position.start for pubend, position in on.items()}
         done = subscription.start | {
             pubend: hosting.streams[pubend].done_upto(position) for pubend, position in on.items()
@@ -181,9 +186,10 @@ class Expiry:
     # ------------------------------------------------------------------------------------ coming back
 
     def returns(self, session: ClientSession, request: Subscribe, sid: int, go_on: RequestHandler) -> bool:
-        """Somebody comes back to a subscription that was left. Whether that must become durable first; then `go_on`.
+        """A client returns to a subscription without a consumer. Returns True if `go_on` will be called later.
 
-        Else a crash would forget that he was here, and count the whole time before as his absence.
+        That is the case if the return has to be durable first. Otherwise a crash would forget the return, and count the
+        whole time before it as absence.
         """
         if sid in self._returning:
             self._returning[sid].append((session, request))
@@ -200,29 +206,29 @@ class Expiry:
         return True
 
     def returned(self, sid: int) -> Returning:
-        """The return is durable, or what they return to is removed: the requests that wait for it."""
+        """Takes out the requests that wait: their return is durable, or their subscription was removed."""
         return self._returning.pop(sid, [])
 
     def on_session_ended(self, session: ClientSession) -> None:
-        """Nobody comes back from there."""
+        """Drops the requests of a session that has ended."""
         for requests in self._returning.values():
             requests[:] = [(other, request) for other, request in requests if other.number != session.number]
 
     def forget(self, sid: int) -> list[Operation]:
-        """A subscription is removed: nothing is noted of it any more."""
+        """Returns the writes that forget a removed subscription's lease."""
         return [] if self._left.pop(sid, None) is None else [Delete(LEASES, _KEY.pack(sid))]
 
     # ------------------------------------------------------------------------------------------ lapsed
 
     def forget_lapsed(self, client_id: str, name: str) -> list[Operation]:
-        """What remained of a lapsed subscription is not needed any more; nothing where there is none."""
+        """Returns the writes that forget a lapsed subscription; none if there is none."""
         return [] if self._lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
 
     def resumed(self, client_id: str, request: Subscribe) -> Subscribe:
-        """The request to create a subscription; under a name that has lapsed, from where that stood.
+        """Returns a request to create a subscription, changed so that a lapsed name continues at its old position.
 
-        As one that exists, it resumes there whatever start the request names for a new one; and of a token it
-        is the pubends which that does not name. What is not there any more will be a gap.
+        Like a subscription that exists, it continues there whatever start the request has for a new one. With a token,
+        the old position counts for the pubends that the token does not name. Events that are gone will be a gap.
         """
         lapsed = self._lapsed.get((client_id, request.name or ""))
         if lapsed is None:
@@ -237,12 +243,12 @@ class Expiry:
         return replace(request, start=StartAt.TOKEN, positions=given)
 
     def late_start(self, client_id: str, name: str | None) -> Tick | None:
-        """Where what lapsed under a name would begin on pubends found later; None if nothing did."""
+        """Returns where a lapsed subscription would start on pubends found later; None if none has lapsed."""
         lapsed = self._lapsed.get((client_id, name or ""))
         return None if lapsed is None else lapsed.late_start
 
     def _there(self, ticks: dict[PubendId, Tick]) -> Iterable[tuple[PubendId, Tick]]:
-        """Without pubends that have begun anew since."""
+        """Yields the ticks without those of pubends that have begun anew since."""
         streams = self._hosting.streams
         names = {pubend.rpartition("@")[0] for pubend in streams}
         for pubend, tick in ticks.items():

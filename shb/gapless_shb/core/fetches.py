@@ -1,8 +1,7 @@
-"""What a reader has asked the network for, and what has come back (protocol: readers).
+"""Fetches: what a reader has asked the network for, and what has arrived (protocol: readers).
 
-`TickFetch` asks for the ticks that the PFS named, and filters what comes if the PFS may have named others too;
-`RangeFetch` asks for a whole range of which the PFS knows nothing, and filters what comes. Either ends in
-segments, in order: events, and gaps.
+`TickFetch` asks for single ticks that the PFS named. If the PFS is imprecise, it filters the answers. `RangeFetch` asks
+for a whole range that the PFS does not know, and filters the answers. Both end in segments, in order: events and gaps.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from gapless.core.wire.messages import GapReason
 from gapless.selectors.index import BatchMatcher
 
 NEAR = 64
-"""Wanted ticks with fewer places of events between are asked for in one range: it costs at most 63 events more."""
+"""Wanted ticks with fewer places of events between them are asked for in one range, for at most 63 events more."""
 
 
 def nearness(grain: Tick) -> Tick:
-    """How close wanted ticks of a pubend of that grain are, to be asked for in one range."""
+    """Returns how close wanted ticks of a pubend of that grain must be to be asked for in one range."""
     return NEAR * min(STEP, grain)
 
 
 Lost: TypeAlias = tuple[Tick, Tick, GapReason]
-"""(lo, hi] is lost, and why."""
+"""(lo, hi, reason): (lo, hi] is lost for this reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class GapSegment:
-    """Nothing is known of some tick in (start, end], and the pubend no longer knows it either."""
+    """A gap: some tick in (start, end] is unknown, and the pubend has given it up."""
 
     start: Tick
     end: Tick
     reason: GapReason
 
     def after(self, earlier: GapSegment | None) -> GapSegment:
-        """Both as one, where there is an earlier one, and nothing was sent between."""
+        """Joins this gap with an earlier one of the same reason, if there is one and no event was sent between."""
         assert earlier is None or earlier.reason == self.reason
         return self if earlier is None else GapSegment(earlier.start, self.end, self.reason)
 
@@ -53,7 +52,7 @@ Segment: TypeAlias = "EventBatch | GapSegment"
 
 
 class TickFetch:
-    """Wants exactly these ticks; all others up to `upto` are silence for the subscription."""
+    """Fetches exactly these ticks; all other ticks up to `upto` are silence for the subscription."""
 
     def __init__(
         self,
@@ -64,9 +63,9 @@ class TickFetch:
         near: Tick,
         imprecise_for: BatchMatcher | None,
     ) -> None:
-        """`near`: ticks that lie closer than this are asked for in one range.
+        """`near`: ticks that are closer to each other than this are asked for in one range.
 
-        `imprecise_for`: the subscription's matcher, where not all of these ticks may have matched it.
+        `imprecise_for`: the subscription's matcher, if some of these ticks may not match it.
         """
         self._pubend = pubend
         self._near = near
@@ -80,11 +79,11 @@ class TickFetch:
         self._damaged = IntervalSet()
 
     def ranges(self) -> Ranges:
-        """What to ask for; near ticks share a range."""
+        """Returns the ranges to ask for; near ticks share a range."""
         return near_ranges(self._ticks, self._near)
 
     def offer(self, knowledge: Knowledge) -> None:
-        """Takes what it wanted out of knowledge that arrived."""
+        """Takes the wanted events out of knowledge that has arrived."""
         self._lost = max(self._lost, knowledge.lost)
         if knowledge.damaged:
             self._damaged.add(knowledge.lo, knowledge.hi)
@@ -103,23 +102,23 @@ class TickFetch:
 
     @property
     def count(self) -> int:
-        """How many of the wanted events have come."""
+        """How many of the wanted events have arrived."""
         return len(self._ticks) - len(self._missing)
 
     @property
     def size(self) -> int:
-        """Bytes of these."""
+        """The bytes of these events."""
         return sum(piece.size for piece in self._pieces)
 
     @property
     def complete(self) -> bool:
-        """Whether every wanted tick is an event or lost."""
+        """Whether every wanted tick has its event, or is lost."""
         if not self._missing or self._missing[-1] <= self._lost:
             return True
         return bool(self._damaged.ranges) and all(tick <= self._lost or tick in self._damaged for tick in self._missing)
 
     def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
-        """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
+        """Returns events and gaps in order. Ticks in `silent` are never a gap."""
         self._pieces.sort(key=lambda piece: piece.ticks[0])
         lost = [tick for tick in self._missing if not silent[0] < tick <= silent[1]]
         events = merge(self._pieces)
@@ -130,7 +129,7 @@ class TickFetch:
 
 
 def _places(ticks: Sequence[Tick], wanted: Sequence[Tick]) -> list[int]:
-    """Where among the ticks the wanted ones are, of those that are there."""
+    """Returns the indices in `ticks` of those wanted ticks that are in it."""
     places: list[int] = []
     at = 0
     for tick in wanted:
@@ -143,7 +142,7 @@ def _places(ticks: Sequence[Tick], wanted: Sequence[Tick]) -> list[int]:
 
 
 def near_ranges(ticks: Sequence[Tick], near: Tick) -> Ranges:
-    """Ranges that have all these ticks, ascending; those that are no further apart than `near` share one."""
+    """Returns ranges that contain all these ascending ticks; ticks no further apart than `near` share a range."""
     ranges: list[tuple[Tick, Tick]] = []
     start = end = 0
     for tick in ticks:
@@ -158,7 +157,7 @@ def near_ranges(ticks: Sequence[Tick], near: Tick) -> Ranges:
 
 
 class RangeFetch:
-    """Wants all of (start, upto], unfiltered, and keeps what the subscription's filter matches."""
+    """Fetches all of (start, upto], unfiltered, and keeps the events that the subscription's filter matches."""
 
     def __init__(self, pubend: PubendId, start: Tick, upto: Tick, matcher: BatchMatcher) -> None:
         self._pubend = pubend
@@ -168,30 +167,30 @@ class RangeFetch:
         self._matcher = matcher
 
     def ranges(self) -> Ranges:
-        """What to ask for."""
+        """Returns the range to ask for."""
         return ((self.start, self._asked_upto),)
 
     def offer(self, knowledge: Knowledge) -> None:
-        """Takes in what is unfiltered; silence that somebody else's filter made says nothing here (T13)."""
+        """Takes unfiltered knowledge. Silence under a stamp is ignored: it may come from another filter (T13)."""
         self._known.accumulate(knowledge)
 
     @property
     def upto(self) -> Tick:
-        """How far everything is known."""
+        """Up to here everything is known."""
         return min(self._known.horizon(self.start, RAW), self._asked_upto)
 
     @property
     def complete(self) -> bool:
-        """Whether there is progress: what is known at the front can be handed out at once."""
+        """Whether there is progress: everything known at the front can be sent at once."""
         return self.upto > self.start
 
     @property
     def size(self) -> int:
-        """Bytes of the events that came, matching or not: the next range is chosen by it."""
+        """The bytes of all events that arrived, matching or not. The length of the next range depends on it."""
         return self._known.take(self.start, self.upto).size
 
     def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
-        """Events and gaps in order. Ticks of `silent` are silence whatever became of them."""
+        """Returns events and gaps in order. Ticks in `silent` are never a gap."""
         upto = self.upto
         lost = without(self._known.lost_in(self.start, upto, RAW), silent)
         damaged = without(self._known.damaged_in(self.start, upto, RAW), silent)
@@ -202,12 +201,12 @@ class RangeFetch:
 
 
 def refilter(pubend: PubendId, batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
-    """The events of a batch that a matcher with a single filter matches."""
+    """Returns the events of a batch that match; the matcher has a single filter."""
     return batch.select(matches(pubend, batch, matcher)) if len(batch) else batch
 
 
 def matches(pubend: PubendId, batch: EventBatch, matcher: BatchMatcher) -> int:
-    """The same as a mask."""
+    """Returns the same as a mask."""
     mask = 0
     for matched, _ in batch.match(pubend, matcher):
         mask |= matched
@@ -215,7 +214,7 @@ def matches(pubend: PubendId, batch: EventBatch, matcher: BatchMatcher) -> int:
 
 
 def merge(pieces: list[EventBatch]) -> EventBatch:
-    """One batch of pieces that do not overlap; pieces that interleave are put in tick order."""
+    """Joins pieces that do not overlap into one batch in tick order; pieces may interleave."""
     whole = EventBatch.concatenate(pieces)
     if all(left.ticks[-1] < right.ticks[0] for left, right in pairwise(pieces)):
         return whole
@@ -226,14 +225,14 @@ def merge(pieces: list[EventBatch]) -> EventBatch:
 
 
 def without(ranges: Ranges, hole: tuple[Tick, Tick]) -> list[tuple[Tick, Tick]]:
-    """The ranges less one interval."""
+    """Returns the ranges without one interval."""
     low, high = hole
     parts = [(lo, min(hi, low)) for lo, hi in ranges] + [(max(lo, high), hi) for lo, hi in ranges]
     return sorted({(lo, hi) for lo, hi in parts if lo < hi}) if low < high else list(ranges)
 
 
 def interleave(start: Tick, events: EventBatch, lost: Sequence[Lost]) -> list[Segment]:
-    """Events and gaps in tick order; ranges lost for one reason with no event between them are one gap."""
+    """Orders events and gaps by tick. Lost ranges with the same reason and no event between them become one gap."""
     if not lost:
         return [events] if len(events) else []
     segments: list[Segment] = []
@@ -270,22 +269,22 @@ def _count_upto(events: EventBatch, at: int, tick: Tick) -> int:
 
 
 class Window:
-    """How long a range of unknown density to ask for: it grows over idle time and shrinks under load."""
+    """Chooses the length of the next range, whose density is unknown: longer after few bytes, shorter after many."""
 
     TARGET_BYTES = 1 << 20
     LONGEST = FOREVER >> 2
 
     def __init__(self, grain: Tick) -> None:
-        """`grain`: of the pubend. A second of it is the first guess."""
+        """`grain`: that of the pubend. The first guess is a second of it."""
         self.span = 1000 * grain
         self._shortest = 10 * grain
 
     def upto(self, start: Tick, limit: Tick) -> Tick:
-        """The end of the next range from `start` on, at most `limit`."""
+        """Returns the end of the next range from `start` on, at most `limit`."""
         return min(limit, start + self.span)
 
     def learn(self, size: int) -> None:
-        """A range of this length brought `size` bytes."""
+        """Notes that a range of this length brought `size` bytes."""
         if size < self.TARGET_BYTES // 2:
             self.span = min(self.span * 4, self.LONGEST)
         elif size > 2 * self.TARGET_BYTES:

@@ -1,4 +1,4 @@
-"""What the parts of an SHB share: its subscriptions, its pubends, its consumers, and the way out."""
+"""The state that all parts of an SHB share, with its pubends and the ways to clients and the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
 
 class Hosting(BrokerState):
-    """The state of an SHB, and what every part of it may do with it."""
+    """The state of an SHB, and the operations on it that several parts need."""
 
     def __init__(self, shb: ShbId, network: str, secret: bytes, registry: Registry) -> None:
         super().__init__(shb, registry)
@@ -26,20 +26,20 @@ class Hosting(BrokerState):
         self._unflushed: list[Channel] = []
         self._announcing: dict[int, Interest] = {}
         self._announced = 0
-        """The highest version that is durable in this life; 0 until `started`."""
+        """The highest version of the interest that is durable in this life; 0 until `started`."""
         self._dropping: dict[int, SubscriptionRecord] = {}
 
     # -------------------------------------------------------------------------------------- the way out
 
     def tell(self, session: int, message: ServerMessage) -> None:
-        """Sends a message to a session, behind everything sent to it before."""
+        """Sends a message to a session, after everything that was sent to it before."""
         channel = self.channels.get(session)
         if channel is not None:
             channel.flush()
         self.outbox.emit(Tell(session, message))
 
     def write_then_tell(self, operations: Iterable[Operation], session: int, message: ServerMessage) -> None:
-        """Tells a session when the operations are durable."""
+        """Writes the operations, and sends a message to a session when they are durable."""
         self.outbox.write(operations, lambda _now, _wall: self.tell(session, message))
 
     def write_interest(
@@ -49,7 +49,7 @@ class Hosting(BrokerState):
         add: SubscriptionRecord | None = None,
         drop: SubscriptionRecord | None = None,
     ) -> None:
-        """A write that makes a new version of the interest durable; then it is announced."""
+        """Writes a new version of the interest, and announces it when it is durable."""
         version = self.registry.version
         added = {} if add is None else {add.sid: add.filter}
         dropped = frozenset(() if drop is None else (drop.sid,))
@@ -59,13 +59,13 @@ class Hosting(BrokerState):
         self.outbox.write(operations, lambda _now, _wall: self.announce(version))
 
     def write_start(self) -> None:
-        """The first write of a life: a version of its own, because what was not durable is gone."""
+        """Makes the first write of a life: a new version of the interest, because undurable changes are gone."""
         operations = self.registry.next_version()
         version = self.registry.version
         self.outbox.write(operations, lambda _now, _wall: self.started(version))
 
     def write_holds(self, stream: Constream, *with_it: Operation) -> None:
-        """A pubend's row of holds may be sent under its version only when that version is durable."""
+        """Writes a pubend's row of holds. The row may be sent under its version only when that version is durable."""
         holds, version = stream.holds, stream.holds.version
 
         def durable(_now: int, _wall: int) -> None:
@@ -74,32 +74,33 @@ class Hosting(BrokerState):
         self.outbox.write([pubend_row(stream), *with_it], durable)
 
     def announce(self, version: int) -> None:
-        """This version is durable: the network may know of it."""
+        """Announces a version to the network, now that it is durable."""
         self._announced = max(self._announced, version)
         self._dropping.pop(version, None)
         self.outbox.emit(self._announcing.pop(version))
 
     def started(self, version: int) -> None:
-        """The version of this life is durable."""
+        """The first version of this life is durable: announces the whole interest."""
         self._announced = max(self._announced, version)
         self.announce_in_full()
 
     def announce_in_full(self) -> None:
-        """Says the whole interest as it is durable, without the changes that are being written."""
+        """Announces the whole interest as it is durable, without the changes that are being written."""
         if not self._announced:
             return
+        # A subscription whose removal is not durable yet still counts: a crash would bring it back.
         subscriptions = [*self.registry, *self._dropping.values()]
         filters = {s.sid: s.filter for s in subscriptions if s.version <= self._announced}
         self.outbox.emit(Interest(self.shb, 0, self._announced, filters, full=True))
 
     def announce_version(self) -> None:
-        """Repeats the version, so that a router that lost a change notices and asks."""
+        """Repeats the version, so that a router that has lost a change notices it and asks."""
         if not self._announced:
             return
         self.outbox.emit(Interest(self.shb, self._announced, self._announced, {}))
 
     def take_effects(self) -> list[object]:
-        """Everything asked for since the last call: one write first, the rest in order."""
+        """Returns everything that was asked for since the last call: one write first, then the rest in order."""
         while self._unflushed:
             self._unflushed.pop().flush()
         return self.outbox.take()
@@ -107,7 +108,7 @@ class Hosting(BrokerState):
     # -------------------------------------------------------------------------------------- consumers
 
     def channel(self, session: int) -> Channel:
-        """The session's channel."""
+        """Returns the session's channel, and creates it with its first use."""
         channel = self.channels.get(session)
         if channel is None:
             channel = Channel(session, self.outbox.emit, self._unflushed)
@@ -123,7 +124,7 @@ class Hosting(BrokerState):
             self.streams[pubend].attach(consumer, tick, now, wall)
 
     def attach_to_new(self, stream: Constream, now: int, wall: int) -> None:
-        """A pubend was discovered: every consumer begins there where its subscription does."""
+        """Attaches every consumer to a new pubend, at the start of its subscription."""
         for consumer in list(self.consumers.values()):
             start = stream.positions[consumer.sid].start
             consumer.channel.flush()
@@ -132,7 +133,7 @@ class Hosting(BrokerState):
             stream.attach(consumer, start, now, wall)
 
     def detach(self, sid: int) -> Consumer | None:
-        """Ends the consumption of a subscription; returns the consumer that had it."""
+        """Ends the consumption of a subscription. Returns its former consumer, if it had one."""
         consumer = self.consumers.pop(sid, None)
         if consumer is None:
             return None

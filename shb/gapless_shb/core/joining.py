@@ -1,8 +1,13 @@
-"""How a subscription comes to be covered by the constream (protocol: joining; T3, T45).
+"""How a new subscription comes to be covered by the constream (protocol: joining; T3, T45).
 
-Knowledge that is under way was filtered before anybody upstream knew of a new subscription. So it joins
-in private: until the head first passes a run whose stamp honours its version, it is not part of what the
-constream requires (nobody else waits for it), and its ticks up to there are its own reader's business.
+Knowledge that is under way was filtered before the brokers upstream knew of a new subscription. So the subscription
+joins in steps:
+
+1. At first it only waits. The constream requires nothing for it, so no other subscription is delayed, and its own
+   reader fetches and filters its events.
+2. The head passes a run of silence whose stamp honours the subscription's version. From there on (`since`) the
+   constream covers it.
+3. When the head reaches `since`, its version becomes part of what silence must honour (`need`).
 """
 
 from __future__ import annotations
@@ -23,18 +28,21 @@ class JoiningSubscriptions:
         self._shb = shb
         self._istream = istream
         self.waiting: dict[int, SubscriptionPosition] = {}
-        """Those who are not covered yet. Only while there are any is there anybody to activate."""
+        """The subscriptions that are not covered yet. If there are none, nothing can be activated."""
         self._by_version: list[tuple[int, int]] = []
-        """A heap of (version, sid) of those who wait; and of some who are gone."""
+        """A heap of (version, sid) of the waiting subscriptions. It may contain removed ones."""
         self.later: dict[int, int] = {}
-        """The versions of those who are covered from a tick above the head on: only they change the need."""
+        """The versions of subscriptions with a `since` above the head. Only these can still change `need`."""
         self._by_since: list[tuple[Tick, int]] = []
-        """A heap of (since, sid) of those; and of some who are gone."""
+        """A heap of (since, sid) of these subscriptions. It may contain removed ones."""
         self.need: dict[ShbId, int] = {shb: 0}
-        """The interest version that silence must honour to be believed from the head on. Exchanged, never changed."""
+        """The interest version that silence must honour to be believed from the head on.
+
+        It is replaced, never changed in place, because wants keep a reference to it.
+        """
 
     def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
-        """A subscription stands on the pubend: it joins, or has joined before a restart."""
+        """Adds a subscription: it starts to join, or it had joined before a restart."""
         if position.since == FOREVER:
             self.waiting[sid] = position
             heappush(self._by_version, (version, sid))
@@ -43,15 +51,16 @@ class JoiningSubscriptions:
             self.passed(self._istream.base)
 
     def remove(self, sid: int) -> None:
-        """The subscription is gone."""
+        """Removes a subscription."""
         self.waiting.pop(sid, None)
         self.later.pop(sid, None)
 
     def activate(self, head: Tick, horizon: Tick) -> list[int]:
-        """Activates those whose version a run of (head, horizon] honours; returns them.
+        """Activates the waiting subscriptions whose version a run in (head, horizon] honours. Returns their ids.
 
-        `since` is no lower than the head, the run's low end, and the highest tick whose silence the
-        istream already holds under a lower stamp: that silence was computed without the subscription.
+        Their `since` is the highest of four ticks: their start, the head, the low end of that run, and the highest tick
+        of silence that the istream already holds under a lower stamp. That silence was computed without the
+        subscription.
         """
         activated: list[int] = []
         for run in self._istream.runs(head, horizon):
@@ -67,7 +76,7 @@ class JoiningSubscriptions:
         return activated
 
     def _honoured_by(self, stamp: Stamp) -> Iterator[tuple[int, int, SubscriptionPosition]]:
-        """Takes out those whose version a stamp honours: the lowest versions."""
+        """Takes out the waiting subscriptions whose version a stamp honours; these have the lowest versions."""
         while self._by_version and covers(stamp, {self._shb: self._by_version[0][0]}):
             version, sid = heappop(self._by_version)
             position = self.waiting.pop(sid, None)
@@ -79,14 +88,14 @@ class JoiningSubscriptions:
         heappush(self._by_since, (since, sid))
 
     def next_change(self, head: Tick) -> Tick:
-        """How far the head may go before another version is required."""
+        """Returns how far the head may go before `need` changes."""
         self.passed(head)
         while self._by_since and self._by_since[0][1] not in self.later:
             heappop(self._by_since)
         return self._by_since[0][0] if self._by_since else FOREVER
 
     def passed(self, head: Tick) -> None:
-        """The head stands here: who is covered from here on is required from here on."""
+        """The head stands here: subscriptions with a `since` up to here become part of `need`."""
         while self._by_since and self._by_since[0][0] <= head:
             _, sid = heappop(self._by_since)
             version = self.later.pop(sid, 0)

@@ -1,11 +1,11 @@
-"""The list of subscriptions, with a count of what each has not acknowledged yet.
+"""Lists subscriptions, and counts what each has not acknowledged yet.
 
-The count is read from the PFS, batch by batch, so that nothing has to be counted while events flow. A long
-list is told in parts, with room between them for what else is to be done.
+The count is read from the PFS, batch by batch, when somebody asks; so nothing has to be counted while events flow. A
+long list is sent in parts, with room for other work between them.
 
-What the PFS does not cover for a subscription only the log knows: what was there before it joined, and what
-could not be read. That is not counted, for there may be a hundred thousand of them and years of it; the row
-says so, and its numbers are what there is at least.
+For some ticks the PFS cannot tell: those before the subscription joined, and those in blocks that cannot be read. Their
+events are not counted, because a count would read the log, perhaps for a hundred thousand subscriptions and for years.
+The row is marked as incomplete, and its numbers are a lower bound.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from gapless_shb.core.subscriptions import SubscriptionRecord
 
 ROWS_MAX = 500
 BYTES_MAX = 1 << 20
-"""What a part of a list holds at most, about."""
+"""About how much one part of a list holds at most."""
 
 
 @dataclass(slots=True)
 class Listing:
-    """One question, while the PFS is being read for it."""
+    """One request, while the PFS is read for it."""
 
     session: int
     request: int
     todo: list[PubendId]
     counts: Counter[int] = field(default_factory=Counter)
     oldest: dict[int, Tick] = field(default_factory=dict)
-    """The first event that each has not acknowledged, of the pubend that is being read."""
+    """The first unacknowledged event of each subscription, on the pubend that is being read."""
     behind: dict[int, int] = field(default_factory=dict)
-    """How many milliseconds before the head it was, of the pubends that were read: the most."""
+    """How many milliseconds before the head that event was: the maximum over the pubends that were read."""
     uncounted: dict[PubendId, None] = field(default_factory=dict)
     """The pubends whose PFS could not be read."""
     untold: Iterator[SubscriptionRecord] = field(default_factory=lambda: iter(()))
@@ -53,11 +53,11 @@ class Listings:
         self._hosting = hosting
         self._listings: dict[int, Listing] = {}
         self.telling: deque[Listing] = deque()
-        """Those of which parts are to be told."""
+        """The lists that are complete, and have parts to be sent."""
         self._count = 0
 
     def tell(self) -> None:
-        """Tells the next part of the list that has waited longest."""
+        """Sends the next part of the list that has waited longest."""
         listing = self.telling.popleft()
         rows: list[ListedSubscription] = []
         size = 0
@@ -73,13 +73,13 @@ class Listings:
         self._hosting.outbox.emit(Tell(listing.session, SubscriptionList(listing.request, rows, more)))
 
     def on_list(self, session: ClientSession, request: ListSubscriptions, _now: int, _wall: int) -> None:
-        """Begins to answer."""
+        """Begins to read the PFS for a request."""
         self._count += 1
         self._listings[self._count] = Listing(session.number, request.request, list(self._hosting.streams))
         self._read(self._count, 0)
 
     def _on_read(self, number: int, result: ReadResult) -> None:
-        """A part of a PFS was read."""
+        """Counts the blocks of a part of a PFS that was read."""
         listing = self._listings.get(number)
         if listing is None:
             return
@@ -101,7 +101,7 @@ class Listings:
             for ticks, masks in stream.pfs.open_blocks():
                 for sid, mask in masks:
                     self._count_in(listing, stream, sid, ticks, mask)
-            if stream.meta.timed:  # of other events it is not known when they were
+            if stream.meta.timed:  # otherwise the ticks do not show when the events were
                 head = wall_at(stream.head)
                 for sid, tick in listing.oldest.items():
                     listing.behind[sid] = max(head - wall_at(tick), listing.behind.get(sid, 0))
@@ -156,7 +156,7 @@ class Listings:
 
 
 def _is_covered(stream: Constream, sid: int) -> bool:
-    """Whether the PFS names all that a subscription is not done with, as far as the pubend is known here."""
+    """Whether the PFS covers everything that a subscription is not done with, up to the head."""
     position = stream.positions[sid]
     stream.release(position)
     unknown_upto = max(position.since, stream.pfs.chopped, stream.scheduler.page_cache.unreadable_upto)

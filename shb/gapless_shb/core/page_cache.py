@@ -1,11 +1,10 @@
-"""What the readers of a pubend share: pages, each read from the PFS and from the network once (protocol: readers).
+"""The page cache: pages that the readers of a pubend share, each read and fetched once (protocol: readers).
 
-Readers that are near each other find each other's pages here. The page cache keeps what was used last, within a
-limit; whoever comes later than that has its pages read anew. The pages of the constream's latest steps are
-here as well, so who is a little behind needs neither the PFS nor the network.
+Readers that are near each other use the same pages. The cache keeps the pages that were used last, within a limit; for
+a reader that comes later a page is read again. The pages of the constream's latest steps are in the cache as well, so a
+reader that is only a little behind needs neither the PFS nor the network.
 
-What may be under way is limited too: two reads of the PFS, and the events of a few pages. Who wants more
-waits for a place.
+Work under way is limited, too: two reads of the PFS, and the events of a few pages. Other readers wait for their place.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from gapless_shb.core.pages import Columns, Page, PartOfBlock, joined
 from gapless_shb.core.pfs import Pfs
 
 PAGE_BYTES: Final = 256 << 10
-"""What a page's events have, about."""
+"""About how many bytes the events of a page have."""
 READS_MAX: Final = 2
-"""How many reads of the PFS are under way."""
+"""How many reads of the PFS may be under way."""
 FETCHES_MAX: Final = 8
-"""The events of how many full pages are under way; smaller ones count as what they are."""
+"""The events of so many full pages may be under way; smaller pages count by their ticks."""
 AHEAD: Final = 4
-"""So much is fetched at once, in full pages: the one that a reader wants, and those behind it."""
+"""So many full pages are fetched at once: the page that a reader wants, and those after it."""
 
 _index = attrgetter("index")
 
 
 class Standing(Protocol):
-    """What the page cache must know of a reader."""
+    """A reader, as far as the page cache has to know it."""
 
     horizon: Tick
 
 
 class PageCache:
-    """The pages of one pubend."""
+    """The pages of one pubend; see the module."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class PageCache:
         fetch: Callable[[Ranges, int], None],
         kept_bytes: int,
     ) -> None:
-        """`kept_bytes`: a third of it is for the constream's latest steps, the rest for what was read."""
+        """`kept_bytes`: a third of it is for the constream's latest steps, the rest for pages that were read."""
         self._live_bytes = kept_bytes // 3
         self._pages_bytes = kept_bytes - self._live_bytes
         self._pfs = pfs
@@ -67,32 +66,32 @@ class PageCache:
         self._fetch = fetch
         self._live: list[Page] = []
         self._live_from = head
-        """All that matched anybody durable behind this tick is in `_live`."""
+        """Everything after this tick that matched a durable subscription is in `_live`."""
         self._live_weight = 0
         self._pages: OrderedDict[Tick, Page] = OrderedDict()
-        """By last tick; the one that was used last is the last."""
+        """The pages by last tick; the page that was used last is the last one."""
         self._order: list[Tick] = []
         self._weight = 0
         self._nothing = (0, 0)
-        """(lo, hi]: no block of the PFS ends in here."""
+        """(lo, hi]: no block of the PFS ends in this interval."""
         self._reads: dict[int, tuple[Tick, Tick]] = {}
         self._read_count = 0
         self._waiting: dict[int, Tick] = {}
         """The readers that wait for a read of the PFS, and where they stand."""
         self._queue: dict[int, None] = {}
-        """The readers that wait for other pages' events to arrive."""
+        """The readers that wait until events of other pages have arrived."""
         self.asked: dict[Tick, Page] = {}
-        """The pages of whose events some have not come yet: also when nobody waits for them any more."""
+        """The pages with events that were asked for and have not arrived, even if no reader waits for them any more."""
         self._asked_ticks = 0
         """How many ticks these pages have."""
         self._portion = 16
         self._near = nearness(pfs.grain)
         self._pages_read = self._pages_dropped = self._shared = 0
         self.unreadable_upto: Tick = 0
-        """Up to here the PFS could not be read: nothing is known."""
+        """The PFS could not be read up to here: nothing is known."""
 
     def gauges(self, pubend: PubendId) -> Iterator[Gauge]:
-        """What it keeps, and how much use that was."""
+        """Yields how much is in memory, and how useful that was."""
         yield gauges.KEPT_BYTES.gauge(self._live_weight + self._weight, pubend)
         yield gauges.PAGES_READ.gauge(self._pages_read, pubend)
         yield gauges.PAGES_DROPPED.gauge(self._pages_dropped, pubend)
@@ -101,7 +100,7 @@ class PageCache:
     # ------------------------------------------------------------------------------- what there is
 
     def page(self, horizon: Tick) -> Page | None:
-        """The page in which a reader goes on from `horizon`; None when there is none here."""
+        """Returns the page in which a reader goes on from `horizon`; None if it is not in the cache."""
         if horizon >= self._live_from:
             at = bisect_right(self._live, horizon, key=_index)
             return self._live_page(at) if at < len(self._live) else None
@@ -113,14 +112,14 @@ class PageCache:
         return page
 
     def silent_upto(self, horizon: Tick, head: Tick) -> Tick:
-        """Nothing matched anybody durable from `horizon` up to here, where `page` has none."""
+        """Returns up to where nothing matched a durable subscription from `horizon` on, if `page` returned None."""
         if horizon >= self._live_from:
             return head
         lo, hi = self._nothing
         return hi if lo <= horizon < hi else horizon
 
     def first_event_behind(self, horizon: Tick) -> Tick:
-        """No event that is in memory lies between `horizon` and this."""
+        """Returns a tick at or above `horizon`: no event in memory lies between the two."""
         at = bisect_right(self._live, horizon, key=_index)
         found = self._live[at].after if at < len(self._live) else FOREVER
         kept = (self._pages[index] for index in self._order[bisect_right(self._order, horizon) :])
@@ -129,7 +128,7 @@ class PageCache:
     # -------------------------------------------------------------------------------- what is live
 
     def add_live(self, page: Page) -> None:
-        """A step of the constream."""
+        """Adds a step of the constream, and drops the oldest steps beyond the limit."""
         self._live.append(page)
         self._live_weight += page.weight
         page.weighed = page.weight
@@ -141,7 +140,7 @@ class PageCache:
         del self._live[:gone]
 
     def _live_page(self, at: int) -> Page:
-        """The page there, made one with those behind it as long as they are small: few large deliveries cost less."""
+        """Returns the page at an index, joined with small ones after it: few large deliveries cost less than many."""
         end, count = at, 0
         while end < len(self._live) and count + len(self._live[end].ticks) <= TICKS_MAX:
             count += len(self._live[end].ticks)
@@ -160,16 +159,17 @@ class PageCache:
     # --------------------------------------------------------------------------- reads of the PFS
 
     def want_blocks(self, sid: int, horizon: Tick) -> None:
-        """A reader wants the blocks behind `horizon`, and waits; `start_reads` follows."""
+        """A reader waits for the blocks after `horizon`; `start_reads` has to be called afterwards."""
         self._waiting[sid] = horizon
 
     def start_reads(self) -> None:
-        """Reads for whoever stands lowest; what others want may come along."""
+        """Starts reads for the readers that stand lowest; the read may serve others, too."""
         while self._waiting and len(self._reads) < READS_MAX:
             unserved = [at for at in self._waiting.values() if not self._is_coming(at)]
             if not unserved:
                 return
             self._read_count += 1
+            # To the end: the same blocks serve readers that stand further ahead. The read is bounded by its bytes.
             span = self._reads[self._read_count] = min(unserved), self._pfs.sealed_upto
             self._read(*span, self._read_count)
 
@@ -177,9 +177,9 @@ class PageCache:
         return any(after <= horizon < upto for after, upto in self._reads.values())
 
     def on_read(self, number: int, result: ReadResult) -> list[int]:
-        """The PFS was read; returns the readers that may go on.
+        """The PFS was read. Returns the readers that may go on.
 
-        What lies at or below its chop point *now* is unknown, not silence (T43).
+        Ticks at or below its chop point *now* are unknown, not silence (T43).
         """
         after, upto = self._reads.pop(number)
         waiting, self._waiting = list(self._waiting), {}
@@ -196,9 +196,9 @@ class PageCache:
         return waiting + self._take_queue()
 
     def _add(self, after: Tick, block: Block) -> list[int]:
-        """Makes pages of a block; returns the readers that waited for pages that these replace."""
+        """Makes pages of a block. Returns the readers that waited for pages that these replace."""
         ticks, columns = block.ticks, Columns(block)
-        after = min(after, ticks[0] - 1)  # the read began within the block
+        after = min(after, ticks[0] - 1)  # the read began inside the block
         there = self._pages_in(ticks[0] - 1, block.index)
         if there and there[0].ticks[0] == ticks[0] and _is_whole(there, block.index):
             there[0].after = min(there[0].after, after)
@@ -225,7 +225,7 @@ class PageCache:
     # ------------------------------------------------------------------------------ their events
 
     def ask(self, sid: int, page: Page, mask: int, now: int) -> None:
-        """A reader waits for these ticks' events, of a page that has not all of them."""
+        """A reader waits for events of a page that are not in memory."""
         if mask & ~page.asked & ~page.have:
             if self._asked_ticks >= FETCHES_MAX * self._portion:
                 self._queue[sid] = None
@@ -234,7 +234,7 @@ class PageCache:
         page.waiting[sid] = None
 
     def _ask_on(self, page: Page, mask: int, now: int) -> None:
-        """Asks for all that any reader will want of the page and of those behind it."""
+        """Asks for all events of the page, and of the pages after it, that any reader will need."""
         ticks = self._ask_for(page, mask)
         for following in self._behind(page):
             ticks += self._ask_for(following, 0)
@@ -262,7 +262,7 @@ class PageCache:
         return ticks
 
     def on_knowledge(self, knowledge: Knowledge) -> list[int]:
-        """RAW knowledge arrived; returns the readers that may go on."""
+        """RAW knowledge has arrived. Returns the readers that may go on."""
         hits, complete = 0, []
         for page in self.asked.values():
             hits += page.fill(knowledge.data, knowledge.lost)
@@ -293,7 +293,7 @@ class PageCache:
         return queue
 
     def _learn(self, knowledge: Knowledge, hits: int) -> None:
-        """How large events are, and how far apart wanted ticks may be to be asked for in one range."""
+        """Learns how large events are, and how far apart wanted ticks may be to be asked for in one range."""
         count = len(knowledge.data)
         fitting = PAGE_BYTES * count // max(knowledge.data.size, 1)
         self._portion = max(1, min(fitting, 4 * self._portion, TICKS_MAX))
@@ -305,15 +305,15 @@ class PageCache:
     # ------------------------------------------------------------------------------- what is kept
 
     def _weigh(self, page: Page) -> None:
-        """Takes account of what a page weighs now."""
+        """Updates the sum of weights with a page's present weight."""
         self._weight += page.weight - page.weighed
         page.weighed = page.weight
 
     def tidy(self, runnable: Iterable[int]) -> None:
-        """Lets go of the pages that were not used for longest; `runnable`: the readers whose turn is still to come.
+        """Drops the pages that were not used for longest; `runnable`: the readers whose turn is still to come.
 
-        What was asked for stays in any case, and so does the page that such a reader is about to take: it would
-        be read and asked for again, and might have gone again when the reader's turn comes.
+        Two kinds of page stay: those with events under way, and the next page of each runnable reader. Without the
+        second rule a page could be read and dropped again and again before the reader's turn comes.
         """
         if self._weight <= self._pages_bytes:
             return
@@ -337,5 +337,5 @@ class PageCache:
 
 
 def _is_whole(pages: list[Page], index: Tick) -> bool:
-    """Whether pages follow each other up to `index`."""
+    """Whether the pages follow each other without a hole up to `index`."""
     return pages[-1].index == index and all(later.after == page.index for page, later in pairwise(pages))

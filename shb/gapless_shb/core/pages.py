@@ -1,8 +1,8 @@
-"""Pages: some ticks that matched, whom they matched, and their events, for all readers that pass (protocol: readers).
+"""Pages: some ticks, which subscriptions they matched, and their events, for all readers that pass (protocol: readers).
 
-A page comes from a block of the PFS, and its events from the network, once for all who want them; or from a
-step of the constream, and then it is complete. What one reader is sent of it is a mask over its ticks, so a
-page serves its readers as the constream serves live consumers: equal masks share one payload.
+A page comes from a block of the PFS, and its events from the network, fetched once for all readers; or it comes from a
+step of the constream, and is complete. What one reader sends is a mask over the page's ticks. So readers share payloads
+as live consumers do: equal masks have one payload.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from gapless_shb.core.fetches import Lost, matches
 
 
 class Masks(Protocol):
-    """Whom the ticks of a page matched."""
+    """Which subscriptions the ticks of a page matched."""
 
     @property
     def imprecise(self) -> bool:
-        """Whether more ticks are in the masks than matched: what matched, the events tell."""
+        """Whether masks may have ticks that did not match: then the events have to be filtered again."""
 
     def mask_of(self, sid: int) -> int:
-        """The page's ticks that matched a subscription, as a mask."""
+        """Returns the page's ticks that matched a subscription, as a mask."""
 
     def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
-        """(sid, mask) of those of `sids` whom any tick matched, or more of them."""
+        """Yields (sid, mask) for those of `sids` that any tick matched; it may yield others with an empty mask."""
 
 
 class Columns:
-    """A block's columns, each decoded once for all pages of the block."""
+    """The columns of a block, each decoded once for all pages of the block."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -45,14 +45,14 @@ class Columns:
         self._decoded: dict[int, int] = {}
 
     def mask_of(self, sid: int) -> int:
-        """The block's ticks that matched a subscription, as a mask."""
+        """Returns the block's ticks that matched a subscription, as a mask."""
         mask = self._decoded.get(sid)
         if mask is None:
             mask = self._decoded[sid] = self._block.mask_of(sid)
         return mask
 
     def among(self, sids: Mapping[int, object]) -> Iterable[int]:
-        """Those of `sids` that the block may have."""
+        """Returns those of `sids` that may be in the block."""
         return self._block.sids() if len(self._block) < len(sids) else sids
 
 
@@ -66,11 +66,11 @@ class PartOfBlock:
         self.imprecise = columns.imprecise
 
     def mask_of(self, sid: int) -> int:
-        """The page's ticks that matched a subscription, as a mask."""
+        """Returns the page's ticks that matched a subscription, as a mask."""
         return self._columns.mask_of(sid) >> self._start & self._full
 
     def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
-        """(sid, mask) of those of `sids` whom any tick matched, or more of them."""
+        """Yields (sid, mask) for those of `sids` that any tick matched; it may yield others with an empty mask."""
         return ((sid, self.mask_of(sid)) for sid in self._columns.among(sids) if sid in sids)
 
 
@@ -83,37 +83,37 @@ class StepMasks:
         self._masks = masks
 
     def mask_of(self, sid: int) -> int:
-        """The page's ticks that matched a subscription, as a mask."""
+        """Returns the page's ticks that matched a subscription, as a mask."""
         return self._masks.get(sid, 0)
 
     def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
-        """(sid, mask) of those of `sids` whom any tick matched."""
+        """Yields (sid, mask) for those of `sids` that any tick matched."""
         return ((sid, mask) for sid, mask in self._masks.items() if sid in sids)
 
 
 class SeveralSteps:
-    """The masks of several steps of the constream, one behind the other."""
+    """The masks of several steps of the constream, one after the other."""
 
     imprecise = False
 
     def __init__(self, parts: Sequence[tuple[int, Masks]]) -> None:
         self.parts = parts
-        """How many ticks are before each, and its masks."""
+        """For each step how many ticks precede it, and its masks."""
 
     def mask_of(self, sid: int) -> int:
-        """The page's ticks that matched a subscription, as a mask."""
+        """Returns the page's ticks that matched a subscription, as a mask."""
         mask = 0
         for shift, masks in self.parts:
             mask |= masks.mask_of(sid) << shift
         return mask
 
     def among(self, sids: Mapping[int, object]) -> Iterable[tuple[int, int]]:
-        """(sid, mask) of those of `sids` whom any tick matched, or more of them."""
+        """Yields (sid, mask) for those of `sids` that any tick matched; it may yield others with an empty mask."""
         return ((sid, self.mask_of(sid)) for sid in sids)
 
 
 class Page:
-    """See the module. Between `after` and its last tick nothing but its ticks matched anybody durable."""
+    """A page; see the module. Between `after` and its last tick only its ticks matched a durable subscription."""
 
     def __init__(self, after: Tick, ticks: Sequence[Tick], masks: Masks, events: EventBatch | None = None) -> None:
         self.after = after
@@ -124,15 +124,15 @@ class Page:
         self.have = 0
         """The ticks whose events are here."""
         self.lost: Tick = 0
-        """What was asked for and is not here is lost up to this tick."""
+        """Events up to this tick that were asked for, and are not here, are lost."""
         self.damaged = 0
         """The ticks that were given up as damaged."""
         self.waiting: dict[int, None] = {}
-        """The readers that wait for what was asked for."""
+        """The readers that wait for events under way."""
         self.weight = 8 * len(ticks)
-        """The bytes that it keeps, about."""
+        """About how many bytes it keeps in memory."""
         self.weighed = 0
-        """What it weighed when that was counted last."""
+        """Its weight when it was counted last."""
         self._full = (1 << len(ticks)) - 1
         self._places: dict[Tick, int] = {}
         self._parts: tuple[list[bytes], list[int]] = ([], [])
@@ -151,33 +151,33 @@ class Page:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was asked for is here or lost."""
+        """Whether all events that were asked for are here, or lost."""
         return not self.asked & ~self.have & ~self.damaged & ~self._upto(self.lost)
 
     def wanted(self, sid: int, after: Tick) -> int:
-        """The ticks above `after` that matched a subscription."""
+        """Returns the ticks above `after` that matched a subscription."""
         mask = self.masks.mask_of(sid)
         return mask if after < self.ticks[0] else mask & ~self._upto(after)
 
     def ask(self, mask: int) -> list[Tick]:
-        """The events of these ticks are wanted; returns the ticks that nobody has asked for yet."""
+        """Notes that the events of these ticks are wanted. Returns the ticks that were not asked for before."""
         fresh = mask & ~self.asked & ~self.have
         if not fresh:
             return []
         self.asked |= fresh
-        self.lost = 0  # what was said before was no answer to this
+        self.lost = 0  # an earlier answer does not answer this question
         return selected(self.ticks, fresh)
 
     def most_of(self, mask: int) -> int:
-        """The mask, or all ticks where it has half of them: one range is asked for sooner than many."""
+        """Returns the mask, or all ticks if it has half of them: asking for one range is cheaper than for many."""
         return self._full if 2 * mask.bit_count() >= len(self.ticks) else mask
 
     def give_up(self, lo: Tick, hi: Tick) -> None:
-        """What of (lo, hi] is not here will never be."""
+        """Notes that events in (lo, hi] that are not here were damaged and will never come."""
         self.damaged |= self._upto(hi) & ~self._upto(lo)
 
     def losses(self, mask: int) -> list[Lost] | None:
-        """Which ticks of the mask are lost, and why; None while some of them may still come."""
+        """Returns which ticks of the mask are lost, and why; None while some of their events may still come."""
         gone = mask & ~self.have
         early = gone & self._upto(self.lost)
         if gone & ~early & ~self.damaged:
@@ -188,7 +188,7 @@ class Page:
         ]
 
     def fill(self, data: EventBatch, lost: Tick) -> int:
-        """Takes its events out of what arrived; returns how many there were."""
+        """Takes the page's events out of arriving knowledge. Returns how many there were."""
         self.lost = max(self.lost, lost)
         start, stop = bisect_right(data.ticks, self.after), bisect_right(data.ticks, self.index)
         if start == stop:
@@ -214,7 +214,7 @@ class Page:
                 self._expirations[at] = header.extras.expiration
 
     def matching(self, pubend: PubendId, mask: int, matcher: BatchMatcher, selected_by: Filter) -> int:
-        """Those of the mask's ticks, all of which are here, whose events the filter in the matcher matches."""
+        """Returns the ticks of the mask, all with their events here, that match the filter in the matcher."""
         if not self.masks.imprecise or not mask:
             return mask
         known = self._matching.get((selected_by, mask))
@@ -225,11 +225,11 @@ class Page:
         return known
 
     def expired(self, wall: int) -> int:
-        """The ticks whose events have expired, as a mask."""
+        """Returns the ticks whose events have expired, as a mask."""
         return sum(1 << at for at, expiration in self._expirations.items() if expiration <= wall)
 
     def payload(self, mask: int) -> bytes:
-        """The part of a delivery of these events that all who get the same share."""
+        """Returns the payload of these events; all consumers that get the same events share it."""
         payload = self._payloads.get(mask)
         if payload is None:
             payload = self._payloads[mask] = self._events.payload(mask)
@@ -237,15 +237,15 @@ class Page:
         return payload
 
     def part(self, mask: int) -> bytes:
-        """The same for one who can take no more than this, and that nobody shares."""
+        """Returns the payload for a consumer with little credit; it is not kept, because no other needs the same."""
         return self._events.payload(mask)
 
     def select(self, mask: int) -> EventBatch:
-        """The events of these ticks."""
+        """Returns the events of these ticks."""
         return self._events.select(mask)
 
     def missing(self, mask: int) -> list[Tick]:
-        """The ticks of the mask whose events are not here."""
+        """Returns the ticks of the mask whose events are not here."""
         return selected(self.ticks, mask & ~self.have)
 
     def _upto(self, tick: Tick) -> int:
@@ -253,7 +253,7 @@ class Page:
 
 
 def joined(pages: Sequence[Page]) -> Page:
-    """One page of several that follow each other, and that have all their events."""
+    """Joins complete pages that follow each other."""
     starts = accumulate((len(page.ticks) for page in pages[:-1]), initial=0)
     parts: list[tuple[int, Masks]] = []
     for start, page in zip(starts, pages, strict=True):

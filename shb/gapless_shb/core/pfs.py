@@ -1,12 +1,13 @@
-"""The PFS: which ticks matched whom, and nothing of the events themselves (protocol: pfs).
+"""The PFS: which ticks matched which subscription; it holds nothing else of the events (protocol: pfs).
 
-Steps of the constream gather in an open block, in memory. A block is closed when it is full, and written
-with the next checkpoint, which also closes the open one; `latestDelivered` stays below what is not
-written, so a crash fetches those ticks again. A read therefore has two parts: what was sealed is a
-conversation with the log, what was not is at hand.
+Writing. Steps of the constream gather in an open block, in memory. A block is closed when it is full, and written with
+the next checkpoint, which also closes the open one. `latestDelivered` stays below everything that is not written, so
+after a crash those ticks are fetched again.
 
-Where each subscription stands in the chain of its blocks is written as well, each time the blocks
-written since are several times as long: so a restart reads a bounded tail, however much the PFS holds.
+Reading. Sealed blocks are read from the log, which answers later. The open block is at hand.
+
+The blocks of a subscription form a chain. The end of each chain is written as well, whenever the blocks written since
+are several times as long. So a restart reads a bounded tail of the log, however large the PFS is.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ CHAINS = "shb/chains"
 """The table of the chains' ends, by pubend."""
 
 CHAINS_EVERY: Final = 1 << 20
-"""Bytes of blocks after which the chains' ends are written again, or more when they are long themselves."""
+"""After so many bytes of blocks the chains' ends are written again; later if the ends themselves take much room."""
 
 
 class Chains(msgspec.Struct, array_like=True):
-    """Where the chain of each subscription ends: columns of one length."""
+    """The ends of all chains, as columns of one length."""
 
     upto: Tick
-    """The last block that is in here."""
+    """The last block that these ends include."""
     sids: list[int]
     blocks: list[Tick]
-    """The index of its last block."""
+    """The index of the subscription's last block."""
     last: list[Tick]
-    """Its last tick there."""
+    """The subscription's last tick in that block."""
 
 
 _encode_chains = msgspec.msgpack.Encoder().encode
@@ -48,20 +49,20 @@ decode_chains = msgspec.msgpack.Decoder(Chains).decode
 
 
 def stream_name(pubend: PubendId) -> str:
-    """The log stream that holds a pubend's PFS."""
+    """Returns the name of the log stream with a pubend's PFS."""
     return f"pfs/{pubend}"
 
 
 @dataclass(slots=True)
 class Step:
-    """What a step of the constream matched, in memory."""
+    """The matches of one step of the constream, in memory."""
 
     ticks: Sequence[Tick]
     masks: dict[int, int]
 
 
 class Pfs:
-    """One pubend's PFS: the open block, the chain of each subscription, and what has been sealed."""
+    """The PFS of one pubend: the open block, the end of each subscription's chain, and how far it is sealed."""
 
     def __init__(
         self, pubend: PubendId, grain: Tick, sealed_upto: Tick, chopped: Tick, *, imprecise: bool = False
@@ -71,18 +72,21 @@ class Pfs:
         """The unit of distance between blocks (`PubendMeta.grain`)."""
         self.stream = stream_name(pubend)
         self.imprecise = imprecise
-        """Whether new blocks say only who matched anything in them: smaller, and filtered again when read."""
+        """Whether new blocks have only which subscriptions matched any of their ticks.
+
+        They are smaller, and their readers
+        filter again."""
         self.sealed_upto = sealed_upto
-        """Every block up to here has been asked to be written, so any `Read` sees it."""
+        """Every block up to here was given to a write, so a `Read` finds it."""
         self.chopped = chopped
-        """Up to here blocks are gone: nothing is known."""
+        """Blocks up to here are gone: nothing is known."""
         self._steps: list[Step] = []
         self._step_ticks = 0
         self._closed: list[Put] = []
         self._previous: dict[int, Tick] = {}
         self._newest = 0
         self.spacing = 0
-        """How far blocks are apart, about; 0 until two are known."""
+        """About how far blocks are apart; 0 until two are known."""
         self._written = 0
         """Bytes of blocks since the chains' ends were written last."""
         self._enough = CHAINS_EVERY
@@ -90,14 +94,14 @@ class Pfs:
     # ------------------------------------------------------------------------------------- recovery
 
     def recover_chains(self, chains: Chains, sids: Container[int]) -> Iterator[tuple[int, Tick]]:
-        """Takes in the chains' ends found at start-up; yields (sid, last matching tick) of those that still count."""
+        """Takes chain ends found at start-up. Yields (sid, last matching tick) for those that are still valid."""
         for sid, block, last in zip(chains.sids, chains.blocks, chains.last, strict=True):
             if sid in sids and block > self.chopped:
                 self._previous[sid] = block
                 yield sid, last
 
     def recover(self, index: Tick, data: bytes, sids: Container[int]) -> Iterator[tuple[int, Tick]]:
-        """Takes in a block found at start-up, in order; yields (sid, last matching tick) of its columns."""
+        """Takes a block found at start-up, in order. Yields (sid, last matching tick) for its subscriptions."""
         block = Block(index, data)
         ticks = block.ticks
         self._written += len(data)
@@ -108,14 +112,14 @@ class Pfs:
                 yield sid, ticks[mask.bit_length() - 1]
 
     def lose(self) -> None:
-        """What was found cannot be read: nothing is known up to here, as if it had been chopped."""
+        """The PFS cannot be read: nothing up to here is known, as if it had been chopped."""
         self.chopped = self.sealed_upto
         self._previous.clear()
 
     # ------------------------------------------------------------------------------------- writing
 
     def append(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
-        """A step of these ticks, each above every tick before, that matched somebody. It may fill its block."""
+        """Adds a step that matched a subscription; its ticks are above all earlier ones. It may fill the block."""
         assert masks, "a step that matched nobody leaves no trace"
         self._steps.append(Step(ticks, masks))
         self._step_ticks += len(ticks)
@@ -123,9 +127,9 @@ class Pfs:
             self._close()
 
     def seal(self, upto: Tick, last_tick: Callable[[int], Tick]) -> list[Operation]:
-        """The writes of all blocks, after which a `Read` finds them, and at times of the chains' ends.
+        """Returns the writes of all blocks, so that a `Read` finds them, and sometimes of the chains' ends.
 
-        `last_tick` says which tick matched a subscription last.
+        `last_tick` returns the last tick that matched a subscription.
         """
         self._close()
         writes: list[Operation] = [*self._closed]
@@ -137,20 +141,20 @@ class Pfs:
         return writes
 
     def chop(self, upto: Tick) -> Chop | None:
-        """The removal of every block that ends at or below `upto`; None when there is nothing new."""
+        """Returns the removal of every block that ends at or below `upto`; None if there is nothing new."""
         if upto <= self.chopped:
             return None
         self.chopped = upto
         return Chop(self.stream, upto)
 
     def forget(self, sid: int) -> None:
-        """The subscription is gone."""
+        """Removes a subscription."""
         self._previous.pop(sid, None)
         for step in self._steps:
             step.masks.pop(sid, None)
 
     def _close(self) -> None:
-        """Makes blocks of the steps, without the ticks that matched nobody: they cost no bytes (I6)."""
+        """Makes blocks of the steps. Ticks without a match are left out, so they cost no bytes (I6)."""
         if not self._steps:
             return
         ticks, masks = joined(self._steps)
@@ -168,7 +172,7 @@ class Pfs:
         self._note_spacing(index)
 
     def _note_spacing(self, index: Tick) -> None:
-        """A block was made, or found at start-up."""
+        """Updates `spacing` for a block that was made, or found at start-up."""
         assert index > self._newest, "blocks are made, and found again, in the order of their ticks"
         if self._newest:
             gap = index - self._newest
@@ -186,11 +190,11 @@ class Pfs:
     # ------------------------------------------------------------------------------------- reading
 
     def newest(self, sid: int) -> Tick:
-        """The index of the subscription's newest block, sealed or not; 0 when there is none."""
+        """Returns the index of the subscription's newest block, sealed or not; 0 if there is none."""
         return self._previous.get(sid, 0)
 
     def open_ticks(self, sid: int, after: Tick) -> list[Tick]:
-        """The subscription's ticks above `after` in what is not sealed; if that is imprecise, and others with them."""
+        """Returns the subscription's unsealed ticks above `after`; imprecise blocks add ticks that may not match."""
         closed = (Block(put.index, put.record) for put in self._closed if put.index > after)
         found = [tick for block in closed for tick in block.ticks_of(sid) if tick > after]
         for step in self._steps:
@@ -199,7 +203,7 @@ class Pfs:
         return found
 
     def open_blocks(self) -> Iterator[tuple[Sequence[Tick], Iterable[tuple[int, int]]]]:
-        """What is not sealed: ticks, and for each subscription that matched any of them, which ones."""
+        """Yields the unsealed blocks: their ticks, and the mask of each subscription in them."""
         for put in self._closed:
             block = Block(put.index, put.record)
             yield block.ticks, block.columns()
@@ -208,7 +212,7 @@ class Pfs:
 
 
 def joined(steps: Sequence[Step]) -> tuple[Sequence[Tick], dict[int, int]]:
-    """The ticks of the steps that matched anybody, and the mask of each subscription over them."""
+    """Returns the ticks of the steps that matched any subscription, and each subscription's mask over these ticks."""
     ticks: list[Tick] = []
     masks: dict[int, int] = {}
     for step in steps:
@@ -220,7 +224,7 @@ def joined(steps: Sequence[Step]) -> tuple[Sequence[Tick], dict[int, int]]:
 
 
 def matching_only(ticks: Sequence[Tick], masks: dict[int, int]) -> tuple[Sequence[Tick], dict[int, int]]:
-    """The same without the ticks that matched nobody."""
+    """Returns the same without ticks that matched no subscription."""
     union = 0
     for mask in masks.values():
         union |= mask
@@ -232,20 +236,21 @@ def matching_only(ticks: Sequence[Tick], masks: dict[int, int]) -> tuple[Sequenc
 
 def _squeezed(mask: int, kept: bytes) -> int:
     bits = format(mask, f"0{len(kept)}b").encode()[::-1]
+    # Bits are dropped by way of text: `compress` on bytes is much faster than a loop over the bits.
     return int(bytes(compress(bits, kept))[::-1], 2)
 
 
 def cut(masks: dict[int, int], start: int, count: int) -> dict[int, int]:
-    """The masks over `count` ticks from the `start`-th on, of those that have any there."""
+    """Returns the masks over `count` ticks from the `start`-th on, without empty ones."""
     full = (1 << count) - 1
     return {sid: part for sid, mask in masks.items() if (part := mask >> start & full)}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a batch read of the PFS told a reader."""
+    """The result of a batch read of the PFS, for a reader."""
 
     ticks: list[Tick]
     """The subscription's ticks, in order: the oldest ones (T12)."""
     upto: Tick
-    """Every other tick up to here is silence for it."""
+    """All other ticks up to here are silence for the subscription."""

@@ -2,12 +2,12 @@
 
     start       from where it is owed events; fixed when it is created
     since       from where constream and PFS cover it; FOREVER while it is still joining
-    acked       the application's position, as it said it; quiet_from: the last event at or below it
+    acked       the position that the application has acknowledged; quiet_from: the last event at or below it
     passed      how far the SHB, going on from there, found nothing to send
-    last_tick   the last tick the PFS holds for it
+    last_tick   the last tick that the PFS holds for it
     released    up to where it needs nothing any more; never falls
 
-It is *idle* when there is nothing above what it acknowledged or passed: then released follows
+A position is *idle* if nothing above what it acknowledged or passed concerns it. Its released then follows
 latestDelivered.
 """
 
@@ -20,7 +20,7 @@ from gapless.core.stream.ticks import FOREVER, Tick
 
 @dataclass(slots=True)
 class SubscriptionPosition:
-    """One subscription on one pubend."""
+    """The position of one subscription on one pubend."""
 
     start: Tick
     since: Tick = FOREVER
@@ -29,32 +29,33 @@ class SubscriptionPosition:
     passed: Tick = 0
     last_tick: Tick = 0
     sent: Tick = 0
-    """The last event or gap that its consumer was sent, or where that cannot be known, where it went on from:
-    nothing was sent above."""
+    """The last event or gap that was sent to its consumer. If that is unknown, where the consumer went on from. Nothing
+    above it was sent."""
     released: Tick = 0
     held: bool = False
     reading: bool = False
-    """A subscription that is not durable is not attached yet, or its reader stands below the head: the PFS does
-    not know its place."""
+    """Only for a subscription that is not durable: it is not attached yet, or its reader stands below the head. The PFS
+    has nothing of it."""
     changed: bool = False
-    """What must be persisted changed since the last checkpoint."""
+    """Whether durable values have changed since the last checkpoint."""
 
     @property
     def done_upto(self) -> Tick:
-        """Everything up to here is done with: acknowledged, passed or released."""
+        """The subscription is done with everything up to here: acknowledged, passed or released."""
         return max(self.acked, self.passed, self.released)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing above what is done with concerns the subscription."""
+        """Whether nothing above `done_upto` concerns the subscription."""
         done_upto = self.done_upto
         return not self.reading and self.since <= done_upto and self.last_tick <= done_upto
 
     def attach(self, at: Tick, head: Tick) -> None:
-        """A consumer goes on from `at`: what it may hold unacknowledged is what was sent up to there.
+        """A consumer goes on from `at`. Sets `sent`: up to where it may hold unacknowledged events.
 
-        If the PFS has nothing for it above what is done with and what was sent, it moved on by silence alone. Else
-        it may have been sent more in an earlier life of this broker, or have jumped over what it was never sent.
+        If the PFS has nothing for it above `done_upto` and `sent`, the position has moved by silence alone, and `sent`
+        stays. Otherwise the consumer may have been sent more in a former life of this broker, or may have skipped
+        events that it was never sent. Then `sent` is `at`.
         """
         self.reading = False
         handed = max(self.done_upto, self.sent)
@@ -62,12 +63,12 @@ class SubscriptionPosition:
         self.sent = min(self.sent, at) if only_silence else at
 
     def pass_over(self, upto: Tick) -> None:
-        """The SHB went on to `upto`: if all that was sent is done with, nothing more is needed up to there."""
+        """The SHB went on to `upto`. If the consumer is done with all that was sent, nothing up to there is needed."""
         if self.done_upto >= self.sent:
             self.passed = max(self.passed, upto)
 
     def acknowledge(self, tick: Tick, event: Tick) -> None:
-        """The application is done with everything up to `tick`; `event` was the last event of that."""
+        """The application is done with everything up to `tick`; `event` is the last event of that."""
         if tick > self.acked:
             self.acked = tick
             self.quiet_from = max(self.quiet_from, min(event, tick))
@@ -76,11 +77,12 @@ class SubscriptionPosition:
     def release(self, latest_delivered: Tick, head: Tick, handed_over: Tick = 0) -> Tick:
         """Moves `released` up as far as it may go, and returns it.
 
-        `handed_over` is the released(p) of the newest checkpoint, durable or not yet: one that is quiet is part
-        of what was said there, and must remember it when its next event comes before the checkpoint is durable.
+        `handed_over`: the released(p) of the newest checkpoint, durable or not yet. That value includes every idle
+        position. So an idle position must keep it, even if its next event comes before that checkpoint is durable.
         """
         if self.is_idle:
-            # One that has a hold goes on too, or it would never reach where its SHB is counted and give it back.
+            # A position with a hold follows latestDelivered, too. Otherwise it would never come far enough to drop the
+            # hold.
             floor = latest_delivered if self.held else max(latest_delivered, handed_over)
         else:
             floor = min(max(self.acked, self.passed), head, latest_delivered)
@@ -88,10 +90,10 @@ class SubscriptionPosition:
         return self.released
 
     def silent(self) -> tuple[Tick, Tick]:
-        """(lo, hi]: silence to every reader of the subscription, whatever the log still knows of it."""
+        """Returns (lo, hi]: silence for every reader of the subscription, whatever is left of the log."""
         return self.quiet_from, max(self.quiet_from, self.released)
 
     def join_again(self) -> None:
-        """What constream and PFS know does not count for it any more (another filter, another start)."""
+        """Lets the subscription join again: constream and PFS knew it with another filter or another start."""
         self.since = FOREVER
         self.changed = True

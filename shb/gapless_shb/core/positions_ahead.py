@@ -1,13 +1,20 @@
-"""Positions ahead of everything that this SHB was told of a pubend: most are right, and some can never be (T11, U03).
+"""Handles positions ahead of all that this SHB knows of a pubend: most are right, some are impossible (T11, U03).
 
-An application may have come further than an SHB that crashed, or than the one that it comes to; then the head reaches
-its position soon. A position that nobody can have been handed out would be waited for in vain: whoever stands there is
-never sent anything again. Neither can be told from the other by what is known here, nor by any clock. So the PHB is
-asked how far it is, by saying the row of holds again under a new version: nothing that anybody was told before lies
-above what its answer names. As long as the PHB is away, the position waits: then nobody is sent anything anyway.
+Why a right position may be ahead: the application has come further than an SHB that crashed, or than the SHB that it
+now comes to. The head will reach that position soon.
 
-A start by time may be a time to come. It stands right before a whole millisecond, where no event ever does; so a token
-with such a position may always be ahead, and is waited for.
+Why an impossible one must be refused: a consumer at a position that no event will ever reach would never get anything.
+
+The two look the same here, and no clock helps. So the SHB asks the PHB how far it is:
+
+1. It sends its row of holds again, under a new version.
+2. The PHB's answer carries its `stable`. No position that was handed out before the question lies above it.
+3. A position above it is refused. The others go on.
+
+While the PHB is away the position waits. That costs nothing, because no events arrive then, either.
+
+A start by time may lie in the future. It stands right before a whole millisecond, where no event ever stands. So a
+token with such a position may be ahead for any reason, and it is never refused.
 """
 
 from __future__ import annotations
@@ -32,7 +39,7 @@ Then: TypeAlias = "Callable[[int, int], None]"
 
 
 class BeyondError(Exception):
-    """Whether a request can be granted is not known yet: one of its positions is ahead of all that is known here."""
+    """It is not known yet whether a request can be granted: one of its positions is ahead of all that is known here."""
 
     def __init__(self, position: Position, who: str) -> None:
         super().__init__(f"{who} stands ahead of everything known of {position.pubend}")
@@ -42,38 +49,38 @@ class BeyondError(Exception):
 
 @dataclass(slots=True)
 class Doubt:
-    """A position that may be one that nobody was ever handed out."""
+    """A position that may be impossible."""
 
     tick: Tick
     who: str
-    """Whose position it is, for the error."""
+    """Whose position it is, for the text of the error."""
     good: Then
     refuse: Callable[[RefusedError, int, int], None]
     """(why, now, wall)"""
     session: int | None
-    """Where the answer goes: once that session is over, nobody waits for it. None: it is not asked for a client."""
+    """The session that waits for the answer: the doubt ends with it. None: no client waits."""
     creates: tuple[str, str] | None = None
-    """The client id and the name of the subscription that a request is about, which does not exist yet."""
+    """The client id and the name of the subscription that the request would create."""
     version: int | None = None
-    """Under which version of the holds the PHB was asked; None: it was not asked yet."""
+    """The version of the row of holds with which the PHB was asked; None if it was not asked yet."""
 
 
 class PositionsAhead:
     """All doubts of an SHB."""
 
     def __init__(self, hosting: Hosting, end: Callable[[int, int, int], None]) -> None:
-        """`end` (subscription, now, wall) ends the consumption of a subscription whose consumer was told why."""
+        """`end` (subscription, now, wall): ends the consumption of a subscription; its consumer has been informed."""
         self._hosting = hosting
         self._end = end
         self.doubts: dict[PubendId, list[Doubt]] = {}
-        """The positions in doubt: only pubends that have some need to be looked at when they are heard of."""
+        """The positions in doubt. News of a pubend matters only if it is in here."""
 
     # ------------------------------------------------------------------------------- who is looked at
 
     def is_beyond(self, pubend: PubendId, tick: Tick) -> bool:
-        """Whether a position is ahead of everything that this SHB was told: by more than to the next event's place.
+        """Whether a position is ahead of everything that this SHB knows, by more than one place of events.
 
-        As far ahead as that a position may be told (`Constream.behind`).
+        A position may be that much ahead because of `Constream.behind`.
         """
         stream = self._hosting.streams.get(pubend)
         if stream is None or tick <= stream.told_upto + stream.meta.spacing:
@@ -81,13 +88,13 @@ class PositionsAhead:
         return tick == FOREVER or not stream.meta.timed or (tick + 1) % MILLISECOND != 0
 
     def check(self, positions: Iterable[Position], who: str) -> None:
-        """Raises BeyondError for positions of which it is to be found out first whether they can be."""
+        """Raises BeyondError for a position that has to be judged first."""
         for position in positions:
             if self.is_beyond(position.pubend, position.tick):
                 raise BeyondError(position, who)
 
     def put_off(self, session: ClientSession, request: Any, beyond: BeyondError, again: Then, now: int) -> None:
-        """A request waits until it is known whether its position can be; then it is handled again, or refused."""
+        """Lets a request wait until its position is judged. Then it is handled again, or refused."""
 
         def refuse(why: RefusedError, _now: int, _wall: int) -> None:
             self._hosting.tell(session.number, why.answer(request.request))
@@ -97,15 +104,15 @@ class PositionsAhead:
         self._add(beyond.position.pubend, doubt, now)
 
     def give_up(self, client_id: str, name: str, now: int, wall: int) -> None:
-        """Somebody removes the subscription: a request that waits to create it must not do so afterwards."""
+        """Refuses requests that wait to create a subscription which a client removes now."""
         for pubend in list(self.doubts):
             for doubt in self._take(pubend, lambda doubt: doubt.creates == (client_id, name)):
                 doubt.refuse(RefusedError(Code.NOT_FOUND, f"{doubt.who} was removed"), now, wall)
 
     def watch(self, consumer: Consumer, at: Mapping[PubendId, Tick], now: int) -> None:
-        """A consumer goes on from these positions: it is served at once, and told if one of them cannot be.
+        """A consumer goes on from these positions. It is served at once; if one of them is impossible, it is detached.
 
-        Where its subscription begins is out of doubt: that was looked at when it was created, or recovered.
+        The start of its subscription is not in doubt: it was judged when the subscription was created or recovered.
         """
         for pubend, tick in at.items():
             position = self._hosting.streams[pubend].positions[consumer.sid]
@@ -114,9 +121,10 @@ class PositionsAhead:
                 self._add(pubend, doubt, now)
 
     def acknowledge(self, consumer: Consumer, said: Acknowledged, now: int) -> None:
-        """The application is done with everything up to a position. One that cannot be is not taken, ever.
+        """The application acknowledges everything up to a position. An impossible position never counts.
 
-        It is told so like one that goes on from there. If it leaves meanwhile, what it said still counts.
+        For an impossible one the consumer is detached with the reason. If the consumer leaves before the position is
+        judged, and it is possible, the acknowledgement still counts.
         """
         stream = self._hosting.streams.get(said.pubend)
         position = None if stream is None else stream.positions.get(consumer.sid)
@@ -132,13 +140,13 @@ class PositionsAhead:
         self._add(said.pubend, Doubt(said.tick, _name(consumer), take, self._refusing(consumer), None), now)
 
     def look_back(self, now: int) -> None:
-        """What was recovered: an earlier version of this broker took any position, and was silent from then on."""
+        """Judges recovered positions: earlier versions of this broker took any position, even an impossible one."""
         for stream in self._hosting.streams.values():
             for sid in stream.positions:
                 self.look_at(stream, sid, now)
 
     def look_at(self, stream: Constream, sid: int, now: int) -> None:
-        """Where a subscription stands is put right if nobody can have come there."""
+        """Judges where a subscription stands, and moves the position back if no consumer can have come there."""
         position, subscription = stream.positions[sid], self._hosting.registry.get(sid)
         tick = max(position.acked, position.start)
         if subscription is None or not self.is_beyond(stream.pubend, tick):
@@ -153,10 +161,10 @@ class PositionsAhead:
 
         self._add(stream.pubend, Doubt(tick, called(subscription.name), _nothing, put_right, None), now)
 
-    # ----------------------------------------------------------------------------------- what is heard
+    # ------------------------------------------------------------------------------ what the pubend sends
 
     def on_heard(self, stream: Constream, now: int, wall: int) -> None:
-        """The pubend was heard of: what it has reached is no longer in doubt, and of the rest it is asked."""
+        """News of a pubend: positions that it has reached are good; about the others its PHB is asked."""
         for doubt in self._take(stream.pubend, lambda doubt: not self.is_beyond(stream.pubend, doubt.tick)):
             if stream.is_lost(doubt.tick):
                 doubt.refuse(RefusedError(Code.TOKEN_AHEAD, lost_data(doubt.who, stream.pubend)), now, wall)
@@ -165,7 +173,10 @@ class PositionsAhead:
         self._ask(stream, now)
 
     def on_held(self, stream: Constream, held: Held, now: int, wall: int) -> None:
-        """The PHB says how far it is. Whoever was in doubt before it was asked, and is ahead of that, is refused."""
+        """The PHB has answered how far it is.
+
+        Positions above that are refused if they were in doubt when it was asked.
+        """
         stream.catch_up(held.stable, now)
         self.on_heard(stream, now, wall)
         for doubt in self._take(stream.pubend, lambda doubt: (doubt.version or FOREVER) <= held.version):
@@ -176,7 +187,7 @@ class PositionsAhead:
             doubt.refuse(RefusedError(Code.TOKEN_AHEAD, reason), now, wall)
 
     def on_session_ended(self, session: int) -> None:
-        """Nobody waits for the answer there any more."""
+        """Drops the doubts whose answer the session waited for."""
         for pubend in list(self.doubts):
             self._take(pubend, lambda doubt: doubt.session == session)
 
@@ -187,7 +198,7 @@ class PositionsAhead:
         self._ask(self._hosting.streams[pubend], now)
 
     def _take(self, pubend: PubendId, is_over: Callable[[Doubt], bool]) -> list[Doubt]:
-        """Takes out those that are over."""
+        """Takes out the doubts that are over."""
         over: list[Doubt] = []
         rest: list[Doubt] = []
         for doubt in self.doubts.pop(pubend, []):
@@ -197,11 +208,11 @@ class PositionsAhead:
         return over
 
     def _ask(self, stream: Constream, now: int) -> None:
-        """Asks for those in doubt, once the pubend was heard of in this life: before that, nothing is known of it."""
+        """Asks the PHB about new doubts, once it was heard of in this life; before, everything seems to be ahead."""
         unasked = [doubt for doubt in self.doubts.get(stream.pubend, []) if doubt.version is None]
         if not unasked or not stream.meta.stable:
             return
-        if stream.holds.durable == stream.holds.version:  # else a row is about to be sent: that asks for these as well
+        if stream.holds.durable == stream.holds.version:  # otherwise a row is about to be sent, which asks as well
             stream.holds.say_again(now)
             self._hosting.write_holds(stream)
         for doubt in unasked:
@@ -231,4 +242,4 @@ def _name(consumer: Consumer) -> str:
 
 
 def _nothing(_now: int, _wall: int) -> None:
-    """It is out of doubt, and goes on as it is."""
+    """The position is possible; nothing is to be done."""

@@ -1,19 +1,19 @@
-"""A reader tells what one subscription matches on one pubend, from where it stands on (protocol: readers, ranges).
+"""A reader sends what one subscription matches on one pubend, from its position on (protocol: readers, ranges).
 
-What is known decides where the events come from, from the front on:
+The range after its position decides where the events come from:
 
-    up to `since`, the chop point, or what cannot be read   the whole range is fetched, unfiltered, and filtered
-    behind the subscription's last tick                     silence
-    between them                                            the PFS names the ticks, and the network has their events
+    up to `since`, the chop point, or an unreadable block    the whole range is fetched, unfiltered, and filtered here
+    behind the subscription's last tick                      silence
+    between them                                             the PFS has the ticks, and the network has their events
 
-It hands out to a sink, no more than that has room for, and keeps in memory only what one fetch brought. `Reader` is
-what all readers do; how they go through the PFS is told by those that serve a consumer (`CatchUpReader`), and by those
-that read a range for an application which keeps the position itself (`gapless_shb.core.ranges.reader`).
+A reader gives its findings to a sink, never more than the sink has room for, and keeps in memory only the result of one
+fetch. `Reader` is what all readers share. They differ in how they go through the PFS: `CatchUpReader` serves a
+consumer; `gapless_shb.core.ranges.reader` reads a range for an application that keeps its position itself.
 
-What is lost comes to light a page or a fetch at a time, and is one gap: the reader keeps a gap open until an
-event is to follow it, or it has come to its end. To all but the client that is a gap that was sent and is
-still on its way: it is not done with, and whoever ends the session meets it again. It waits for nothing but what
-the reader waits for, behind which nothing could follow anyway.
+Lost ticks are found piece by piece, a page or a fetch at a time, and are sent as one gap. So a reader keeps a gap open
+until an event follows it, or until the reader has reached its end. Meanwhile the gap counts as sent but not arrived:
+the subscription is not done with it, and if the session ends, the next consumer meets it again. An open gap delays
+nothing, because the reader waits only for something that has to be sent after the gap anyway.
 """
 
 from __future__ import annotations
@@ -42,44 +42,47 @@ from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 SPARSE: Final = 16
-"""A chain is followed while it skips this many blocks at a time, on average, or more."""
+"""A chain of blocks is followed while it skips so many blocks at a time, on average, or more."""
 
 BATCH = 2048
-"""How many ticks a read of the PFS gathers, about."""
+"""About how many ticks one read of the PFS gathers."""
 
 
 class Host(Protocol):
-    """What readers need beside the pubend they read: the `Scheduler`."""
+    """What readers need beside the pubend that they read; the `Scheduler` provides it."""
 
     stream: ServedPubend
     page_cache: PageCache
 
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
-        """Reads PFS records; answered by `CatchUpReader.on_read`."""
+        """Reads PFS records; the answer goes to `CatchUpReader.on_read`."""
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks the network for RAW knowledge of these ranges."""
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
-        """The same; from now on what arrives comes to `Reader.offer`."""
+        """Does the same; from now on knowledge that arrives is given to `Reader.offer`."""
 
 
 class Sink(Protocol):
-    """Who is told what a reader finds, in order."""
+    """Receives what a reader finds, in order."""
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is wanted now."""
+        """Whether it takes nothing more now."""
 
     def events(self, events: EventBatch) -> EventBatch | None:
-        """These match. Takes one at least, unless it is full; returns those there was no room for, or None."""
+        """Takes events that match: at least one, unless it is full.
+
+        Returns the events that it has no room for, or None.
+        """
 
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
-        """Events in (start, end] may have been lost."""
+        """Takes a gap: events in (start, end] may have been lost."""
 
 
 class Reader(ABC):
-    """How far a subscription is read on one pubend, and what is waited for. See the module."""
+    """How far a subscription is read on one pubend, and what the reader waits for; see the module."""
 
     def __init__(
         self,
@@ -90,13 +93,13 @@ class Reader(ABC):
         end: Tick,
         sink: Sink,
     ) -> None:
-        """Reads (start, end]; of the part above the head, as the head moves."""
+        """Reads (start, end]. The part above the head is read as the head moves."""
         self.host = host
         self.stream = host.stream
         self.sid = subscription.sid
         self.position = position
         self.horizon = start
-        """The doubt horizon: everything up to here has been told."""
+        """The doubt horizon: everything up to here was given to the sink."""
         self.end = end
         self._sink = sink
         self._filter = subscription.filter
@@ -109,17 +112,17 @@ class Reader(ABC):
         self._ready: deque[Segment] = deque()
         self._ready_upto = start
         self._gap: GapSegment | None = None
-        """What was found to be lost, and is not told yet: more of it may follow."""
+        """A gap that was found and not sent yet, because it may become longer."""
         self._handed_out = False
-        """Whether events were, in this step."""
+        """Whether this step has given events to the sink."""
 
     def offer(self, knowledge: Knowledge) -> None:
-        """RAW knowledge arrived; some of it may be what was asked for."""
+        """Takes RAW knowledge that has arrived; some of it may have been asked for."""
         if self._fetch is not None and knowledge.hi > self._fetch.start:
             self._fetch.offer(knowledge)
 
     def step(self, now: int, wall: int) -> bool:
-        """Goes on until it has handed something out or must wait; returns whether there is more to do at once."""
+        """Goes on until it has sent something or must wait. Returns whether it can go on at once."""
         self._handed_out = False
         while True:
             self._harvest()
@@ -137,13 +140,13 @@ class Reader(ABC):
 
     @property
     def _is_busy(self) -> bool:
-        """Whether it waits for something, or for room for what is ready."""
+        """Whether it waits for an answer, or for room in the sink."""
         return self._fetch is not None or self._reading_upto is not None or bool(self._ready)
 
     # What comes next.
 
     def _plan(self, upto: Tick, now: int, wall: int) -> None:
-        """Decides what comes next of (horizon, upto]."""
+        """Decides how to read the next part of (horizon, upto]."""
         unknown_upto = min(self._unknown_upto(), upto)
         if self.horizon < unknown_upto:
             window = self._window.upto(self.horizon, unknown_upto)
@@ -155,10 +158,10 @@ class Reader(ABC):
 
     @abstractmethod
     def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
-        """The same where the PFS, or what is in memory, says what there is."""
+        """Decides the same for a part that the PFS, or the page cache, knows."""
 
     def _unknown_upto(self) -> Tick:
-        """Up to here the PFS does not tell what matched."""
+        """Returns up to where the PFS does not know what matched."""
         return max(self.position.since, self.stream.pfs.chopped, self._unreadable_upto)
 
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
@@ -166,13 +169,13 @@ class Reader(ABC):
         self.host.fetch(fetch.ranges(), now)
 
     def _silent(self) -> tuple[Tick, Tick]:
-        """(lo, hi]: the subscription is done with it, and no event of it stands there."""
+        """Returns (lo, hi]: the subscription is done with these ticks, so none of them is a gap."""
         return self.stream.silent(self.position)
 
     # What has come.
 
     def _harvest(self) -> None:
-        """Takes what was fetched, if it is complete; what became silence meanwhile is no gap."""
+        """Takes the result of a complete fetch. Lost ticks that have become silence meanwhile are no gap."""
         fetch = self._fetch
         if fetch is None or not fetch.complete:
             return
@@ -198,11 +201,11 @@ class Reader(ABC):
             self._ready.popleft()
 
     def _wanted(self, events: EventBatch, _wall: int) -> EventBatch:
-        """Those of the events that are to be handed out now."""
+        """Returns the events that have to be sent now."""
         return events
 
     def _hand_over(self, events: EventBatch) -> EventBatch | None:
-        """Gives the sink what it takes; returns the rest, or None when all is taken."""
+        """Gives the sink as many events as it takes. Returns the rest, or None if it took all."""
         if self._sink.full:
             return events
         self._close_gap()
@@ -212,36 +215,37 @@ class Reader(ABC):
         return rest
 
     def _keep_open(self, lost: GapSegment) -> None:
-        """Begins a gap, or makes the one that is open longer: nothing was told between, and the reason is the same."""
+        """Opens a gap, or extends the open one if the reason is the same: no event was sent between."""
         if self._gap is not None and self._gap.reason != lost.reason:
             self._close_gap()
         self._gap = lost.after(self._gap)
         self._told(lost.end)
 
     def _close_gap(self) -> None:
-        """Tells of the gap that is open, if one is: it ends here."""
+        """Sends the open gap, if there is one: it ends here."""
         if self._gap is None:
             return
         gap, self._gap = self._gap, None
+        # A position for clients must not look like a lost event, but a range must not end beyond its own end.
         end = min(self.stream.behind(gap.end), self.end)
         self._sink.gap(gap.start, end, gap.reason)
         self._told(end)
 
     def _told(self, upto: Tick) -> None:
-        """The sink was told of an event here or of a gap up to here, or will be told of the gap before all else."""
+        """Notes that the sink has everything up to here; an open gap will be sent before anything else."""
         self._advance(upto)
 
     def _advance(self, tick: Tick) -> None:
         self.horizon = max(self.horizon, tick)
 
     def _rest(self) -> None:
-        """It has come to the head or its end, or nothing more is wanted now."""
+        """Nothing more can be read now: the reader is at the head, or at its end, or the sink is full."""
         if self.horizon >= self.end:
             self._close_gap()
 
 
 class ConsumerSink:
-    """A consumer that is sent what it has credit for."""
+    """A sink that sends to a consumer as much as its credit allows."""
 
     def __init__(self, consumer: Consumer, pubend: PubendId) -> None:
         self._consumer = consumer
@@ -249,11 +253,11 @@ class ConsumerSink:
 
     @property
     def full(self) -> bool:
-        """Whether not even one event may be sent."""
+        """Whether the credit does not allow even one event."""
         return self._consumer.starved
 
     def events(self, events: EventBatch) -> EventBatch | None:
-        """Sends as many as the credit allows; returns the rest, or None when all are sent."""
+        """Sends as many events as the credit allows. Returns the rest, or None if all were sent."""
         while count := self._consumer.affordable(events, BATCH):
             self.send(count, events.slice(0, count).payload((1 << count) - 1))
             if count == len(events):
@@ -262,20 +266,20 @@ class ConsumerSink:
         return events
 
     def send(self, count: int, payload: bytes) -> None:
-        """So many events, which the credit covers."""
+        """Sends so many events, which the credit covers."""
         self._consumer.spend(count, len(payload))
         self._consumer.channel.deliver(self._consumer.sid, self._pubend, payload)
 
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
-        """Says so."""
+        """Sends a gap; it costs no credit."""
         self._consumer.channel.gap(self._consumer.sid, self._pubend, start, end, reason)
 
 
 class CatchUpReader(Reader):
-    """Serves a consumer that is not at the head. When it has reached that, the constream takes over, in one step (T25).
+    """Serves a consumer that is behind the head. At the head the constream takes over, in the same step (T25).
 
-    It takes what the PFS names from the page cache's pages, which it shares with others, or follows the subscription's
-    chain of blocks where that is sparse.
+    The reader takes the ticks that the PFS has from pages of the page cache, which it shares with other readers. If the
+    subscription is in few blocks only, it follows the subscription's chain of blocks instead.
     """
 
     def __init__(
@@ -284,27 +288,27 @@ class CatchUpReader(Reader):
         self._feed = ConsumerSink(consumer, host.stream.pubend)
         super().__init__(host, consumer.subscription, position, start, FOREVER, self._feed)
         self.number = number
-        """Tells an answer to this reader from one to an earlier reader of the subscription."""
+        """Distinguishes an answer to this reader from an answer to an earlier reader of the subscription."""
         self.consumer = consumer
         self._walk: ChainWalk | None = None
         self._scans = False
-        """Whether a walk has found the subscription in so many blocks that reading all of them is faster."""
+        """Whether a walk has shown that the subscription is in so many blocks that reading all of them is faster."""
         self._waits = False
-        """Whether it waits for the page cache, which wakes it."""
+        """Whether it waits for the page cache, which will wake it."""
         self._said = start
 
     # What happened.
 
     def wake(self) -> None:
-        """What it waits for on the page cache may be there."""
+        """The page cache may have what the reader waits for."""
         self._waits = False
 
     def on_read(self, result: ReadResult, now: int) -> None:
-        """A block of its chain was read. What lies at or below the chop point *now* is unknown, not silence (T43)."""
+        """A block of the chain was read. Ticks at or below the chop point *now* are unknown, not silence (T43)."""
         upto, self._reading_upto = self._reading_upto, None
         walk, self._walk = self._walk, None
         if result.error and upto is not None:
-            self._scans = True  # the scan finds out how far
+            self._scans = True  # the scan will show how much cannot be read
         if result.error or walk is None or result.first > self.horizon:
             return
         found = walk.on_records(result.records, BATCH)
@@ -326,7 +330,7 @@ class CatchUpReader(Reader):
 
     @property
     def fetching(self) -> bool:
-        """Whether it wants to be offered what arrives."""
+        """Whether arriving knowledge has to be offered to it."""
         return self._fetch is not None
 
     def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
@@ -342,7 +346,7 @@ class CatchUpReader(Reader):
             self._ask_ticks(pfs.open_ticks(self.sid, self.horizon), upto, now, matcher)
 
     def _take(self, page: Page, now: int, wall: int) -> None:
-        """Sends its share of a page, or waits for it."""
+        """Sends its share of a page, or waits for the page's events."""
         mask = page.wanted(self.sid, self.horizon)
         missing = page.missing(mask)
         if not missing:
@@ -359,12 +363,13 @@ class CatchUpReader(Reader):
             self._ready_upto = page.index
 
     def _send_page(self, page: Page, mask: int) -> None:
-        """Sends as much of the page as the credit allows; the rest is looked up again when there is more."""
+        """Sends as much of the page as the credit allows. The rest is looked up again when there is more credit."""
         consumer = self.consumer
         while mask:
             if consumer.starved:
                 return
             part, payload = mask, b""
+            # Subscriptions with the same mask share the joined payload; only a part for little credit is joined alone.
             if mask.bit_count() <= consumer.credit_events:
                 payload = page.payload(mask)
             if not payload or len(payload) > consumer.credit_bytes:
@@ -389,7 +394,7 @@ class CatchUpReader(Reader):
             self.host.page_cache.want_blocks(self.sid, self.horizon)
 
     def _walk_on(self, walk: ChainWalk) -> None:
-        """Reads the chain's next block, or what lies ahead if the chain is not worth following."""
+        """Reads the chain's next block; changes to a scan if the chain is not worth following."""
         if walk.span is None:
             self._scans = True
             self._read_pfs()
@@ -426,7 +431,10 @@ class CatchUpReader(Reader):
         self.position.pass_over(self.horizon)
 
     def _rest(self) -> None:
-        """It can send nothing more now. An open gap goes out at the head, unless there is no room for an event."""
+        """Sends the open gap and the silence up to the head.
+
+        A gap waits while there is no credit for an event after it.
+        """
         if self._gap is not None and self.consumer.starved:
             return
         self._close_gap()
@@ -437,19 +445,19 @@ class CatchUpReader(Reader):
 
 
 def lowest(mask: int, count: int) -> int:
-    """The lowest `count` bits of a mask that are set."""
+    """Returns the lowest `count` set bits of a mask."""
     places = selected(range(mask.bit_length()), mask)
     return mask if len(places) <= count else mask & ((1 << places[count]) - 1)
 
 
 def unexpired(events: EventBatch, wall: int) -> EventBatch:
-    """The events that have not expired. Expiry acts only here and in the constream's deliveries."""
+    """Returns the events that have not expired. Expiry acts here and in the constream's deliveries, nowhere else."""
     mask = expired_mask(events, wall)
     return events if not mask else events.select(((1 << len(events)) - 1) & ~mask)
 
 
 def expired_mask(events: EventBatch, wall: int) -> int:
-    """The events whose expiration has come, as a mask."""
+    """Returns the events whose expiration time has come, as a mask."""
     mask = 0
     for index, header in enumerate(events.headers):
         if header.extras is not None and 0 < header.extras.expiration <= wall:
@@ -458,36 +466,36 @@ def expired_mask(events: EventBatch, wall: int) -> int:
 
 
 class ChainWalk:
-    """Follows a subscription's chain of PFS blocks, from its newest back to where a reader stands (protocol: pfs).
+    """Follows a subscription's chain of PFS blocks, from the newest back to a reader's position (protocol: pfs).
 
-    What a subscription was seldom part of is found by a read per block that it was in; a scan would read
-    every block between. What it was often part of is found faster by the scan, and the walk says so.
+    For a subscription that is in few blocks a walk is faster: it reads only those. A scan reads every block between.
+    For a subscription that is in many blocks the scan is faster, and then the walk ends with `span` None.
     """
 
     def __init__(self, sid: int, after: Tick, newest: Tick, upto: Tick, spacing: Tick, grain: Tick) -> None:
-        """`spacing`, `grain`: of the PFS."""
+        """`spacing`, `grain`: those of the PFS."""
         self.span: tuple[Tick, Tick] | None = (newest - 1, newest)
-        """(after, upto] of the next read; None when a scan finds the rest sooner."""
+        """The next read, (after, upto]; None if a scan finds the rest faster."""
         self._sid = sid
         self._after = after
         self._newest = newest
         self._upto = upto
-        """How far it is silence that the chain does not name."""
+        """Ticks up to here that the chain does not have are silence."""
         self._near = SPARSE * spacing
         self._grain = grain
         self._hops = 0
         self._kept: deque[tuple[Tick, list[Tick]]] = deque()
-        """Blocks and their ticks, the oldest first."""
+        """Blocks and their ticks; the oldest block is first."""
         self._count = 0
 
     def on_records(self, records: Sequence[tuple[int, bytes]], limit: int) -> Found | None:
-        """Takes in the answer to a read of `span`; returns what the chain tells, once it has come to its end.
+        """Takes the answer to a read of `span`. Returns the result when the chain has come to its end.
 
-        No more than about `limit` ticks are kept, the oldest (T12). Raises ValueError when a block does not parse.
+        About `limit` ticks are kept, the oldest ones (T12). Raises ValueError if a block cannot be decoded.
         """
         block, self.span = self._block(records), None
         if block is None or block.imprecise:
-            return None  # what it does not tell, the pages of a scan find out
+            return None  # a scan goes on from here: it can filter what the block does not tell
         self._keep(block, limit)
         self._hops += 1
         previous = block.previous(self._sid, self._grain)
@@ -499,10 +507,10 @@ class ChainWalk:
         return None
 
     def _block(self, records: Sequence[tuple[int, bytes]]) -> Block | None:
-        """The newest block in the span that has the subscription; None if the read ended before the span does."""
+        """Returns the newest block in the span with the subscription; None if the read ended before the span."""
         assert self.span is not None
         if not records or records[-1][0] < self.span[1]:
-            return None  # there is a block at its end or behind it, so this is not all that there is
+            return None  # the span ends at a block, so the read was cut off before it
         for index, data in reversed(records):
             if index <= self.span[1] and self._sid in (block := Block(index, data)):
                 return block

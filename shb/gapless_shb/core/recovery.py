@@ -1,4 +1,4 @@
-"""What an SHB knows again after a restart: its pubends, the PFS, every position (protocol: shb-recovery; T49)."""
+"""Restores an SHB after a restart: its pubends, the PFS, every position (protocol: shb-recovery; T49)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
 def recover(hosting: Hosting, context: RoleContext) -> None:
-    """Puts in all pubends, with the positions of all subscriptions that the registry has."""
+    """Restores all pubends, with the positions of all subscriptions in the registry."""
     sids = {subscription.sid for subscription in hosting.registry}
     chains = dict(context.reader.scan(CHAINS))
     last_ticks: dict[PubendId, dict[int, Tick]] = {}
     for pubend, row in recover_pubends(context.reader):
         stream = hosting.streams[pubend] = _recovered_stream(hosting, context, pubend, row)
-        # What the PFS holds for a subscription must be known before anything asks whether it is quiet.
+        # Before positions are added: whether a position is idle depends on the last tick that the PFS has for it.
         try:
             last_ticks[pubend] = _recovered_pfs(context, stream.pfs, chains.get(pubend.encode()), sids)
         except VolumeCorruptError as error:
@@ -53,7 +53,7 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
 
 
 def _recovered_pfs(context: RoleContext, pfs: Pfs, row: bytes | None, sids: Container[int]) -> dict[int, Tick]:
-    """The last tick of each subscription: where its chain was known to end, and what was written since."""
+    """Restores a PFS. Returns the last tick of each subscription: from the chains' row and the blocks after it."""
     last_ticks: dict[int, Tick] = {}
     after = pfs.chopped
     if row is not None:
@@ -66,9 +66,9 @@ def _recovered_pfs(context: RoleContext, pfs: Pfs, row: bytes | None, sids: Cont
 
 
 def _give_up_pfs(hosting: Hosting, pfs: Pfs, error: VolumeCorruptError) -> dict[int, Tick]:
-    """The PFS tells nothing of what it covered: that is fetched again, and pins the log until then.
+    """Gives up a damaged PFS: what it covered will be fetched again, and holds the log back until then.
 
-    Returns the last tick that each subscription may have there.
+    Returns the last tick that each subscription may have in it.
     """
     pfs.lose()
     text = f"the PFS of {pfs.pubend} is damaged, what it covered is fetched instead: {error}"
@@ -79,7 +79,7 @@ def _give_up_pfs(hosting: Hosting, pfs: Pfs, error: VolumeCorruptError) -> dict[
 def _with_rows(
     subscriptions: Iterable[SubscriptionRecord], found: Iterator[tuple[int, dict[PubendId, PositionRow]]]
 ) -> Iterator[tuple[SubscriptionRecord, dict[PubendId, PositionRow]]]:
-    """Each subscription and what is known of its positions; both come in the order of ids."""
+    """Yields each subscription with its position rows. Both sources are in the order of ids."""
     at, rows = next(found, (FOREVER, {}))
     for subscription in subscriptions:
         while at < subscription.sid:
@@ -88,7 +88,7 @@ def _with_rows(
 
 
 def _recovered(subscription: SubscriptionRecord, stream: Constream, row: PositionRow | None) -> SubscriptionPosition:
-    """A position after a restart: what it had released can only be known from what was reported (T49)."""
+    """Restores a position. What it had released is only known from what was reported (T49)."""
     released = stream.reported
     if row is None:
         start = stream.start_of(subscription)

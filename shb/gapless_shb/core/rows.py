@@ -1,4 +1,4 @@
-"""What an SHB keeps of each pubend, and of each subscription there (protocol: checkpoints, shb-recovery)."""
+"""The durable rows of an SHB: pubends, and the positions on them (protocol: checkpoints, shb-recovery)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SID = Struct(">Q")
 
 
 class ShbPubendRow(msgspec.Struct, array_like=True):
-    """What an SHB keeps of a pubend."""
+    """The row of a pubend."""
 
     created: Tick
     topics: tuple[str, ...]
@@ -28,17 +28,17 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
     released: Tick
     hold_version: int
     enrolled_at: Tick | None = None
-    """From where on the PHB counts this SHB, once it has said so; a row of an earlier version does not tell."""
+    """The tick from which the PHB counts this SHB, once it has answered. None in a row of an earlier version."""
     former_voids: Ranges = ()
     former_voids_told: dict[Tick, Tick] = {}
-    """These two were written before 2026-11-23, and are not read any more: silence ended at places of events then."""
+    """These two were written before 2026-11-23 and are not read any more: silence ended at places of events then."""
     residue: int | None = None
     voids: Ranges = ()
     grain: int = MILLISECOND
 
 
 class PositionRow(msgspec.Struct, array_like=True):
-    """What an SHB keeps of a subscription on a pubend. `since` 0 stands for: still joining."""
+    """The row of a subscription on a pubend. `since` 0 means that it is still joining."""
 
     start: Tick
     acked: Tick
@@ -53,7 +53,7 @@ _decode_position = msgspec.msgpack.Decoder(PositionRow).decode
 
 
 def pubend_row(stream: ServedPubend) -> Set:
-    """The write of a pubend's row: never lower values than an earlier write's, durable or not."""
+    """Returns the write of a pubend's row. Its values are never lower than an earlier write's, durable or not."""
     row = ShbPubendRow(
         stream.meta.created,
         stream.meta.topics,
@@ -69,24 +69,24 @@ def pubend_row(stream: ServedPubend) -> Set:
 
 
 def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
-    """The write of a position."""
+    """Returns the write of a position."""
     since = 0 if position.since == FOREVER else position.since
     row = PositionRow(position.start, position.acked, position.quiet_from, since, position.held)
     return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
 
 
 def delete_positions(sid: int, pubends: Iterable[PubendId]) -> list[Delete]:
-    """The removal of all positions of a subscription."""
+    """Returns the removal of all positions of a subscription."""
     return [Delete(POSITIONS, _SID.pack(sid) + pubend.encode()) for pubend in pubends]
 
 
 def recover_pubends(reader: RecoveryReader) -> Iterator[tuple[PubendId, ShbPubendRow]]:
-    """All pubends an SHB knew."""
+    """Yields all pubends that an SHB knew."""
     for key, value in reader.scan(PUBENDS):
         yield key.decode(), _decode_pubend(value)
 
 
 def recover_positions(reader: RecoveryReader) -> Iterator[tuple[int, dict[PubendId, PositionRow]]]:
-    """The positions of each subscription, in the order of ids, that have changed since it was created."""
+    """Yields the positions of each subscription that have changed since its creation, in the order of ids."""
     for key, pairs in groupby(reader.scan(POSITIONS), lambda pair: pair[0][:8]):
         yield _SID.unpack(key)[0], {key[8:].decode(): _decode_position(value) for key, value in pairs}

@@ -1,8 +1,8 @@
-"""The turns of a pubend's readers: all that can go on do, a piece each, and what is live waits for no more than that.
+"""Gives the readers of a pubend their turns, so that live deliveries never wait long (protocol: readers).
 
-A reader waits for the PFS, for what others or it itself asked the network for, for the head to move, or for credit.
-Whoever brings that makes it runnable, and `pump` gives it a turn. What readers need of their pubend they get here
-(protocol: readers).
+A reader waits for one of these: the PFS, an answer of the network that it or another reader asked for, the head, or
+credit. When that comes, the reader becomes runnable. `pump` gives each runnable reader one piece of work in turn.
+Readers also get from here what they need of their pubend.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gapless_shb.core.readers import CatchUpReader
 from gapless_shb.core.state import BrokerState
 
 _PAGE_CACHE = 0
-"""Stands in the place of a subscription's id, which is never 0, in what is read for all readers."""
+"""Stands in the place of a subscription's id, which is never 0, for reads that serve all readers."""
 _PAGE_CACHE_READ_BYTES = 256 << 10
 
 
@@ -41,7 +41,7 @@ class Scheduler:
         self._curiosity = curiosity
         self._turn_at = -1
         self._left = 0
-        """How many events readers may still send in this turn."""
+        """How many events readers may still send in this turn of the node."""
         self._reader_count = 0
         self.page_cache = PageCache(
             stream.pfs, stream.head, self.readers, self._read_pages, self.fetch, state.catch_up.kept_bytes
@@ -49,18 +49,18 @@ class Scheduler:
         self._runnable: dict[int, None] = {}
         """The readers that can go on, in the order of their turns."""
         self._fetching: dict[int, None] = {}
-        """The readers that wait for what they asked the network for themselves."""
+        """The readers that wait for an answer to their own question to the network."""
         self._at_head: dict[int, None] = {}
         """The readers that wait for the head to move."""
         self.demoted = 0
-        """How often a live consumer had no credit for what was due, and was given a reader."""
+        """How often a live consumer had no credit for its events, and got a reader."""
         self.promoted = 0
         """How often a reader reached the head, and the constream took over."""
         self.interrupted = 0
-        """How often readers could have gone on, and what is live had its turn."""
+        """How often runnable readers had to wait, because live deliveries had their turn."""
 
     def gauges(self) -> Iterator[Gauge]:
-        """How many there are, and what became of those that were."""
+        """Yields how many readers there are, and what became of former ones."""
         name = self.stream.pubend
         yield gauges.READERS.gauge(len(self.readers), name)
         yield gauges.DEMOTED.gauge(self.demoted, name)
@@ -71,7 +71,7 @@ class Scheduler:
     # -------------------------------------------------------------------------------- who has one
 
     def start(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
-        """A reader serves the consumer from `at` on, when it gets a turn."""
+        """Starts a reader that serves the consumer from `at` on; it waits for its turn."""
         self._reader_count += 1
         self.readers[consumer.sid] = CatchUpReader(self, self._reader_count, consumer, position, at)
         if not consumer.subscription.durable:
@@ -81,11 +81,11 @@ class Scheduler:
         self._runnable[consumer.sid] = None
 
     def end(self, sid: int) -> None:
-        """Nobody consumes the subscription here any more."""
+        """Ends the reader of a subscription that is no longer consumed."""
         self.readers.pop(sid, None)
 
     def promote_waiting(self) -> None:
-        """The head is about to move: who waits at it goes live."""
+        """The head is about to move: consumers whose readers wait at it go live."""
         for sid in list(self._at_head):
             reader = self.readers.get(sid)
             if reader is None or not reader.idle or reader.horizon < self.stream.head or reader.consumer.starved:
@@ -94,7 +94,7 @@ class Scheduler:
                 self._promote(reader)
 
     def _promote(self, reader: CatchUpReader) -> None:
-        """Its consumer is live from here on."""
+        """Makes the consumer of a reader live from the reader's horizon on."""
         self.promoted += 1
         sid = reader.consumer.sid
         del self.readers[sid]
@@ -105,15 +105,15 @@ class Scheduler:
     # -------------------------------------------------------------------------------------- turns
 
     def step(self, sid: int, now: int, wall: int) -> None:
-        """Lets a reader go on, and all that can."""
+        """Makes a reader runnable, and lets all runnable readers go on."""
         self._runnable[sid] = None
         self.pump(now, wall)
 
     def pump(self, now: int, wall: int) -> None:
-        """Lets readers go on, a piece each in turn, until all wait or enough was sent for one turn of the node.
+        """Lets readers go on, one piece of work each in turn, until all wait or the turn's events are used up.
 
-        What is left goes on at the next turn, which is known by its time. So however many catch up, and however many
-        messages of a turn let them go on, what is live, and who connects, waits for one such piece of work at most.
+        Readers that are left go on at the node's next turn; a new turn is recognised by its time. So live deliveries
+        and new connections wait for one such piece of work at most, however many readers and messages there are.
         """
         if now != self._turn_at:
             self._turn_at, self._left = now, self._state.catch_up.turn_events
@@ -126,6 +126,7 @@ class Scheduler:
             credit = reader.consumer.credit_events
             if reader.step(now, wall):
                 self._runnable[sid] = None
+            # A step that sends nothing counts as one event: it takes time, too.
             self._left -= max(credit - reader.consumer.credit_events, 1)
             self._stepped(reader)
         self.interrupted += bool(self._runnable)
@@ -133,7 +134,7 @@ class Scheduler:
         self.page_cache.start_reads()
 
     def _stepped(self, reader: CatchUpReader) -> None:
-        """Takes note of where a reader stands; where it has reached the head, the constream takes over (T25)."""
+        """Notes where a reader stands. If it has reached the head, the constream takes over (T25)."""
         position, sid = reader.position, reader.consumer.sid
         if not reader.consumer.subscription.durable:
             position.acknowledge(reader.horizon, reader.horizon)
@@ -146,13 +147,13 @@ class Scheduler:
             self._at_head[sid] = None
 
     def deadline(self) -> int | None:
-        """When those that were left over want to go on, if any were."""
+        """When the readers that are left over have to go on; None if there are none."""
         return self._turn_at + 1 if self._runnable else None
 
     # ------------------------------------------------------------------------- what they wait for
 
     def on_head(self, now: int, wall: int) -> None:
-        """The head may have moved."""
+        """The head may have moved: readers that wait for it are runnable."""
         if self._at_head:
             waiting, self._at_head = self._at_head, {}
             self._runnable.update(waiting)
@@ -160,11 +161,11 @@ class Scheduler:
             self.pump(now, wall)
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """Knowledge arrived: what was asked for, or what passes by."""
+        """Gives arriving knowledge to the readers and the page cache."""
         if knowledge.stamp is not RAW:
             return
         if len(knowledge.data):
-            _ = knowledge.data.headers  # decoded once here; every reader's share of the batch has them then
+            _ = knowledge.data.headers  # decodes them once here; the readers' parts of the batch share the result
         for sid in list(self._fetching):
             reader = self.readers.get(sid)
             if reader is not None and reader.fetching:
@@ -176,7 +177,7 @@ class Scheduler:
         self.pump(now, wall)
 
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
-        """The PFS was read, for a reader or for all of them."""
+        """The PFS was read, for one reader or for the page cache."""
         if result.error:
             text = f"the PFS of {self.stream.pubend} cannot be read, events are fetched instead: {result.error}"
             self._state.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, self.stream.pubend))
@@ -207,7 +208,7 @@ class Scheduler:
         self._state.outbox.read(self.stream.pfs.stream, after, upto, answered, _PAGE_CACHE_READ_BYTES)
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
-        """Asks for what a reader wants, and offers it what comes, also when that is before its next turn."""
+        """Asks for what a reader wants. Answers are offered to it as they come, even before its next turn."""
         self._fetching[reader.consumer.sid] = None
         self.fetch(ranges, now)
 

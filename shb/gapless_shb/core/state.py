@@ -1,4 +1,4 @@
-"""What all pubends of an SHB share: its subscriptions, its consumers, and the way out."""
+"""The state that all pubends of an SHB share: subscriptions, consumers, and the outbox."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gapless_shb.core.subscriptions import Registry
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """What readers may use, and what they find."""
+    """The limits of catching up, and the form of the PFS."""
 
     kept_bytes: int = 48 << 20
-    """Of what they share, for each pubend."""
+    """How many bytes the page cache of a pubend keeps."""
     turn_events: int = 16_384
-    """How many events they send in one turn of the node, about: live deliveries wait no longer than that takes."""
+    """About how many events readers send in one turn of the node. Live deliveries wait no longer than that takes."""
     imprecise: bool = False
-    """Whether the PFS says only, of many ticks together, who matched any of them."""
+    """Whether a PFS block has only which subscriptions matched any of its ticks, and not which ticks."""
 
 
 class BrokerState:
-    """See the module."""
+    """The state of an SHB that its pubends may read and change."""
 
     def __init__(self, shb: ShbId, registry: Registry) -> None:
         self.shb = shb
@@ -34,9 +34,9 @@ class BrokerState:
         for subscription in registry:
             self.matcher.add(subscription.sid, subscription.filter)
         self.consumers: dict[int, Consumer] = {}
-        """By subscription."""
+        """The consumers, by the id of their subscription."""
         self.channels: dict[int, Channel] = {}
-        """By session."""
+        """The channels, by the number of their session."""
         self.catch_up = CatchUp()
         self.unsaved = False
-        """A mark of the turn: something is to be made durable with the next checkpoint, which is due soon."""
+        """A mark of the turn: something has to be made durable with the next checkpoint, which is due soon."""

@@ -1,7 +1,7 @@
-"""Creating, attaching to and removing subscriptions (protocol: subscribing, tokens, exclusive-consumers).
+"""Creates subscriptions, attaches consumers to them, removes them (protocol: subscribing, tokens, exclusive-consumers).
 
-A subscription is acknowledged when its record is durable, every pubend known has enrolled this SHB, and
-every hold it needs is kept. A request that is refused changes nothing.
+A creation is answered when three things are done: the record is durable, every known pubend has enrolled this SHB, and
+every hold that the subscription needs is kept. A request that is refused changes nothing.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from gapless_shb.core.subscriptions import SKEW, SubscriptionRecord
 
 @dataclass(slots=True)
 class Creation:
-    """A subscription that is not acknowledged yet, and how far that has come."""
+    """A subscription whose creation is not answered yet, and what is done of it."""
 
     session: ClientSession | None
-    """Who waits for the answer; None when that session ended."""
+    """The session that waits for the answer; None if it has ended."""
     request: Subscribe
     subscription: SubscriptionRecord
     durable: bool = False
-    """The record is durable, as it stands."""
+    """Whether the record is durable in its present form."""
     resolved: bool = False
-    """The record was written again with the starts that holds were resolved to."""
+    """Whether the record was written again with the starts that the holds gave."""
 
 
 class Subscribing:
-    """The subscriptions' life: requests come in, writes and answers go out through the hosting SHB."""
+    """The life of subscriptions: takes requests, and sends writes and answers through the hosting SHB."""
 
     def __init__(self, hosting: Hosting, expiry: Expiry, ahead: PositionsAhead) -> None:
         self._hosting = hosting
@@ -69,12 +69,12 @@ class Subscribing:
         self._creations: dict[int, Creation] = {}
         self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
         self.may_complete = False
-        """A mark of the turn: something that creations wait for has come."""
+        """A mark of the turn: something that creations wait for has happened."""
 
     # ------------------------------------------------------------------------------------- requests
 
     def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        """Creates the subscription or attaches to it; exactly one answer follows."""
+        """Creates the subscription or attaches to it. Exactly one answer follows."""
         try:
             existing = self._existing(session, request)
             if existing is None:
@@ -87,11 +87,11 @@ class Subscribing:
             self._hosting.tell(session.number, refused.answer(request.request))
 
     def define(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> int:
-        """Creates the subscription unless it exists; nobody consumes it. Returns its id.
+        """Creates the subscription unless it exists, without a consumer. Returns its id.
 
-        Raises RefusedError, and BeyondError where it is not known yet whether it can be created.
+        Raises RefusedError. Raises BeyondError if it is not known yet whether the subscription can be created.
 
-        `is_creating` tells when it is durable, and where it begins final.
+        `is_creating` shows when the subscription is durable and its start is final.
         """
         found = self._existing(session, request)
         if found is None:
@@ -103,7 +103,7 @@ class Subscribing:
         check_same(request, found)
         check_token(request, found, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(found.name))
-        if not found.begun and found.sid not in self._creations:  # this broker crashed before it was created
+        if not found.begun and found.sid not in self._creations:  # a crash interrupted its creation
             self._creations[found.sid] = Creation(None, request, found, durable=True)
             self.may_complete = True
         return found.sid
@@ -117,10 +117,10 @@ class Subscribing:
         return f"{reason}; there is one of client {', '.join(map(repr, others[:3]))}{more}: give its client id"
 
     def on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
-        """Removes a durable subscription; whoever consumes it is told.
+        """Removes a durable subscription, and informs its consumer.
 
-        That there is none is as much a promise as that it was removed: a removal may be on its way to the disk
-        whose answer never came, and whoever asks again takes it for done. So this waits for the disk as well.
+        The answer waits for the disk, even if there is no such subscription. An earlier removal may be on its way to
+        the disk without an answer yet, and a client that asks again would take "not found" for a proof that it is done.
         """
         self._ahead.give_up(request.client_id, request.name, now, wall)
         subscription = self._hosting.registry.find(request.client_id, request.name)
@@ -157,7 +157,7 @@ class Subscribing:
         hosting.write_interest(operations, drop=subscription)
 
     def on_session_ended(self, session: ClientSession, now: int) -> None:
-        """Nobody waits for answers there any more; a durable subscription that was being created stays."""
+        """Drops all requests of a session. A durable subscription that it was creating stays."""
         self._expiry.on_session_ended(session)
         for creation in list(self._creations.values()):
             if creation.session is not None and creation.session.number == session.number:
@@ -168,7 +168,7 @@ class Subscribing:
             waiting[:] = [(other, request) for other, request in waiting if other.number != session.number]
 
     def on_detached(self, sid: int, now: int, wall: int) -> None:
-        """A subscription has no consumer any more: whoever waited longest for it gets it."""
+        """A subscription has lost its consumer: the request that has waited longest gets it."""
         waiting = self._waiting.get(sid)
         if waiting:
             session, request = waiting.pop(0)
@@ -216,7 +216,7 @@ class Subscribing:
                 hosting.write_holds(hosting.streams[pubend])
 
     def _requested_start(self, stream: Constream, request: Subscribe) -> tuple[Tick, bool]:
-        """(start, whether it needs a hold): 0 stands for the earliest there is."""
+        """Returns (start, whether it needs a hold). Start 0 asks for the earliest tick."""
         if request.start is StartAt.TOKEN:
             start = next((p.tick for p in request.positions or () if p.pubend == stream.pubend), 0)
         elif request.start is StartAt.TIME:
@@ -237,9 +237,11 @@ class Subscribing:
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on.
 
-        A subscription that is being created begins there, if that is later than it asked. For one that was put at
-        an earlier place, by a token or where one of its name had lapsed, and for one that has begun, whose hold
-        could not keep what was released early, the difference is a gap: its reader finds it.
+        A subscription that is being created starts there, if that is later than it asked for. Two kinds of subscription
+        keep their start, and their reader reports the difference as a gap:
+
+        - one that continues an earlier position, because it was created by a token or resumes a lapsed name;
+        - one that has begun: its hold could not keep events that were released early.
         """
         self.may_complete = True
         for sid, held_from in resolved:
@@ -256,7 +258,7 @@ class Subscribing:
             stream.touch(sid, position)
 
     def complete_creations(self, now: int, wall: int) -> None:
-        """Acknowledges every creation that waits for nothing any more."""
+        """Answers every creation that waits for nothing any more."""
         self.may_complete = False
         for creation in list(self._creations.values()):
             self._go_on(creation, now, wall)
@@ -266,6 +268,7 @@ class Subscribing:
             return
         sid = creation.subscription.sid
         held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
+        # Holds may have raised the start. The answer names it, so it has to be durable before.
         if (held or not creation.subscription.begun) and not creation.resolved:
             creation.resolved, creation.durable = True, False
             self._begin(creation.subscription)
@@ -275,7 +278,7 @@ class Subscribing:
             self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
 
     def _begin(self, subscription: SubscriptionRecord) -> None:
-        """Where it starts is known on every pubend, and final: that is made durable, all of it in one write."""
+        """The start is known on every pubend, and final now: makes that durable in one write."""
         sid = subscription.sid
         subscription.begun = True
         operations = self._hosting.registry.save(subscription)
@@ -286,7 +289,7 @@ class Subscribing:
         self._await_record(sid)
 
     def _await_record(self, sid: int) -> None:
-        """Once what was written is durable, the creation may go on."""
+        """Lets the creation go on when everything that was written for it is durable."""
 
         def durable(_now: int, _wall: int) -> None:
             if sid in self._creations:
@@ -295,11 +298,11 @@ class Subscribing:
         self._hosting.outbox.write((), durable)
 
     def is_creating(self, sid: int) -> bool:
-        """Whether a subscription is not acknowledged to its client yet."""
+        """Whether the creation of a subscription is not answered yet."""
         return sid in self._creations
 
     def is_awaited(self, sid: int) -> bool:
-        """Whether somebody waits for a subscription that is being created."""
+        """Whether a session waits for a subscription that is being created."""
         creation = self._creations.get(sid)
         return creation is not None and creation.session is not None
 
@@ -336,7 +339,7 @@ class Subscribing:
         self._attach(session, request, subscription, now, wall, created=False)
 
     def _adopt(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> None:
-        """Its start is not durable, or not known, yet: its creator went away, or this broker crashed.
+        """Continues a creation that lost its creator, or that a crash interrupted, for this session.
 
         The answer goes to this session when the creation is complete.
         """
@@ -345,7 +348,7 @@ class Subscribing:
         )
         if creation.session is not None and creation.session.instance != session.instance:
             raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
-        if creation.session is not None:  # the same client asks twice: each of its requests has an answer
+        if creation.session is not None:  # the same client has asked twice, and each request gets an answer
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
             self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
         creation.session, creation.request = session, request
@@ -389,11 +392,11 @@ class Subscribing:
         self._ahead.watch(consumer, at, now)
 
     def attach_at(self, stream: Constream, position: SubscriptionPosition, given: dict[PubendId, Tick] | None) -> Tick:
-        """Where a consumer goes on: as it is given, else where the subscription stands."""
+        """Returns where a consumer goes on: at its token, or without a token where the subscription stands."""
         return position.acked if given is None else given.get(stream.pubend, position.start)
 
     def _refuse_waiting(self, sid: int) -> None:
-        """Whoever waits for an answer of a subscription that is removed gets one: its creator, and all others."""
+        """Answers every request that waits for a subscription that is removed: its creator's and all others."""
         waiting = [*self._expiry.returned(sid), *self._waiting.pop(sid, [])]
         creation = self._creations.pop(sid, None)
         if creation is not None and creation.session is not None:
@@ -403,9 +406,10 @@ class Subscribing:
 
 
 def _late_start(request: Subscribe, wall: int) -> Tick:
-    """Where a new subscription begins on pubends that are found later, as it asked; 0: with all that they have.
+    """Returns where a new subscription starts on pubends that are found later; 0: at their beginning.
 
-    What is published once it is there is owed, by whatever clock, even if it asked for a time to come.
+    Events that are published after the creation are owed, whichever clock is wrong, even if the request asked for a
+    time in the future.
     """
     if request.start in {StartAt.EARLIEST, StartAt.TOKEN}:
         return 0
@@ -414,7 +418,7 @@ def _late_start(request: Subscribe, wall: int) -> Tick:
 
 
 def _in_use(holder: Consumer, session: ClientSession) -> str:
-    """Who has a subscription, since when, and what whoever wants it can do."""
+    """Returns who has a subscription, since when, and what a client that wants it can do."""
     who = "this very connection"
     if holder.instance != session.instance:
         who = f"another process or connection of client {session.client_id!r} (instance {holder.instance[:8]})"

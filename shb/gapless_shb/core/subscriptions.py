@@ -1,4 +1,4 @@
-"""Subscriptions: who is interested in what, from where on, and how that is kept (protocol: subscribing)."""
+"""The subscriptions of an SHB: their records, and the version of the interest (protocol: subscribing)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,33 @@ META = "shb/meta"
 Shared = TypeVar("Shared", bound=Hashable)
 _KEY = Struct(">Q")
 SKEW = 60 * SECOND
-"""How far clocks may differ: of a pubend found later, so much before it is owed as well (protocol: late-pubends)."""
+"""How far clocks may differ. On a pubend found later, so much before the creation is owed, too
+(protocol: late-pubends)."""
 
 
 class SubscriptionRecord(msgspec.Struct, array_like=True):
-    """One subscription. `sid` is never used again."""
+    """The record of one subscription. A `sid` is never used again."""
 
     sid: int
     client_id: str
     name: str
-    """Empty: not durable."""
+    """The name; empty if the subscription is not durable."""
     generation: int
     topics: tuple[str, ...]
     selector: str
     version: int
-    """The interest version from which on it is part of what the SHB announces."""
+    """The interest version from which on the subscription is part of the SHB's interest."""
     late_start: Tick
-    """Where it begins on pubends that are found later, unless they were created after that."""
+    """Where it starts on pubends that are found later, unless they were created after that."""
     start: dict[PubendId, Tick]
-    """Where it begins on the pubends known when it was created, or named by the token it began with. Not to be
-    changed: others that began there share it."""
+    """Where it starts on each pubend that was known at its creation, or named by its token.
+
+    Must not be changed in place:
+    other subscriptions with the same start share it."""
     begun: bool = False
-    """Whether `start` is final: what goes from the log afterwards is a gap, and no later beginning."""
+    """Whether `start` is final. Events that go from the log afterwards are a gap; before, they only move the start."""
     origin: tuple[int, int, int] | None = None
-    """The token it began with: of which subscription (id and generation), and a checksum of its positions."""
+    """The token that it was created with: id and generation of its subscription, and a checksum of its positions."""
 
     @property
     def durable(self) -> bool:
@@ -50,13 +53,13 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
 
     @property
     def filter(self) -> Filter:
-        """What it matches."""
+        """The filter of its events."""
         return Filter.known(self.topics, self.selector)
 
 
 @lru_cache(maxsize=1024)
 def _shared(value: Shared) -> Shared:
-    """The same object for what is equal, and was heard lately."""
+    """Returns an equal object that was seen lately, or the object itself."""
     return value
 
 
@@ -77,13 +80,13 @@ class Registry:
         self._by_sid: dict[int, SubscriptionRecord] = {}
         self._by_name: dict[tuple[str, str], SubscriptionRecord] = {}
         self.durable_sids: set[int] = set()
-        """The subscriptions that outlive their sessions, and so have a place in the PFS."""
+        """The subscriptions that outlive their sessions. Only these are in the PFS."""
         self._last_start: dict[PubendId, Tick] = {}
         self._meta = _Meta()
 
     @classmethod
     def recover(cls, meta: bytes | None, records: Iterator[tuple[bytes, bytes]]) -> Registry:
-        """The registry as it was persisted."""
+        """Restores the registry from its rows."""
         registry = cls()
         if meta is not None:
             registry._meta = _decode_meta(meta)
@@ -99,15 +102,15 @@ class Registry:
 
     @property
     def version(self) -> int:
-        """The version of the interest."""
+        """The current version of the interest."""
         return self._meta.version
 
     def get(self, sid: int) -> SubscriptionRecord | None:
-        """The subscription with this id."""
+        """Returns the subscription with this id."""
         return self._by_sid.get(sid)
 
     def find(self, client_id: str, name: str) -> SubscriptionRecord | None:
-        """The durable subscription of this client and name."""
+        """Returns the durable subscription with this client id and name."""
         return self._by_name.get((client_id, name))
 
     def create(
@@ -122,9 +125,9 @@ class Registry:
         begun: bool = True,
         origin: tuple[int, int, int] | None = None,
     ) -> tuple[SubscriptionRecord, list[Operation]]:
-        """A new subscription under the next version, and what must be durable before it is announced.
+        """Creates a subscription under the next version. Returns it, with the writes that precede its announcement.
 
-        `begun`: no pubend has to be asked whether it still has what lies behind the start.
+        `begun`: no pubend has to be asked whether it still has the events after the start.
         """
         self._meta.last_sid += 1
         operations = self.next_version()
@@ -135,13 +138,13 @@ class Registry:
         return subscription, [*operations, *self.save(subscription)]
 
     def save(self, subscription: SubscriptionRecord) -> list[Operation]:
-        """The write of a durable subscription's record."""
+        """Returns the write of a durable subscription's record."""
         if not subscription.durable:
             return []
         return [Set(SUBSCRIPTIONS, _KEY.pack(subscription.sid), _encode(subscription))]
 
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
-        """Removes it, under the next version."""
+        """Removes a subscription, under the next version. Returns the writes."""
         del self._by_sid[subscription.sid]
         if subscription.durable:
             del self._by_name[subscription.client_id, subscription.name]
@@ -149,12 +152,12 @@ class Registry:
         return [*self.next_version(), Delete(SUBSCRIPTIONS, _KEY.pack(subscription.sid))]
 
     def next_version(self) -> list[Operation]:
-        """The next version of the interest, and its write."""
+        """Begins the next version of the interest. Returns its write."""
         self._meta.version += 1
         return [Set(META, b"registry", _encode(self._meta))]
 
     def _insert(self, subscription: SubscriptionRecord) -> None:
-        # There may be very many of them, of few clients, for few topics, and many that began together.
+        # Saves memory: there may be very many subscriptions, but few clients and topics, and many with the same start.
         subscription.client_id = _shared(subscription.client_id)
         subscription.topics = _shared(subscription.topics)
         if subscription.start == self._last_start:

@@ -1,12 +1,14 @@
-"""A durable subscription into an archive of Parquet files, each event once: `archive`.
+"""Archives a durable subscription as Parquet files, each event once: `archive`.
 
-Each batch of a streaming query is one batch of the archive. Its rows are written to a directory of its own, which
-counts for nothing; then its manifest is, in one step, and from then on the batch counts and says where the next one
-begins. So the manifests are the only truth. Spark's checkpoint, which lives below the archive as well, is the memory of
-one run and no more: the next run begins where the newest manifest ends, whatever became of the checkpoint, and a batch
-that was planned and not committed is planned anew.
+Each batch of a streaming query is one batch of the archive:
 
-The subscription is acknowledged behind the manifests: what is acknowledged is archived.
+1. Its rows are written to a directory of their own. They do not count yet.
+2. Its manifest is written, in one step. From now on the batch counts, and the manifest tells where the next one begins.
+3. The subscription is acknowledged behind the manifests: everything acknowledged is archived.
+
+So the manifests are the only truth. Spark's checkpoint lies below the archive as well, but serves one run only: the
+next run begins where the newest manifest ends, whatever happened to the checkpoint. A batch that was planned and not
+committed is planned anew.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ from gapless_spark.pipelines.contents import DATE, check_bounds, described
 from gapless_spark.pipelines.manifest import VERSION, ArchiveFolder, DataFile, Description, Manifest, sync_tree
 
 MAX_EVENTS: Final = 250_000
-"""A batch has so many events at most: what is done again after a crash, and how often progress is shown."""
+"""How many events a batch has at most. It bounds the work repeated after a crash, and the time between reports."""
 PATIENCE: Final = 20.0
-"""Seconds for which a run waits for the one before it to be gone: three heartbeats, and a little."""
+"""How many seconds a run waits for the former run to be gone: three heartbeats, and a little more."""
 GOODBYE: Final = 5.0
-"""Seconds that the last acknowledgement may take."""
+"""How many seconds the last acknowledgement may take."""
 STARTS_MAX: Final = 5
-"""How often a query is begun whose processes do not start in time."""
+"""How often a query is started whose processes do not start in time."""
 _TOO_SLOW: Final = "failed to connect back"
 
 log = logging.getLogger("gapless_spark")
@@ -54,21 +56,21 @@ class Archived:
     gaps: int = 0
     seconds: float = 0.0
     waiting: int = 0
-    """How many events the subscription had for the archive when the run began; 0 if its broker had not counted all."""
+    """How many events the subscription had when the run began; 0 if its broker had not counted all of them."""
     lag_seconds: float = 0.0
-    """How old the newest archived event was when its batch was committed."""
+    """The age of the newest archived event when its batch was committed."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be archived; None: as the archive says."""
+    """What the user wants to archive; None: the same as the archive."""
 
     subscription: str | None = None
     topics: Sequence[str] | None = None
     selector: str | None = None
     client_id: str | None = None
     start: Start = "earliest"
-    """Where a subscription begins that does not exist yet."""
+    """Where the subscription begins if it does not exist yet."""
 
 
 OnProgress = Callable[[Archived], None]
@@ -91,13 +93,13 @@ def archive(
     on_progress: OnProgress | None = None,
     stopping: Stopping | None = None,
 ) -> Archived:
-    """Archives what a durable subscription has, and ends; or goes on, with `follow`, a batch every so many seconds.
+    """Archives what a durable subscription has, and ends; or, with `follow`, goes on with a batch at intervals.
 
-    A new archive needs `subscription`; one that exists knows its own, and what is said must be the same. The
-    subscription is created if there is none: `start` says where it begins. It may be stopped, or killed, at any
-    point; the same call goes on.
+    A new archive needs `subscription`. An existing archive knows its own, and the arguments must not differ from it.
+    The subscription is created unless it exists; `start` is where it begins. The run may be stopped, or killed, at any
+    point; the same call continues it.
 
-    Raises ConfigurationError, ArchiveError, and what the broker or Spark says.
+    Raises ConfigurationError, ArchiveError, and the errors of the broker and of Spark.
     """
     wish = Wish(subscription, topics, selector, client_id, start)
     folder = ArchiveFolder(path)
@@ -116,7 +118,7 @@ def archive(
 
 
 def check_wish(description: Description | None, wish: Wish, path: Path) -> None:
-    """That what is wished is what the archive has. Raises ConfigurationError."""
+    """Raises ConfigurationError if the wish differs from the archive."""
     if description is None:
         if wish.subscription is None:
             raise ConfigurationError(f"{path} is a new archive: name the durable subscription that it is of")
@@ -134,10 +136,10 @@ def check_wish(description: Description | None, wish: Wish, path: Path) -> None:
 def starts_of(
     position: gapless.CheckpointToken, end: gapless.CheckpointToken, files: Sequence[DataFile], gaps: Sequence[Any]
 ) -> dict[PubendId, Tick]:
-    """From where a batch accounts for each pubend.
+    """Returns from where a batch accounts for each pubend.
 
-    One that turned up during the run is accounted for from its first row on: what was before is not known to be
-    silence.
+    A pubend that was found during the run is accounted for from its first row on: it is not known whether there was
+    silence before.
     """
     starts = dict(position.ticks)
     for pubend, tick in end.ticks.items():
@@ -149,7 +151,7 @@ def starts_of(
 
 
 class _Run:
-    """One run, which is one query of Spark's."""
+    """One run, which is one query of Spark."""
 
     description: Description
     position: gapless.CheckpointToken
@@ -168,7 +170,7 @@ class _Run:
     ) -> None:
         from gapless_spark import register
 
-        # A session of its own: what is set here is no business of the caller's queries.
+        # A session of its own, so that its settings do not affect the caller's queries.
         self._spark = spark.newSession()
         self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         register(self._spark)
@@ -183,7 +185,7 @@ class _Run:
     # ------------------------------------------------------------------------------------ where it stands
 
     def begin(self, wish: Wish) -> gapless.CheckpointToken | None:
-        """Finds out where to go on. Returns up to where there is something, None where there is nothing."""
+        """Finds out where to continue. Returns up to where there is something, or None if there is nothing."""
         connection = self._connection
         self.description = description = self._folder.description() or self._describe(wish)
         if connection.network != description.network:
@@ -208,7 +210,7 @@ class _Run:
         return None if head == self.position else head
 
     def _describe(self, wish: Wish) -> Description:
-        """A new archive: the subscription is created, or found where it stands."""
+        """Begins a new archive: the subscription is created, or its position is taken."""
         assert wish.subscription is not None, "checked before"
         topics = tuple(wish.topics or ("#",))
         selector = gapless.Selector(wish.selector or "").expression
@@ -229,7 +231,7 @@ class _Run:
 
     @contextmanager
     def _alone(self, patience: float) -> Iterator[None]:
-        """Nobody else reads the subscription and acknowledges for this archive. A run that was killed goes away."""
+        """Holds the lease on the subscription, so that nobody else acknowledges; waits for a killed run to be gone."""
         name = self.description.subscription
         owner = f"archive {self._folder.path} ({socket.gethostname()}, process {os.getpid()})"
         try:
@@ -244,14 +246,14 @@ class _Run:
             lease.release()
 
     def _has_taken(self, target: gapless.CheckpointToken) -> bool:
-        """Whether everything that was there is archived: up to a position, or up to where nothing more is for it."""
+        """Whether everything up to the target is archived, or nothing more is there for the subscription."""
         position = self.position
         if all(position.ticks.get(pubend, 0) >= tick for pubend, tick in target.ticks.items()):
             return True
         return self._connection.heads(self.description.subscription, after=position) == position
 
     def acknowledge(self) -> None:
-        """Tells the broker how far it is archived. If that fails, the next run does."""
+        """Acknowledges what is archived. If that fails, the next run does it."""
         if not self.done.batches:
             return
         try:
@@ -263,10 +265,10 @@ class _Run:
     # ------------------------------------------------------------------------------------ Spark
 
     def query(self, target: gapless.CheckpointToken | None, every: float, stopping: Stopping | None) -> None:
-        """Runs a query until it has taken everything up to a target, or is stopped. Raises why it failed.
+        """Runs a query until it has archived everything up to a target, or is stopped. Raises the reason if it fails.
 
-        Spark gives a process that it starts ten seconds to answer, which a busy machine does not have: it is tried
-        again.
+        Spark gives a process ten seconds to start and answer. On a busy machine that may be too short, so the query is
+        tried again.
         """
         checkpoint = self._folder.private / "checkpoint"
         for left in reversed(range(STARTS_MAX)):
@@ -281,7 +283,7 @@ class _Run:
                 return
 
     def _options(self) -> dict[str, str]:
-        """Of the source, for a query that goes on where the archive ends."""
+        """Returns the options of the source, for a query that continues where the archive ends."""
         description = self.description
         return {
             "brokers": self._url,
@@ -295,12 +297,12 @@ class _Run:
         }
 
     def _on_batch(self, first: int, frame: Any, number: int, logged: gapless.CheckpointToken) -> None:
-        """A batch of Spark's becomes one of the archive."""
+        """Makes a batch of Spark a batch of the archive."""
         self._write(frame, first + number, logged)
         self._tell()
 
     def _write(self, frame: Any, number: int, logged: gapless.CheckpointToken) -> None:
-        """Rows, then their manifest; between any two steps it may be killed."""
+        """Writes the rows, then their manifest. It may be killed between any two steps."""
         directory = self._folder.batch_directory(number)
         dated = frame.selectExpr("*", f"{DATE} AS date").sortWithinPartitions("date", "tick")
         writer = dated.write.mode("overwrite").partitionBy("date").option("compression", "zstd")
@@ -337,5 +339,5 @@ class _Run:
 
 
 def _now() -> float:
-    """Seconds since the epoch of ticks."""
+    """Returns the seconds since the epoch of ticks."""
     return time.time_ns() / 1e9 - EPOCH_MS / 1e3

@@ -1,8 +1,8 @@
-"""An archive as it is read: without Spark, and only as much of its files as is asked for.
+"""Reads an archive without Spark, and only as much of its files as is needed.
 
-The manifests say which file has which ticks, and a file's row groups say it again; so a range is read from the row
-groups that have something of it, in small batches, and nothing else is looked at. Every call sees the archive as it is
-then. Files may vanish while they are read, when they are compacted: the reading goes on in those that took their place.
+The manifests record which file has which ticks, and so do the row groups of a file. So a range is read from the
+row groups with a part of it, in small batches; nothing else is read. Every call sees the archive as it is then. Files
+may vanish while they are read, because of a compaction; then the reading continues in the files that replaced them.
 Several threads may use an archive.
 """
 
@@ -27,43 +27,43 @@ from gapless.errors import ArchiveError
 from gapless_spark.pipelines.manifest import ArchiveFolder, DataFile
 
 BATCH_ROWS: Final = 1024
-"""So many rows are in memory at once, beside what pyarrow needs for their pages."""
+"""How many rows are in memory at once, besides what pyarrow needs for their pages."""
 _BUFFER_BYTES: Final = 1 << 20
-"""Of each column, so that a row group, however large, is not in memory as a whole."""
+"""The buffer of each column: a row group, however large, is not in memory as a whole."""
 _NEEDED: Final = ("tick", "header", "payload")
 
 
 class Archive:
-    """An archive that `gapless pipeline archive` has written: for `gapless.connect(…, archive=…)`, or by hand."""
+    """An archive written by `gapless pipeline archive`: for `gapless.connect(…, archive=…)`, or for your own code."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        """Raises ArchiveError where there is none, or one of another version."""
+        """Raises ArchiveError if there is no archive, or one of another version."""
         self._folder = ArchiveFolder(Path(path))
         self._about = self._folder.described()
 
     def __repr__(self) -> str:
         return f"<Archive {str(self.path)!r} of {self.subscription!r}, network {self.network!r}>"
 
-    # Whose it is.
+    # Its origin.
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The directory of the archive."""
         return self._folder.path
 
     @property
     def network(self) -> str:
-        """The id of the network that its events come from."""
+        """The id of the network from which its events come."""
         return self._about.network
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topic patterns of the subscription that it is written from."""
+        """The topic patterns of the subscription from which it is written."""
         return self._about.topics
 
     @property
     def selector(self) -> str:
-        """The selector of that subscription; blank: every event."""
+        """The selector of that subscription; blank selects every event."""
         return self._about.selector
 
     @property
@@ -76,18 +76,18 @@ class Archive:
         """The client id of that subscription."""
         return self._about.client_id
 
-    # What is in it, as of now. All of it raises ArchiveError for an archive that is not whole.
+    # Its contents, as of now. All methods raise ArchiveError if the archive is not whole.
 
     def files(self) -> list[Path]:
-        """Its files, in the order of their batches."""
+        """Returns its files, in the order of their batches."""
         return [self.path / file.path for manifest in self._folder.manifests() for file in manifest.files]
 
     def pubends(self) -> list[PubendId]:
-        """The pubends of which it accounts for something."""
+        """Returns the pubends for which it has anything, be it silence."""
         return sorted({pubend for manifest in self._folder.manifests() for pubend in manifest.end})
 
     def covered(self, pubend: PubendId) -> list[tuple[Tick, Tick]]:
-        """The intervals `(start, end]` of a pubend of which it has every event, in order."""
+        """Returns the intervals `(start, end]` of a pubend in which it has every event, in order."""
         return list(self._covered(pubend))
 
     def covers(self, pubend: PubendId, start: Tick, end: Tick) -> bool:
@@ -95,9 +95,9 @@ class Archive:
         return self._covered(pubend).covers(start, end)
 
     def events(self, pubend: PubendId, start: Tick, end: Tick) -> Iterator[Event]:
-        """The events of (start, end] in tick order, as their publisher sent them; read as they are asked for.
+        """Yields the events of (start, end] in tick order, as their publisher sent them. They are read lazily.
 
-        Of ticks that it does not cover it says nothing.
+        It has nothing for ticks that it does not cover.
         """
         gone = ""
         while True:
@@ -107,7 +107,7 @@ class Archive:
                         start = event.tick
                         yield event
                 return
-            except FileNotFoundError as error:  # compacted; unless it is missed twice
+            except FileNotFoundError as error:  # compacted meanwhile; if the same file is missed twice, it is an error
                 if gone == str(error):
                     raise ArchiveError(f"a manifest of {self.path} names a file that is not there: {error}") from error
                 gone = str(error)
@@ -125,13 +125,13 @@ class Archive:
         return known
 
     def _files(self, pubend: PubendId, start: Tick, end: Tick) -> list[DataFile]:
-        """The files with rows of the range, in the order of their ticks."""
+        """Returns the files with rows of the range, in the order of their ticks."""
         found = [file for manifest in self._folder.manifests() for file in manifest.files if file.pubend == pubend]
         return sorted((file for file in found if file.last > start and file.first <= end), key=lambda file: file.first)
 
 
 def _events(path: Path, pubend: PubendId, start: Tick, end: Tick) -> Iterator[Event]:
-    """The events of a file that are of the range. Raises FileNotFoundError for one that is gone, and ArchiveError."""
+    """Yields the events of a file in the range. Raises FileNotFoundError if it is gone, and ArchiveError."""
     try:
         with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
             lacking = [name for name in (*_NEEDED, "kind") if name not in file.schema_arrow.names]
@@ -147,7 +147,7 @@ def _events(path: Path, pubend: PubendId, start: Tick, end: Tick) -> Iterator[Ev
 
 
 def _has_any(file: Any, group: int, start: Tick, end: Tick) -> bool:
-    """Whether a row group may have ticks of a range; its statistics tell, if it has any."""
+    """Whether a row group may have ticks of a range, according to its statistics if it has any."""
     columns = file.metadata.row_group(group)
     leaves = map(columns.column, range(columns.num_columns))
     known = next(leaf.statistics for leaf in leaves if leaf.path_in_schema == "tick")
@@ -156,13 +156,13 @@ def _has_any(file: Any, group: int, start: Tick, end: Tick) -> bool:
 
 
 def _chosen(rows: Any, start: Tick, end: Tick) -> Any:
-    """The events among the rows that are of the range."""
+    """Returns the events of the range among the rows."""
     within = pc.and_(pc.greater(rows["tick"], start), pc.less_equal(rows["tick"], end))
     return rows.filter(pc.and_(within, pc.equal(rows["kind"], "event")))
 
 
 def _decoded(rows: Any, pubend: PubendId) -> list[Event]:
-    """Events as their publisher sent them: a header with the payload behind it is one, encoded. Raises ValueError."""
+    """Returns events as their publisher sent them: a header and the payload after it are one. Raises ValueError."""
     ticks, headers, bodies = (rows[name].to_pylist() for name in _NEEDED)
     if None in headers or None in bodies:
         raise ValueError("it has an event without header or payload")

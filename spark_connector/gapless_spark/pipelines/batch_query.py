@@ -1,4 +1,4 @@
-"""A streaming query of Spark's as a pipeline runs it: each batch is handed over, with the token that it ends at."""
+"""A streaming query of Spark for a pipeline: it hands over each batch, with the token at which the batch ends."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from gapless_spark.columns import ALL
 from gapless_spark.offsets import token_of
 
 _LOOK: Final = 0.2
-"""Seconds between two looks at a query that runs."""
+"""How many seconds lie between two checks of a running query."""
 _REASON: Final = re.compile(r"^(?:[\w.]*\.)?(?:\w*Error|\w*Exception): (.+)$", re.MULTILINE)
 
 OnBatch = Callable[[Any, int, gapless.CheckpointToken], None]
-"""Given a frame, its number in the query, and where it ends."""
+"""Gets a frame, its number in the query, and where it ends."""
 
 
 class Stopping(Protocol):
-    """Says whether a run is to end behind the batch in hand; a `threading.Event` does."""
+    """Knows whether a run has to end after the current batch; a `threading.Event` is one."""
 
     def is_set(self) -> bool:
-        """Whether it is."""
+        """Whether the run has to end."""
 
 
 class BatchQuery:
@@ -39,7 +39,7 @@ class BatchQuery:
         self._checkpoint = checkpoint
         self._on_batch = on_batch
         self._busy = threading.Lock()
-        """Held while a batch is handed over: a query is stopped before or behind it."""
+        """Held while a batch is handed over: a query is stopped before or after that."""
         self._handed_over = 0
         self._error: Exception | None = None
         self._stopped = False
@@ -47,10 +47,10 @@ class BatchQuery:
     def run(
         self, options: Mapping[str, str], every: float, has_enough: Callable[[], bool], stopping: Stopping | None
     ) -> None:
-        """Takes a batch every so many seconds until there is enough, which is asked behind each, or it is stopped.
+        """Takes a batch every so many seconds, until `has_enough` is true after one of them, or until it is stopped.
 
-        Spark's own way to take what is there and end would end after the first batch, before 4.2. Raises why the
-        query failed: what `on_batch` raised if that is of gapless or of the system, else ArchiveError.
+        Spark's own trigger for what is there now would end after the first batch, before 4.2. If the query fails,
+        raises the error of `on_batch` if it is of gapless or of the system, otherwise ArchiveError.
         """
         if self._checkpoint.exists():
             shutil.rmtree(self._checkpoint)
@@ -81,10 +81,10 @@ class BatchQuery:
             raise ArchiveError(reason_of(error)) from error
 
     def _hand_over(self, frame: Any, number: int) -> None:
-        """Runs in a thread of Spark's."""
+        """Hands a batch over. It runs in a thread of Spark."""
         with self._busy:
             try:
-                if self._stopped:  # it must fail: what it returns from is acknowledged
+                if self._stopped:  # it must raise: a batch from which it returns is acknowledged
                     raise ArchiveError("the run was stopped")
                 self._on_batch(frame, number, end_of(self._checkpoint, number))
             except Exception as error:
@@ -94,7 +94,7 @@ class BatchQuery:
 
 
 def end_of(checkpoint: Path, batch: int) -> gapless.CheckpointToken:
-    """Where a batch of a query ends, as Spark has logged it before it runs the batch. Raises ArchiveError."""
+    """Returns where a batch of a query ends, from Spark's log, written before the batch. Raises ArchiveError."""
     path = checkpoint / "offsets" / str(batch)
     offsets = [line for line in path.read_text("utf-8").splitlines() if line.startswith('{"$token"')]
     if len(offsets) != 1:
@@ -103,12 +103,12 @@ def end_of(checkpoint: Path, batch: int) -> gapless.CheckpointToken:
 
 
 def local_uri(path: Path) -> str:
-    """A path as Spark takes it for what it is, whatever its default file system; it decodes no escapes."""
+    """Returns a path in a form that does not depend on Spark's default file system; Spark decodes no escapes in it."""
     return f"file://{path.as_posix()}"
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a query failed, in a sentence, where the exception is a page."""
+    """Returns why a query failed, in one sentence; the exception itself is a page long."""
     text = str(error)
     code = re.search(r"GAPLESS_[A-Z_]+[^\n]*", text)
     if code is not None:

@@ -1,4 +1,4 @@
-"""A broker, as pipelines meet it: one that does not answer is said to, and does not keep anyone waiting for ever."""
+"""Connects pipelines to a broker: if it does not answer, they report that, and do not wait for ever."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import gapless
 from gapless.errors import ConfigurationError, ConnectionClosedError, ConnectionRefusedByBrokerError
 
 WAIT: Final = 10.0
-"""Seconds for which a broker may stay silent at first."""
+"""How many seconds a broker may take for its first answer."""
 GOODBYE: Final = 2.0
-"""Seconds that a goodbye may take."""
+"""How many seconds a Goodbye may take."""
 
 
 @contextmanager
 def connected(url: str, client_id: str = "", wait: float = WAIT) -> Iterator[gapless.sync.Connection]:
-    """A connection, for the length of a block. Raises ConnectionClosedError where no broker answers in time."""
+    """A connection, for the length of a block. Raises ConnectionClosedError if no broker answers in time."""
     if url.startswith("embedded:"):
         raise ConfigurationError(f"{url!r} is a broker inside one process: a pipeline needs one of its own")
     try:

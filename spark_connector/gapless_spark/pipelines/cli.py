@@ -1,6 +1,6 @@
 """`gapless pipeline …`: the commands, which the entry point `pipeline` of the group `gapless.cli` adds.
 
-What a command runs is imported when it runs, so that `gapless --help` waits for neither Spark nor pyarrow.
+The modules of a command are imported when it runs, so that `gapless --help` waits for neither Spark nor pyarrow.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def archive(
         from gapless_spark.pipelines.progress import shown
         from gapless_spark.pipelines.session import spark_session
 
-        # What can be known to be wrong is said before a Java machine is started.
+        # Report what can be known to be wrong before a Java machine is started.
         wish = pipeline.Wish(subscription, topic, selector, client_id, begin)
         folder = ArchiveFolder(path)
         pipeline.check_wish(folder.description(), wish, folder.path)
@@ -277,7 +277,7 @@ def report(
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    """Settings of Spark's. Raises ConfigurationError."""
+    """Returns settings of Spark. Raises ConfigurationError."""
     for pair in pairs:
         if "=" not in pair:
             raise ConfigurationError(f"--spark-conf: {pair!r} is not NAME=VALUE")
@@ -285,7 +285,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _place(text: str | None, option: str) -> datetime | Tick | None:
-    """A time, or a tick. Raises ConfigurationError."""
+    """Returns a time, or a tick. Raises ConfigurationError."""
     from gapless.cli.lines import aware_time
 
     if text is None:
@@ -301,12 +301,12 @@ def _place(text: str | None, option: str) -> datetime | Tick | None:
 
 
 def _total(done: Archived, *, follow: bool) -> int | None:
-    """How many events there will be, where that is known: of a new subscription the broker has not counted them."""
+    """Returns how many events there will be, if known: for a new subscription the broker has not counted them."""
     return done.waiting if not follow and 0 < done.events <= done.waiting else None
 
 
 def _more(done: Archived) -> str:
-    """What is said beside the number of events."""
+    """Returns the text after the number of events."""
     parts = [f"{done.batches} batches"]
     if done.gaps:
         parts.append(f"{done.gaps} gaps")
@@ -346,7 +346,7 @@ def _shown_gap(gap: tuple[PubendId, Tick, Tick]) -> str:
 
 
 def _cells(each: Figures) -> dict[str, Any]:
-    """A line of the report, as a table shows it."""
+    """Returns a line of the report, in the form for a table."""
     owner = f"{each.client_id}/{each.subscription}" if each.client_id else each.subscription
     return {
         **each.fields(),
@@ -362,7 +362,7 @@ def _cells(each: Figures) -> dict[str, Any]:
 
 @contextmanager
 def _extra() -> Iterator[None]:
-    """What is missing is said to be. Raises ConfigurationError."""
+    """Raises ConfigurationError with the name of a missing package."""
     try:
         yield
     except ImportError as error:
@@ -371,7 +371,7 @@ def _extra() -> Iterator[None]:
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM; the next one ends it at once."""
+    """An event that the first Ctrl-C or SIGTERM sets; the next one ends the program at once."""
     event = threading.Event()
     before: dict[signal.Signals, Any] = {}
 

@@ -1,12 +1,12 @@
-"""Many small files of an archive into few: `compact`. Needs no Spark, and may run while the archive grows.
+"""Merges many small files of an archive into few: `compact`. Needs no Spark, and may run while the archive grows.
 
-Each step leaves an archive that reads the same, so it may be killed behind any of them:
+After each step the archive reads the same, so it may be killed after any of them:
 
     1. the rows of batches a to b are written to `events/compacted=a-b`, which no manifest names yet
     2. one manifest, from a to b, takes the place of b's: from now on it counts, and those of a to b - 1 do not
-    3. these are removed, and the files that nobody names any more, when nobody reads them any more
+    3. these are removed, and so are the files that no manifest names any more, when nobody reads them any more
 
-What is left of an attempt that was killed is removed, or written over, by the next one.
+What a killed attempt has left is removed, or overwritten, by the next one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from gapless_spark.pipelines.contents import FIELDS, check_bounds, day_of, descr
 from gapless_spark.pipelines.manifest import ArchiveFolder, DataFile, Manifest, sync_tree
 
 ROWS: Final = 1_000_000
-"""A file is full with so many rows."""
+"""How many rows fill a file."""
 KEEP_SECONDS: Final = 3600.0
-"""So long the replaced files stay for those who read them still."""
+"""How many seconds replaced files stay for those who still read them."""
 _READ_ROWS: Final = 32_768
 _AS_SPARK: Final[Mapping[str, Any]] = {"compression": "zstd", "compression_level": 3}
-"""As the archive's own files are, which would be smaller otherwise."""
+"""The compression of the archive's own files. With another one the merged files would be larger than these."""
 _LOCK: Final = "compaction"
 
 
@@ -42,20 +42,20 @@ class Compacted:
     """What a compaction did."""
 
     batches: int
-    """How many manifests became fewer."""
+    """How many manifests were merged."""
     manifests: int
-    """How many they became."""
+    """How many manifests they became."""
     events: int
     files_before: int
     files_after: int
     files_removed: int
-    """Of this compaction and earlier ones."""
+    """Files that this compaction and earlier ones replaced."""
     files_kept: int
     """Replaced files that are still there, for those who read them."""
 
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many rows are written, and of how many."""
+"""Called with how many rows are written, and how many there are."""
 
 
 def compact(
@@ -65,10 +65,10 @@ def compact(
     keep_seconds: float = KEEP_SECONDS,
     on_progress: OnProgress | None = None,
 ) -> Compacted:
-    """Puts the rows of neighbouring batches together, up to so many in a file, and removes what earlier ones replaced.
+    """Merges the rows of neighbouring batches, up to so many in a file, and removes what earlier compactions replaced.
 
-    Files that were replaced stay for `keep_seconds`: until then whoever has begun to read them can go on. They are
-    removed by the next compaction after that. Raises ArchiveError.
+    Replaced files stay for `keep_seconds`, so that readers which have begun to read them can go on. The next compaction
+    after that time removes them. Raises ArchiveError.
     """
     if rows < 1 or keep_seconds < 0:
         raise ConfigurationError("rows is at least 1, and keep_seconds at least 0")
@@ -98,7 +98,7 @@ def compact(
 
 
 def groups_of(manifests: Sequence[Manifest], rows: int) -> list[list[Manifest]]:
-    """Neighbours that together have about so many rows; those that have them already stay alone, and are left out."""
+    """Returns neighbours that together have about so many rows. Manifests that have them already are left out."""
     groups: list[list[Manifest]] = [[]]
     held = 0
     for manifest in manifests:
@@ -132,7 +132,7 @@ def _merge(folder: ArchiveFolder, group: Sequence[Manifest], rows: int, told: Ca
 
 
 def _merged(folder: ArchiveFolder, group: Sequence[Manifest], directory: Path) -> Manifest:
-    """The manifest of several, if the new files hold just what the old ones did. Raises ArchiveError."""
+    """Returns the merged manifest, if the new files have exactly the contents of the old ones. Raises ArchiveError."""
     files, gaps = described(folder.path, directory)
     start: dict[PubendId, Tick] = {}
     end: dict[PubendId, Tick] = {}
@@ -157,7 +157,7 @@ def _merged(folder: ArchiveFolder, group: Sequence[Manifest], directory: Path) -
 def _write(
     folder: ArchiveFolder, directory: Path, files: Sequence[DataFile], rows: int, told: Callable[[int], None]
 ) -> None:
-    """The rows of one pubend, a file for each day, and a new one whenever one is full."""
+    """Writes the rows of one pubend: a file for each day, and a new one whenever one is full."""
     number = len(list(directory.rglob("*.parquet")))
     for day, batches in groupby(_by_day(folder, files), key=lambda pair: pair[0]):
         with ExitStack() as open_file:
@@ -175,14 +175,14 @@ def _write(
 
 
 def _by_day(folder: ArchiveFolder, files: Sequence[DataFile]) -> Iterator[tuple[str, Any]]:
-    """The rows of files, in pieces of one day each."""
+    """Yields the rows of files, in pieces of one day each."""
     for file in files:
         for batch in pq.ParquetFile(folder.path / file.path).iter_batches(_READ_ROWS, columns=FIELDS.names):
             yield from _days(batch.cast(FIELDS))
 
 
 def _days(batch: Any) -> Iterator[tuple[str, Any]]:
-    """A batch, cut where a day ends; its ticks rise."""
+    """Yields a batch cut at the ends of days; its ticks are in order."""
     ticks = batch.column("tick")
     while batch.num_rows:
         day = day_of(ticks[0].as_py())

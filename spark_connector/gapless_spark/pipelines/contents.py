@@ -1,4 +1,4 @@
-"""What the files of an archive hold, read back after they were written: nothing is taken on trust."""
+"""The contents of an archive's files, read back after they were written: nothing is taken on trust."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from gapless_spark.pipelines.manifest import DataFile
 from gapless_spark.rows import COLUMNS
 
 FIELDS: Final = COLUMNS
-"""The columns of a file, `header` among them, so that nothing of an event is lost."""
+"""The columns of a file. `header` is among them, so that nothing of an event is lost."""
 DATE: Final = f"date_add(date'2020-01-01', cast(shiftright(tick, {MILLISECOND.bit_length() - 1}) div 86400000 as int))"
-"""The day of a row, in UTC, as Spark computes it from its tick: the session's time zone has no say in it."""
+"""The day of a row, in UTC, as Spark computes it from its tick. The session's time zone has no influence."""
 _PLACES: Final = ("kind", "pubend", "tick", "tick_from")
 
 Gap = tuple[PubendId, Tick, Tick]
 
 
 def day_of(tick: Tick) -> str:
-    """The day of a row, in UTC: the name of its directory."""
+    """Returns the day of a row, in UTC: the name of its directory."""
     return time_at(tick).date().isoformat()
 
 
 def described(archive: Path, directory: Path) -> tuple[list[DataFile], list[Gap]]:
-    """The files below a directory of an archive and the gaps in them, by pubend and tick.
+    """Returns the files below a directory of an archive, and the gaps in them, by pubend and tick.
 
-    Raises ArchiveError if the rows of a file are of several pubends or out of order, or if files overlap: then
-    something would be counted twice.
+    Raises ArchiveError if a file has rows of several pubends, or out of order, or if files overlap: then something
+    would be counted twice.
     """
     files: list[DataFile] = []
     gaps: list[Gap] = []
@@ -52,7 +52,7 @@ def described(archive: Path, directory: Path) -> tuple[list[DataFile], list[Gap]
 
 
 def check_bounds(files: Sequence[DataFile], start: Mapping[PubendId, Tick], end: Mapping[PubendId, Tick]) -> None:
-    """That files hold nothing but what lies between two positions. Raises ArchiveError."""
+    """Raises ArchiveError if files have anything outside the range between two positions."""
     for file in files:
         if not start.get(file.pubend, 0) < file.first <= file.last <= end.get(file.pubend, 0):
             raise ArchiveError(
@@ -62,7 +62,7 @@ def check_bounds(files: Sequence[DataFile], start: Mapping[PubendId, Tick], end:
 
 
 def ticks_of(path: Path) -> Any:
-    """The ticks of the events of a file, in order: an Arrow array."""
+    """Returns the ticks of the events of a file, in order: an Arrow array."""
     table = pq.ParquetFile(path).read(columns=["kind", "tick"])
     return table.filter(pc.equal(table["kind"], "event"))["tick"].combine_chunks()
 

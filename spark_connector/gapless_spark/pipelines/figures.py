@@ -1,7 +1,7 @@
 """The figures of a subscription on one pubend: how many events when, how far behind, and what is missing.
 
-Ticks are time, so all of it follows from ticks. Events are counted second by second; the share of silence is that of
-the seconds without an event, among all that are accounted for.
+Ticks are times, so all figures follow from ticks. Events are counted per second. The share of silence is the share of
+seconds without an event among all seconds that are accounted for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from gapless.core.stream.ticks import SECOND, PubendId, Tick, time_at
 
 POINTS_MAX: Final = 200
-"""A series has so many points at most."""
+"""How many points a series has at most."""
 _WIDTHS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800)
 
 
@@ -23,7 +23,7 @@ class Figures:
     """The figures of a subscription on one pubend."""
 
     source: str
-    """`broker`: what is not acknowledged; `archive`: what is archived."""
+    """`broker`: of what is not acknowledged; `archive`: of what is archived."""
     client_id: str
     subscription: str
     pubend: PubendId
@@ -31,30 +31,30 @@ class Figures:
     since: datetime | None
     until: datetime | None
     events_per_second: float
-    """On average over the time that is accounted for."""
+    """The average over the time that is accounted for."""
     peak_per_second: int
-    """In the second with the most."""
+    """The number of events in the busiest second."""
     lag_events: int | None
-    """How many events it has not got yet; None: not known."""
+    """How many events it has not got yet; None if that is not known."""
     lag_seconds: float | None
-    """How old the oldest of these is; None: not known."""
+    """The age of the oldest of these; None if that is not known."""
     gaps: int
     gap_seconds: float
     silence_share: float
-    """Of the seconds that are accounted for, how many have no event."""
+    """The share of the accounted seconds that have no event."""
     complete: bool
-    """Whether all events were counted; else only the first so many were."""
+    """Whether all events were counted; if not, only the first ones were, up to a limit."""
     width_seconds: int
-    """The width of a point of the series."""
+    """How many seconds a point of the series covers."""
     series: tuple[tuple[datetime, float], ...]
-    """From when on, and events per second."""
+    """When each point begins, and its events per second."""
     lost: tuple[tuple[datetime, datetime], ...]
     """The gaps."""
     error: str
-    """Why nothing is known of it; "" where all is well."""
+    """Why there are no figures; "" if there are."""
 
     def fields(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """Returns the figures in the form for JSON."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {
             "since": _text(self.since),
             "until": _text(self.until),
@@ -78,9 +78,9 @@ def figures(
     complete: bool = True,
     error: str = "",
 ) -> Figures:
-    """The figures of (start, end]: `counts` says how many events each second has, counted from 2020 on.
+    """Returns the figures of (start, end]. `counts`: how many events each second has, counted from 2020 on.
 
-    What begins at tick 0 begins with what is there: nothing was before it.
+    A range from tick 0 begins at the first thing that is there, because nothing was before it.
     """
     if not start:
         known = [second * SECOND for second in counts] + [low for low, _ in gaps if low]
@@ -113,13 +113,13 @@ def figures(
 
 
 def width_of(counts: Mapping[int, int]) -> int:
-    """How many seconds a point of a series stands for."""
+    """Returns how many seconds a point of a series covers."""
     span = max(counts) - min(counts) + 1 if counts else 1
     return next((width for width in _WIDTHS if span <= width * POINTS_MAX), _WIDTHS[-1])
 
 
 def series_of(counts: Mapping[int, int], width: int) -> tuple[tuple[datetime, float], ...]:
-    """Events per second over time; points without any are 0."""
+    """Returns events per second over time; points without events are 0."""
     if not counts:
         return ()
     points: dict[int, int] = {}

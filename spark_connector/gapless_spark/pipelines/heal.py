@@ -1,11 +1,11 @@
-"""A subscription's gaps, and what an archive has in their place: for those whose program cannot `connect(archive=…)`.
+"""Fills a subscription's gaps from an archive, for programs that cannot use `connect(archive=…)`.
 
-A gap of a subscription is what lies between a position, where its application stands, and the first one from which the
-broker still has everything. What an archive covers of it are the events that the subscription selects, the rest stays a
-gap. Nothing here moves the subscription: its application still meets the gap, once, and goes on behind it.
+A gap of a subscription lies between its application's position and the first position from which the broker still has
+everything. The part of it that the archive covers is replaced by the events that the subscription selects; the rest
+stays a gap. The subscription is not moved: its application still meets the gap, once, and goes on behind it.
 
-Events that have expired meanwhile are among them: whoever gets them sees their expiration, and a broker to which they
-are published passes them over by itself.
+Events that have expired meanwhile are included. Their receiver sees the expiration, and a broker to which they are
+published skips them by itself.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ class Healable:
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """What was published of some gaps."""
+    """What was published for some gaps."""
 
     published: int
     duplicates: int
-    """How many were there already, from an earlier run."""
+    """How many events were there already, from an earlier run."""
     gaps: tuple[gapless.Gap, ...]
-    """What the archive does not have."""
+    """The parts that the archive does not have."""
 
 
 class SubscriptionHealing:
-    """A subscription's gaps before an archive."""
+    """The gaps of a subscription, to be filled from an archive."""
 
     def __init__(self, archive: Archive, connection: gapless.sync.Connection, name: str) -> None:
-        """The subscription is one of the connection's client, and must ask for no more than the archive has.
+        """The subscription belongs to the connection's client, and must select no more than the archive has.
 
-        Raises SubscriptionNotFoundError, and ConfigurationError for an archive that cannot do it.
+        Raises SubscriptionNotFoundError, and ConfigurationError for an archive that has less.
         """
         check_network(archive, connection.network)
         self._archive = archive
@@ -70,7 +70,7 @@ class SubscriptionHealing:
             raise ConfigurationError(f"this archive cannot fill the gaps of subscription {name!r}: {lacking}")
 
     def gaps(self, position: gapless.CheckpointToken | None = None) -> list[gapless.Gap]:
-        """The gaps that an application will meet that stands at a position; None: where it is acknowledged."""
+        """Returns the gaps that an application at a position will meet; None: at its acknowledged position."""
         stands = self._subscription.acknowledged if position is None else position
         if stands.network != self._connection.network:
             raise gapless.TokenMismatchError(
@@ -81,15 +81,15 @@ class SubscriptionHealing:
         return [gapless.Gap(pubend, start, end, REASON) for pubend, start, end in found if start < end]
 
     def look(self, gaps: Iterable[gapless.Gap]) -> list[Healable]:
-        """Which parts of each gap the archive has."""
+        """Returns which parts of each gap the archive has."""
         return [Healable(gap, tuple(self._selection.parts(gap.pubend, gap.start, gap.end))) for gap in gaps]
 
     def count(self, healable: Healable) -> int:
-        """How many events take its place; all of them are read for that."""
+        """Returns how many events take the place of a gap; it reads all of them."""
         return sum(len(piece) for piece in self.pieces(healable) if isinstance(piece, list))
 
     def pieces(self, healable: Healable) -> Iterator[list[Event] | gapless.Gap]:
-        """What takes the place of a gap, in order: events, and what is left of it."""
+        """Yields what takes the place of a gap, in order: events, and what is left of the gap."""
         for part, events in self._portions(healable):
             if events is None:
                 yield gapless.Gap(healable.gap.pubend, part.start, part.end, healable.gap.reason)
@@ -97,9 +97,9 @@ class SubscriptionHealing:
                 yield events
 
     def publish(self, healable: Healable, topic: str) -> Healed:
-        """Publishes what takes the place of a gap, in order, once: when it is repeated, what is there is dropped.
+        """Publishes what takes the place of a gap, in order, once: a repetition drops what is there already.
 
-        The events go to `topic`, so they have other ticks; all else of them is as it was.
+        The events go to `topic`, so they get other ticks; everything else stays the same.
         """
         check_topic(topic)
         published = duplicates = 0
@@ -108,7 +108,8 @@ class SubscriptionHealing:
             if events is None:
                 gaps.append(gapless.Gap(healable.gap.pubend, part.start, part.end, healable.gap.reason))
             elif events:
-                # The same portions come again whenever this is repeated, so their first ticks rise, and are keys.
+                # A repetition has the same portions, and their first ticks rise: so these can be the epochs of the
+                # keys.
                 producer = self._producer(healable.gap.pubend, part.start, topic)
                 messages = [message_of(event, None) for event in events]
                 receipt = self._connection.publish(producer, events[0].tick, 0, messages, topic=topic)
@@ -117,7 +118,7 @@ class SubscriptionHealing:
         return Healed(published, duplicates, tuple(gaps))
 
     def _portions(self, healable: Healable) -> Iterator[tuple[Part, list[Event] | None]]:
-        """Each part with its events, portion by portion; None: it has not any."""
+        """Yields each part with its events, portion by portion; None if it is not covered."""
         for part in healable.parts:
             if not part.covered:
                 yield part, None
@@ -126,14 +127,14 @@ class SubscriptionHealing:
                 yield part, portion.events
 
     def _producer(self, pubend: PubendId, start: Tick, topic: str) -> str:
-        """A name of its own for what was lost of a subscription from a tick on, and where it goes."""
+        """Returns a unique name for what a subscription has lost from a tick on, and where it is published."""
         own = self._subscription
         what = json.dumps([self._archive.network, own.client_id, own.name, own.topics, own.selector, pubend, topic])
         return f"heal/{sha256(what.encode()).hexdigest()[:24]}/{start}"
 
 
 def subscription_of(connection: gapless.sync.Connection, name: str) -> SubscriptionInfo:
-    """A durable subscription of the connection's client. Raises SubscriptionNotFoundError."""
+    """Returns a durable subscription of the connection's client. Raises SubscriptionNotFoundError."""
     for info in connection.subscriptions():
         if (info.client_id, info.name) == (connection.client_id, name):
             return info
@@ -142,7 +143,7 @@ def subscription_of(connection: gapless.sync.Connection, name: str) -> Subscript
 
 
 def gap_of(text: str) -> gapless.Gap:
-    """The gap that PUBEND:START:END says. Raises ConfigurationError."""
+    """Returns the gap in a text PUBEND:START:END. Raises ConfigurationError."""
     parts = text.rsplit(":", 2)
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts[1:]):
         raise ConfigurationError(f"{text!r} is not PUBEND:START:END, with the two ticks of a gap")
@@ -150,7 +151,7 @@ def gap_of(text: str) -> gapless.Gap:
 
 
 def gaps_in(lines: Iterable[str]) -> list[gapless.Gap]:
-    """The gaps among the lines that `gapless subscribe --json` has printed. Raises ConfigurationError."""
+    """Returns the gaps among the lines of `gapless subscribe --json`. Raises ConfigurationError."""
     found: list[gapless.Gap] = []
     for number, line in enumerate(lines, 1):
         try:

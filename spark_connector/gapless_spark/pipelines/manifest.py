@@ -1,16 +1,17 @@
-"""What an archive consists of, on the disk: a description, manifests, and the files that these name.
+"""The parts of an archive on the disk: a description, manifests, and the files that the manifests name.
 
     PATH/_gapless/archive.json                  what is archived
     PATH/_gapless/batches/000000000007.json     what batch 7 accounts for, or several up to it that were compacted
     PATH/events/batch=7/date=…/*.parquet        the rows of a batch
     PATH/events/compacted=3-7/date=…/*.parquet  the rows of several
 
-The manifests alone say what is in an archive: a file that none of them names is not there yet, or not any more. One
-appears whole, under its name, when everything that it names is on the disk; from then on its batch counts. Batches
-are numbered from 0, and each begins where the one before it ends. So the newest manifest also says where to go on.
+Only the manifests define what is in an archive: a file that no manifest names is not there yet, or not any more. A
+manifest appears as a whole, under its name, when all files that it names are on the disk; from then on its batch
+counts. Batches are numbered from 0, and each begins where the one before it ends. So the newest manifest also tells
+where to continue.
 
-Several that were compacted are one manifest under the number of the last of them, which says where they begin: it
-takes that one's place in a single step, and those before it, which lie within its range, count no more.
+Batches that were compacted have one manifest, under the number of the last of them; it also has the first number. It
+takes the last one's place in a single step. The manifests before it lie within its range, and no longer count.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from gapless.errors import ArchiveError
 
 VERSION: Final = 1
 _READ_AGAIN_MAX: Final = 10
-"""How often manifests are read anew because a compaction has taken some away meanwhile."""
+"""How often manifests are read again because a compaction has removed some of them meanwhile."""
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A file of rows of one pubend, in the order of their ticks."""
+    """A file with rows of one pubend, in the order of their ticks."""
 
     path: str
-    """Below the archive, with slashes."""
+    """The path below the archive, with slashes."""
     rows: int
     events: int
     """How many of the rows are events; the others are gaps."""
@@ -48,25 +49,25 @@ class DataFile(msgspec.Struct, frozen=True):
     first: Tick
     """The lowest value of the column `tick`."""
     last: Tick
-    """The highest one."""
+    """The highest value of the column `tick`."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one batch accounts for, or several that were compacted."""
+    """What one batch accounts for, or several batches that were compacted."""
 
     first: int = msgspec.field(name="from")
-    """The first batch; the last one itself, unless several were compacted."""
+    """The first batch; equal to `batch`, unless several were compacted."""
     batch: int
     """The last batch."""
     files: list[DataFile]
     start: dict[PubendId, Tick]
     """Each pubend is accounted for from here …"""
     end: dict[PubendId, Tick]
-    """… up to here: what is no row in between is silence."""
+    """… up to here: every tick between that is not in a row is silence."""
     gaps: list[tuple[PubendId, Tick, Tick]]
-    """(pubend, start, end): what was lost before it could be archived. These are rows, too."""
+    """(pubend, start, end): events that were lost before they could be archived. These are rows, too."""
     token: str
-    """The position behind it, as the text of a checkpoint token."""
+    """The position after it, as the text of a checkpoint token."""
 
     @property
     def events(self) -> int:
@@ -75,7 +76,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What an archive is of."""
+    """The origin of an archive."""
 
     version: int
     network: str
@@ -86,14 +87,14 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     start: dict[PubendId, Tick]
     """Where it begins."""
     token: str
-    """The same, as the text of a checkpoint token."""
+    """Where it begins, as the text of a checkpoint token."""
 
 
 class ArchiveFolder:
-    """The folder of an archive. Reading needs no lock; who adds batches holds one, and who compacts another one."""
+    """The folder of an archive. Reading needs no lock; adding batches needs one, and compacting needs another one."""
 
     def __init__(self, path: str | Path) -> None:
-        """Touches nothing."""
+        """Touches nothing yet."""
         self.path = Path(path).absolute()
         self.private = self.path / "_gapless"
         self.events = self.path / "events"
@@ -103,7 +104,7 @@ class ArchiveFolder:
     # ------------------------------------------------------------------------------------ reading
 
     def description(self) -> Description | None:
-        """What is archived here; None where there is no archive. Raises ArchiveError for one that cannot be read."""
+        """Returns what is archived here; None if there is no archive. Raises ArchiveError if it cannot be read."""
         try:
             data = self._description.read_bytes()
         except FileNotFoundError:
@@ -114,14 +115,14 @@ class ArchiveFolder:
         return _decoded(data, Description, self._description)
 
     def described(self) -> Description:
-        """What is archived here. Raises ArchiveError if there is no archive."""
+        """Returns what is archived here. Raises ArchiveError if there is no archive."""
         description = self.description()
         if description is None:
             raise ArchiveError(f"{self.path} is no archive: there is no {self._description.relative_to(self.path)}")
         return description
 
     def manifests(self) -> list[Manifest]:
-        """Those that count, in order: all batches from 0 on, each once. Raises ArchiveError if one is missing."""
+        """Returns the manifests that count, in order: all batches from 0 on. Raises ArchiveError if one is missing."""
         for _ in range(_READ_AGAIN_MAX):
             try:
                 found = [_decoded(path.read_bytes(), Manifest, path) for path in self._manifest_files()]
@@ -131,22 +132,22 @@ class ArchiveFolder:
         raise ArchiveError(f"the manifests of {self.path} change faster than they can be read")
 
     def last(self) -> Manifest | None:
-        """The newest manifest."""
+        """Returns the newest manifest."""
         found = self.manifests()
         return found[-1] if found else None
 
     def batch_directory(self, batch: int) -> Path:
-        """Where the files of a batch are."""
+        """Returns the directory for the files of a batch."""
         return self.events / f"batch={batch}"
 
     def compacted_directory(self, first: int, last: int) -> Path:
-        """Where the files of several compacted batches are."""
+        """Returns the directory for the files of several compacted batches."""
         return self.events / f"compacted={first}-{last}"
 
     # ------------------------------------------------------------------------------------ writing
 
     def describe(self, description: Description) -> None:
-        """Makes it an archive. Raises ArchiveError if it is one, or if something else is there."""
+        """Makes the folder an archive. Raises ArchiveError if it is one already, or contains anything else."""
         strange = [entry.name for entry in self.path.iterdir()] if self.path.is_dir() else []
         if set(strange) - {"_gapless", "events"}:
             raise ArchiveError(f"{self.path} is no archive, and is not empty: there is {min(strange)}")
@@ -156,19 +157,19 @@ class ArchiveFolder:
         self._write_new(self._description, description)
 
     def commit(self, manifest: Manifest) -> None:
-        """A batch counts from now on; its files are on the disk. Raises ArchiveError if there is such a batch."""
+        """Lets a batch count, whose files are on the disk. Raises ArchiveError if there is such a batch already."""
         self._write_new(self._manifest_file(manifest.batch), manifest)
 
     def replace(self, manifest: Manifest) -> None:
-        """Several batches are in other files from now on. The old files stay until `remove_replaced`."""
+        """Replaces the files of several batches by others. The old files stay until `remove_replaced`."""
         write_whole(self._manifest_file(manifest.batch), manifest)
         sync_directory(self._batches)
 
     def remove_replaced(self, older_than: float) -> tuple[int, int]:
-        """Removes what compactions have replaced, if that was before a time (seconds since 1970), and what they left.
+        """Removes files that compactions replaced before a time (seconds since 1970), and what killed compactions left.
 
-        Returns how many files of rows were removed, and how many stay for those who read them still. The caller
-        holds the lock of compactions.
+        Returns how many files with rows were removed, and how many stay because they may still be read. The caller
+        holds the lock for compactions.
         """
         found = self.manifests()
         counts = {manifest.batch for manifest in found}
@@ -189,7 +190,7 @@ class ArchiveFolder:
         return removed, kept
 
     def remove_unfinished(self) -> None:
-        """Removes the files of batches that were never committed. The caller holds the lock of who adds batches."""
+        """Removes the files of batches that were never committed. The caller holds the lock for adding batches."""
         found = self.manifests()
         for directory, first, _ in self._event_directories():
             if self._is_ahead(first, found):
@@ -197,7 +198,10 @@ class ArchiveFolder:
 
     @contextmanager
     def lock(self, purpose: str) -> Iterator[None]:
-        """Holds the archive for a purpose, alone; a process that ends gives it back. Raises ArchiveError if held."""
+        """Locks the archive for a purpose. The lock ends with the process.
+
+        Raises ArchiveError if it is held already.
+        """
         self.private.mkdir(parents=True, exist_ok=True)
         with (self.private / f"{purpose}.lock").open("a+") as file:
             if not _locked(file.fileno()):
@@ -215,11 +219,11 @@ class ArchiveFolder:
         return self._batches / f"{batch:012}.json"
 
     def _manifest_files(self) -> list[Path]:
-        """Of every batch, whether it counts or not."""
+        """Returns the manifest files of all batches, whether they count or not."""
         return sorted(path for path in self._batches.glob("*.json") if path.stem.isdecimal())
 
     def _event_directories(self) -> Iterator[tuple[Path, int, int]]:
-        """Those that hold rows, with the batches that they are of."""
+        """Yields the directories with rows, each with the numbers of its first and last batch."""
         for directory in sorted(self.events.iterdir()) if self.events.is_dir() else []:
             kind, _, numbers = directory.name.partition("=")
             first, _, last = numbers.partition("-")
@@ -231,7 +235,7 @@ class ArchiveFolder:
         return not found or batch > found[-1].batch
 
     def _checked(self, found: list[Manifest]) -> list[Manifest]:
-        """The same, if nothing is missing between them."""
+        """Returns the manifests, if none is missing between them."""
         following, position = 0, dict[PubendId, Tick]()
         for manifest in found:
             if manifest.first != following:
@@ -247,7 +251,7 @@ class ArchiveFolder:
         return found
 
     def _write_new(self, path: Path, content: msgspec.Struct) -> None:
-        """Writes what must not be there yet: of two that try, one succeeds."""
+        """Writes a file that must not exist yet: if two processes try, only one succeeds."""
         try:
             write_whole(path, content, new=True)
         except FileExistsError:
@@ -256,13 +260,13 @@ class ArchiveFolder:
 
 
 class _Versioned(msgspec.Struct):
-    """What every version of a description has."""
+    """The part that every version of a description has."""
 
     version: int
 
 
 def counting(found: Sequence[Manifest]) -> list[Manifest]:
-    """Without those that lie within the range of another one, in order."""
+    """Returns the manifests without those that lie within the range of another one, in order."""
     counted: list[Manifest] = []
     for manifest in sorted(found, key=lambda each: (each.batch, -each.first), reverse=True):
         if not counted or manifest.batch < counted[-1].first:
@@ -271,8 +275,8 @@ def counting(found: Sequence[Manifest]) -> list[Manifest]:
 
 
 def sync_directory(directory: Path) -> None:
-    """What was made, renamed or removed in a directory is durable when it returns."""
-    if os.name == "nt":  # a directory cannot be opened there, and a rename is durable without it
+    """Makes durable what was created, renamed or removed in a directory."""
+    if os.name == "nt":  # a directory cannot be opened there, but a rename is durable by itself
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -282,7 +286,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Everything below a directory is durable when it returns, and that it is there."""
+    """Makes everything below a directory durable, including its own entry."""
     for folder, _, names in os.walk(directory):
         for name in names:
             with Path(folder, name).open("rb+") as file:
@@ -299,7 +303,7 @@ def _decoded(data: bytes, kind: type[StructT], path: Path) -> StructT:
 
 
 def write_whole(path: Path, content: msgspec.Struct, *, new: bool = False) -> None:
-    """Whoever looks finds nothing, or all of it. A crash leaves a hidden file, which the next attempt writes over."""
+    """Writes a file so that a reader finds nothing, or all of it. The next attempt overwrites what a crash leaves."""
     temporary = path.with_name(f".{path.name}")
     with temporary.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
@@ -310,7 +314,7 @@ def write_whole(path: Path, content: msgspec.Struct, *, new: bool = False) -> No
             os.link(temporary, path)
         except FileExistsError:
             raise
-        except OSError:  # a file system without links: then the lock and the lease must do
+        except OSError:  # a file system without links: then only the lock and the lease protect the archive
             if path.exists():
                 raise FileExistsError(errno.EEXIST, "it is there already", str(path)) from None
         else:
@@ -320,7 +324,7 @@ def write_whole(path: Path, content: msgspec.Struct, *, new: bool = False) -> No
 
 
 def _locked(descriptor: int) -> bool:
-    """Locks a file, if nobody else has; where there are no such locks, it is not locked."""
+    """Locks a file unless another process has locked it. Returns True, too, where there are no such locks."""
     if sys.platform == "win32":
         return True
     import fcntl

@@ -1,4 +1,4 @@
-"""The figures of a report as a picture: events per second over time, and the gaps."""
+"""Draws the figures of a report: events per second over time, and the gaps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLOURS: Final = {"broker": "#1b6ca8", "archive": "#7a8b99", "gap": "#d1495b"}
 
 
 def check_plot(file: Path) -> None:
-    """That a picture can be drawn there. Raises ConfigurationError."""
+    """Raises ConfigurationError if no picture can be drawn there."""
     if file.suffix.lower() not in FORMATS:
         raise ConfigurationError(f"{file}: a plot is a file that ends with {', '.join(FORMATS)}")
     try:
@@ -37,7 +37,7 @@ def draw(found: Sequence[Figures], file: Path) -> None:
 
 
 def picture(found: Sequence[Figures]) -> Figure:
-    """A panel for each subscription and pubend, those with the most events if there are many."""
+    """Returns a panel for each subscription and pubend; if there are many, only those with the most events."""
     from matplotlib.figure import Figure
 
     shown = list(found)
@@ -56,7 +56,7 @@ def picture(found: Sequence[Figures]) -> Figure:
 
 def _draw(axes: Axes, each: Figures) -> None:
     times, rates = [time for time, _ in each.series], [rate for _, rate in each.series]
-    if times:  # from nothing to nothing: the last point is as wide as the others, and a single one is seen
+    if times:  # begin and end at 0: the last point is as wide as the others, and a single point is visible
         times = [times[0], *times, times[-1] + timedelta(seconds=each.width_seconds)]
         rates = [0, *rates, 0]
     axes.step(times, rates, where="post", color=COLOURS[each.source])
@@ -72,7 +72,7 @@ def _draw(axes: Axes, each: Figures) -> None:
 
 
 def _show_times(axes: Axes, times: Sequence[datetime]) -> None:
-    """All of the time that is accounted for, so that silence is seen."""
+    """Shows all of the time that is accounted for, so that silence is visible."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     if len(set(times)) < 2:
@@ -87,7 +87,7 @@ def _show_times(axes: Axes, times: Sequence[datetime]) -> None:
 
 
 def title_of(each: Figures) -> str:
-    """What stands above a panel."""
+    """Returns the title of a panel."""
     owner = f"{each.client_id}/{each.subscription}" if each.client_id else each.subscription
     parts = [f"{each.source}: {owner} on {each.pubend}", f"{each.events:,} events"]
     if each.lag_seconds:

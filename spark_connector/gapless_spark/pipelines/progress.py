@@ -1,4 +1,4 @@
-"""What a person sees of a pipeline that runs: a bar on a terminal, and a line now and then elsewhere."""
+"""Shows the progress of a pipeline: a bar on a terminal, or a line now and then."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 EVERY: Final = 5.0
-"""Seconds between two plain lines."""
+"""How many seconds lie between two plain lines."""
 
 Say: TypeAlias = Callable[[int, "int | None", str], None]
-"""Is told how much is done, of how much (None: there is no end), and what else is to be said."""
+"""Called with how much is done, how much there is (None: there is no end), and further text."""
 
 
 @contextmanager
 def shown(what: str, unit: str, console: Console | None = None) -> Iterator[Say]:
-    """Shows how far it is, on the standard error output."""
+    """Shows the progress on the standard error output."""
     console = Console(stderr=True) if console is None else console
     if not console.is_terminal:
         yield _Lines(what, unit, console)
@@ -41,7 +41,7 @@ def shown(what: str, unit: str, console: Console | None = None) -> Iterator[Say]
 
 
 class _Lines:
-    """A line now and then."""
+    """Prints a line now and then."""
 
     def __init__(self, what: str, unit: str, console: Console) -> None:
         self._what = what
@@ -50,7 +50,7 @@ class _Lines:
         self._due = monotonic()
 
     def __call__(self, done: int, total: int | None, more: str) -> None:
-        """Says how far it is, if that was not said just now."""
+        """Prints the progress, unless it was printed just now."""
         if monotonic() < self._due and done != total:
             return
         self._due = monotonic() + EVERY

@@ -1,11 +1,11 @@
-"""A range of an archive to a topic, each event once: `replay`. Needs no Spark.
+"""Publishes a range of an archive to a topic, each event once: `replay`. Needs no Spark.
 
-Every event is published under a key: which replay it belongs to, and how many of its pubend the replay has before it.
-The same replay gives the same event the same key, however often it is begun, and the broker drops what it has. So a
-replay may be killed anywhere, and a second one does nothing; one that asks for something else is another replay.
+Every event is published under a key: its replay, and how many events of its pubend precede it in the replay. So the
+same replay always gives an event the same key, and the broker drops what it has already. Therefore a replay may be
+killed at any point, and a second run of it changes nothing. A replay with other arguments is another replay.
 
-How far it was is noted below the archive, so that what was published need not be presented again. That is a help and no
-more: without the note everything is presented, and dropped.
+Progress is noted below the archive, so that published events need not be presented again. This only saves time: without
+the note, everything is presented, and dropped.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from gapless_spark.pipelines.archive_reader import Archive
 
 CHUNK: Final = 8192
-"""So many events are published at once."""
+"""How many events are published at once."""
 Place: TypeAlias = "datetime | Tick | None"
-"""Where a range begins or ends: a time, a tick, or None: with the archive."""
+"""Where a range begins or ends: a time, a tick, or None for the beginning or end of the archive."""
 
 log = logging.getLogger("gapless_spark")
 
 
 @dataclass(frozen=True)
 class ReplayRange:
-    """What is replayed: times from `start` on and before `end`; ticks behind `start` and up to `end`."""
+    """What is replayed: times from `start` on and before `end`; ticks after `start` and up to `end`."""
 
     start: Tick = 0
     end: Tick = FOREVER
     pubends: tuple[PubendId, ...] = ()
-    """Empty: all."""
+    """The pubends; empty: all."""
     selector: gapless.Selector = field(default_factory=lambda: gapless.Selector(""))
 
 
@@ -58,11 +58,11 @@ class Replayed:
 
     published: int = 0
     duplicates: int = 0
-    """How many were there already, from an earlier run."""
+    """How many events were there already, from an earlier run."""
     skipped: int = 0
-    """How many archived events were not presented: an earlier run noted that it had, or the selector refused them."""
+    """How many archived events were not presented: an earlier run had noted them, or the selector refused them."""
     total: int = 0
-    """How many archived events its range has, about: a file at its edge is counted whole."""
+    """About how many archived events the range has: a file at its edge counts as a whole."""
     gaps: tuple[tuple[PubendId, Tick, Tick], ...] = ()
     """(pubend, start, end): what the archive lacks in this range."""
 
@@ -87,26 +87,26 @@ def replay(
     wait: float = WAIT,
     on_progress: OnProgress | None = None,
 ) -> Replayed:
-    """Publishes the events of an archive again, once however often it is called.
+    """Publishes the events of an archive again, each once, however often it is called.
 
     Args:
         path: The archive.
-        url: The broker; events go to `topic`, or without one to the topics that they had.
-        topic: Where all of them go.
-        by_topic: Whether each of the topics that they had has a producer of its own: needed where the broker
-            divides topics among pubends. Order is then kept within a topic.
+        url: The broker.
+        topic: Where all events go; without it they go to the topics that they had.
+        by_topic: Whether each of these topics has its own producer. That is necessary if the broker divides topics
+            among pubends. The order is then kept within a topic.
         start: The first time, or the tick before the first one.
-        end: The time behind the last one, or the last tick. A later call with a later end goes on.
-        pubends: Only of these.
-        selector: Only what it selects.
-        run: A name for a replay that is to be another one than all before it.
-        into_itself: Whether it may publish what the archive's own subscription will archive again.
+        end: The time after the last one, or the last tick. A later call with a later end continues.
+        pubends: Only these pubends; empty: all.
+        selector: Only events that it selects.
+        run: A name that makes it another replay than all with other names.
+        into_itself: Whether it may publish events that the archive's own subscription will archive again.
         resume: Whether to begin where the last run has noted that it was.
         client_id: The client that publishes.
-        wait: Seconds for which a broker may stay silent at first.
-        on_progress: Is told how far it is.
+        wait: How many seconds a broker may take for its first answer.
+        on_progress: Called with how far the replay has come.
 
-    Raises ConfigurationError, ArchiveError, and what the broker says.
+    Raises ConfigurationError, ArchiveError, and the errors of the broker.
 
     """
     from gapless_spark.pipelines.archive_reader import Archive
@@ -131,7 +131,7 @@ def replay(
 
 @dataclass(frozen=True)
 class Job:
-    """What makes a replay the one it is: another one has other keys. Where it ends does not: it can be prolonged."""
+    """The identity of a replay: another one has other keys. Its end is no part of it, so that it can be prolonged."""
 
     description: Description
     network: str
@@ -141,7 +141,7 @@ class Job:
     run: str
 
     def fields(self) -> dict[str, object]:
-        """For its digest and for people."""
+        """Returns the fields for its digest, and for people."""
         description = self.description
         return {
             "archive": [description.network, description.client_id, description.subscription, description.token],
@@ -154,35 +154,35 @@ class Job:
         }
 
     def digest(self, *more: str) -> str:
-        """A name for it, and for what belongs to it."""
+        """Returns a name for it, and for parts of it."""
         encoded = msgspec.json.encode([self.fields(), *more], order="sorted")
         return sha256(encoded).hexdigest()[:32]
 
     def producer(self, pubend: PubendId, topic: str) -> str:
-        """Under whose name the events of a pubend are published; `topic` only where each has a producer."""
+        """Returns the producer for the events of a pubend; `topic` only if each topic has its own producer."""
         return f"replay/{self.digest(pubend, topic)}"
 
 
 class ReplayedUpto(msgspec.Struct):
-    """How far a pubend has been replayed."""
+    """How far a pubend was replayed."""
 
     tick: Tick = 0
     counts: dict[str, int] = {}
-    """How many events were published, by topic where each has a producer, else under ""."""
+    """How many events were published, by topic if each has its own producer; otherwise under ""."""
 
 
 class _Noted(msgspec.Struct):
-    """A note, as it is kept."""
+    """A note, in the form in which it is stored."""
 
     replay: dict[str, object]
     pubends: dict[PubendId, ReplayedUpto]
 
 
 class Note:
-    """How far a replay has come, kept below its archive: written when it is so, never before."""
+    """The progress of a replay, stored below its archive; it is written after the events are durable, never before."""
 
     def __init__(self, folder: ArchiveFolder, job: Job) -> None:
-        """A new one, which forgets what was noted."""
+        """Makes a new note, without what was noted before."""
         self._path = folder.private / "replays" / f"{job.digest()}.json"
         self._fields = job.fields()
         self._writable = True
@@ -190,14 +190,14 @@ class Note:
 
     @classmethod
     def read(cls, folder: ArchiveFolder, job: Job) -> Note:
-        """What was noted; nothing where there is none, or none that can be read."""
+        """Returns the stored note; an empty one if there is none, or it cannot be read."""
         note = cls(folder, job)
         with suppress(OSError, msgspec.MsgspecError):
             note.pubends = msgspec.json.decode(note._path.read_bytes(), type=_Noted).pubends
         return note
 
     def write(self) -> None:
-        """Keeps it. An archive that cannot be written is no obstacle."""
+        """Stores the note. An archive that cannot be written only produces a warning."""
         if not self._writable:
             return
         try:
@@ -210,7 +210,7 @@ class Note:
 
 @dataclass
 class _Replay:
-    """One run of it."""
+    """One run of a replay."""
 
     archive: Archive
     files: Sequence[DataFile]
@@ -221,7 +221,7 @@ class _Replay:
     done: Replayed = field(default_factory=Replayed)
 
     def run(self) -> Replayed:
-        """All pubends, one after the other."""
+        """Replays all pubends, one after the other."""
         wanted = self.job.wanted
         files = [
             file
@@ -267,7 +267,7 @@ class _Replay:
             self._tell(published, duplicates, len(chunk) - len(chosen))
 
     def _groups(self, events: Sequence[gapless.Event]) -> Iterator[tuple[str, list[gapless.Event]]]:
-        """What is published by one producer each."""
+        """Yields the events in groups with one producer each."""
         if not self.job.by_topic:
             if events:
                 yield "", list(events)
@@ -289,7 +289,7 @@ class _Replay:
             raise
 
     def _count_before(self, pubend: PubendId, tick: Tick) -> int:
-        """How many archived events of the range an earlier run has dealt with, about."""
+        """Returns about how many archived events of the range an earlier run has handled."""
         start = self.job.wanted.start
         return sum(file.events for file in self.files if file.pubend == pubend and start < file.last <= tick)
 
@@ -303,19 +303,19 @@ class _Replay:
 
 
 def message_of(event: gapless.Event, topic: str | None) -> gapless.Message:
-    """An event as it is published again, with all that its sender set."""
+    """Returns an event as a message, with everything that its sender set."""
     return gapless.Message(event.body, event.properties, topic, *sent_headers(event))
 
 
 def chunks(events: Iterable[gapless.Event], size: int) -> Iterator[list[gapless.Event]]:
-    """Lists of so many, but for the last one."""
+    """Yields lists of `size` events; the last one may be shorter."""
     remaining = iter(events)
     while chunk := list(islice(remaining, size)):
         yield chunk
 
 
 def gaps_in(archive: Archive, pubend: PubendId, wanted: ReplayRange) -> list[tuple[Tick, Tick]]:
-    """What the archive lacks of a range, between where it begins and where it ends."""
+    """Returns what the archive lacks in a range, between its own beginning and end."""
     covered = archive.covered(pubend)
     if not covered:
         return []
@@ -327,7 +327,7 @@ def gaps_in(archive: Archive, pubend: PubendId, wanted: ReplayRange) -> list[tup
 
 
 def _tick(place: Place, what: str, otherwise: Tick = 0) -> Tick:
-    """A place as a tick: a range is behind its start and up to its end. Raises ConfigurationError."""
+    """Returns a place as a tick: a range lies after its start, and up to its end. Raises ConfigurationError."""
     if place is None:
         return otherwise
     if isinstance(place, datetime):
@@ -340,7 +340,7 @@ def _tick(place: Place, what: str, otherwise: Tick = 0) -> Tick:
 
 
 def _check_target(description: Description, network: str, topic: str | None) -> None:
-    """That what is published is not archived again. Raises ConfigurationError."""
+    """Raises ConfigurationError if what is published would be archived again."""
     if network != description.network:
         return
     if topic is None or any(topic_matches(pattern, topic) for pattern in description.topics):

@@ -1,7 +1,7 @@
-"""How subscriptions and archives are doing: rates over time, lag, gaps and the share of silence.
+"""Reports on subscriptions and archives: rates over time, lag, gaps and the share of silence.
 
-Of a subscription the broker has what it has not acknowledged; of everything before that, an archive. Nothing is
-acknowledged or changed by looking.
+For a subscription, the broker has what it has not acknowledged; everything before that is in an archive. A report
+acknowledges and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gapless_spark.pipelines.figures import Figures, figures
 from gapless_spark.pipelines.manifest import ArchiveFolder, Description, Manifest
 
 MAX_EVENTS: Final = 200_000
-"""So many events of a subscription are counted at the broker."""
+"""How many events of a subscription are counted at the broker."""
 
 
 def report(
@@ -32,10 +32,10 @@ def report(
     max_events: int = MAX_EVENTS,
     wait: float = WAIT,
 ) -> list[Figures]:
-    """The figures of all durable subscriptions at a broker, or of those named, and of archives.
+    """Returns the figures of all durable subscriptions at a broker, or of those named, and of archives.
 
-    Without a broker it is not known how far an archive is behind. Raises ConfigurationError for a subscription that
-    there is not, ArchiveError, and what the broker says.
+    Without a broker it is not known how far an archive is behind. Raises ConfigurationError for an unknown
+    subscription, ArchiveError, and the errors of the broker.
     """
     found: list[Figures] = []
     if url is not None:
@@ -48,9 +48,9 @@ def report(
 def broker_report(
     url: str, names: Sequence[str] = (), *, max_events: int = MAX_EVENTS, wait: float = WAIT
 ) -> list[Figures]:
-    """The figures of durable subscriptions, from where they are acknowledged on.
+    """Returns the figures of durable subscriptions, from their acknowledged position on.
 
-    One of which the broker refuses to tell has its error in place of them, and the others have theirs.
+    If the broker refuses to answer for one of them, that one has its error instead, and the others have their figures.
     """
     with connected(url, "", wait) as connection:
         infos = connection.subscriptions(timeout=wait)
@@ -85,7 +85,7 @@ def broker_report(
 
 
 def archive_report(path: str | Path, url: str | None = None, *, wait: float = WAIT) -> list[Figures]:
-    """The figures of an archive, from its beginning on; with a broker also how far it is behind."""
+    """Returns the figures of an archive, from its beginning on; with a broker, also how far it is behind."""
     folder = ArchiveFolder(path)
     description, manifests = folder.described(), folder.manifests()
     behind = _behind(description, manifests, url, wait)
@@ -144,7 +144,7 @@ def _subscription(
 def _outstanding(
     connection: gapless.sync.Connection, name: str, pubend: PubendId, start: Tick, end: Tick
 ) -> tuple[Counter[int], list[tuple[Tick, Tick]], Tick | None]:
-    """How many events each second has, the gaps, and the first event."""
+    """Returns how many events each second has, the gaps, and the first event."""
     counts: Counter[int] = Counter()
     gaps: list[tuple[Tick, Tick]] = []
     first: Tick | None = None
@@ -181,7 +181,7 @@ def _archived_counts(folder: ArchiveFolder, manifests: Sequence[Manifest], puben
 def _behind(
     description: Description, manifests: Sequence[Manifest], url: str | None, wait: float
 ) -> dict[PubendId, float] | None:
-    """How many seconds of each pubend an archive has not got yet, where there is something for it in them."""
+    """Returns, for each pubend, the seconds that an archive has not got yet, if there is something for it in them."""
     if url is None:
         return None
     token = gapless.CheckpointToken.parse(manifests[-1].token if manifests else description.token)

@@ -1,4 +1,4 @@
-"""A session of Spark's for a command that has none: local, unless it is told otherwise."""
+"""A Spark session for a command that has none: local, unless the user says otherwise."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",
 }
-"""What a command sets, where it is not told otherwise.
+"""The settings of a command, unless the user gives others.
 
-What fails is said by the command, in a sentence: Spark's own page of it helps nobody. The last one is known from Spark
-4.1 on, and saves a quarter of a batch's time.
+The command reports a failure in one sentence; Spark's own page about it helps nobody. The last setting is known from
+Spark 4.1 on, and saves a quarter of a batch's time.
 """
 
 
 @contextmanager
 def spark_session(master: str, settings: Mapping[str, str]) -> Iterator[Any]:
-    """A session of Spark's, stopped in the end. Raises ConfigurationError without PySpark 4."""
+    """A Spark session, stopped at the end of the block. Raises ConfigurationError without PySpark 4."""
     try:
         from pyspark.sql import SparkSession
         from pyspark.sql.datasource import DataSource  # noqa: F401 - came with 4.0

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, NetworkMap, SendFrame
 from gapless.core.network.frames import Address, Message, encode, pieces
 from gapless.core.network.seam import Effect
+from gapless.core.network.timer_queue import MILLISECOND, SECOND, TimerQueue
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId
 from gapless_sim.hostile.hostility import Hostility
-from gapless_sim.hostile.timers import MILLISECOND, SECOND, TimerQueue
 
 REDIAL = 2 * SECOND
 """How long a dialled peer may take."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gapless.core.network.facts import BrokerId
+from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.pieces import joined
-from gapless_sim.hostile.timers import SECOND
 
 SILENCE = 1 * SECOND
 """How long silence waits for something to travel with (SIL)."""

@@ -52,16 +52,16 @@ from gapless.core.network.frames import (
     ProgressRows,
     decode,
 )
+from gapless.core.network.placing import ClientSide
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
+from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError, RemoteProtocolError
-from gapless_sim.hostile.client_side import ClientSide
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.publisher_side import PublisherSide
-from gapless_sim.hostile.requests import RequestIntake
+from gapless_sim.hostile.requests import HostileIntake
 from gapless_sim.hostile.subscriber_side import SubscriberSide
-from gapless_sim.hostile.timers import SECOND
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
 HOUSEKEEPING_INTERVAL = 1 * SECOND
@@ -87,7 +87,7 @@ class HostileRouter(RouterBase):
         self._hosted: PublisherSide
         self._following: SubscriberSide
         self._entry: ClientSide
-        self._requests: RequestIntake
+        self._requests: HostileIntake
         self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
         self._on_timer: dict[str, Callable[..., None]]
 
@@ -109,7 +109,7 @@ class HostileRouter(RouterBase):
         self._hosted = PublisherSide(station, self._mesh)
         self._following = SubscriberSide(station, self._mesh)
         self._entry = ClientSide(station, self._mesh, now)
-        self._requests = RequestIntake(station, self._mesh, self._hosted.pubends)
+        self._requests = HostileIntake(station, self._mesh, self._hosted.pubends)
         self._on_message = self._message_handlers()
         self._on_timer = self._timer_handlers()
         station.now = now

@@ -1,9 +1,9 @@
-"""The client's protocol core: pure, so that the simulator runs the same client that applications use.
+"""The client's protocol core. It is pure, so that the simulator runs the same client as applications.
 
-`connection` has the machine; `addresses` what it tries, `liveness` its heartbeats. It holds a `registry`
-each of publishers (a `publishing` machine), of `subscriptions` (a `subscribing` machine with one `buffer` per
-pubend, and `acknowledging`), and of `requests`. What it asks of the world is in `effects`, what subscriptions
-hand out in `items`.
+`connection` is the state machine of the connection, `addresses` chooses what it dials, `liveness` sends and expects
+heartbeats. A connection has three registries (`registry`): publishers (each a `publishing` machine), `subscriptions`
+(each a `subscribing` machine with one `buffer` per pubend, and `acknowledging`), and `requests`. `effects` are what the
+core asks of its shell, `items` what subscriptions hand out.
 """
 
 from __future__ import annotations

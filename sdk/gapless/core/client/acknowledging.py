@@ -1,17 +1,17 @@
-"""What of a subscription is acknowledged, and the last event below it (protocol: acknowledging).
+"""The acknowledged positions of a subscription, and the last event below each (protocol: acknowledging).
 
-An acknowledgement names two ticks per pubend: the position, and the last Event at or below it. The broker
-keeps both as maxima: `acked` and `quiet_from`. Every tick of `(quiet_from, released]` is silence to
-whoever reads this subscription later. So of the second tick:
+An acknowledgement names two ticks per pubend: the position, and the last event at or below it. The broker keeps both
+as maxima: `acked` and `quiet_from`. Every tick of `(quiet_from, released]` is silence for each later reader of this
+subscription. So for the second tick:
 
-* Too low would hide events. If 100 was handed out and 90 is named, an application that comes back to 95
-  is told that nothing is there. Never.
-* Too high can only show a gap that is none: if 120 is named, and everything up to 200 is released and
-  gone, an application that comes back to 110, older than what it acknowledged itself, is told of a gap.
-* 0 says "no news", because the broker takes the maximum.
+* Too low would hide events. If 100 was handed out and 90 is named, an application that comes back to 95 is answered
+  that nothing is there. This must never happen.
+* Too high can only cause a false gap. If 120 is named, and everything up to 200 is released and gone, an application
+  that comes back to 110, older than what it acknowledged itself, gets a gap.
+* 0 means "no news", because the broker takes the maximum.
 
-Therefore where the last event is not known exactly, the position itself is named. For a token that was
-taken right behind an event, which is the usual one, this is exact all the same.
+Therefore, if the last event is not known exactly, the position itself is named. For a token that was taken right after
+an event, which is the usual case, this is exact all the same.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import Acknowledged
 
 HISTORY_EVENTS = 16_384
-"""How many ticks of events that were handed out but not acknowledged are remembered, per pubend."""
+"""How many ticks of handed-out events are remembered per pubend until they are acknowledged."""
 
 
 class History:
-    """The ticks of the events of one pubend that were handed out and are not acknowledged yet."""
+    """The ticks of those events of one pubend that were handed out and are not acknowledged yet."""
 
     __slots__ = ("_chunks", "_count", "_known_after", "_last_below")
 
     def __init__(self, start: Tick, last_below: Tick) -> None:
-        """From `start` on; `last_below` is what to name while nothing above `start` was handed out."""
+        """Begins at `start`. `last_below`: the tick to name while nothing above `start` was handed out."""
         self._chunks: deque[Sequence[Tick]] = deque()
         self._count = 0
         self._known_after = start
-        """Every event that was handed out and has a higher tick than this is in the chunks."""
+        """The chunks have every handed-out event with a higher tick than this."""
         self._last_below = last_below
 
     def add(self, ticks: Sequence[Tick]) -> None:
@@ -49,15 +49,18 @@ class History:
             self._forget_first()
 
     def add_gap(self, start: Tick, end: Tick) -> None:
-        """A gap is handed out. Any tick of it may be an event: one that an archive has was perhaps handed out, too."""
+        """A gap is handed out.
+
+        Each tick in it counts as an event: an archive may have one that was handed out there.
+        """
         self.add(range(start + 1, end + 1))
 
     def silent_after(self, tick: Tick) -> bool:
-        """Whether no event was handed out above a position, and none is hidden between it and the start."""
+        """Whether no event was handed out above a position, and none can be hidden between it and the start."""
         return not self._chunks and tick >= self._known_after
 
     def last_event(self, tick: Tick) -> Tick:
-        """What to name beside a position that is not above everything handed out."""
+        """Returns the tick to name beside a position that is not above everything handed out."""
         if tick < self._known_after:
             return tick
         for ticks in reversed(self._chunks):
@@ -66,7 +69,7 @@ class History:
         return self._last_below
 
     def forget(self, tick: Tick) -> None:
-        """Everything up to a position is acknowledged: nothing below it will be asked for."""
+        """Everything up to a position is acknowledged: forgets the events below it."""
         while self._chunks and self._chunks[0][-1] <= tick:
             self._forget_first()
 
@@ -77,7 +80,7 @@ class History:
 
 
 def _events_in(ticks: Sequence[Tick]) -> int:
-    """What a chunk counts: a gap takes up no more than an event does."""
+    """Returns the weight of a chunk: a gap takes no more room than one event."""
     return 1 if isinstance(ticks, range) else len(ticks)
 
 
@@ -91,7 +94,7 @@ class Acknowledging:
 
     @property
     def unsent(self) -> bool:
-        """Whether there is something that the broker was not told in this session."""
+        """Whether there is an acknowledgement that was not sent in this session."""
         return bool(self._unsent)
 
     def is_news(self, pubend: PubendId, tick: Tick) -> bool:
@@ -100,27 +103,27 @@ class Acknowledging:
         return known is None or tick > known
 
     def start(self, pubend: PubendId, tick: Tick) -> None:
-        """The broker says that up to here it is acknowledged already."""
+        """The broker has this position as acknowledged already."""
         self._floor[pubend] = tick
 
     def position(self, pubend: PubendId) -> Tick | None:
-        """Up to where it is acknowledged, if that is known."""
+        """Returns up to where it is acknowledged, if that is known."""
         known = self._acknowledged.get(pubend)
         return known.tick if known is not None else self._floor.get(pubend)
 
     def acknowledge(self, pubend: PubendId, tick: Tick, event: Tick) -> None:
-        """Everything up to `tick` is done with; `event` is what to name as the last event below it."""
+        """Everything up to `tick` is done with; `event` is the tick to name as the last event below it."""
         assert event <= tick
         assert self.is_news(pubend, tick)
         self._acknowledged[pubend] = self._unsent[pubend] = Acknowledged(pubend, tick, event)
 
     def take_unsent(self) -> list[Acknowledged]:
-        """What is to be told now."""
+        """Returns the acknowledgements to send now."""
         unsent = list(self._unsent.values())
         self._unsent.clear()
         return unsent
 
     def repeat(self) -> list[Acknowledged]:
-        """Everything, for a new session; it counts as told."""
+        """Returns all acknowledgements, for a new session; they count as sent."""
         self._unsent.clear()
         return list(self._acknowledged.values())

@@ -1,4 +1,4 @@
-"""Which address to try next, and when: what is known of each since a session was last open."""
+"""Chooses the address to try next, and the delay before; it remembers failures until a session opens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Addresses:
-    """The addresses of a network's brokers, tried in turn; each try has a number, which is its link's."""
+    """The addresses of a network's brokers, tried in turn. Each try has a number, which is the number of its link."""
 
     def __init__(self, addresses: Sequence[str], backoff: Backoff) -> None:
         self.turn = 0
@@ -24,29 +24,32 @@ class Addresses:
 
     @property
     def address(self) -> str:
-        """What the newest try is for."""
+        """The address of the newest try."""
         return self._addresses[(self.turn - 1) % len(self._addresses)]
 
     def next(self) -> str:
-        """Begins the next try; returns its address."""
+        """Begins the next try, and returns its address."""
         self.turn += 1
         return self.address
 
     def delay(self) -> int:
-        """How long to wait before the next try, in nanoseconds."""
+        """Returns how long to wait before the next try, in nanoseconds."""
         return self._backoff.next()
 
     def on_open(self) -> None:
-        """A session is open: what was known of the addresses is old."""
+        """A session is open: forgets the failures of addresses."""
         self._failures.clear()
         self._refusals.clear()
 
     def on_steady(self) -> None:
-        """The session that is over was a good one: the next try need not wait long."""
+        """The last session was long enough: the next try need not wait long."""
         self._backoff.reset()
 
     def on_failure(self, reason: str) -> str:
-        """This address cannot be reached. Returns all reasons once every address has one, and begins anew."""
+        """The address cannot be reached.
+
+        When every address has failed, returns all reasons and begins anew; else "".
+        """
         self._failures[self.address] = reason
         if len(self._failures) < len(set(self._addresses)):
             return ""
@@ -55,6 +58,6 @@ class Addresses:
         return reasons
 
     def on_refusal(self, error: GaplessError) -> bool:
-        """This address refuses for good. Returns whether every address has."""
+        """The address refuses this client for good. Returns whether every address has."""
         self._refusals[self.address] = error
         return len(self._refusals) == len(set(self._addresses))

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: longer each time, and never the same as everybody else."""
+"""Delays between tries: each is longer than the last, and random, so that clients do not return all at once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from random import Random
 
 MILLISECOND = 1_000_000
-"""Nanoseconds."""
+"""One millisecond in nanoseconds."""
 SECOND = 1_000_000_000
 
 
 class Backoff:
     """Doubling delays with jitter: the n-th is drawn from the upper half of `(0, first · 2ⁿ]`, up to `most`.
 
-    The jitter keeps ten thousand clients of a broker that has restarted from coming back in one moment.
+    With jitter, ten thousand clients of a restarted broker do not come back in the same moment.
     """
 
     def __init__(self, random: Random, first: int, most: int) -> None:
@@ -26,11 +26,11 @@ class Backoff:
         self._tries = 0
 
     def next(self) -> int:
-        """The next delay in nanoseconds."""
+        """Returns the next delay in nanoseconds."""
         delay = min(self._first << min(self._tries, 32), self._most)
         self._tries += 1
         return int(delay * self._random.uniform(0.5, 1.0))
 
     def reset(self) -> None:
-        """The last try succeeded."""
+        """The last try has succeeded: begins with the shortest delay again."""
         self._tries = 0

@@ -1,14 +1,14 @@
-"""The batches of a publisher that have no receipt yet, and their sequences (protocol: publishers, publishing; T39).
+"""The batches of a publisher without a receipt, and their sequences (protocol: publishers, publishing; T39).
 
-They wait in one queue. The first `sent` of them are on their way in this session; `logged` is the sequence of
-the last event known to be logged before the queue. A batch's sequences follow from its place, so they are
-computed when it is sent, not when it is queued:
+They wait in one queue. The first `sent` of them are on their way in this session; `logged` is the sequence of the last
+event before the queue that is known to be logged. The sequences of a batch follow from its place in the queue, so they
+are computed when it is sent, not when it is queued:
 
     logged │ b₀ b₁ … (sent, unanswered) │ … bₙ (queued)
            └ logged + 1
 
-What was sent once and taken back by a refusal may be logged all the same, so a batch keeps the sequences that
-it had until it is certain that nothing is logged under them.
+A batch that was sent, and then taken back because of a refusal, may be logged all the same. So it keeps its sequences
+until it is certain that nothing is logged under them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class QueuedBatch(Struct, eq=False):
-    """Events that are appended together or not at all."""
+    """Events that are logged together or not at all."""
 
     events: EventColumns
     ticket: int
     first: int = 0
     """The sequence of the first event, as last sent; 0 before that."""
     uncertain: bool = False
-    """Whether it was sent, and then a session ended or a refusal took it back: it may be logged."""
+    """Whether it was sent before a session ended or a refusal took it back: then it may be logged."""
 
     @property
     def last(self) -> int:
@@ -43,13 +43,13 @@ class QueuedBatch(Struct, eq=False):
 
 
 class BatchQueue:
-    """The queue. Sequences that fit nothing in it raise RemoteProtocolError: the broker named them."""
+    """The queue. A sequence of the broker that does not fit raises RemoteProtocolError."""
 
     def __init__(self) -> None:
         self.logged = 0
         """How many events of this name are known to be logged."""
         self.bytes = 0
-        """Of all of them, sent or not."""
+        """The bytes of all batches, sent or not."""
         self._queue: deque[QueuedBatch] = deque()
         self._sent = 0
         self._sent_bytes = 0
@@ -61,12 +61,12 @@ class BatchQueue:
         return iter(self._queue)
 
     def append(self, batch: QueuedBatch) -> None:
-        """One more, not sent yet."""
+        """Adds a batch that is not sent yet."""
         self._queue.append(batch)
         self.bytes += batch.events.size
 
     def clear(self) -> None:
-        """The publisher is over."""
+        """Drops all batches: the publisher is over."""
         self._queue.clear()
         self.bytes = 0
         self._keep_sent(0)
@@ -74,7 +74,7 @@ class BatchQueue:
     # Sending.
 
     def send(self, most: int, most_bytes: int) -> list[QueuedBatch]:
-        """Those to send now, numbered: as far as the window allows; the first of the queue always."""
+        """Numbers and returns the batches to send now, as the window allows: one at least, if none is on its way."""
         queued = len(self._queue) - self._sent
         room = most - self._sent
         if queued <= 0 or room <= 0:
@@ -93,17 +93,17 @@ class BatchQueue:
         return sent
 
     def on_session(self) -> None:
-        """Nothing is on its way in a session that has just begun."""
+        """A session has begun: nothing is on its way in it."""
         self._keep_sent(0)
 
     def on_session_over(self) -> None:
-        """Whatever was sent may or may not have been logged."""
+        """The session is over: what was sent may be logged, or not."""
         for batch in self._queue:
             batch.uncertain = batch.first != 0
         self._keep_sent(0)
 
     def take_sent(self) -> list[QueuedBatch]:
-        """Those that were ever sent leave the queue: they may be logged. Nothing is on its way any more."""
+        """Takes out the batches that were ever sent, because they may be logged. Nothing is on its way afterwards."""
         uncertain = [batch for batch in self._queue if batch.uncertain or batch.first]
         self._queue = deque(batch for batch in self._queue if not (batch.uncertain or batch.first))
         self.bytes -= sum(batch.events.size for batch in uncertain)
@@ -111,7 +111,7 @@ class BatchQueue:
         return uncertain
 
     def follow(self, sequence: int) -> None:
-        """Nothing of the queue is logged, but everything up to a sequence: the queue comes behind it."""
+        """Nothing of the queue is logged, and everything up to a sequence is: the queue continues after it."""
         self.logged = sequence
         for batch in self._queue:
             batch.first = 0
@@ -119,14 +119,14 @@ class BatchQueue:
     # Answers.
 
     def count_up_to(self, sequence: int) -> int:
-        """How many batches of the queue have sequences up to this one. It must end a batch that is on its way."""
+        """Returns how many batches end at or below a sequence. It must be the last one of a batch on its way."""
         for index, batch in enumerate(islice(self._queue, self._sent)):
             if batch.last == sequence:
                 return index + 1
         raise RemoteProtocolError(f"sequence {sequence} ends no batch that was sent")
 
     def take_logged(self, count: int) -> list[QueuedBatch]:
-        """The first ones, which were on their way, have their receipts."""
+        """Takes out the first batches, which have their receipts now."""
         taken = [self._queue.popleft() for _ in range(count)]
         for batch in taken:
             self.logged = batch.last
@@ -136,14 +136,17 @@ class BatchQueue:
         return taken
 
     def rewind(self, sequence: int) -> None:
-        """They are to be sent again from a sequence on. Whatever was sent may be logged all the same, by then."""
+        """Takes back all batches from a sequence on, to be sent again. Those that were sent may still be logged."""
         index = 0 if sequence == self.logged + 1 else self._index_of(sequence)
         for batch in islice(self._queue, self._sent):
             batch.uncertain = True
         self._keep_sent(index)
 
     def drop(self, sequence: int) -> QueuedBatch:
-        """The batch that begins with a sequence is refused for good: the ones behind it lose their sequences."""
+        """Removes the batch that begins with a sequence: it was refused for good.
+
+        Later batches lose their sequences.
+        """
         index = self._index_of(sequence)
         batch = self._queue[index]
         for earlier in islice(self._queue, index):
@@ -158,7 +161,7 @@ class BatchQueue:
     # How it is done.
 
     def _index_of(self, sequence: int) -> int:
-        """The place in the queue of the batch on its way that begins with a sequence."""
+        """Returns the place of the batch on its way that begins with a sequence."""
         for index, batch in enumerate(islice(self._queue, self._sent)):
             if batch.first == sequence:
                 return index

@@ -1,10 +1,10 @@
-"""One pubend of one subscription: what arrived, what the application has in flight, and both positions.
+"""One pubend of one subscription at the client: what has arrived, what is in flight, and both positions.
 
     position ─▶ [in flight] ─▶ end ─▶ [buffered, …] ─▶ received
 
-`position` is the token's tick: everything up to it was handed out, and the application has asked for more.
-`received` is what a reconnect resumes after. A silence costs nothing: it moves the end of whatever came
-last, in the buffer or in flight, so that an idle stream fills no memory.
+`position` is the tick for the token: everything up to it was handed out, and the application has asked for more since.
+After a reconnect the subscription continues after `received`. A silence takes no memory: it only moves the end of the
+last entry, in the buffer or in flight.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gapless.errors import RemoteProtocolError
 
 
 class BufferedEntry(Struct, eq=False):
-    """A piece of the stream: events with the silence behind them, a silence, or a gap."""
+    """A piece of the stream: events with the silence after them, a silence, or a gap."""
 
     start: Tick
     upto: Tick
@@ -32,7 +32,7 @@ class BufferedEntry(Struct, eq=False):
     columns: DeliveredColumns | None = None
     ticks: Sequence[Tick] = ()
     taken: int = 0
-    """How many of the events have been handed out."""
+    """How many of the events were handed out."""
 
 
 class PubendBuffer:
@@ -54,19 +54,19 @@ class PubendBuffer:
 
     @property
     def end(self) -> Tick:
-        """The position behind what is in flight."""
+        """The position after what is in flight."""
         return self._in_flight.upto if self._in_flight is not None else self.position
 
     def only_silent(self, acknowledged: Tick) -> bool:
-        """Whether nothing but silence came since what is acknowledged, which may lie before the start."""
+        """Whether only silence came after the acknowledged position, which may lie before the start."""
         return self.history.silent_after(acknowledged) and self._in_flight is None and not self._entries
 
     # What happened.
 
     def on_events(self, columns: DeliveredColumns) -> DeliveredColumns | None:
-        """Events arrived. Returns those that are new; what came before is not taken again.
+        """Events have arrived. Returns those that are new; events that came before are dropped.
 
-        Raises RemoteProtocolError, having changed nothing, when they are not in order.
+        Raises RemoteProtocolError, having changed nothing, if they are not in order.
         """
         ticks = columns.ticks()
         if not all(map(lt, ticks, islice(ticks, 1, None))):
@@ -81,7 +81,7 @@ class PubendBuffer:
         return columns
 
     def on_silence(self, upto: Tick) -> bool:
-        """Nothing came up to a tick. Returns whether there is a new entry to be handed out."""
+        """Silence has arrived up to a tick. Returns whether there is a new entry to hand out."""
         if upto <= self.received:
             return False
         last = self._entries[-1] if self._entries else self._in_flight
@@ -99,9 +99,9 @@ class PubendBuffer:
         return False
 
     def on_gap(self, start: Tick, end: Tick, reason: str) -> bool:
-        """Events of (start, end] may be lost. Returns whether that is new; what is known stays known.
+        """A gap has arrived: events in (start, end] may be lost. Returns whether it is new; known ticks stay known.
 
-        Raises RemoteProtocolError, having changed nothing, when nothing can have a tick of that interval.
+        Raises RemoteProtocolError, having changed nothing, if the interval is empty.
         """
         if start >= end:
             raise RemoteProtocolError(f"a gap of {self.pubend} from {start} to {end} is empty")
@@ -114,7 +114,7 @@ class PubendBuffer:
     # Commands.
 
     def take(self, events_max: int | None) -> Item:
-        """Hands out the next entry, or for a number of events as many in a row as there are, up to it."""
+        """Hands out the next entry. With `events_max`: consecutive events, up to so many."""
         assert self._in_flight is None, "advance before taking"
         entry = self._entries[0]
         if entry.columns is not None:
@@ -122,19 +122,19 @@ class PubendBuffer:
         self._in_flight = self._entries.popleft()
         if entry.gap is None:
             return Silence(self.pubend, entry.start, entry.upto)
-        # An older token, or one of a place within, must not find it turned into silence.
+        # Events in the gap may exist. A token from before or within it must not find them acknowledged as silence.
         self.history.add_gap(entry.start, entry.upto)
         return entry.gap
 
     def advance(self) -> None:
-        """What was in flight is done with, and the silence behind it too."""
+        """The application is done with what was in flight, and with the silence after it."""
         if self._in_flight is not None:
             assert self.position <= self._in_flight.upto <= self.received
             self.position = self._in_flight.upto
             self._in_flight = None
 
     def last_event(self, tick: Tick) -> Tick:
-        """The last event at or below a position, as an acknowledgement has to name it."""
+        """Returns the last event at or below a position, as an acknowledgement has to name it."""
         return tick if tick > self.end else self.history.last_event(tick)
 
     # How it is done.

@@ -5,12 +5,12 @@
                     │ └──────── refused, lost, too late ──┤      any ─close(), refused for good─▶ CLOSED
                     └─────────── WAITING ◀────────────────┘
 
-Publishers, subscriptions and questions live in here through all sessions. Each is one number, from one
-counter; what becomes of it is told with that number. Links are numbered too: whatever an earlier link
-says is ignored, as is every frame of an earlier session.
+Publishers, subscriptions and requests live here through all sessions. Each has one number, from one counter, and every
+effect about it carries this number. Links are numbered, too: what comes from an earlier link is ignored, as is every
+frame of an earlier session.
 
-Rules of this module: as for every core (`gapless.core`): no clock, no I/O, no task, no randomness of its
-own. `now` is monotonic nanoseconds. A frame that breaks the protocol changes nothing but ends the link.
+Rules of this module, as for every core (`gapless.core`): no clock, no I/O, no task, no randomness of its own. `now` is
+in monotonic nanoseconds. A frame that breaks the protocol changes nothing, but ends the link.
 """
 
 from __future__ import annotations
@@ -84,23 +84,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Times of a client, in nanoseconds."""
+    """The times of a client, in nanoseconds."""
 
     connect: int = 10 * SECOND
     """How long dialling and greeting may take together."""
     backoff_first: int = 100 * MILLISECOND
     backoff_most: int = 5 * SECOND
     steady: int = SECOND
-    """A session that lasted so long was a good one: the next try does not wait long."""
+    """How long a session must last for the next try to come soon after it."""
     retry_first: int = 100 * MILLISECOND
-    """The first delay before a publisher or a subscription tries again what the broker put off."""
+    """The first delay before a publisher or a subscription repeats what the broker refused for now."""
     retry_most: int = 5 * SECOND
     acknowledge: int = 100 * MILLISECOND
-    """Acknowledgements are sent no more often than this."""
+    """The shortest time between two sendings of acknowledgements."""
 
 
 class ConnectionPhase(Enum):
-    """Where the connection stands."""
+    """The state of the connection."""
 
     NEW = "new"
     WAITING = "waiting"
@@ -111,19 +111,19 @@ class ConnectionPhase(Enum):
 
 
 class Credentials:
-    """How a client proves who it is on one link; this one has nothing to show. Others override both methods."""
+    """How a client proves who it is on one link. This class proves nothing; others override both methods."""
 
     def first(self) -> bytes:
-        """What goes with Hello."""
+        """Returns the credentials in Hello."""
         return b""
 
     def answer(self, challenge: bytes) -> bytes:
-        """What is sent to a challenge. Raises RemoteProtocolError if it shows that the broker is somebody else."""
+        """Returns the answer to a challenge. Raises RemoteProtocolError if it shows that the broker is an impostor."""
         raise RemoteProtocolError("the broker asks who this is, and there are no credentials to tell it")
 
 
 class ClientCore:
-    """One client: tell it what happened, give it commands, then do what `take_effects` says."""
+    """One client: report to it what happened, give it commands, then do what `take_effects` returns."""
 
     def __init__(
         self,
@@ -135,17 +135,17 @@ class ClientCore:
         credentials: Callable[[], Credentials] | None = None,
         settings: ClientSettings | None = None,
     ) -> None:
-        """`instance` is unique to this object; `random` is for the jitter of delays alone.
+        """`instance` is unique to this object. `random` is used for the jitter of delays alone.
 
-        `credentials` makes what proves who this is, anew for each link; None: nothing does.
+        `credentials` makes new credentials for each link; None: there are none.
         """
         assert addresses
         self.phase = ConnectionPhase.NEW
         self.client_id = client_id
         self.network = ""
-        """The network's id: from the first Welcome on, no other network will do."""
+        """The network's id. From the first Welcome on, no other network is accepted."""
         self.trouble = ""
-        """Why the newest link was lost, or did not come about."""
+        """Why the newest link was lost, or did not come up."""
         self._instance = instance
         self._credentials = credentials or Credentials
         self._proving = self._credentials()
@@ -173,7 +173,7 @@ class ClientCore:
             ClientTimer.REQUEST: self._requests,
         }
         self.ranges = RangeRequests(self._outbox, self._requests)
-        """What is asked about subscriptions of which the application keeps the position itself."""
+        """The requests about subscriptions whose position the application keeps itself."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             BrokerHeartbeat: self._on_alive,
             Closing: self._on_closing,
@@ -195,21 +195,21 @@ class ClientCore:
 
     @property
     def welcome(self) -> Welcome | None:
-        """What the broker said when the newest session was opened."""
+        """The broker's Welcome to the newest session."""
         return self._outbox.welcome
 
     def publisher(self, number: int) -> PublisherCore | None:
-        """The publisher with this number, unless it is over."""
+        """Returns the publisher with this number, unless it is over."""
         return self._publishers.get(number)
 
     def subscription(self, number: int) -> SubscriptionCore | None:
-        """The subscription with this number, unless it is over."""
+        """Returns the subscription with this number, unless it is over."""
         return self._subscriptions.get(number)
 
     # What happened.
 
     def on_link_up(self, link: int, now: int) -> None:
-        """A link that was to be dialled is there."""
+        """The link that was dialled is up: sends Hello."""
         if self.phase is not ConnectionPhase.DIALLING or link != self._outbox.link:
             return
         self._outbox.now = now
@@ -229,7 +229,7 @@ class ClientCore:
             self._lost(reason or "the broker closed the connection")
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int) -> None:
-        """Frames arrived on a link."""
+        """Frames have arrived on a link."""
         if link != self._outbox.link:
             return
         self._outbox.now = now
@@ -248,7 +248,7 @@ class ClientCore:
             self._hang_up(f"protocol violation: {error}")
 
     def on_deadline(self, now: int) -> None:
-        """The time of `deadline()` has come."""
+        """The deadline has come."""
         self._outbox.now = now
         for timer, number in self._deadlines.take_expired(now):
             if timer in self._registries:
@@ -268,7 +268,7 @@ class ClientCore:
         self._dial()
 
     def open_publisher(self, name: str, instance: str, topic: str | None, now: int) -> int:
-        """Opens a publisher; `instance` is unique to it. Answered by PublisherReady, or it failed."""
+        """Opens a publisher; `instance` is unique to it. The answer is PublisherReady, or Failed."""
         self._outbox.now = now
         number = self._number()
         publisher = PublisherCore(number, name, instance, topic, self._backoff(), self._outbox, self._deadlines)
@@ -276,36 +276,39 @@ class ClientCore:
         return number
 
     def publish(self, publisher: int, events: EventColumns, now: int) -> int:
-        """Queues a batch of a publisher that is not over; its answer comes under the ticket returned."""
+        """Queues a batch of a publisher that is not over. Returns the ticket under which its answer comes."""
         self._outbox.now = now
         core = self._publishers.get(publisher)
         assert core is not None
         return core.publish(events)
 
     def close_publisher(self, publisher: int, now: int) -> None:
-        """Forgets a publisher; what is unanswered is uncertain."""
+        """Ends a publisher. Batches without an answer are uncertain."""
         self._outbox.now = now
         self._publishers.fail(publisher, PublishUncertainError("the publisher was closed before the answer"))
 
     def subscribe(self, wanted: SubscribeOptions, now: int) -> int:
-        """Attaches to a subscription. Answered by Attached; from then on, or before that, it may fail.
+        """Attaches to a subscription. The answer is Attached; Failed may come instead, or later.
 
-        A subscription of the same name that this client consumes already is taken over from it.
+        If this client consumes a subscription of the same name already, the new one takes it over.
         """
         self._outbox.now = now
         return self._subscriptions.subscribe(self._number(), wanted)
 
     def take(self, subscription: int, now: int, events_max: int | None = None) -> Item | None:
-        """The next thing for the application: everything taken before is done with then.
+        """Returns the next item for the application. Everything that was taken before counts as done with.
 
-        Without `events_max` as it arrived; with it, up to so many events of one pubend that are there.
+        Without `events_max`, events come as they arrived; with it, up to so many consecutive events of one pubend.
         """
         self._outbox.now = now
         core = self._subscriptions.get(subscription)
         return None if core is None else core.take(events_max)
 
     def acknowledge(self, subscription: int, positions: Mapping[PubendId, Tick], now: int) -> None:
-        """Everything up to these positions is done with. Sent at the end of this turn, or a little later."""
+        """The application is done with everything up to these positions.
+
+        It is sent at the end of this turn, or soon.
+        """
         self._outbox.now = now
         if self._subscriptions.acknowledge(subscription, positions):
             self._deadlines.set_earlier(
@@ -313,39 +316,39 @@ class ClientCore:
             )
 
     def drain(self, subscription: int, now: int) -> None:
-        """From now on `take` finds nothing."""
+        """Lets `take` find nothing from now on."""
         self._outbox.now = now
         core = self._subscriptions.get(subscription)
         if core is not None:
             core.drain()
 
     def detach(self, subscription: int, now: int) -> None:
-        """Ends the consumption of a subscription. Nothing more is heard of it."""
+        """Ends the consumption of a subscription. No effect about it follows."""
         self._outbox.now = now
         self._subscriptions.detach(subscription)
 
     def unsubscribe(self, name: str, client_id: str, now: int) -> int:
-        """Removes a durable subscription. Answered by None."""
+        """Removes a durable subscription. The answer is None."""
         return self._requests.begin(Query, lambda number: Unsubscribe(number, name, client_id), now)
 
     def list_subscriptions(self, now: int) -> int:
-        """Asks for all durable subscriptions. Answered by their rows."""
+        """Asks for all durable subscriptions. The answer is their rows."""
         return self._requests.begin(Query, ListSubscriptions, now)
 
     def list_pubends(self, now: int) -> int:
-        """Asks for all pubends. Answered by their rows."""
+        """Asks for all pubends. The answer is their rows."""
         return self._requests.begin(Query, ListPubends, now)
 
     def ask_status(self, now: int) -> int:
-        """Asks for the figures and alarms of the broker. Answered by its gauges and alarms, in one list."""
+        """Asks for the figures and alarms of the broker. The answer is one list of both."""
         return self._requests.begin(Query, AskStatus, now)
 
     def retire(self, shb: str, now: int, *, only_look: bool = False) -> int:
-        """Gives an SHB up for good, or asks what would become of that. Answered by the broker's `Retired`."""
+        """Gives an SHB up for good, or asks what that would do. The answer is the broker's `Retired`."""
         return self._requests.begin(Query, lambda number: Retire(number, shb, only_look), now)
 
     def close(self, now: int) -> None:
-        """Says goodbye and ends everything: what is unanswered then is uncertain."""
+        """Sends Goodbye and ends everything. What has no answer by then is uncertain."""
         self._outbox.now = now
         if self.phase is ConnectionPhase.OPEN:
             self._subscriptions.send_acknowledgements()
@@ -355,11 +358,11 @@ class ClientCore:
     # What to do.
 
     def deadline(self) -> int | None:
-        """When `on_deadline` wants to be called."""
+        """When `on_deadline` has to be called."""
         return self._deadlines.next()
 
     def take_effects(self) -> list[Effect]:
-        """What to do, in order; emptied by the call."""
+        """Returns what to do, in order; empty until something else happens."""
         return self._outbox.take()
 
     # Connecting.
@@ -410,7 +413,7 @@ class ClientCore:
             registry.on_session()
 
     def _refused(self, refused: HelloRefused) -> None:
-        """A refusal ends the connection once every address has refused for good since it was last open."""
+        """A refusal for good closes the connection once every address has given one since the last session."""
         if refused.code in TEMPORARY:
             self._hang_up(refused.reason)
             return
@@ -426,7 +429,7 @@ class ClientCore:
         self._lost(reason)
 
     def _lost(self, reason: str) -> None:
-        """The link is gone: try the next address, after a while."""
+        """The link is gone: tries the next address after a delay."""
         now = self._outbox.now
         self.trouble = reason
         if self.phase is ConnectionPhase.OPEN:
@@ -447,7 +450,7 @@ class ClientCore:
             registry.on_session_over()
 
     def _shut(self, reason: str, error: GaplessError | None) -> None:
-        """The end: nothing will be done, said or heard any more."""
+        """Closes the connection for good: no effect follows."""
         if self.phase is ConnectionPhase.CLOSED:
             return
         if self._outbox.link:
@@ -467,7 +470,7 @@ class ClientCore:
             return
         message = decode_server(payload)
         if not (isinstance(message, Closing) and is_unnumbered(payload)) and not self._received.is_new(payload):
-            return  # it came before
+            return  # a repeated frame
         handler = self._handlers.get(type(message))
         if handler is None:
             raise RemoteProtocolError(f"an unexpected {type(message).__name__}")
@@ -480,7 +483,7 @@ class ClientCore:
             self._subscriptions.on_request_failed(failed)
 
     def _on_alive(self, _message: BrokerHeartbeat) -> None:
-        """That something was heard is noted with every frame."""
+        """Nothing to do: every frame counts as a sign of life already."""
 
     def _on_closing(self, closing: Closing) -> None:
         self._hang_up(closing.reason or "the broker ended the session")

@@ -1,4 +1,4 @@
-"""What the client's core asks of its shell, and what it tells it."""
+"""The effects of the client's core: what it asks of its shell, and what it reports to the application."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 
 
 class OpenLink(msgspec.Struct, frozen=True):
-    """Connect to `address`; answered by `on_link_up(link)`, or `on_link_down(link)` if nobody answers."""
+    """Connect to `address`. The answer is `on_link_up(link)`, or `on_link_down(link)` if there is no connection."""
 
     link: int
     address: str
 
 
 class SendFrames(msgspec.Struct, frozen=True):
-    """Send these payloads, in order; urgent ones may overtake those that have not left yet."""
+    """Send these payloads, in order. Urgent payloads may overtake those that have not left yet."""
 
     link: int
     payloads: list[Payload]
@@ -35,7 +35,7 @@ class SendFrames(msgspec.Struct, frozen=True):
 
 
 class RaiseLimit(msgspec.Struct, frozen=True):
-    """From now on accept frames of up to `limit` bytes."""
+    """Accept frames of up to `limit` bytes from now on."""
 
     link: int
     limit: int
@@ -60,26 +60,26 @@ class Connected(msgspec.Struct, frozen=True):
 
 
 class Disconnected(msgspec.Struct, frozen=True):
-    """The session is over; another one is being tried for."""
+    """The session is over. The core tries to open another one."""
 
     address: str
     reason: str
 
 
 class Unreachable(msgspec.Struct, frozen=True):
-    """Every address has been tried in vain since a session was last open; trying goes on."""
+    """Every address has failed since the last session. The core goes on trying."""
 
     reason: str
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """The connection is over for good: `error` says why, None when `close()` was called. Nothing follows."""
+    """The connection is over for good. `error`: the reason, or None after `close()`. No effect follows."""
 
     error: GaplessError | None
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something that a person should see once in the log."""
+    """A text that a person should see once in the log."""
 
     text: str
 
@@ -88,7 +88,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class PublisherReady(msgspec.Struct, frozen=True):
-    """The result of opening a publisher: where it is, and how many events its name had logged by then."""
+    """The result of opening a publisher: its pubend, and how many events its name had logged by then."""
 
     pubend: PubendId
     sequence: int
@@ -117,21 +117,21 @@ Result: TypeAlias = (
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The request, publisher or subscription with this number has its answer."""
+    """The answer to the request, publisher or subscription with this number."""
 
     request: int
     result: Result
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The request failed; or the publisher or subscription with this number is over. Said once."""
+    """The request failed; or the publisher or subscription with this number is over. It is emitted once."""
 
     request: int
     error: GaplessError
 
 
 class Receipted(msgspec.Struct, frozen=True, gc=False):
-    """A batch is logged, under these ticks, one per event (0 where the broker did not remember it)."""
+    """A batch is logged under these ticks, one per event (0 where the broker does not know the tick any more)."""
 
     publisher: int
     ticket: int
@@ -141,7 +141,7 @@ class Receipted(msgspec.Struct, frozen=True, gc=False):
 
 
 class NotPublished(msgspec.Struct, frozen=True):
-    """A batch will get no receipt."""
+    """A batch that will get no receipt."""
 
     publisher: int
     ticket: int
@@ -149,7 +149,7 @@ class NotPublished(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """There is something to take, or `drain` was called. Said again only after `take` found nothing."""
+    """There is something to take, or `drain` was called. It is emitted again only after `take` has found nothing."""
 
     subscription: int
 

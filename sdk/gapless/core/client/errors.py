@@ -1,4 +1,4 @@
-"""What each refusal of the broker means to the application: one table."""
+"""The error class for each refusal of the broker: one table."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ ERRORS: dict[Code, type[GaplessError]] = {
     Code.RETRY: ConnectionClosedError,
     Code.CLOSED: ConnectionClosedError,
 }
-"""The error class of each code. FORGOTTEN, RESUME and RETRY are handled inside; they stand here to be complete."""
+"""The error class of each code. FORGOTTEN, RESUME and RETRY never reach an application; they complete the table."""
 
 TEMPORARY = frozenset({Code.RETRY, Code.CLOSED})
-"""Refusals after which the same question may be answered differently a little later."""
+"""Refusals for now: the same request may be answered differently a little later."""
 
 
 def error_of(code: Code, reason: str) -> GaplessError:
-    """The error for a refusal with nothing but a reason."""
+    """Returns the error for a refusal with a reason and nothing else."""
     return ERRORS[code](reason)
 
 
 def request_error(failed: RequestFailed) -> GaplessError:
-    """The error for a failed request; one about a selector shows the place."""
+    """Returns the error for a failed request; an error about a selector shows the place."""
     if failed.code is Code.INVALID_SELECTOR:
         return InvalidSelectorError(failed.reason, failed.expression, failed.position)
     return error_of(failed.code, failed.reason)
 
 
 def publish_error(code: Code, reason: str) -> GaplessError:
-    """The error for a batch or a publisher that was refused: always one that says that nothing was logged.
+    """Returns the error for a refused batch or publisher; it always means that nothing was logged.
 
-    A broker judges topics and messages again; to a publisher, whatever it finds wrong is a rejection.
+    A broker checks topics and messages again; for a publisher, whatever fails there is a rejection.
     """
     if code is Code.FENCED:
         return PublisherFencedError(reason)

@@ -1,4 +1,4 @@
-"""What a subscription hands out besides events: silences, gaps, and deliveries that are not decoded yet."""
+"""What a subscription hands out besides single events: silences, gaps, and deliveries not decoded yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gapless.core.wire.delivered import DeliveredColumns
 
 
 class Silence(msgspec.Struct, frozen=True, gc=False):
-    """Nothing that the subscription matches has a tick of `(start, end]` on this pubend."""
+    """No event that the subscription matches has a tick in `(start, end]` on this pubend."""
 
     pubend: PubendId
     start: Tick
@@ -22,7 +22,7 @@ class Silence(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Events with a tick of `(start, end]` on this pubend may have been lost, for `reason`."""
+    """Events with a tick in `(start, end]` on this pubend may have been lost, for `reason`."""
 
     pubend: PubendId
     start: Tick
@@ -31,12 +31,12 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def since(self) -> datetime | None:
-        """The time of `start`, UTC; None where the pubend had no event before."""
+        """The time of `start`, UTC; None if `start` is before the pubend's first event."""
         return time_at(self.start) if self.start else None
 
     @property
     def until(self) -> datetime | None:
-        """The time of `end`, UTC; None where it is none."""
+        """The time of `end`, UTC; None if there is none."""
         return time_at(self.end) if self.end else None
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivery:
-    """Events of one pubend in tick order, as they came: columns, decoded by whoever wants them."""
+    """Events of one pubend in tick order, as they arrived: columns, which are decoded when needed."""
 
     __slots__ = ("columns", "count", "pubend", "ticks")
 
@@ -61,11 +61,11 @@ class Delivery:
         return f"Delivery({self.pubend}, {self.count} events, {self.ticks[0]}..{self.ticks[-1]})"
 
     def events(self) -> list[Event]:
-        """The events, decoded anew at each call. Raises ValueError if one is malformed."""
+        """Returns the events, decoded anew at each call. Raises ValueError if one is malformed."""
         if len(self.columns) == 1:
             return self.columns[0].events(self.pubend)
         return [event for columns in self.columns for event in columns.events(self.pubend)]
 
 
 Item: TypeAlias = Delivery | Silence | Gap
-"""What `take` hands out."""
+"""What `take` returns."""

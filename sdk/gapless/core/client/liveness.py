@@ -1,4 +1,4 @@
-"""Heartbeats: something is said at least every interval, and three silent ones end the session."""
+"""Heartbeats: each side sends something in every interval; three intervals without a frame end the session."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ HEARTBEATS_MISSED = 3
 
 
 class Liveness:
-    """Both directions of one session. Its deadlines are set again when they come, not with every frame."""
+    """Both directions of one session. Its deadlines are set anew when they expire, not with every frame."""
 
     def __init__(self, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         self.heard_at = 0
-        """When something was last heard."""
+        """When the last frame arrived."""
         self._outbox = outbox
         self._deadlines = deadlines
         self._interval = 0
 
     def begin(self, heartbeat_ms: int) -> None:
-        """A session is open; something was heard just now."""
+        """A session is open; a frame has just arrived."""
         self._interval = heartbeat_ms * MILLISECOND
         now = self._outbox.now
         self._deadlines.set((ClientTimer.HEARTBEAT, 0), now + self._interval)
@@ -34,16 +34,19 @@ class Liveness:
         self._deadlines.clear((ClientTimer.SILENCE, 0))
 
     def on_heartbeat(self) -> None:
-        """Says something, unless something was said that a lost frame would be noticed by."""
+        """Sends a heartbeat, unless an ordinary frame was sent in the last interval.
+
+        Ordinary frames count, because each of them would show the loss of an earlier one.
+        """
         if self._outbox.sent_at + self._interval <= self._outbox.now:
             self._outbox.send_last(Heartbeat())
         self._deadlines.set((ClientTimer.HEARTBEAT, 0), self._outbox.sent_at + self._interval)
 
     def on_silence(self) -> str:
-        """Judges the link by what was heard; returns why it is dead, or "".
+        """Judges the link by the last frame that arrived. Returns why the link is dead, or "".
 
-        A process that slept through its own deadline has not read what lies in its socket: silence that it
-        could not have heard is no proof, so it listens for one more interval.
+        If this process itself slept through the deadline, frames may wait unread in its socket. Then the silence proves
+        nothing, and the link gets one more interval.
         """
         now = self._outbox.now
         due = self.heard_at + HEARTBEATS_MISSED * self._interval

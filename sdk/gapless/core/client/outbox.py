@@ -1,4 +1,4 @@
-"""What a step wants done, in order, with the frames of one step joined into as few sends as possible."""
+"""The effects of one step, in order; the frames of a step are joined into as few sends as possible."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from gapless.core.wire.numbering import Sent
 
 
 class ClientOutbox:
-    """Gathers effects. Knows the link and the session, so that whoever sends need not.
+    """Gathers effects. It knows the link and the session, so that senders need not.
 
-    Control messages are urgent: on a slow link they overtake events that have not left. Nothing is sent
-    without a session, and whoever wants to send asks `open` first.
+    Control messages are urgent: on a slow link they overtake events that have not left. Nothing can be sent without a
+    session, so senders check `open` first.
     """
 
     def __init__(self) -> None:
         self.link = 0
         self.session = 0
         self.welcome: Welcome | None = None
-        """What the broker said when the newest session was opened."""
+        """The broker's Welcome to the newest session."""
         self.sent_at = 0
-        """When something was last sent in the ordinary lane, by `now`: there the heartbeats go."""
+        """When something was last sent in the ordinary lane, by `now`. Heartbeats go in that lane."""
         self.now = 0
         self._effects: list[Effect] = []
         self._urgent: SendFrames | None = None
@@ -29,7 +29,7 @@ class ClientOutbox:
         self._sent = Sent()
 
     def begin_session(self, welcome: Welcome) -> None:
-        """A session is open: what is sent in it is numbered from 1 on."""
+        """A session is open: its frames are numbered from 1 on."""
         self.session = welcome.session
         self.welcome = welcome
         self._sent = Sent()
@@ -40,16 +40,16 @@ class ClientOutbox:
         return self.session != 0
 
     def emit(self, effect: Effect) -> None:
-        """Adds an effect. What is sent later is sent after it."""
+        """Adds an effect. Frames that are sent later stay after it."""
         self._urgent = self._ordinary = None
         self._effects.append(effect)
 
     def tell(self, effect: Effect) -> None:
-        """Adds an effect whose place among the sends means nothing."""
+        """Adds an effect whose place among the frames does not matter."""
         self._effects.append(effect)
 
     def send(self, message: ClientMessage | PublishKeyed) -> None:
-        """Sends a control message; or a keyed batch, which is a question as well."""
+        """Sends a control message; or a keyed batch, which is a request, too."""
         if isinstance(message, PublishKeyed):
             self._send(encode_keyed(self.session, message), urgent=False)
         else:
@@ -64,7 +64,7 @@ class ClientOutbox:
         self._send(encode_publish(self.session, batch), urgent=False)
 
     def take(self) -> list[Effect]:
-        """All effects so far; emptied by the call."""
+        """Returns all effects so far; empty until something else happens."""
         effects = self._effects
         self._effects = []
         self._urgent = self._ordinary = None
@@ -79,7 +79,7 @@ class ClientOutbox:
                 self._effects.append(frames)
             else:
                 self._urgent = frames
-                # In front of what is ordinary: that may get more frames yet, and none of them may go before these.
+                # Before the ordinary frames: these may grow, and none of the later ones may overtake the urgent ones.
                 at = len(self._effects) if self._ordinary is None else self._effects.index(self._ordinary)
                 self._effects.insert(at, frames)
         if not urgent:

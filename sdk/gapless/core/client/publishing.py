@@ -1,6 +1,6 @@
-"""A publisher: batches in, receipts out, over as many connections as it takes (protocol: publishers, publishing).
+"""A publisher: takes batches and gives receipts, over as many sessions as necessary (protocol: publishers, publishing).
 
-Rules of this module: as for every core (`gapless.core`). Nothing here sends without a session.
+The rules of every core hold here, too (`gapless.core`). Nothing is sent without a session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class PublisherPhase(Enum):
-    """How far the opening is, in the present session."""
+    """How far the publisher is opened, in the present session."""
 
     UNOPENED = "unopened"
     OPENING = "opening"
@@ -61,7 +61,7 @@ class PublisherCore:
         self.name = name
         self.phase = PublisherPhase.UNOPENED
         self.stalled = ""
-        """Why the broker cannot log at present, as it has said; "" if it can."""
+        """Why the broker cannot log at present, from its last refusal; "" if it can."""
         self._instance = instance
         self._topic = topic
         self._outbox = outbox
@@ -92,7 +92,7 @@ class PublisherCore:
 
     @property
     def unanswered_bytes(self) -> int:
-        """Bytes of all batches that have no receipt yet."""
+        """The bytes of all batches without a receipt."""
         return self._batches.bytes
 
     @property
@@ -103,7 +103,7 @@ class PublisherCore:
     # What happened.
 
     def on_session(self) -> None:
-        """A session is open: open the publisher there. Every opening is a new attempt."""
+        """A session is open: opens the publisher in it. Every opening is a new attempt."""
         welcome = self._outbox.welcome
         assert welcome is not None
         self._window_batches = welcome.window_batches
@@ -115,13 +115,13 @@ class PublisherCore:
         self._open()
 
     def on_session_over(self) -> None:
-        """Whatever was sent may or may not have been logged: it stays in the queue."""
+        """The session is over. What was sent may be logged or not, so it stays in the queue."""
         self._batches.on_session_over()
         self.phase = PublisherPhase.UNOPENED
         self._resume()
 
     def on_opened(self, opened: PublisherOpened) -> None:
-        """The broker says how much of this name is logged."""
+        """The broker has opened the publisher, and reports how many events of its name are logged."""
         if self.phase is not PublisherPhase.OPENING:
             return
         self._pubend = opened.pubend
@@ -135,7 +135,7 @@ class PublisherCore:
         self._send()
 
     def on_published(self, published: Published) -> None:
-        """Everything up to a sequence is durable. Raises RemoteProtocolError if it was never sent."""
+        """Everything up to a sequence is durable. Raises RemoteProtocolError if the sequence was never sent."""
         logged = self._batches.logged
         if self.phase is not PublisherPhase.OPEN or published.sequence <= logged:
             return
@@ -150,9 +150,9 @@ class PublisherCore:
         self._send()
 
     def on_refused(self, refused: PublishRefused) -> None:
-        """A batch, or the opening, was not taken. Raises RemoteProtocolError if it makes no sense."""
+        """The broker has refused a batch or the opening. Raises RemoteProtocolError if that makes no sense."""
         if self.phase is PublisherPhase.OPENING:
-            if not refused.sequence:  # else it is about a batch that was sent before the opening
+            if not refused.sequence:  # otherwise it is about a batch that was sent before the opening
                 self._on_opening_refused(refused)
         elif self.phase is PublisherPhase.OPEN:
             if refused.code is Code.FENCED:
@@ -164,6 +164,7 @@ class PublisherCore:
                 self._send()
             elif refused.code in TEMPORARY:
                 self._rewind(refused)
+                # `_rewind` may have opened the publisher anew. Then the next step is the answer to that.
                 if self.phase is PublisherPhase.OPEN:
                     self._pause()
                 self._stall(refused.reason)
@@ -171,7 +172,7 @@ class PublisherCore:
                 self._drop(refused)
 
     def on_deadline(self) -> None:
-        """What was put off is due."""
+        """The delay is over: repeats what the broker refused for now."""
         self._paused = False
         if not self._outbox.open:
             return
@@ -183,7 +184,7 @@ class PublisherCore:
     # Commands.
 
     def publish(self, events: EventColumns) -> int:
-        """Queues a batch; returns the ticket under which its answer comes."""
+        """Queues a batch. Returns the ticket under which its answer comes."""
         assert self.phase is not PublisherPhase.OVER
         self._tickets += 1
         self._batches.append(QueuedBatch(events, self._tickets))
@@ -191,10 +192,10 @@ class PublisherCore:
         return self._tickets
 
     def fail(self, error: GaplessError) -> None:
-        """The publisher is over.
+        """Ends the publisher, and reports the error for every batch.
 
-        A refusal in this session is the truth about all that was sent in it, because answers come in order.
-        It says nothing about a batch that an earlier session took with it: that one may be logged.
+        A refusal in this session is true for everything that was sent in it, because answers come in order. It tells
+        nothing about a batch that was sent in an earlier session: that batch may be logged, so it is uncertain.
         """
         self.phase = PublisherPhase.OVER
         self._deadlines.clear((ClientTimer.PUBLISHER, self.number))
@@ -215,22 +216,22 @@ class PublisherCore:
         message = OpenPublisher(
             self.number, self.name, self._instance, self._attempt, self._topic, self._pubend, self._epoch
         )
-        self._outbox.send_last(message)  # before a batch that was sent earlier, it would fence that one
+        self._outbox.send_last(message)  # if it overtook an earlier batch, it would fence that batch
 
     def _send(self) -> None:
-        """Sends queued batches as far as the window allows; the first one always."""
+        """Sends queued batches as far as the window allows; if none is on its way, one at least."""
         if self.phase is not PublisherPhase.OPEN or self._paused:
             return
         for batch in self._batches.send(self._window_batches, self._window_bytes):
             self._outbox.publish(Publish(self.number, self._epoch, batch.first, batch.events))
 
     def _settle_sequence(self, sequence: int) -> None:
-        """Decides which sequences the queue has, now that the broker says how much is logged.
+        """Decides the sequences of the queue, now that the broker has reported how much is logged.
 
-        1. Nothing of the queue can be logged: it follows what is logged, whatever that is.
-        2. Something may be logged: its sequences are how the broker tells. They stay.
-        3. The broker has less than it once acknowledged: it lost it (a volume that was in memory, or put
-           back). The queue cannot be there either, so it follows what is left, and a person should know.
+        1. Nothing of the queue can be logged: it continues after what is logged.
+        2. Something may be logged: the broker recognises it by its sequences, so they stay.
+        3. The broker has less than it once acknowledged: it has lost data (its volume was in memory, or an old copy was
+           restored). The queue cannot be there either, so it continues after what is left, and a person should know.
         """
         ambiguous = any(batch.uncertain for batch in self._batches)
         if not ambiguous or sequence < self.logged:
@@ -239,10 +240,11 @@ class PublisherCore:
             self._batches.follow(sequence)
 
     def _rewind(self, refused: PublishRefused) -> None:
-        """Send again from a sequence on.
+        """Sends again from a sequence on.
 
-        Is one asked for that has its receipt, a batch has come late, behind the next one; or the broker has lost
-        what it had acknowledged. Another opening tells what it has: the queue follows that.
+        If the broker asks for a sequence that has its receipt already, there are two explanations: a batch has arrived
+        late, after the next one; or the broker has lost what it had acknowledged. Another opening shows what it has,
+        and the queue continues after that.
         """
         if refused.sequence <= self.logged:
             self._open_anew()
@@ -256,10 +258,10 @@ class PublisherCore:
         self._open()
 
     def _drop(self, refused: PublishRefused) -> None:
-        """One batch is refused for good. The ones behind it take its sequences, under another epoch.
+        """Drops a batch that was refused for good. Later batches take its sequences, in another epoch.
 
-        In the same epoch a copy of one that is late on its way, under the sequence it had first, would look
-        like the next batch, and be logged a second time.
+        Why another epoch: a late copy of a later batch, under its first sequences, would look like the next batch in
+        the same epoch, and would be logged a second time.
         """
         batch = self._batches.drop(refused.sequence)
         error = publish_error(refused.code, refused.reason)
@@ -269,10 +271,10 @@ class PublisherCore:
         self._open()
 
     def _begin_anew(self, reason: str) -> None:
-        """The broker no longer knows the publisher: what was sent is uncertain, the rest is a new one's.
+        """The broker no longer knows the publisher: what was sent is uncertain, and the rest begins with a new epoch.
 
-        Also what was sent in this session: to a pubend elsewhere it may have been sent again on its way, when the
-        broker there had logged it, had crashed, and had waited for the publisher.
+        Batches that were sent only in this session are uncertain, too. On the way to a pubend elsewhere a batch may
+        have been sent twice, and the broker may have logged the first copy before it crashed and forgot the publisher.
         """
         error = PublishUncertainError(f"whether this was logged before is not known any more: {reason}")
         for batch in self._batches.take_sent():
@@ -318,7 +320,7 @@ def _lost_text(name: str, acknowledged: int, left: int) -> str:
 
 
 def _ticks_of(runs: Sequence[TickRun], count: int) -> Sequence[Tick]:
-    """The last `count` ticks of the runs; 0 for those that the broker no longer knows."""
+    """Returns the last `count` ticks of the runs; 0 for ticks that the broker no longer knows."""
     spans: deque[range] = deque()
     for run in reversed(runs):
         if run.count < 1 or run.step < 1:

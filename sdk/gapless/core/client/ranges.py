@@ -1,6 +1,6 @@
-"""What a client asks about durable subscriptions of which it keeps the position itself (protocol: ranges).
+"""Requests about durable subscriptions whose position the application keeps itself (protocol: ranges).
 
-Questions are asked again after a reconnect, which does no harm: each is a look, or changes what it said already.
+Requests are repeated after a reconnect. That is harmless: each one only looks, or changes what it changed already.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gapless.core.wire.messages import (
 
 
 class RangeRequests:
-    """What a client does with ranges, leases and keyed batches."""
+    """A client's requests about ranges, leases and keyed batches."""
 
     def __init__(self, outbox: ClientOutbox, requests: Requests) -> None:
         self._outbox = outbox
@@ -41,7 +41,7 @@ class RangeRequests:
     # Questions: each is answered under the number returned.
 
     def attach(self, wanted: SubscribeOptions, now: int) -> int:
-        """Creates a durable subscription, or finds it. Answered by AttachedTo."""
+        """Creates a durable subscription, or finds it. The answer is AttachedTo."""
         assert wanted.name is not None
         positions = None if wanted.positions is None else _list(wanted.positions)
         return self._ask(
@@ -61,7 +61,7 @@ class RangeRequests:
         )
 
     def heads(self, target: Target | None, after: Mapping[PubendId, Tick] | None, wait_ms: int, now: int) -> int:
-        """Asks how far there is something to read. Answered by Ticks, as the two that follow."""
+        """Asks how far there is something to read. The answer is Ticks, as for the next two requests."""
         behind = None if after is None else _list(after)
         return self._ask(now, lambda number: AskHeads(number, target, behind, wait_ms))
 
@@ -76,25 +76,25 @@ class RangeRequests:
         return self._ask(now, lambda number: AskEarliest(number, target))
 
     def settle(self, target: Target, seal: bytes, positions: Mapping[PubendId, Tick], now: int) -> int:
-        """Acknowledges. Answered by None, when that is durable."""
+        """Acknowledges. The answer is None, when that is durable."""
         return self._ask(now, lambda number: AcknowledgeDurably(number, target, seal, _list(positions)))
 
     def publish(self, producer: str, epoch: int, index: int, topic: str, events: EventColumns, now: int) -> int:
-        """Publishes a keyed batch. Answered by KeyedPublished.
+        """Publishes a keyed batch. The answer is KeyedPublished.
 
-        One producer's batches are published one after the other: a batch that overtook the one before it would
-        make that one look like a repetition.
+        The batches of a producer must be published one after the other. If one overtook the batch before it, that batch
+        would look like a repetition, and be dropped.
         """
         return self._ask(now, lambda number: PublishKeyed(number, epoch, index, producer, topic, events))
 
     # What goes on.
 
     def lease(self, target: Target, owner: str, in_use: InUse, now: int) -> int:
-        """Asks for a lease. Answered by None when it is granted; from then on, or before that, it may fail."""
+        """Asks for a lease. The answer is None when it is granted; Failed may come instead, or later."""
         return self._requests.begin(HeldLease, lambda number: TakeLease(number, target, owner, in_use), now)
 
     def end_lease(self, number: int, now: int) -> None:
-        """Gives a lease back. Nothing more is told of it."""
+        """Gives a lease back. No effect about it follows."""
         self._outbox.now = now
         lease = self._requests.pop(number)
         if lease is not None:
@@ -103,22 +103,22 @@ class RangeRequests:
                 self._outbox.send(EndLease(number))
 
     def read(self, target: Target, pubend: PubendId, lo: Tick, hi: Tick, now: int) -> int:
-        """Begins to read a range. `Arrived` says that there is something to take; it may fail."""
+        """Begins to read a range. `Arrived` reports that there is something to take; it may fail."""
         return self._requests.begin(RangeReading, lambda number: ReadRange(number, target, pubend, lo, hi, 0, 0), now)
 
     def take(self, number: int, now: int) -> Part | None:
-        """The next part of a range, if it has arrived."""
+        """Returns the next part of a range, if it has arrived."""
         self._outbox.now = now
         reading = self._reading(number)
         return None if reading is None else reading.take()
 
     def is_complete(self, number: int) -> bool:
-        """Whether all of a range has arrived, and was taken."""
+        """Whether all of a range has arrived and was taken."""
         reading = self._reading(number)
         return reading is None or (reading.complete and not reading.parts)
 
     def end_read(self, number: int, now: int) -> None:
-        """Nobody wants the rest of a range. Nothing more is told of it."""
+        """Ends a read whose rest is not wanted. No effect about it follows."""
         self._outbox.now = now
         reading = self._reading(number)
         self._requests.pop(number)

@@ -1,4 +1,4 @@
-"""Ranges that the application reads: each goes on where it was after a reconnect (protocol: ranges)."""
+"""Ranges that the application reads; after a reconnect each continues where it was (protocol: ranges)."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from gapless.errors import RemoteProtocolError
 
 WINDOW_EVENTS: Final = 32_768
 WINDOW_BYTES: Final = 4 << 20
-"""So much of one range may be on its way, or wait to be taken."""
+"""How much of one range may be on its way, or wait to be taken."""
 
 Part: TypeAlias = Delivery | Gap
 
 
 class RangeReading(PendingRequest):
-    """One range, how far it has come, and what was not taken yet."""
+    """One range: how far it has arrived, and the parts that were not taken yet."""
 
     message: ReadRange
 
     def __init__(self, message: ReadRange, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
-        """The credit of the message is set with each request."""
+        """The credit of the message is set anew with each request."""
         super().__init__(message, backoff, outbox, deadlines)
         self.horizon = message.lo
-        """Everything of the range up to here has arrived."""
+        """Everything in the range up to here has arrived."""
         self.complete = False
         self.parts: deque[Part] = deque()
         self._spent_events = 0
         self._spent_bytes = 0
-        """Taken, and not granted again."""
+        """How much was taken since the last grant; for events and for bytes."""
         self._announced = False
 
     # What happened.
 
     def request(self) -> ReadRange | None:
-        """Asks for what has not arrived, as far as there is room for it."""
+        """Returns the request for what has not arrived, with credit for the room that there is."""
         if self.complete:
             return None
         waiting = [part for part in self.parts if isinstance(part, Delivery)]
@@ -56,7 +56,7 @@ class RangeReading(PendingRequest):
         return replace(self.message, lo=self.horizon, credit_events=events, credit_bytes=size)
 
     def _on_events(self, message: RangeEvents) -> None:
-        """Events arrived; those that came in an earlier session too are dropped."""
+        """Events have arrived; those that came in an earlier session already are dropped."""
         columns = message.columns
         ticks = columns.ticks()
         if not ticks or ticks[-1] > self.message.hi or any(map(ge, ticks, ticks[1:])):
@@ -69,7 +69,7 @@ class RangeReading(PendingRequest):
         self._arrived()
 
     def _on_gap(self, gap: RangeGap) -> None:
-        """Something may be missing."""
+        """A gap has arrived."""
         if not gap.start < gap.end <= self.message.hi:
             raise RemoteProtocolError("a gap is outside of its range")
         if gap.end > self.horizon:
@@ -91,7 +91,7 @@ class RangeReading(PendingRequest):
     # Commands.
 
     def take(self) -> Part | None:
-        """The next part; None when there is none yet, or all were taken. Grants the room that there is again."""
+        """Returns the next part; None if there is none yet, or no more. Grants the room that is free again."""
         if not self.parts:
             self._announced = False
             return None
@@ -115,5 +115,5 @@ class RangeReading(PendingRequest):
 
 
 def _size(part: Delivery) -> int:
-    """What a delivery costs: its count, rows and events."""
+    """Returns the credit that a delivery costs: its count, rows and events."""
     return sum(4 + columns.size for columns in part.columns)

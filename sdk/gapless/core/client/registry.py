@@ -1,4 +1,4 @@
-"""What lives on in a client through all sessions: publishers, subscriptions, requests, each under its number."""
+"""Registries: what lives on through all sessions of a client (publishers, subscriptions, requests), by number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gapless.errors import GaplessError
 
 
 class ClientTimer(Enum):
-    """What a deadline is for."""
+    """The kinds of deadline."""
 
     CONNECT = "connect"
     """Dial again; or give up a dial or a greeting that takes too long."""
@@ -23,7 +23,7 @@ class ClientTimer(Enum):
     ACKNOWLEDGE = "acknowledge"
     """Send the acknowledgements that have gathered."""
     PUBLISHER = "publisher"
-    """Send again, or open again, what was put off."""
+    """Send or open again what the broker refused for now."""
     SUBSCRIPTION = "subscription"
     """Attach again."""
     REQUEST = "request"
@@ -31,7 +31,7 @@ class ClientTimer(Enum):
 
 
 Key: TypeAlias = "tuple[ClientTimer, int]"
-"""What for, and for which publisher, subscription or request (0: for the connection)."""
+"""The kind, and the number of the publisher, subscription or request (0: the connection)."""
 
 
 class Member(Protocol):
@@ -39,53 +39,53 @@ class Member(Protocol):
 
     @property
     def number(self) -> int:
-        """Under which the application knows it."""
+        """The number by which the application knows it."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will become of it."""
+        """Whether it has come to its end."""
 
     def on_session(self) -> None:
         """A session is open."""
 
     def on_session_over(self) -> None:
-        """The session is over, and with it whatever was on its way."""
+        """The session is over, and everything that was on its way in it is lost."""
 
     def on_deadline(self) -> None:
-        """What was put off is due."""
+        """The delay before a repetition is over."""
 
     def fail(self, error: GaplessError) -> None:
-        """It is over, and the application is told why."""
+        """Ends it, and reports the reason to the application."""
 
 
 M = TypeVar("M", bound=Member)
 
 
 class ClientRegistry(Generic[M]):
-    """All of one kind, by the number that the client gave them. One that is over is forgotten, and receives nothing."""
+    """All members of one kind, by the client's number. A member that is over is forgotten, and gets no messages."""
 
     def __init__(self, outbox: ClientOutbox) -> None:
         self._outbox = outbox
         self._members: dict[int, M] = {}
         self.get: Callable[[int], M | None] = self._members.get
-        """The one with this number, unless it is over."""
+        """Returns the member with this number, unless it is over."""
 
     def __iter__(self) -> Iterator[M]:
         return iter(self._members.values())
 
     def add(self, member: M) -> None:
-        """One more, which begins at once if there is a session."""
+        """Adds a member. If there is a session, it begins at once."""
         self._members[member.number] = member
         if self._outbox.open:
             member.on_session()
             self._forget_if_over(member)
 
     def pop(self, number: int) -> M | None:
-        """Forgets one, and returns it if it was not over."""
+        """Forgets a member, and returns it if it was not over."""
         return self._members.pop(number, None)
 
     def forward(self, handle: Callable[[M, Any], None], number: str = "request") -> Callable[[Any], None]:
-        """A handler of messages, each for the one whose number is in that field."""
+        """Returns a handler that passes each message to the member whose number is in that field."""
         number_of = attrgetter(number)
 
         def on_message(message: Any) -> None:
@@ -109,20 +109,20 @@ class ClientRegistry(Generic[M]):
             member.on_session_over()
 
     def on_deadline(self, number: int) -> None:
-        """What one of them put off is due."""
+        """The delay of one of the members is over."""
         member = self._members.get(number)
         if member is not None:
             member.on_deadline()
             self._forget_if_over(member)
 
     def fail(self, number: int, error: GaplessError) -> None:
-        """Ends one, if it is not over."""
+        """Ends a member, if it is not over."""
         member = self._members.pop(number, None)
         if member is not None:
             member.fail(error)
 
     def fail_all(self, error: GaplessError) -> None:
-        """Ends all."""
+        """Ends all members."""
         for number in list(self._members):
             self.fail(number, error)
 

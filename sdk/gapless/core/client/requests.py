@@ -1,4 +1,4 @@
-"""Requests: sent again in every session and after every "not now", until they are answered or refused for good."""
+"""Requests: repeated in every session, and after every refusal for now, until they have an answer."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from gapless.core.wire.messages import (
 from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError
 
 Answers: TypeAlias = Mapping[type, Callable[[Any, Any], None]]
-"""Which messages may come for a request, and what it does with each."""
+"""The messages that may answer a request, and the handler of each."""
 
 
 class PendingRequest:
-    """A request that is not over. Its number is that of its message."""
+    """A request that is not over. Its number is the number in its message."""
 
     ANSWERS: ClassVar[Answers] = {}
-    """What may come for it, beside a failure."""
+    """The messages that may answer it, besides a failure."""
 
     def __init__(self, message: Any, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         self.message = message
@@ -55,40 +55,40 @@ class PendingRequest:
 
     @property
     def number(self) -> int:
-        """Under which it is answered."""
+        """The number under which it is answered."""
         return int(self.message.request)
 
     def request(self) -> ClientMessage | PublishKeyed | None:
-        """What to send in the present session; None if nothing more is to be asked."""
+        """Returns the message to send in the present session; None if nothing is left to be asked."""
         message: ClientMessage | PublishKeyed = self.message
         return message
 
     # What happened.
 
     def on_session(self) -> None:
-        """A session is open: ask there."""
+        """A session is open: asks in it."""
         request = self.request()
         if request is not None:
             self._outbox.send(request)
 
     def on_session_over(self) -> None:
-        """What was put off is asked for in the next session."""
+        """The session is over: a delayed repetition is not needed, because the next session asks anyway."""
         self._deadlines.clear((ClientTimer.REQUEST, self.number))
 
     def on_deadline(self) -> None:
-        """The time to ask once more has come."""
+        """The delay is over: asks once more."""
         if self._outbox.open:
             self.on_session()
 
     def on_answer(self, message: Any) -> None:
-        """Something came for it. Raises RemoteProtocolError if that is no answer to such a request."""
+        """An answer has come. Raises RemoteProtocolError if it is no answer to such a request."""
         handler = self.ANSWERS.get(type(message))
         if handler is None:
             raise RemoteProtocolError(f"a {type(message).__name__} in answer to a {type(self.message).__name__}")
         handler(self, message)
 
     def on_failed(self, failed: RequestFailed) -> None:
-        """The broker cannot do it, now or ever."""
+        """The broker has refused the request, for now or for good."""
         if failed.code in TEMPORARY:
             self._deadlines.set((ClientTimer.REQUEST, self.number), self._outbox.now + self._backoff.next())
         else:
@@ -97,12 +97,12 @@ class PendingRequest:
     # How it ends.
 
     def fail(self, error: GaplessError) -> None:
-        """There will be no answer."""
+        """Ends the request with an error: there will be no answer."""
         self.end()
         self._outbox.tell(Failed(self.number, error))
 
     def end(self) -> None:
-        """It is over: nothing more is asked, and nothing told."""
+        """Ends the request: nothing more is asked or reported."""
         self.over = True
         self._deadlines.clear((ClientTimer.REQUEST, self.number))
 
@@ -113,12 +113,12 @@ class Query(PendingRequest):
     def __init__(self, message: Any, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         super().__init__(message, backoff, outbox, deadlines)
         self._rows: list[Any] = []
-        """Of a list that has come in part."""
+        """The rows of a list that has arrived in part."""
         self._uncertain = False
-        """Whether a session ended after it was asked: then it may have been carried out."""
+        """Whether a session ended after it was asked: then the broker may have carried it out."""
 
     def on_session(self) -> None:
-        """Asks, unless the broker is older than the question: it would end the session."""
+        """Asks, unless the broker is too old for the question: such a broker would end the session."""
         welcome = self._outbox.welcome
         assert welcome is not None
         if isinstance(self.message, AskStatus) and AskStatus.__name__ not in welcome.answers:
@@ -128,13 +128,16 @@ class Query(PendingRequest):
             super().on_session()
 
     def on_session_over(self) -> None:
-        """It will be asked again, and may have been carried out already."""
+        """The session is over: it will be asked again, and may have been carried out already."""
         super().on_session_over()
         self._uncertain = True
         self._rows = []
 
     def on_failed(self, failed: RequestFailed) -> None:
-        """As for every request, but for what the first asking has done, of which only the answer was lost."""
+        """The broker has refused it.
+
+        If it was carried out the first time, and only the answer was lost, it succeeds.
+        """
         if isinstance(self.message, Unsubscribe) and self._uncertain and failed.code is Code.NOT_FOUND:
             self._answer(None)
         elif isinstance(self.message, PublishKeyed) and failed.code not in TEMPORARY:
@@ -161,14 +164,17 @@ class Query(PendingRequest):
 
 
 class HeldLease(PendingRequest):
-    """The sole right to read a subscription by ranges: asked for again in each session (protocol: ranges)."""
+    """The sole right to read a subscription by ranges; it is asked for again in each session (protocol: ranges)."""
 
     message: TakeLease
     _granted = False
-    """Whether it ever was."""
+    """Whether it was ever granted."""
 
     def request(self) -> TakeLease:
-        """Asks for it. Who had it, and lost its connection, does not take it from whoever came since."""
+        """Returns the request.
+
+        After a lost connection it does not take the lease from a client that got it meanwhile.
+        """
         message = self.message
         return message if not self._granted else replace(message, in_use=InUse.ERROR)
 
@@ -196,19 +202,19 @@ class Requests(ClientRegistry[PendingRequest]):
         backoff: Callable[[], Backoff],
         number: Callable[[], int],
     ) -> None:
-        """`number` draws the next one of the connection."""
+        """`number`: draws the next number of the connection."""
         super().__init__(outbox)
         self._deadlines = deadlines
         self._backoff = backoff
         self._number = number
 
     def handlers(self, *kinds: type[PendingRequest]) -> Mapping[type, Callable[[Any], None]]:
-        """Which of the broker's messages are answers to requests of these kinds."""
+        """Returns a handler for each message that answers requests of these kinds."""
         on_answer = self.forward(lambda request, message: request.on_answer(message))
         return dict.fromkeys(chain.from_iterable(kind.ANSWERS for kind in kinds), on_answer)
 
     def begin(self, kind: type[P], message: Callable[[int], Any], now: int) -> int:
-        """Asks, at once if there is a session; `message` makes what is to be sent under a number. Returns that."""
+        """Asks, at once if there is a session. `message` makes the message with its number. Returns the number."""
         self._outbox.now = now
         number = self._number()
         self.add(kind(message(number), self._backoff(), self._outbox, self._deadlines))

@@ -1,10 +1,10 @@
-"""A subscription: attached once, and again after every reconnect, and nothing lost (protocol: delivery, session).
+"""A subscription: attached again after every reconnect, without losing an event (protocol: delivery, session).
 
     IDLE ──Subscribe──▶ ASKING ──Subscribed──▶ ATTACHED        any ──refused, Detached, end()──▶ OVER
       ▲                    │ session over, try later │
       └────────────────────┴─────────────────────────┘
 
-Rules of this module: as for every core (`gapless.core`). Nothing here sends without a session.
+The rules of every core hold here, too (`gapless.core`). Nothing is sent without a session.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ WINDOW_EVENTS = 16_384
 WINDOW_BYTES = 4 << 20
 FORMER_SIDS = 1024
 COUNT_BYTES = 4
-"""What a delivery costs beside its rows and events: the bytes of its count."""
+"""The bytes of a delivery's count, which it costs besides its rows and events."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """What an application asked to subscribe to."""
+    """What an application has asked to subscribe to."""
 
     topics: tuple[str, ...]
     name: str | None = None
-    """None: not durable."""
+    """The name; None if it is not durable."""
     selector: str = ""
     start: StartAt = StartAt.LATEST
     start_wall: int = 0
@@ -64,15 +64,15 @@ class SubscribeOptions:
     token_seal: bytes = b""
     in_use: InUse = InUse.ERROR
     silence: bool = False
-    """Whether silences are handed out."""
+    """Whether silences are handed out, too."""
     window_events: int = WINDOW_EVENTS
     """How many events may be on their way or buffered."""
     window_bytes: int = WINDOW_BYTES
-    """How many bytes, likewise; a delivery may overdraw them."""
+    """How many bytes may be on their way or buffered; one delivery may go beyond that."""
 
 
 class SubscriptionPhase(Enum):
-    """Where a subscription stands with the broker, in the present session."""
+    """The state of a subscription at the broker, in the present session."""
 
     IDLE = "idle"
     ASKING = "asking"
@@ -93,10 +93,14 @@ class SubscriptionCore:
         self.generation = 0
         self.seal = b""
         self.former_sids: deque[int] = deque(maxlen=FORMER_SIDS)
-        """One that is not durable is a new one after each reconnect; its older tokens go on to be good."""
+        """The former ids of a subscription that is not durable.
+
+        The broker gives it a new id at every reconnect. Tokens issued under its earlier ids stay valid, so the ids are
+        kept to recognise them.
+        """
         self.draining = False
         self.was_in_own_way = False
-        """Whether the broker may refuse it for the sake of an earlier request that was given up here."""
+        """Whether the broker may refuse it because of an earlier request of this client, which was given up here."""
         self.acknowledging = Acknowledging()
         self._backoff = backoff
         self._outbox = outbox
@@ -105,7 +109,7 @@ class SubscriptionCore:
             pubend: self._new_buffer(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
         }
         self._full: deque[PubendBuffer] = deque()
-        """Buffers that have something to hand out; each takes its turn."""
+        """The buffers that have something to hand out; each takes its turn."""
         self._in_flight: PubendBuffer | None = None
         self._announced = False
         self._was_attached = False
@@ -120,12 +124,12 @@ class SubscriptionCore:
 
     @property
     def over(self) -> bool:
-        """Whether it was ended, here or by the broker."""
+        """Whether it was ended, by the application or by the broker."""
         return self.phase is SubscriptionPhase.OVER
 
     @property
     def durable(self) -> bool:
-        """Whether it lives on at the broker when nobody is attached."""
+        """Whether it lives on at the broker without a consumer."""
         return self.wanted.name is not None
 
     @property
@@ -139,28 +143,28 @@ class SubscriptionCore:
         return bool(self._full) and not self.draining
 
     def positions(self) -> dict[PubendId, Tick]:
-        """Up to where everything was handed out and is done with: what is in flight is not counted.
+        """Returns up to where everything was handed out and is done with, without what is in flight.
 
-        A pubend of which nothing was handed out is left out: then the broker takes the subscription's start,
-        while a tick of 0 would ask for everything there ever was.
+        A pubend of which nothing was handed out is left out. The broker then takes the subscription's start; a tick of
+        0 would ask for everything that ever was on it.
         """
         return {pubend: buffer.position for pubend, buffer in self._buffers.items() if buffer.position}
 
     def end_positions(self) -> dict[PubendId, Tick]:
-        """As `positions`, with what is in flight."""
+        """Returns the same, including what is in flight."""
         return {pubend: buffer.end for pubend, buffer in self._buffers.items() if buffer.end}
 
     # What happened.
 
     def on_session(self) -> None:
-        """A session is open: attach there."""
+        """A session is open: attaches in it."""
         self.phase = SubscriptionPhase.ASKING
         self._credit_events = max(0, self.wanted.window_events - self._buffered_events)
         self._credit_bytes = max(0, self.wanted.window_bytes - self._buffered_bytes)
         self._outbox.send(self._subscribe())
 
     def on_session_over(self) -> None:
-        """What is buffered stays; nothing else is certain."""
+        """The session is over. What is buffered stays."""
         self.phase = SubscriptionPhase.IDLE
         self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
 
@@ -179,10 +183,10 @@ class SubscriptionCore:
             self._was_attached = True
             self._outbox.tell(Answered(self.number, Attached(self.sid, self.generation, subscribed.created)))
         self.send_acknowledgement()
-        self._grant()  # what was taken while the broker was asked has left room since
+        self._grant()  # items that were taken while the broker was asked have left room
 
     def on_failed(self, failed: RequestFailed) -> None:
-        """The broker does not attach this subscription, now or ever."""
+        """The broker has refused to attach this subscription, for now or for good."""
         if failed.code in TEMPORARY:
             self.phase = SubscriptionPhase.IDLE
             self._deadlines.set((ClientTimer.SUBSCRIPTION, self.number), self._outbox.now + self._backoff.next())
@@ -191,22 +195,22 @@ class SubscriptionCore:
                 what = f"subscription {self.wanted.name!r}" if self.durable else "a subscription"
                 self._outbox.tell(Notice(f"{what} waits and will try again: {failed.reason}"))
         elif self._was_attached and failed.code is Code.IN_USE:
-            # It was ours; somebody took it while we were away.
+            # It was ours, and another consumer has taken it while we were away.
             self.fail(SubscriptionTakenOverError(failed.reason))
         else:
             self.fail(request_error(failed))
 
     def on_detached(self, code: Code, reason: str) -> None:
-        """The broker ended it."""
+        """The broker has ended it."""
         self.fail(error_of(code, reason))
 
     def on_deadline(self) -> None:
-        """The time to ask once more has come."""
+        """The delay is over: asks once more."""
         if self.phase is SubscriptionPhase.IDLE and self._outbox.open:
             self.on_session()
 
     def on_events(self, pubend: PubendId, columns: DeliveredColumns) -> None:
-        """Events arrived. Raises RemoteProtocolError, having changed nothing, when they may not."""
+        """Events have arrived. Raises RemoteProtocolError, having changed nothing, if there is no credit for them."""
         if columns.count > self._credit_events or self._credit_bytes <= 0:
             raise RemoteProtocolError(f"the broker sent more than the credit of subscription {self.sid}")
         buffer = self._buffer(pubend)
@@ -220,13 +224,13 @@ class SubscriptionCore:
         self._arrived(buffer)
 
     def on_silence(self, pubend: PubendId, upto: Tick) -> None:
-        """Nothing came up to a tick."""
+        """Silence has arrived up to a tick."""
         buffer = self._buffer(pubend)
         if buffer.on_silence(upto):
             self._arrived(buffer)
 
     def on_gap(self, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
-        """Events may be lost."""
+        """A gap has arrived: events may be lost."""
         buffer = self._buffer(pubend)
         if buffer.on_gap(start, end, reason):
             self._arrived(buffer)
@@ -234,7 +238,7 @@ class SubscriptionCore:
     # Commands.
 
     def take(self, events_max: int | None) -> Item | None:
-        """Settles what was in flight, and hands out the next; None when there is nothing, or no more."""
+        """Finishes what was in flight, and hands out the next item; None if there is none, or no more."""
         self.advance()
         if self.draining or self.phase is SubscriptionPhase.OVER or not self._full:
             self._announced = False
@@ -253,17 +257,17 @@ class SubscriptionCore:
         return item
 
     def expect_more(self) -> None:
-        """Arrived is said again with the next arrival, although nothing was taken."""
+        """Lets the next arrival emit Arrived, although nothing was taken."""
         self._announced = False
 
     def advance(self) -> None:
-        """What was taken last is done with: `positions` stands behind it now."""
+        """The application is done with what was taken last: `positions` includes it now."""
         if self._in_flight is not None:
             self._in_flight.advance()
             self._in_flight = None
 
     def acknowledge(self, positions: Mapping[PubendId, Tick]) -> bool:
-        """Everything up to these positions is done with. Returns whether the broker has to be told."""
+        """The application is done with everything up to these positions. Returns whether there is something to send."""
         for pubend, tick in positions.items():
             if not self.acknowledging.is_news(pubend, tick):
                 continue
@@ -276,39 +280,41 @@ class SubscriptionCore:
         return self.acknowledging.unsent
 
     def send_acknowledgement(self) -> None:
-        """Tells the broker what is acknowledged, if it can be told now."""
+        """Sends what is acknowledged, if the subscription is attached."""
         if self.phase is SubscriptionPhase.ATTACHED and self.acknowledging.unsent:
             self._outbox.send(Acknowledge(self.sid, self.acknowledging.take_unsent()))
 
     def drain(self) -> None:
-        """Hands out nothing more; acknowledging works on."""
+        """Hands out nothing more. Acknowledgements still work."""
         self.draining = True
         self._outbox.tell(Arrived(self.number))
 
     def release(self) -> None:
-        """Tells the broker what is acknowledged, and that nothing more is wanted, if it can be told now."""
+        """Sends what is acknowledged, and detaches, if the subscription is attached."""
         if self.phase is SubscriptionPhase.ATTACHED:
             self.send_acknowledgement()
             self._outbox.send(Detach(self.sid, self.number))
 
     def end(self) -> None:
-        """It is over: what is buffered is dropped. Its positions stay."""
+        """Ends it: what is buffered is dropped. Its positions stay."""
         self.phase = SubscriptionPhase.OVER
         self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
         self._full.clear()
         self._buffered_events = self._buffered_bytes = 0
 
     def fail(self, error: GaplessError) -> None:
-        """It is over, and the application is told why."""
+        """Ends it, and reports the reason to the application."""
         self.end()
         self._outbox.tell(Failed(self.number, error))
 
     # How it is done.
 
     def _subscribe(self) -> Subscribe:
-        """The first time as the application asked. Later by id, after what was received; never to create.
+        """Returns the message that attaches it.
 
-        One that is not durable ended with its session: a new one begins after what was received.
+        The first time it is what the application has asked for. Later it is by id, after what was received, and never
+        creates. A subscription that is not durable ended with its session; for that a new one begins after what was
+        received.
         """
         wanted = self.wanted
         again = self._was_attached
@@ -328,7 +334,8 @@ class SubscriptionCore:
             token_generation=self.generation if again else wanted.token_generation,
             token_seal=self.seal if again else wanted.token_seal,
             acknowledged=self.acknowledging.repeat(),
-            # Whoever holds it now took it while we were away: to wait or to take it back would be a duel.
+            # A consumer that has it now took it while we were away. To wait for it, or to take it back, would be a
+            # duel.
             in_use=InUse.ERROR if again else wanted.in_use,
             credit_events=self._credit_events,
             credit_bytes=self._credit_bytes,
@@ -337,9 +344,9 @@ class SubscriptionCore:
         )
 
     def _acknowledge_silence(self) -> None:
-        """Silence behind all that is acknowledged needs nobody's word.
+        """Acknowledges the silence after the acknowledged position: no event in it needs the application.
 
-        The broker may have forgotten in a crash that it found nothing there, and would keep all that follows.
+        In a crash the broker may have forgotten that it had found nothing there, and would keep everything after it.
         """
         for pubend, buffer in self._buffers.items():
             known = self.acknowledging.position(pubend)
@@ -347,10 +354,10 @@ class SubscriptionCore:
                 self.acknowledging.acknowledge(pubend, buffer.received, buffer.last_event(known))
 
     def _place(self, subscribed: Subscribed) -> None:
-        """Begins each pubend where the broker says, unless this side knows where it is.
+        """Begins each new pubend at the broker's position; where this side knows its own position, it stays.
 
-        A pubend of the token that the broker has not seen yet is kept. If the broker begins above what was
-        asked for, nobody has said what lies between: that is a gap, whatever the reason.
+        A pubend of the token that the broker has not seen yet is kept. If the broker begins above what was asked for,
+        nothing is known about the ticks between: that is a gap, whatever the reason is.
         """
         for position in subscribed.positions:
             buffer = self._buffers.get(position.pubend)
@@ -378,7 +385,7 @@ class SubscriptionCore:
             self._outbox.tell(Arrived(self.number))
 
     def _grant(self) -> None:
-        """Gives back the credit that was taken up, in portions of a quarter of the window."""
+        """Grants the credit that is free again, once it is a quarter of the window."""
         wanted = self.wanted
         events = wanted.window_events - self._buffered_events - self._credit_events
         size = wanted.window_bytes - self._buffered_bytes - self._credit_bytes

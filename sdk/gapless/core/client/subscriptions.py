@@ -1,4 +1,4 @@
-"""All subscriptions of one connection, and the numbers by which the broker speaks of them in a session."""
+"""All subscriptions of one connection, and the numbers that the broker uses for them in a session."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from gapless.errors import RemoteProtocolError
 
 
 class Subscriptions(ClientRegistry[SubscriptionCore]):
-    """All subscriptions of one connection, by the client's number, and in a session by the broker's id."""
+    """All subscriptions of one connection, by the client's number, and in a session also by the broker's id."""
 
     def __init__(self, outbox: ClientOutbox, deadlines: Deadlines[Key], backoff: Callable[[], Backoff]) -> None:
         super().__init__(outbox)
         self._deadlines = deadlines
         self._backoff = backoff
         self._attached: dict[int, SubscriptionCore] = {}
-        """By the broker's id, in this session."""
+        """The attached subscriptions by the broker's id, in this session."""
         self._pubends: dict[int, PubendId] = {}
-        """What each number stands for, in this session."""
+        """The pubends by the broker's number, in this session."""
         self._unsent: dict[int, SubscriptionCore] = {}
-        """Subscriptions with acknowledgements that the broker was not told."""
+        """The subscriptions with acknowledgements that were not sent."""
         self._abandoned: dict[int, str | None] = {}
-        """Names of what was asked for and is not wanted any more, by the number of the request."""
+        """The names of subscriptions that were asked for and given up since, by the number of the request."""
 
     def handlers(self) -> Mapping[type, Callable[[Any], None]]:
-        """Which of the broker's messages are for subscriptions. One that is over hears nothing."""
+        """Returns a handler for each message about subscriptions. A subscription that is over gets no message."""
         return {
             Deliver: self._on_deliver,
             DeliverSilence: self._on_silence,
@@ -61,14 +61,14 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         self._unsent.clear()
 
     def on_session_over(self) -> None:
-        """The session is over, and its numbers mean nothing any more."""
+        """The session is over, and the broker's numbers are no longer valid."""
         self._attached.clear()
         self._pubends.clear()
         self._abandoned.clear()
         super().on_session_over()
 
     def on_request_failed(self, message: RequestFailed) -> None:
-        """A Subscribe was refused, unless the number means nothing any more."""
+        """The broker has refused a Subscribe; it is ignored if its subscription is not waiting for an answer."""
         self._abandoned.pop(message.request, None)
         subscription = self.get(message.request)
         if subscription is None or subscription.phase is not SubscriptionPhase.ASKING:
@@ -89,7 +89,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         return number
 
     def acknowledge(self, number: int, positions: Mapping[PubendId, Tick]) -> bool:
-        """Notes an acknowledgement; returns whether there is something to be sent."""
+        """Notes an acknowledgement. Returns whether there is something to send."""
         subscription = self.get(number)
         if subscription is None or not subscription.acknowledge(positions):
             return False
@@ -97,13 +97,13 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         return True
 
     def send_acknowledgements(self) -> None:
-        """Sends what has gathered: one message per subscription."""
+        """Sends the acknowledgements that have gathered: one message per subscription."""
         for subscription in self._unsent.values():
             subscription.send_acknowledgement()
         self._unsent.clear()
 
     def detach(self, number: int) -> None:
-        """Ends a subscription's consumption, if it is not over."""
+        """Ends the consumption of a subscription, if it is not over."""
         subscription = self.get(number)
         if subscription is not None:
             self._release(subscription)
@@ -133,19 +133,19 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         self._attached[message.sid] = subscription
 
     def _release(self, subscription: SubscriptionCore) -> None:
-        """Tells the broker that a subscription is not wanted any more: now, or as soon as it has an id."""
+        """Asks the broker to end a subscription's consumption: now, or as soon as it has an id."""
         if subscription.phase is SubscriptionPhase.ASKING:
             self._abandoned[subscription.number] = subscription.wanted.name
         subscription.release()
 
     def _let_go(self, message: Subscribed) -> None:
-        """Attached, but the application has gone meanwhile; it may have asked for the same name again.
+        """Handles an attachment whose application has gone meanwhile; it may have asked for the same name again.
 
         1. subscribe (a), given up before the answer; subscribe (b).
-        2. The broker attaches (a), then finds (b) in conflict with it: refuses (b), lets it wait, or takes
-           the subscription, with the same id, from (a).
-        3. We hear of (a), and detach: unless (b) has taken it, for that would end (b). Where (b) was refused,
-           it was refused for the sake of a consumer that nobody wanted, so it asks once more.
+        2. The broker attaches (a), then finds (b) in conflict with it: it refuses (b), lets it wait, or takes the
+           subscription, with the same id, from (a).
+        3. The answer to (a) arrives here, and we detach (a): unless (b) has taken it, because that would end (b). If
+           (b) was refused, it was refused because of a consumer that was no longer wanted, so it asks once more.
         """
         name = self._abandoned.pop(message.request, None)
         newer = [] if name is None else [core for core in self if core.wanted.name == name]

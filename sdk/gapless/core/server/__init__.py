@@ -3,9 +3,9 @@
     link ──▶ Hello ──▶ judged ──▶ HelloRefused, closed
                           └─────▶ Welcome: a session, until Goodbye, silence, a violation, or the link's end
 
-`service` has the machine, `handshake` the first frame, `publishing` the publishers and `keyed` the keyed batches,
-`link_session` the times of one link, `outbox` what is to be sent, `limits` the bounds, `suspects` whose message a
-machine failed of.
+`service` is the state machine, `handshake` handles the first frames, `publishing` the publishers and keyed batches,
+`link_session` the times of one link. `outbox` gathers what is to be sent, `limits` are the bounds, and `suspects` keeps
+clients away whose message made a machine fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the operator is told of clients that break the protocol: whom, and why, but not a thousand times."""
+"""Reports clients that break the protocol to the operator, with the reason, but not a thousand times."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Final
 
 SECOND: Final = 1_000_000_000
 PERIOD: Final = 60 * SECOND
-"""Nanoseconds for which the limits hold."""
+"""The time for which the limits hold, in nanoseconds."""
 OF_A_HOST_MAX: Final = 5
-"""Complaints of one host in a period."""
+"""How many complaints about one host are reported in a period."""
 MAX: Final = 50
-"""Complaints of all in a period."""
+"""How many complaints are reported in a period altogether."""
 REASON_MAX: Final = 300
-"""Characters of a reason: a client may have written some of it."""
+"""How many characters of a reason are reported: a client may have written a part of it."""
 
 
 class Complaints:
-    """Decides what is said, and counts what is not."""
+    """Decides which complaints are reported, and counts the others."""
 
     def __init__(self) -> None:
         self._said: deque[tuple[int, str]] = deque()
-        """When, and of which host; the latest period."""
+        """When something was reported, and about which host, in the latest period."""
         self._unsaid = 0
 
     def text(self, peer: str, client_id: str | None, reason: str, now: int) -> str | None:
-        """The line for the log; None if there were enough of late. `client_id`: None before anybody said it."""
+        """Returns the line for the log; None if there were too many. `client_id`: None if it is not known yet."""
         said = self._said
         while said and said[0][0] <= now - PERIOD:
             said.popleft()
@@ -41,7 +41,7 @@ class Complaints:
 
 
 def host_of(peer: str) -> str:
-    """The machine of a peer, whatever port it came from."""
+    """Returns the machine of a peer, without the port."""
     return peer.rpartition(":")[0] or peer
 
 

@@ -1,4 +1,4 @@
-"""The first frames of a connection: the only ones that are parsed before their sender is authenticated."""
+"""The handshake: the only frames of a connection that are parsed before the client is authenticated."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _First = TypeVar("_First", Hello, Proof)
 ROUNDS_MAX: Final = 8
-"""So often a client may be challenged."""
+"""How often a client may be challenged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A client that may come in."""
+    """A client whose handshake has succeeded."""
 
     client_id: str
     instance: str
@@ -32,7 +32,7 @@ class Admitted:
 
 
 class Handshake:
-    """One client on its way in: a Hello, and a Proof for each Challenge. Nothing else of it is looked at."""
+    """The handshake of one client: a Hello, and a Proof for each Challenge. No other frame is parsed."""
 
     __slots__ = ("_authentication", "_hello", "_rounds")
 
@@ -43,15 +43,15 @@ class Handshake:
 
     @property
     def awaited(self) -> str:
-        """Which frame is to come."""
+        """The name of the frame that has to come next."""
         return "Hello" if self._hello is None else "Proof"
 
     def on_frame(
         self, payload: bytes, peer: str, broker: BrokerIdentity, authenticator: Authenticator
     ) -> Admitted | Challenge | HelloRefused:
-        """Whether the sender may come in. Only someone authenticated learns anything of the network.
+        """Judges the next frame. Before authentication the answer reveals nothing about the network.
 
-        Raises RemoteProtocolError when it is not the frame that was to come, and whatever the authenticator raises.
+        Raises RemoteProtocolError if it is not the frame that has to come, and whatever the authenticator raises.
         """
         if self._hello is None or self._authentication is None:
             hello = self._hello = _parse(payload, Hello, "first frame")
@@ -73,6 +73,7 @@ class Handshake:
             return HelloRefused(Code.UNAUTHORIZED, f"{ROUNDS_MAX} challenges did not tell who the client is")
         if verdict is None:
             return HelloRefused(Code.UNAUTHORIZED, "the credentials are not valid here")
+        # After the authentication, because the answer reveals the network.
         if hello.network and hello.network != broker.network:
             reason = f"this broker is in network {broker.network!r}, not in {hello.network!r}"
             return HelloRefused(Code.NETWORK_MISMATCH, reason)
@@ -80,7 +81,7 @@ class Handshake:
 
 
 def _parse(payload: bytes, kind: type[_First], which: str) -> _First:
-    """The Hello or Proof in a payload. Raises RemoteProtocolError when it holds anything else."""
+    """Decodes a Hello or a Proof. Raises RemoteProtocolError if the payload is anything else."""
     if len(payload) > HELLO_BYTES_MAX:
         raise RemoteProtocolError(f"the {which} has {len(payload)} bytes, more than {HELLO_BYTES_MAX}")
     if session_of(payload):
@@ -92,7 +93,7 @@ def _parse(payload: bytes, kind: type[_First], which: str) -> _First:
 
 
 def welcome(session: int, broker: BrokerIdentity, limits: SessionLimits) -> Welcome:
-    """What an admitted client is told."""
+    """Returns the Welcome for an admitted client."""
     return Welcome(
         protocol=PROTOCOL,
         session=session,

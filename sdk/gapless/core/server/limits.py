@@ -1,50 +1,50 @@
-"""What a broker allows its clients, and what it tells them about itself. Times are nanoseconds."""
+"""The limits of client sessions, and what a broker reports to its clients about itself. Times are in nanoseconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 SECOND = 1_000_000_000
-"""Nanoseconds."""
+"""One second in nanoseconds."""
 
 HELLO_BYTES_MAX = 4096
-"""The longest payload that is looked at before a client is authenticated (INV14)."""
+"""The longest payload that is parsed before a client is authenticated (INV14)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What a broker says of itself in every Welcome."""
+    """What a broker reports of itself in every Welcome."""
 
     node: str
     network: str
     durable: bool
-    """Whether what is acknowledged survives the end of the process."""
+    """Whether acknowledged events survive the end of the process."""
     start: int
-    """32 bits that no start of the node had before: makes session numbers unique over restarts and volumes (T34)."""
+    """32 bits that no earlier start of the node had: session numbers are unique over restarts and volumes (T34)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The bounds that every session keeps; a client that breaks one it was told of loses its session."""
+    """The bounds of every session. A client that breaks a bound that it knows loses its session."""
 
     handshake: int = 5 * SECOND
-    """How long a new link may take until it is known whose it is."""
+    """How long the handshake of a new link may take."""
     heartbeat: int = 5 * SECOND
     """Each side sends something at least this often."""
     heartbeats_missed: int = 3
-    """So many intervals without a frame end the session."""
+    """After so many intervals without a frame the session ends."""
     stall: int = 15 * SECOND
-    """A link on which nothing leaves for so long, although something waits, is closed."""
+    """A link is closed if data waits on it, and nothing leaves for so long."""
     links: int = 10_000
     publishers: int = 4096
-    """Publishers of one session."""
+    """How many publishers one session may have."""
     event_bytes: int = 1 << 20
     frame_bytes: int = 4 << 20
     window_batches: int = 64
-    """Batches that a publisher may have unanswered, and as many openings."""
+    """How many batches, or openings, of a publisher may be unanswered."""
     window_bytes: int = 8 << 20
-    """Bytes a publisher may have unanswered; a batch on its own may be larger."""
+    """How many bytes of a publisher may be unanswered; a single batch may be larger."""
     pending_bytes: int = 4 << 20
-    """Above this many bytes waiting to leave, nothing more is read from the link: answers cannot pile up."""
+    """If more bytes than this wait to leave, the link is no longer read, so that answers cannot pile up."""
     pending_bytes_max: int = 48 << 20
-    """Above this many the link is closed."""
+    """If more bytes than this wait to leave, the link is closed."""

@@ -1,4 +1,4 @@
-"""One link to a client and, once it is welcome, its session: when it was heard, and when it is due."""
+"""One link to a client and its session: when frames came and went, and when the next deadline is."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class LinkSession:
-    """A link and its session.
+    """A link, and its session once the client is admitted.
 
-    The driver reports what is pending on a link whenever it has sent something there, and that happens
-    once per heartbeat at least. So a report that shows less than the one before, or nothing, is progress;
-    no such report for `SessionLimits.stall` means that the client does not read.
+    How a client that does not read is found: the driver reports how many bytes wait on a link after each send, and
+    there is at least one send per heartbeat. A report of fewer bytes than before, or none, is progress. If there is no
+    progress for `SessionLimits.stall`, the client does not read.
     """
 
     __slots__ = (
@@ -41,9 +41,9 @@ class LinkSession:
         self.opened = now
         self.heard = now
         self.said = now
-        """When something was last said in the ordinary lane, in which the heartbeats go."""
+        """When something was last sent in the ordinary lane. Heartbeats go in that lane."""
         self.moved = now
-        """When the link was last seen to make progress."""
+        """When the link last made progress."""
         self.pending = 0
         self.paused = False
         self.handshake = Handshake()
@@ -52,13 +52,13 @@ class LinkSession:
         self.received = Received()
 
     def on_pending(self, pending: int, now: int) -> None:
-        """So many bytes have not left for this link."""
+        """The driver reports how many bytes wait to leave on this link."""
         if pending < self.pending or not self.pending:
             self.moved = now
         self.pending = pending
 
     def due(self, limits: SessionLimits) -> int:
-        """When something will have to be done or judged."""
+        """Returns when something has to be sent or judged."""
         if self.client is None:
             return self.opened + limits.handshake
         due = self.said + limits.heartbeat
@@ -69,9 +69,9 @@ class LinkSession:
         return due
 
     def lateness(self, limits: SessionLimits, now: int) -> str:
-        """Why this connection has to end now; "" if it need not.
+        """Returns why this connection has to end now; "" if it need not.
 
-        While nothing is read from the link its silence is not the client's fault: the stall is judged.
+        While the link is not read, the client cannot be blamed for its silence; then only the stall counts.
         """
         if self.client is None:
             late = now >= self.opened + limits.handshake

@@ -1,4 +1,4 @@
-"""What is to be done to each link after a step: gathered, so that the driver makes one call per link."""
+"""What a step does to each link: gathered, so that the driver makes one call per link."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ URGENT = frozenset(
         Ticks,
     }
 )
-"""Messages whose order among deliveries means nothing: they need not wait behind data on a slow link.
+"""Messages that may overtake deliveries: their order among these does not matter, so they need not wait for data.
 
-A heartbeat is none of them: it is by waiting behind data that it finds the loss of the last data (`core.numbering`).
-Each frame before it is as good a sign of life.
+A heartbeat is not among them: it finds the loss of the last data by waiting behind it (`core.numbering`). Each frame
+before it is as good a sign of life.
 """
 
 
@@ -54,11 +54,11 @@ class LinkOutput(Struct):
     """What to do to one link, in the order of the fields."""
 
     limit: int = 0
-    """Accept frames of up to so many bytes from now on; 0: as before."""
+    """Accept frames of up to so many bytes from now on; 0: no change."""
     urgent: list[Payload] = []
     ordinary: list[Payload] = []
     paused: bool | None = None
-    """Stop reading (True), read again (False), or neither (None)."""
+    """Stop reading (True), read again (False), or no change (None)."""
     close: str | None = None
     """Send what is pending, then close, for this reason; None: stay open."""
 
@@ -68,27 +68,27 @@ class LinkOutputs:
 
     def __init__(self) -> None:
         self.links: dict[int, LinkOutput] = {}
-        """What to do to each link, in the order in which they first got something; for whoever only looks."""
+        """What to do to each link, in the order of their first output. Others may look at it, but not change it."""
         self._sent: dict[int, Sent] = {}
-        """Of the links that have a session."""
+        """The numbering of each link with a session."""
 
     def link(self, number: int) -> LinkOutput:
-        """The output of a link, to be added to."""
+        """Returns the output of a link, to be added to."""
         output = self.links.get(number)
         if output is None:
             output = self.links[number] = LinkOutput()
         return output
 
     def begin_session(self, number: int) -> None:
-        """From now on what is said to a link is numbered, but for what belongs to no session."""
+        """Numbers the frames to a link from now on, except those that belong to no session."""
         self._sent[number] = Sent()
 
     def end_session(self, number: int) -> None:
-        """Nothing more is said to a link."""
+        """Drops the numbering of a link: nothing more is sent to it."""
         self._sent.pop(number, None)
 
     def tell(self, number: int, session: int, message: ServerMessage) -> None:
-        """A control message for a link."""
+        """Adds a control message for a link."""
         output = self.link(number)
         payload, urgent = encode(session, message), type(message) in URGENT
         if session:
@@ -96,11 +96,11 @@ class LinkOutputs:
         (output.urgent if urgent else output.ordinary).append(payload)
 
     def transmit(self, number: int, payloads: Iterable[tuple[bytes, bytes]]) -> None:
-        """Encoded data of a session for its link."""
+        """Adds encoded data of a session for its link."""
         self.link(number).ordinary.extend(self._sent[number].stamp_pairs(payloads))
 
     def take(self) -> dict[int, LinkOutput]:
-        """All outputs; emptied by the call."""
+        """Returns all outputs; empty until something else is added."""
         links = self.links
         self.links = {}
         return links

@@ -1,7 +1,7 @@
-"""What each request needs permission for: the one place where the authorizer is asked about what is known here.
+"""The permissions that each request needs: here the authorizer is asked about everything that is known here.
 
-Topics inside batches are not: the pubend's host decodes them, and asks there. What names a subscription by its seal
-(`Acknowledge`, `ReadRange`, …) was allowed when that was given out.
+Topics inside batches are not known here: the pubend's host decodes them, and asks there. Requests that name a
+subscription by its seal (`Acknowledge`, `ReadRange`, …) need no permission: it was checked when the seal was issued.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ NEEDS: Final[Mapping[type, Callable[[Any, str], Needs]]] = {
     AskStatus: lambda *_: ((Action.LIST, "status"),),
     Retire: lambda message, _: ((Action.RETIRE, message.shb),),
 }
-"""Which permissions a message needs of a client with that id."""
+"""The permissions that a message needs if it comes from a client with that id."""
 
 
 def refusal_of(message: Any, client: ClientSession, authorizer: Authorizer) -> str:
-    """Why the client may not ask for that, or ""."""
+    """Returns why the client may not send this message, or ""."""
     needs = NEEDS.get(type(message))
     if needs is None or not authorizer.asks:
         return ""

@@ -1,14 +1,14 @@
 """The publishers of all sessions: windows, and the order of answers (protocol: publishing).
 
-What this layer owes, and no more:
+What this layer is responsible for:
 
-* a publisher has one opening or `window_batches` batches and `window_bytes` unanswered, never more;
-* answers leave in the order of the batches, whatever order the router answers in, so `Published(sequence)` can
-  promise everything up to that sequence. Batches that are answered in one step share one `Published`;
-* a refusal is the answer to all batches that its publisher sends before it knows of it: what comes behind is
-  ignored until the batch that was asked for comes, or another opening. So both ends count the same window.
+* A publisher has at most one unanswered opening, or `window_batches` batches and `window_bytes` unanswered.
+* Answers leave in the order of the batches, in whatever order the router answers. So `Published(sequence)` can promise
+  everything up to that sequence. Batches that are answered in one step share one `Published`.
+* A refusal answers all batches that the publisher sends before it knows of the refusal. Later batches are ignored until
+  the requested batch comes, or another opening. So both ends count the same window.
 
-Whether a batch was logged before, or leaves a hole, is for the pubend's host to say (protocol: publishers).
+Whether a batch was logged before, or leaves a hole, is decided by the pubend's host (protocol: publishers).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ CODES = {
     Verdict.FORGOTTEN: Code.FORGOTTEN,
     Verdict.RESUME: Code.RESUME,
     Verdict.RETRY: Code.RETRY,
-    Verdict.UNCERTAIN: Code.RETRY,  # sending again is safe: what was logged after all is recognised
+    Verdict.UNCERTAIN: Code.RETRY,  # sending again is safe: if the batch was logged, it is recognised
 }
-"""How a verdict that is not OK is told to the client."""
+"""The code for the client for each verdict but OK."""
 
 
 class ReplyTo(Struct, frozen=True, gc=False):
-    """What the router hands back with its answer to an opening or a batch of a session's publisher."""
+    """Identifies an opening or a batch; the router returns it with its answer."""
 
     session: int
     publisher: int
@@ -61,7 +61,7 @@ class ReplyTo(Struct, frozen=True, gc=False):
 
 
 class UnansweredBatch(Struct, eq=False):
-    """A batch that is not answered yet, or whose answer waits for an earlier one."""
+    """A batch that is not answered yet, or whose answer waits for an earlier batch."""
 
     first: int
     size: int
@@ -69,7 +69,7 @@ class UnansweredBatch(Struct, eq=False):
 
 
 class PublisherLink:
-    """One opening of a publisher in one session. Another opening begins with a new one of these."""
+    """One opening of a publisher in one session. Another opening makes a new object."""
 
     __slots__ = (
         "connection",
@@ -90,23 +90,23 @@ class PublisherLink:
         self.session = session
         self.number = number
         self.request = request
-        """How it was opened; names its pubend once that is known."""
+        """The request that opened it; it names its pubend once that is known."""
         self.is_open = False
-        """Whether batches may come: the opening was answered, and not by a refusal."""
+        """Whether batches may come: the opening has its answer, and it was no refusal."""
         self.opening = opening
-        """The serial of the opening as long as that has no answer, else 0."""
+        """The serial of the opening while it is unanswered, else 0."""
         self.unanswered: dict[int, UnansweredBatch] = {}
-        """By serial, in the order in which they came."""
+        """The batches by serial, in the order of their arrival."""
         self.unanswered_bytes = 0
         self.resume_at: int | None = None
-        """After a refusal: batches above this sequence were sent before the client knew of it."""
+        """After a refusal: batches above this sequence were sent before the client knew of the refusal."""
         self.durable = 0
-        """The sequence up to which all is durable, as far as it was answered."""
+        """Everything up to this sequence is durable, according to the answers so far."""
         self.ticks: list[TickRun] = []
-        """Ticks up to `durable` that are not sent yet."""
+        """The ticks up to `durable` that were not sent to the client yet."""
 
     def take_answered(self) -> tuple[int, Outcome] | None:
-        """Where the oldest batch begins and how it ended, if it has; then the next one is the oldest."""
+        """Takes the oldest batch out, if it has its answer. Returns its first sequence and its outcome."""
         for serial, batch in self.unanswered.items():
             if batch.outcome is None:
                 return None
@@ -116,7 +116,7 @@ class PublisherLink:
         return None
 
     def refuse(self, resume_at: int) -> None:
-        """One refusal answers all that is on its way, and what the client sends before it knows."""
+        """Notes a refusal: it answers all batches under way, and all that the client sends before it knows of it."""
         self.unanswered.clear()
         self.unanswered_bytes = 0
         self.resume_at = resume_at
@@ -126,23 +126,26 @@ class Publishing:
     """All publishers of all sessions."""
 
     def __init__(self, limits: SessionLimits, outbox: LinkOutputs, effects: list[object]) -> None:
-        """Questions for the router are appended to `effects`, answers for clients go to `outbox`."""
+        """Questions for the router are appended to `effects`; answers for clients go to `outbox`."""
         self._limits = limits
         self._outbox = outbox
         self._effects = effects
         self._sessions: dict[int, dict[int, PublisherLink]] = {}
-        """By session, and by the client's number."""
+        """The publishers by session, and by the client's number."""
         self.durable: dict[tuple[int, int], PublisherLink] = {}
-        """Whose batches became durable in this step: `send_published` is due."""
+        """The publishers with batches that became durable in this step: `send_published` is due."""
         self._serial = 0
-        """Of the last question to the router, by whomever: a client may use the number of a publisher again."""
+        """The serial of the last question to the router.
+
+        It is never reused; a client may reuse the number of a publisher.
+        """
 
     # What happened.
 
     def on_open(self, connection: LinkSession, client: ClientSession, message: OpenPublisher) -> None:
-        """A client opens a publisher, or opens it again: then nothing that it sent before is answered any more.
+        """Opens a publisher, or opens it again: then nothing that the client sent before is answered any more.
 
-        Raises RemoteProtocolError if it has an opening unanswered.
+        Raises RemoteProtocolError if an opening of the publisher is unanswered.
         """
         request = OpenRequest(
             message.name,
@@ -171,12 +174,13 @@ class Publishing:
         self._effects.append(SubmitOpen(request, ReplyTo(session, message.publisher, serial)))
 
     def on_publish(self, connection: LinkSession, client: ClientSession, message: Publish) -> None:
-        """A batch. Raises RemoteProtocolError beyond the window, or if the publisher is not open."""
+        """Takes a batch. Raises RemoteProtocolError if it exceeds the window, or the publisher is not open."""
         session = client.number
         publisher = self._sessions.get(session, {}).get(message.publisher)
         if publisher is None or not publisher.is_open:
             raise RemoteProtocolError(f"a batch of publisher {message.publisher}, which is not open")
         if publisher.resume_at is not None:
+            # It was sent before the client knew of the refusal, which has answered it already.
             if message.first > publisher.resume_at:
                 return
             publisher.resume_at = None
@@ -190,13 +194,16 @@ class Publishing:
         self._effects.append(Submit(pub, ReplyTo(session, message.publisher, serial)))
 
     def on_close(self, session: int, message: ClosePublisher) -> None:
-        """A client needs a publisher no more. One whose opening was refused here was never known."""
+        """Closes a publisher. If its opening was refused here, it was never known."""
         publisher = self._sessions.get(session, {}).pop(message.publisher, None)
         if publisher is not None:
             self._end(publisher, Ending.CLOSED)
 
     def on_placed(self, reply_to: ReplyTo, placed: Submitted) -> None:
-        """The router's answer to an opening or a batch. What is over, or was refused meanwhile, needs none."""
+        """The router has answered an opening or a batch.
+
+        The answer is dropped if the publisher is over or was refused.
+        """
         publisher = self._sessions.get(reply_to.session, {}).get(reply_to.publisher)
         if publisher is None:
             return
@@ -208,14 +215,14 @@ class Publishing:
                 self._on_answered(publisher, *answered)
 
     def on_session_over(self, session: int, ending: Ending) -> None:
-        """A session's publishers are gone; what they had placed may still be logged."""
+        """Ends the publishers of a session. Batches under way may still be logged."""
         for publisher in self._sessions.pop(session, {}).values():
             self._end(publisher, ending)
 
     # What to do.
 
     def send_published(self) -> None:
-        """Puts what became durable in this step into the outbox."""
+        """Sends the receipts for everything that became durable in this step."""
         for publisher in list(self.durable.values()):
             self._send_durable(publisher)
 
@@ -224,7 +231,7 @@ class Publishing:
         return self._serial
 
     def _end(self, publisher: PublisherLink, ending: Ending) -> None:
-        """Says to the pubend that an opening is over. Nobody waits for the answer."""
+        """Informs the pubend that an opening is over. The answer will be dropped."""
         self.durable.pop((publisher.session, publisher.number), None)
         request = replace(publisher.request, ending=ending)
         reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())
@@ -239,7 +246,7 @@ class Publishing:
             publisher.request = replace(publisher.request, pubend=placed.pubend)
             answer = PublisherOpened(number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick)
         else:
-            # The topic is all that an opening can get wrong.
+            # An opening carries nothing else that could be invalid.
             code = Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID else CODES[outcome.verdict]
             answer = PublishRefused(number, 0, code, outcome.reason)
         self._outbox.tell(publisher.connection.link, publisher.session, answer)
@@ -253,6 +260,7 @@ class Publishing:
         asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
         sequence = asked_for or first
         publisher.refuse(sequence)
+        # The receipts of the batches before it go first: answers leave in order.
         self._send_durable(publisher)
         refused = PublishRefused(publisher.number, sequence, CODES[outcome.verdict], outcome.reason)
         self._outbox.tell(publisher.connection.link, publisher.session, refused)
@@ -275,7 +283,7 @@ class Publishing:
 
 
 def append_runs(runs: list[TickRun], more: Sequence[TickRun]) -> None:
-    """Appends runs of ticks, joining the first to the last one there if it goes on in the same steps."""
+    """Appends runs of ticks. The first one is joined to the last run if it continues it in the same steps."""
     if runs and more:
         last, first = runs[-1], more[0]
         if last.step == first.step and last.first + last.step * last.count == first.first:
@@ -286,35 +294,35 @@ def append_runs(runs: list[TickRun], more: Sequence[TickRun]) -> None:
 
 
 UNANSWERED_MAX: Final = 256
-"""Keyed batches that a session may have unanswered."""
+"""How many keyed batches of a session may be unanswered."""
 
 
 class KeyedReply(Struct, frozen=True, gc=False):
-    """What the router hands back with its answer to either question of a keyed batch."""
+    """Identifies a question about a keyed batch; the router returns it with its answer."""
 
     session: int
     serial: int
     is_placed: bool
-    """Whether the question was to log it; else where its producer belongs."""
+    """Whether the question was to log the batch; otherwise it was where the producer belongs."""
 
 
 class KeyedBatches:
-    """The keyed batches of all sessions: each is a question, which first finds its pubend, and is answered once.
+    """The keyed batches of all sessions. Each is a request: it first finds its pubend, and has one answer.
 
-    Where a producer belongs is asked with every batch. That costs a turn of the router, and no state here that could be
-    wrong; a sink's batches are large.
+    Where a producer belongs is asked with every batch. That costs one turn of the router, but needs no state here that
+    could be wrong; and the batches of a sink are large.
     """
 
     def __init__(self, outbox: LinkOutputs, effects: list[object]) -> None:
-        """Questions for the router are appended to `effects`, answers for clients go to `outbox`."""
+        """Questions for the router are appended to `effects`; answers for clients go to `outbox`."""
         self._outbox = outbox
         self._effects = effects
         self._serial = 0
         self._unanswered: dict[int, dict[int, PublishKeyed]] = {}
-        """By session, and by the serial of the latest question: a client may send one again under the same number."""
+        """The batches by session and by the latest question's serial: a client may repeat one under its number."""
 
     def on_publish(self, connection: LinkSession, client: ClientSession, message: PublishKeyed) -> None:
-        """A batch."""
+        """Takes a batch, and asks where its producer belongs."""
         session = client.number
         if len(self._unanswered.get(session, ())) >= UNANSWERED_MAX:
             self._refuse(connection, session, message, Code.RETRY, f"{UNANSWERED_MAX} keyed batches are unanswered")
@@ -324,7 +332,7 @@ class KeyedBatches:
         self._effects.append(SubmitOpen(request, self._ask(session, message, is_placed=False)))
 
     def on_placed(self, connection: LinkSession, reply_to: KeyedReply, placed: Submitted) -> None:
-        """The router's answer to either question, of a session that lives."""
+        """The router has answered one of the two questions; the session still exists."""
         session = reply_to.session
         message = self._unanswered.get(session, {}).pop(reply_to.serial, None)
         if message is None:
@@ -342,7 +350,7 @@ class KeyedBatches:
             self._effects.append(Submit(pub, self._ask(session, message, is_placed=True)))
 
     def on_session_over(self, session: int) -> None:
-        """Nobody receives the answers any more; what was placed may still be logged."""
+        """Drops the batches of a session. Those under way may still be logged."""
         self._unanswered.pop(session, None)
 
     def _ask(self, session: int, message: PublishKeyed, *, is_placed: bool) -> KeyedReply:

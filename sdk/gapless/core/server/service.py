@@ -1,4 +1,4 @@
-"""All client sessions of a node: handshake, heartbeats, limits, and where each message goes."""
+"""All client sessions of a node: handshake, heartbeats, limits, and the dispatch of messages."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _COUNTER_BITS = 32
 class Sessions:
     """The broker's side of the client protocol (protocol: session), for all links of a node.
 
-    A client that breaks the protocol loses its link, with a reason, and nothing else changes. Requests go
-    straight to the role that declared them; a handler may raise RemoteProtocolError, having changed
-    nothing, when a message makes no sense.
+    A client that breaks the protocol loses its link, with a reason; nothing else changes. Requests go straight to the
+    role that declared them. A handler may raise RemoteProtocolError, having changed nothing, if a message makes no
+    sense.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Sessions:
             Hello: self._on_second_hello,
         }
         self.effects: list[object] = []
-        """What `take_effects` returns, for whoever would rather look first."""
+        """The effects so far, as `take_effects` returns them. Others may look at them, but not change them."""
         self._outbox = LinkOutputs()
         self._publishing = Publishing(limits, self._outbox, self.effects)
         self._keyed = KeyedBatches(self._outbox, self.effects)
@@ -85,7 +85,7 @@ class Sessions:
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
-        """A heap with one (time, link) per link; a time may be too early, never too late."""
+        """A heap with one (time, link) per link. A time may be too early, but never too late."""
         self._suspects = Suspects()
         self._complaints = Complaints()
         self._counter = 0
@@ -109,21 +109,21 @@ class Sessions:
         return bool(self.effects or self._outbox.links)
 
     def farewells(self, reason: str) -> Iterator[tuple[int, bytes]]:
-        """Of every session its link, and the payload that tells its client that it ends. Changes nothing.
+        """Yields for every session its link, and the payload that ends it. Changes nothing.
 
-        They have no numbers: a machine that has failed does not know what was sent of all that it had numbered.
+        These payloads have no numbers: a machine that has failed does not know which of its numbered frames were sent.
         """
         for session, connection in self._sessions.items():
             yield connection.link, encode(session, Closing(reason))
 
     def remember(self, suspects: Suspects) -> None:
-        """What earlier machines of this node failed of; said before anything happens."""
+        """Takes over the suspects from earlier machines of this node; called before anything else."""
         self._suspects = suspects
 
     # What happened.
 
     def on_link(self, link: int, peer: str, now: int) -> None:
-        """A client connected; `link` is a number that was never used before."""
+        """A client has connected. `link` is a number that was never used before."""
         if self._closing:
             self._refuse(link, HelloRefused(Code.RETRY, self._closing))
         elif len(self._links) >= self._limits.links:
@@ -133,9 +133,9 @@ class Sessions:
             heappush(self._due, (connection.due(self._limits), link))
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int, wall: int) -> None:
-        """Frames arrived on a link. A link that was closed here is no longer listened to.
+        """Frames have arrived on a link. They are ignored if the link was closed here.
 
-        Raises HandlerFailedError when a handler fails of one: then nobody knows in which state the cores are.
+        Raises HandlerFailedError if a handler fails: then the state of the cores is unknown.
         """
         connection = self._links.get(link)
         if connection is None:
@@ -156,7 +156,7 @@ class Sessions:
             self._on_violation(connection, f"protocol violation: {error}", now)
 
     def on_broken(self, link: int, reason: str, now: int) -> None:
-        """What came on a link breaks the framing, or is too much. Who is not welcome yet is told nothing."""
+        """The bytes on a link break the framing, or are too many. A client that is not admitted yet gets no answer."""
         connection = self._links.get(link)
         if connection is None:
             return
@@ -168,14 +168,14 @@ class Sessions:
             self._outbox.link(link).close = reason
 
     def on_link_closed(self, link: int) -> None:
-        """A link is gone; nothing more can be sent there."""
+        """A link is gone: nothing more can be sent on it."""
         connection = self._links.get(link)
         if connection is not None:
             self._forget(connection, Ending.LEFT)
             self._outbox.end_session(link)
 
     def on_pending(self, link: int, pending: int, now: int) -> None:
-        """So many bytes have not left for a link: said after each send, and when it has drained."""
+        """The driver reports how many bytes wait on a link, after each send, and when all have left."""
         connection = self._links.get(link)
         if connection is None:
             return
@@ -186,11 +186,12 @@ class Sessions:
         elif pending > self._limits.pending_bytes and not connection.paused:
             self._pause(connection, paused=True)
         elif pending <= self._limits.pending_bytes // 2 and connection.paused:
+            # While the link was not read, its silence was not the client's fault: the time counts from now.
             connection.heard = now
             self._pause(connection, paused=False)
 
     def on_placed(self, placed: Submitted) -> None:
-        """The router's answer to an opening or a batch; of a session that is over it means nothing."""
+        """The router has answered an opening or a batch. It is dropped if the session is over."""
         reply_to = cast("ReplyTo | KeyedReply", placed.reply_to)
         connection = self._sessions.get(reply_to.session)
         if connection is None:
@@ -201,7 +202,7 @@ class Sessions:
             self._publishing.on_placed(reply_to, placed)
 
     def on_deadline(self, now: int) -> None:
-        """Sends heartbeats that are due, and ends what is overdue."""
+        """Sends heartbeats that are due, and ends connections that are overdue."""
         due = self._due
         while due and due[0][0] <= now:
             _, link = heappop(due)
@@ -219,25 +220,25 @@ class Sessions:
     # Commands.
 
     def tell(self, session: int, message: ServerMessage) -> None:
-        """Sends a message to a session; ignored when it is over."""
+        """Sends a message to a session; ignored if the session is over."""
         connection = self._sessions.get(session)
         if connection is not None:
             self._outbox.tell(connection.link, session, message)
 
     def transmit(self, session: int, payloads: Sequence[tuple[bytes, bytes]]) -> None:
-        """Sends encoded data to a session; ignored when it is over."""
+        """Sends encoded data to a session; ignored if the session is over."""
         connection = self._sessions.get(session)
         if connection is not None:
             self._outbox.transmit(connection.link, payloads)
 
     def end(self, session: int, reason: str) -> None:
-        """Ends a session, with a reason for people; ignored when it is over."""
+        """Ends a session, with a reason for people; ignored if the session is over."""
         connection = self._sessions.get(session)
         if connection is not None:
             self._close(connection, reason)
 
     def close(self, reason: str) -> None:
-        """Ends all sessions in order and refuses new ones."""
+        """Ends all sessions in order, and refuses new ones."""
         self._closing = reason
         for connection in list(self._links.values()):
             self._close(connection, reason)
@@ -245,13 +246,13 @@ class Sessions:
     # What to do.
 
     def take_effects(self) -> list[object]:
-        """`SubmitOpen` and `Submit` for the router, `SessionEnded` for roles, `Alarm`; emptied by the call."""
+        """Returns `SubmitOpen` and `Submit` for the router, `SessionEnded` for roles, `Alarm`s; emptied by the call."""
         effects = self.effects.copy()
         self.effects.clear()
         return effects
 
     def take_links(self, now: int) -> dict[int, LinkOutput]:
-        """What to do to each link; emptied by the call."""
+        """Returns what to do to each link; empty until something else happens."""
         if self._publishing.durable:
             self._publishing.send_published()
         outputs = self._outbox.take()
@@ -264,8 +265,9 @@ class Sessions:
         return outputs
 
     def deadline(self) -> int | None:
-        """When `on_deadline` wants to be called."""
+        """When `on_deadline` has to be called."""
         due = self._due
+        # Closed links leave their entries in the heap.
         while due and due[0][1] not in self._links:
             heappop(due)
         return due[0][0] if due else None
@@ -277,7 +279,7 @@ class Sessions:
             verdict = connection.handshake.on_frame(payload, connection.peer, self._broker, self._authenticator)
         except RemoteProtocolError:
             raise
-        except Exception as error:  # noqa: BLE001 - an authenticator may be anybody's, and nothing has changed yet
+        except Exception as error:  # noqa: BLE001 - an authenticator is foreign code, and nothing has changed yet
             self._complain(connection, f"the broker failed to judge its Hello: {error!r}", now)
             verdict = HelloRefused(Code.RETRY, "the broker failed to judge the Hello; its log says how")
         if isinstance(verdict, Challenge):
@@ -322,13 +324,13 @@ class Sessions:
                 raise RemoteProtocolError("a second Hello, or a frame without a session")
             return  # of an earlier session
         if not connection.received.is_new(payload):
-            return  # it came before
+            return  # a repeated frame
         try:
             message = decode_client(payload)
             problem = problem_of(message)
         except RemoteProtocolError:
             raise
-        except Exception as error:  # nothing has changed yet, so it ends no session but this one
+        except Exception as error:  # nothing has changed yet, so only this session has to end
             raise RemoteProtocolError(f"the broker failed to decode a frame: {error!r}") from error
         if problem is not None:
             self._refuse_message(client, message, problem)
@@ -362,10 +364,10 @@ class Sessions:
         self._publishing.on_close(client.number, message)
 
     def _on_heartbeat(self, _client: ClientSession, _message: Heartbeat, _now: int, _wall: int) -> None:
-        """That something was heard is noted with every frame."""
+        """Nothing to do: every frame counts as a sign of life already."""
 
     def _on_goodbye(self, client: ClientSession, _message: Goodbye, _now: int, _wall: int) -> None:
-        """The client is over, and with it its publishers: they have nothing to resume."""
+        """The client is over, and its publishers with it: there is nothing to resume."""
         connection = self._sessions[client.number]
         self._forget(connection, Ending.CLOSED)
         self._outbox.link(connection.link).close = ""
@@ -374,7 +376,7 @@ class Sessions:
         raise RemoteProtocolError("a second Hello")
 
     def _refuse_message(self, client: ClientSession, message: Any, problem: Problem) -> None:
-        """A message that fails its checks: a request is told why. Raises RemoteProtocolError if it is none."""
+        """Answers a request that fails its checks with the reason. Raises RemoteProtocolError for any other message."""
         if isinstance(message, OpenPublisher):
             self.tell(client.number, PublishRefused(message.publisher, 0, problem.code, problem.reason))
         elif (request := getattr(message, "request", None)) is not None and request <= NUMBER_MAX:
@@ -383,14 +385,14 @@ class Sessions:
             raise RemoteProtocolError(problem.reason)
 
     def _on_unserved(self, client: ClientSession, message: Any) -> None:
-        """No role of this node answers such messages: a request is told so, anything else is dropped."""
+        """Answers a request that no role of this node serves. Any other message is dropped."""
         request = getattr(message, "request", None)
         if request is not None:
             reason = f"no role of node {self._broker.node!r} answers {type(message).__name__}"
             self.tell(client.number, RequestFailed(request, Code.CONFIGURATION, reason))
 
     def _complain(self, connection: LinkSession, reason: str, now: int) -> None:
-        """The operator hears who breaks the protocol, but not too often."""
+        """Raises an alarm about a client that breaks the protocol, but not too often."""
         client_id = None if connection.client is None else connection.client.client_id
         text = self._complaints.text(connection.peer, client_id, reason, now)
         if text is not None:
@@ -411,7 +413,7 @@ class Sessions:
         self._outbox.link(link).close = refused.reason
 
     def _close(self, connection: LinkSession, reason: str) -> None:
-        """Ends a connection from this side, and tells the client why."""
+        """Ends a connection from this side, and sends the reason to the client."""
         client = connection.client
         self._forget(connection, Ending.LEFT)
         if client is None:
@@ -421,7 +423,7 @@ class Sessions:
         self._outbox.link(connection.link).close = reason
 
     def _forget(self, connection: LinkSession, ending: Ending) -> None:
-        """Nothing is expected from this link any more; the roles learn that its session is over."""
+        """Forgets a link. The roles are informed that its session is over."""
         del self._links[connection.link]
         client = connection.client
         if client is None:

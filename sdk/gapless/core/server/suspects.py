@@ -1,8 +1,8 @@
-"""Whose message a machine failed of: its client stays outside for a while, and the message is never handled again.
+"""Clients whose message made a machine fail: they stay outside for a while, and the message is never handled again.
 
-An exception in a handler may have left a core in any state, so the node throws the machine away and recovers another
-one. The client connects again by itself and says the same: without this it would fell the next machine too, and the
-node with the fifth.
+An exception in a handler may leave a core in any state, so the node throws the machine away and recovers a new one. The
+client then connects again, and sends the same message. Without this module it would make the next machine fail, too,
+and after the fifth the node would give up.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gapless.core.wire.numbering import HEAD_BYTES
 
 SECOND: Final = 1_000_000_000
 OUTSIDE: Final = 60 * SECOND
-"""Nanoseconds for which a client that a machine failed of is not let in."""
+"""For how many nanoseconds such a client is not let in."""
 REMEMBERED_MAX: Final = 1000
-"""So many clients and messages are remembered, the latest."""
+"""How many clients and messages are remembered: the latest ones."""
 
 
 class HandlerFailedError(Exception):
-    """A handler failed of a client's message; its cause says how."""
+    """A handler failed because of a client's message; the exception's cause is the failure."""
 
     def __init__(self, client: ClientSession, peer: str, kind: str, payload: bytes) -> None:
         super().__init__(client, peer, kind, payload)
@@ -36,14 +36,14 @@ class HandlerFailedError(Exception):
 
 
 class Suspects:
-    """What is remembered from one machine of a node to the next."""
+    """The suspects, which outlive the machines of a node."""
 
     def __init__(self) -> None:
         self._outside: OrderedDict[tuple[str, str, str], int] = OrderedDict()
         self._messages: OrderedDict[bytes, None] = OrderedDict()
 
     def on_failed(self, failure: HandlerFailedError, now: int) -> None:
-        """A machine failed of a client's message."""
+        """Notes that a machine failed because of a client's message."""
         client = failure.client
         self._outside[client.principal, client.client_id, client.instance] = now + OUTSIDE
         self._messages[_digest(failure.payload)] = None
@@ -52,11 +52,11 @@ class Suspects:
                 remembered.popitem(last=False)
 
     def is_outside(self, principal: str, client_id: str, instance: str, now: int) -> bool:
-        """Whether this client is not to be let in yet."""
+        """Whether this client must not be let in yet."""
         return now < self._outside.get((principal, client_id, instance), now)
 
     def has_seen(self, payload: bytes) -> bool:
-        """Whether a machine failed of this very message, whoever said it."""
+        """Whether this very message made a machine fail, from whichever client it came."""
         return bool(self._messages) and _digest(payload) in self._messages
 
 

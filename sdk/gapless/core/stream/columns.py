@@ -1,7 +1,7 @@
-"""Events in columns: as a publisher sends them, and as the log and the brokers have them.
+"""Batches of events in columns, in the form in which publishers send them and brokers log them.
 
-A batch of events is columns: per event its tick, its length and its body's length, then all events one behind the
-other. So a delivery is a join of shared slices, and of a batch that is passed on whole nothing is taken apart.
+A batch is stored as columns: a tick, a length and a body length per event, then all events one after the other. So a
+delivery is a join of shared slices, and a batch that is passed on whole is never taken apart.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _decode_whole = msgspec.msgpack.Decoder(CheckedHeader).decode
 _body_of = attrgetter("body")
 
 ROW = Struct("<QII")
-"""Per event in a delivery: tick, length, length of the body."""
+"""The row of an event in a delivery: its tick, its length, the length of its body."""
 _PAIR = Struct("<II")
 LITTLE_ENDIAN = pack("=H", 1) == b"\1\0"
-"""Whether rows lie in memory as they come over the wire, so that a column is moved without a step per row."""
+"""Whether rows in memory have the byte order of the wire. Then a column is moved without a step per row."""
 
 
 def array_header(count: int) -> bytes:
-    """What makes so many events, one behind the other, one msgpack array."""
+    """Returns the header that makes so many concatenated events one msgpack array."""
     return b"\xdd" + count.to_bytes(4, "big")
 
 
 class EventColumns:
-    """Encoded events as their publisher sent them: no ticks yet. `lengths` is count × (u32, u32)."""
+    """Encoded events as their publisher sent them, without ticks. `lengths` is count × (u32, u32)."""
 
     __slots__ = ("_cut", "blob", "count", "lengths", "size")
 
@@ -46,21 +46,21 @@ class EventColumns:
         self.lengths = lengths
         self.blob = blob
         self.size = len(lengths) + len(blob)
-        """Bytes on the wire."""
+        """The size on the wire, in bytes."""
         self._cut: tuple[list[bytes], array[int]] | None = None
 
     @classmethod
     def of(cls, events: Sequence[bytes], body_lengths: Iterable[int]) -> EventColumns:
-        """The columns of these encoded events."""
+        """Makes columns of encoded events."""
         pairs = [part for pair in zip(map(len, events), body_lengths) for part in pair]  # noqa: B905
         return cls(len(events), pack(f"<{len(pairs)}I", *pairs), b"".join(events))
 
     def wholes(self) -> array[int]:
-        """The length of each event."""
+        """Returns the length of each event."""
         return self._numbers()[::2]
 
     def bodies(self) -> array[int]:
-        """The length of each event's body."""
+        """Returns the length of each event's body."""
         return self._numbers()[1::2]
 
     def _numbers(self) -> array[int]:
@@ -70,10 +70,10 @@ class EventColumns:
         return numbers
 
     def check(self, event_bytes_max: int = 1 << 32) -> list[Header]:
-        """The decoded headers. Raises ValueError if the lengths do not add up or an event is malformed.
+        """Returns the decoded headers. Raises ValueError if the lengths do not add up or an event is malformed.
 
-        Each event is decoded alone and to its end: events that are well-formed one behind the other, but
-        not where their lengths cut them, would be poison to whoever is later given only some of them.
+        Each event is decoded alone and to its end. Otherwise a batch could be well-formed as a whole, but not at the
+        places where its lengths cut it; a subscriber that gets only some of its events could not decode them.
         """
         if not self.count or len(self.lengths) != 8 * self.count:
             raise ValueError("a batch is empty, or has not one pair of lengths for each event")
@@ -92,7 +92,7 @@ class EventColumns:
         return headers  # type: ignore[return-value]  # nobody writes a plain Header into it
 
     def slice(self, start: int, stop: int) -> EventColumns:
-        """The events with these positions, 0 <= start <= stop <= count; a copy, which keeps no others in memory."""
+        """Returns a copy of the events at 0 <= start <= stop <= count: it does not keep the others in memory."""
         if start == 0 and stop == self.count:
             return self
         wholes = self.wholes()
@@ -101,13 +101,13 @@ class EventColumns:
         return EventColumns(stop - start, self.lengths[8 * start : 8 * stop], self.blob[begin:end])
 
     def batch(self, ticks: Sequence[Tick], headers: list[Header] | None = None) -> EventBatch:
-        """The events under these ticks; with the headers, where they are decoded already."""
-        if self._cut is not None:  # both would be kept, the whole and its parts
+        """Returns the events under these ticks. `headers`: the decoded headers, if there are any already."""
+        if self._cut is not None:  # otherwise memory would hold the whole and its parts
             return EventBatch(ticks, *self._cut, headers)
         return EventBatch.of(ticks, [self], headers)
 
     def cut(self) -> tuple[list[bytes], array[int]]:
-        """The events cut apart, and their bodies' lengths; cut once."""
+        """Returns the single events, and their body lengths. The blob is cut once."""
         if self._cut is None:
             blob, numbers = self.blob, self._numbers()
             ends = accumulate(numbers[::2], initial=0)
@@ -115,7 +115,7 @@ class EventColumns:
         return self._cut
 
     def at(self, places: Sequence[int]) -> tuple[list[bytes], list[int]]:
-        """The events at these places, ascending, cut out, and their bodies' lengths."""
+        """Returns the events at these ascending places, cut out, and their body lengths."""
         blob, wholes, bodies = self.blob, self.wholes(), self.bodies()
         events: list[bytes] = []
         end = behind = 0
@@ -129,7 +129,7 @@ class EventColumns:
 class EventBatch:
     """Events of one pubend in tick order. Immutable by convention; slices share the events.
 
-    It has the events one by one, or in columns of which it cuts them when it is asked to.
+    The events are stored one by one, or in columns, which are cut when single events are needed.
     """
 
     __slots__ = ("_body_lengths", "_events", "_headers", "_rows", "columns", "ticks")
@@ -145,7 +145,7 @@ class EventBatch:
         self._events: Sequence[bytes] | None = events
         self._body_lengths: Sequence[int] | None = body_lengths
         self.columns: Sequence[EventColumns] = ()
-        """The events in columns, one behind the other; empty where they are not."""
+        """The columns with the events, one after the other; empty if the events are stored one by one."""
         self._headers = headers
         self._rows: list[bytes] | None = None
 
@@ -153,7 +153,7 @@ class EventBatch:
     def of(
         cls, ticks: Sequence[Tick], columns: Sequence[EventColumns], headers: list[Header] | None = None
     ) -> EventBatch:
-        """The events of some columns, one behind the other, under these ticks."""
+        """Makes a batch of columns, one after the other, under these ticks."""
         batch = cls(ticks, (), (), headers)
         if columns:
             batch._events = batch._body_lengths = None
@@ -177,7 +177,7 @@ class EventBatch:
 
     @property
     def events(self) -> Sequence[bytes]:
-        """The events one by one, encoded; cut once."""
+        """The single events, encoded. The columns are cut once."""
         if self._events is None:
             self._events = list(chain.from_iterable(columns.cut()[0] for columns in self.columns))
         return self._events
@@ -198,12 +198,12 @@ class EventBatch:
 
     @property
     def decoded(self) -> bool:
-        """Whether the headers are at hand, and need not be decoded any more."""
+        """Whether the headers are decoded already."""
         return self._headers is not None
 
     @property
     def headers(self) -> list[Header]:
-        """Topic, properties and extras of each event; decoded once, when first asked for. Raises ValueError."""
+        """Topic, properties and extras of each event, decoded once, when first needed. Raises ValueError."""
         if self._headers is None:
             try:
                 self._headers = _decode_headers(b"".join((array_header(len(self)), *self.blobs())))
@@ -212,12 +212,12 @@ class EventBatch:
         return self._headers
 
     def event(self, pubend: PubendId, place: int) -> Event:
-        """One event of a pubend as an application gets it, but without its body."""
+        """Returns one event of a pubend in the form for applications, without its body."""
         header = self.headers[place]
         return Event(header.topic, header.properties, header.extras, b"", self.ticks[place], pubend)
 
     def match(self, pubend: PubendId, matcher: BatchMatcher) -> list[tuple[int, Collection[int]]]:
-        """Whom of the matcher's filters these events of a pubend are for, as `BatchMatcher.match` says it."""
+        """Returns which filters of the matcher these events match; see `BatchMatcher.match`."""
         headers = self.headers
         topics = [header.topic for header in headers]
         properties = [header.properties for header in headers]
@@ -225,7 +225,7 @@ class EventBatch:
 
     @property
     def rows(self) -> list[bytes]:
-        """The fixed-length row of each event (`ROW`); built once, shared by all deliveries."""
+        """The fixed-length row of each event (`ROW`), built once and shared by all deliveries."""
         if self._rows is None:
             lengths = self.lengths if self._events is None else map(len, self._events)
             self._rows = list(map(ROW.pack, self.ticks, lengths, self.body_lengths))
@@ -233,15 +233,15 @@ class EventBatch:
 
     @property
     def size(self) -> int:
-        """Bytes of all events."""
+        """The bytes of all events."""
         return sum(map(len, self.blobs()))
 
     def blobs(self) -> Iterable[bytes]:
-        """All events one behind the other, in pieces."""
+        """Returns all events in order, in some pieces."""
         return [columns.blob for columns in self.columns] if self.columns else self.events
 
     def row_blobs(self) -> Iterable[bytes | array[int]]:
-        """All rows one behind the other, in pieces."""
+        """Returns all rows in order, in some pieces."""
         if not self.columns:
             return self.rows
         starts = accumulate((columns.count for columns in self.columns), initial=0)
@@ -251,7 +251,7 @@ class EventBatch:
         ]
 
     def slice(self, start: int, stop: int) -> EventBatch:
-        """The events with these positions."""
+        """Returns the events with these positions."""
         start, stop = max(start, 0), min(stop, len(self.ticks))
         if start == 0 and stop == len(self.ticks):
             return self
@@ -262,12 +262,12 @@ class EventBatch:
         return EventBatch(ticks, self.events[start:stop], self.body_lengths[start:stop], headers)
 
     def select(self, mask: int) -> EventBatch:
-        """The events whose bit is set in `mask` (bit i for event i)."""
+        """Returns the events whose bit is set in `mask` (bit i for event i)."""
         count = len(self.ticks)
         return self if mask == (1 << count) - 1 else self.at(list(compress(range(count), mask_flags(mask, count))))
 
     def at(self, places: Sequence[int]) -> EventBatch:
-        """The events at these places, ascending."""
+        """Returns the events at these ascending places."""
         ticks = [self.ticks[place] for place in places]
         headers = None if self._headers is None else [self._headers[place] for place in places]
         if not self.columns:
@@ -285,7 +285,7 @@ class EventBatch:
         return EventBatch(ticks, cut, body_lengths, headers)
 
     def payload(self, mask: int) -> bytes:
-        """Count, rows and events of those in `mask`: the part of a delivery that subscribers share."""
+        """Returns count, rows and events of the selected events: the part of a delivery that subscribers share."""
         count = len(self.ticks)
         if mask == (1 << count) - 1:
             if self._events is None:
@@ -297,7 +297,7 @@ class EventBatch:
 
     @staticmethod
     def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
-        """One batch of all; the caller sees to the order."""
+        """Joins batches; the caller is responsible for their order."""
         if len(batches) == 1:
             return batches[0]
         ticks = list(chain.from_iterable(batch.ticks for batch in batches))
@@ -323,23 +323,23 @@ class BatchHeaders:
         self._batch = batch
 
     def __getitem__(self, place: int, /) -> HeaderValues:
-        """Read from the event that an application would get, so that both see the same."""
+        """Returns the fields of the event that an application would get, so that both see the same."""
         return HeaderValues(self._batch.event(self._pubend, place))
 
 
 EMPTY = EventBatch((), (), ())
-"""No event."""
+"""A batch without events."""
 
 _FLAGS = bytes.maketrans(b"01", b"\0\1")
 
 
 def mask_flags(mask: int, count: int) -> bytes:
-    """The lowest `count` bits of `mask` as bytes 0 and 1, lowest first: for `itertools.compress`."""
+    """Returns the lowest `count` bits of `mask` as bytes 0 and 1, lowest first: for `itertools.compress`."""
     return format(mask, f"0{count}b").encode()[::-1].translate(_FLAGS)
 
 
 def _sliced(columns: Iterable[EventColumns], start: int, stop: int) -> Iterator[EventColumns]:
-    """What lies in these positions of some columns, one behind the other."""
+    """Yields the events at these positions of some consecutive columns."""
     for each in columns:
         low, high = max(start, 0), min(stop, each.count)
         if low < high:
@@ -348,7 +348,7 @@ def _sliced(columns: Iterable[EventColumns], start: int, stop: int) -> Iterator[
 
 
 def _rows(ticks: Sequence[Tick], lengths: bytes) -> bytes | array[int]:
-    """The rows of events: their ticks, each before its two lengths."""
+    """Returns the rows of events: each tick before its two lengths."""
     if not LITTLE_ENDIAN:
         return b"".join(ROW.pack(tick, *pair) for tick, pair in zip(ticks, _PAIR.iter_unpack(lengths), strict=True))
     numbers = array("Q", bytes(ROW.size * len(ticks)))

@@ -1,8 +1,8 @@
-"""What of one pubend is missing, and when to ask for it, again and again (protocol: curiosity, timers).
+"""The missing ticks of one pubend, and when to ask for them again (protocol: curiosity, timers).
 
-A gap must persist for a while before it is asked for, because reordering fills most gaps by itself. A want
-that stays unanswered is repeated for ever, at doubling intervals; it never ends as silence (T24): only
-knowledge clears it. All times are monotonic integer nanoseconds.
+Ticks have to be missing for a while before they are asked for, because most holes come from reordering and fill by
+themselves. A want without an answer is repeated for ever, at doubling intervals. It never ends as silence (T24): only
+knowledge ends it. All times are monotonic integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -22,40 +22,43 @@ _MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class CuriosityTimes:
-    """How long to wait for what, in nanoseconds; the names in brackets are short for them (protocol: timers)."""
+    """The waits, in nanoseconds; the names in brackets are those of the protocol (protocol: timers)."""
 
     patience: int = 200 * _MS
-    """A gap must be this old before it is asked for the first time (GCT)."""
+    """How long ticks must be missing before they are asked for (GCT)."""
     stall: int = 3_000 * _MS
-    """A horizon that has not moved for this long is a reason to ask for what lies above it (DCT)."""
+    """How long a horizon may stand still before the ticks above it are asked for (DCT)."""
     repeat_min: int = 600 * _MS
-    """An unanswered want is repeated after this time at first (NRT) …"""
+    """How long to wait before the first repetition of a want (NRT) …"""
     repeat_max: int = 30_000 * _MS
-    """… and, doubling each time, after this time at last."""
+    """… and the longest wait; each one is twice the last."""
     forget: int = 400 * _MS
-    """A broker in between forgets that it asked; less than `repeat_min` of who asks it (RFT, T7)."""
+    """How long a broker in between remembers that it asked.
+
+    Less than `repeat_min` of the broker that asks it (RFT, T7).
+    """
 
 
 class _Curious(NamedTuple):
-    """Why and since when a run of ticks is missing."""
+    """The need of a run of missing ticks, and its times."""
 
     need: Stamp
     first_at: int
-    """When it was first missed under this need, or a lower one if that was never asked for."""
+    """When it was first missing under this need; or under a lower need, if that was never asked for."""
     due_at: int
     tries: int
     """How often it was asked for."""
 
 
 class CuriosityStream:
-    """The ticks of one pubend that someone waits for, each with the stamp that silence must have."""
+    """The missing ticks of one pubend, each with the stamp that silence must have to count."""
 
     __slots__ = ("_deadline", "_runs", "_stale", "round_trip", "times")
 
     def __init__(self, times: CuriosityTimes | None = None) -> None:
         self.times = times or CuriosityTimes()
         self.round_trip = 0
-        """The caller's estimate of how long an answer takes; a repetition waits for four of them at least."""
+        """The caller's estimate of how long an answer takes. A repetition waits at least four times as long."""
         self._runs: IntervalMap[_Curious] = IntervalMap()
         self._deadline: int | None = None
         self._stale = False  # whether the deadline has to be computed anew
@@ -66,19 +69,19 @@ class CuriosityStream:
 
     @property
     def ranges(self) -> Ranges:
-        """All that is missing."""
+        """All missing ticks."""
         return IntervalSet((lo, hi) for lo, hi, _ in self._runs).ranges
 
     @property
     def missing_since(self) -> int | None:
-        """Since when the oldest run is missing, or None: what never comes is an alarm, not silence (T24)."""
+        """When the oldest run became missing, or None. What never arrives is an alarm, not silence (T24)."""
         return min((curious.first_at for _, _, curious in self._runs), default=None)
 
     def add(self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp, now: int, *, urgent: bool = False) -> None:
-        """These ranges are missing. What is known to be missing already keeps its times.
+        """Notes that these ranges are missing. Ranges that are missing already keep their times.
 
-        A need that the old one does not cover replaces it (by what covers both), and is asked for anew.
-        Urgent: ask at once for what was not asked for yet; what was asked for waits for its repetition.
+        If the old need does not cover the new one, both are joined, and the range is asked for again. `urgent`: asks at
+        once for what was not asked for yet; what was asked for still waits for its repetition.
         """
         due_at = now if urgent else now + self.times.patience
         for lo, hi in ranges:
@@ -86,9 +89,9 @@ class CuriosityStream:
         self._stale = True
 
     def clear(self, ranges: Iterable[tuple[Tick, Tick]], stamp: Stamp = RAW) -> None:
-        """These ranges became known: as silence under this stamp, or else as they were wished for.
+        """Notes that these ranges became known: as silence under this stamp, or as the need wanted it.
 
-        What needs more than the stamp gives stays missing.
+        Ranges whose need the stamp does not cover stay missing.
         """
         if not self._runs:
             return
@@ -99,19 +102,19 @@ class CuriosityStream:
                     self._stale = True
 
     def trim(self, upto: Tick) -> None:
-        """Nobody waits for ticks <= `upto` any more."""
+        """Drops ticks <= `upto`: they are not needed any more."""
         self._runs.trim(upto)
         self._stale = True
 
     def deadline(self) -> int | None:
-        """When something will be due, or None while nothing is missing."""
+        """Returns when something will be due, or None while nothing is missing."""
         if self._stale:
             self._deadline = min((curious.due_at for _, _, curious in self._runs), default=None)
             self._stale = False
         return self._deadline
 
     def due(self, now: int) -> list[tuple[Ranges, Stamp]]:
-        """What to ask for now, by need, in the order of the ticks; it counts as asked for from now on."""
+        """Returns the ranges to ask for now, by need, in tick order. From now on they count as asked for."""
         deadline = self.deadline()
         if deadline is None or now < deadline:
             return []
@@ -127,16 +130,16 @@ class CuriosityStream:
         return curious._replace(due_at=now + self._repeat_after(curious.tries), tries=curious.tries + 1)
 
     def _repeat_after(self, tries: int) -> int:
-        """How long to wait for the answer to one more try."""
+        """Returns how long to wait for the answer to one more try."""
         times = self.times
         first = max(times.repeat_min, 4 * self.round_trip)
         return min(first << min(tries, 32), max(times.repeat_max, first))
 
 
 class RecentWants:
-    """What a broker in between has asked for lately, so that it asks once for all who want it (T7).
+    """The recent wants of a broker in between. It asks once for all brokers that want the same ranges (T7).
 
-    It forgets before those who asked it repeat themselves: the one want that it sent may have been lost.
+    It forgets a want before those brokers repeat it, because the one want that it sent may have been lost.
     """
 
     __slots__ = ("_prune_at", "_runs", "times")
@@ -151,7 +154,7 @@ class RecentWants:
         return len(self._runs)
 
     def pass_on(self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp, now: int) -> Ranges:
-        """What of these ranges to ask for: all but what was asked for lately, with a need that covers this one."""
+        """Returns the ranges to ask for: all that were not asked for lately with a need that covers this one."""
         self._prune(now)
         wanted = IntervalSet(ranges)
         for lo, hi in wanted.ranges:
@@ -163,7 +166,7 @@ class RecentWants:
         return wanted.ranges
 
     def _prune(self, now: int) -> None:
-        """Forget what is old; now and then, so that it costs little per want."""
+        """Forgets old wants, now and then, so that it costs little per want."""
         if now < self._prune_at:
             return
         recent: IntervalMap[tuple[Stamp, int]] = IntervalMap()
@@ -175,11 +178,11 @@ class RecentWants:
 
 
 def _combine(old: _Curious, new: _Curious) -> _Curious:
-    """What is missing already, once it is reported missing again."""
+    """Returns the entry of a range that was missing already, and is reported as missing again."""
     if covers(old.need, new.need):
         sooner = not old.tries and new.due_at < old.due_at
         return old._replace(due_at=new.due_at) if sooner else old
-    if old.tries:  # the old want was asked for, but its answer may be too low: the new one starts over
+    if old.tries:  # it was asked for, but the answer may have too low a stamp: the new want starts over
         return new._replace(need=join(old.need, new.need))
     return _Curious(join(old.need, new.need), old.first_at, min(old.due_at, new.due_at), 0)
 
@@ -189,7 +192,7 @@ def _take_new(_old: Value, new: Value) -> Value:
 
 
 def _wanted(wants: list[tuple[IntervalSet, Stamp]], need: Stamp) -> IntervalSet:
-    """The ranges that are wanted with this need, for more to be added."""
+    """Returns the ranges wanted with this need, to be added to."""
     for ranges, other in wants:
         if other == need:
             return ranges

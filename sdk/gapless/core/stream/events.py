@@ -1,7 +1,7 @@
-"""Events: what a publisher encodes once and nobody encodes again.
+"""Events: the publisher encodes them once, and nobody encodes them again.
 
-An event on the wire is one msgpack array, `[topic, properties, extras, body]`, the body last. Many of them are columns
-(see `columns`).
+On the wire an event is one msgpack array, `[topic, properties, extras, body]`, with the body last. Batches of events
+are columns (see `columns`).
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ _short.maxdict = 12
 
 
 def shorten(value: object) -> str:
-    """A repr of bounded length, for messages and events that people print."""
+    """Returns a repr of bounded length, for texts that people read."""
     if isinstance(value, bytes) and len(value) > 60:
         return f"{value[:48]!r}… ({len(value):,} bytes)"
     return _short.repr(value)
 
 
 class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The headers a sender may set, apart from the topic; absent as a whole when none is set."""
+    """The headers that a sender may set, apart from the topic; None instead of it if none is set."""
 
     priority: int = PRIORITY
     expiration: int = 0
-    """Milliseconds since 1970; 0 = never."""
+    """In milliseconds since 1970; 0 = never."""
     correlation_id: str = ""
     reply_to: str = ""
     type: str = ""
 
 
 def _sent(value: object) -> Any:
-    """A header as it travels."""
+    """Returns a header's value in the form of the wire."""
     return max(1, (value - _UNIX) // timedelta(milliseconds=1)) if isinstance(value, datetime) else value
 
 
 class _DocumentedOrder(msgspec.StructMeta):
-    """Lets `match` take an event's fields in the order the documentation names them.
+    """Lets `match` take an event's fields in the order of the documentation.
 
-    The fields themselves stand in the order of the wire, so that a batch is decoded straight into events.
+    The fields themselves are in the order of the wire, so that a batch is decoded straight into events.
     """
 
     @property
@@ -67,12 +67,15 @@ class _DocumentedOrder(msgspec.StructMeta):
 
 
 class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=False):
-    """One event as a subscriber gets it. Treat it as immutable. `Event.make` makes one, for tests of your own code."""
+    """One event, as a subscriber gets it. Treat it as immutable.
+
+    In tests of your own code, `Event.make` makes events.
+    """
 
     topic: str
     properties: dict[str, bool | int | float | str]
     extras: Extras | None
-    """The headers that its sender set, as they travel; read them by their own names."""
+    """The headers that its sender set, in the form of the wire; use the properties to read them."""
     body: bytes
     tick: Tick = 0
     pubend: PubendId = ""
@@ -90,14 +93,14 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
         delivery_count: int = 1,
         **headers: Unpack[SentHeaders],
     ) -> Event:
-        """An event such as a broker hands out, with nothing checked. `headers` are those of a `Message`."""
+        """Makes an event like those from a broker, without any checks. `headers` are those of a `Message`."""
         extras = Extras(**{name: _sent(value) for name, value in headers.items() if value is not None})
         return cls(
             topic, dict(properties or {}), None if extras == Extras() else extras, body, tick, pubend, delivery_count
         )
 
     def __repr__(self) -> str:
-        """What it is, on a line of bounded length: of a long body or property only the beginning is shown."""
+        """Shows the event in one line of bounded length; of a long body or property it shows only the beginning."""
         shown = [f"topic={self.topic!r}", f"body={shorten(self.body)}", f"properties={shorten(self.properties)}"]
         shown += [f"pubend={self.pubend!r}", f"tick={self.tick}"]
         for field, value in zip(SENT_FIELDS, sent_headers(self), strict=True):
@@ -110,17 +113,17 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
 
     @property
     def message_id(self) -> str:
-        """Unique in the network, for ever: the pubend and the tick."""
+        """The event's id, unique in the network for ever: its pubend and its tick."""
         return f"ID:{self.pubend}:{self.tick}"
 
     @property
     def timestamp(self) -> datetime:
-        """When the pubend took the event in, UTC, to the millisecond."""
+        """When the pubend logged the event, UTC, to the millisecond."""
         return time_at(self.tick)
 
     @property
     def priority(self) -> int:
-        """0 to 9; 4 when the sender set none."""
+        """0 to 9; 4 if the sender set none."""
         return self.extras.priority if self.extras else PRIORITY
 
     @property
@@ -132,12 +135,12 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
 
     @property
     def correlation_id(self) -> str | None:
-        """What the sender linked the event to, or None."""
+        """The sender's reference to another event or request, or None."""
         return (self.extras and self.extras.correlation_id) or None
 
     @property
     def reply_to(self) -> str | None:
-        """The topic an answer should go to, or None."""
+        """The topic for an answer, or None."""
         return (self.extras and self.extras.reply_to) or None
 
     @property
@@ -157,11 +160,11 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
 
 
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""An integer of 64 bits, with its sign; msgpack alone would let through half as many again."""
+"""A signed 64-bit integer. msgpack alone would also accept unsigned ones."""
 
 
 class Header(msgspec.Struct, array_like=True, gc=False):
-    """What matching needs of an event; the rest of it is skipped while decoding."""
+    """The part of an event that matching needs; the body is skipped while decoding."""
 
     topic: str
     properties: dict[str, bool | Long | float | str]
@@ -169,34 +172,34 @@ class Header(msgspec.Struct, array_like=True, gc=False):
 
 
 Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]
-"""A number, and neither infinity: what selectors can compare."""
+"""A number that is not infinite: selectors can compare it."""
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class CheckedExtras(Extras, array_like=True, frozen=True, gc=False):
-    """Headers of which every value is one that a sender may set."""
+    """Extras in which every value is one that a sender may set."""
 
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = PRIORITY
     expiration: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)] = 0  # the year 10000
 
 
 class CheckedHeader(Header, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A header whose whole event was looked at: four parts, no more, and each is what it may be."""
+    """A header with all four parts of its event, each checked, and no fifth."""
 
     properties: dict[Name, bool | Long | Finite | str]
     extras: CheckedExtras | None
     body: memoryview
-    """Not a copy: a view of the event."""
+    """A view of the event, not a copy."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def encode_event(topic: str, properties: Mapping[str, Any], extras: Extras | None, body: bytes) -> bytes:
-    """One event in its wire form. The caller has checked the values."""
+    """Encodes one event for the wire. The caller has checked the values."""
     return _encode((topic, properties, extras, body))
 
 
 def encode_events(topic: str, properties: Iterable[Mapping[str, Any]], bodies: Iterable[bytes]) -> list[bytes]:
-    """Many events of one topic, without extras, with no Python step per event. The caller has checked the values."""
+    """Encodes many events of one topic, without extras, with no Python step per event. The caller has checked them."""
     return list(map(_encode, zip(repeat(topic), properties, repeat(None), bodies)))

@@ -1,8 +1,8 @@
 """Half-open integer intervals (lo, hi]: sets of them, and maps from them to values.
 
-Everything here costs O(log n + k): n intervals held, k of them touched; never the number of integers
-inside. An interval whose lo is not below its hi is empty, and adding, removing or asking about it does
-nothing.
+Each operation costs O(log n + k), where n is the number of intervals and k the number of intervals that are touched;
+the number of integers in them does not matter. An interval whose lo is not below its hi is empty: adding it, removing
+it or asking about it does nothing.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Value = TypeVar("Value")
 
 
 class IntervalSet:
-    """A set of integers, held as sorted, disjoint, merged intervals."""
+    """A set of integers, stored as sorted, disjoint, merged intervals."""
 
     __slots__ = ("_his", "_los")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        """The union of these intervals, which may come in any order and overlap."""
+        """Makes the union of these intervals, which may come in any order and overlap."""
         self._los: list[int] = []
         self._his: list[int] = []
         for lo, hi in ranges:
             self.add(lo, hi)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """The intervals, in order. The set must not be changed meanwhile."""
+        """Yields the intervals, in order. The set must not be changed meanwhile."""
         return zip(self._los, self._his, strict=True)
 
     def __len__(self) -> int:
@@ -72,16 +72,17 @@ class IntervalSet:
         return sum(self._his) - sum(self._los)
 
     def copy(self) -> IntervalSet:
-        """Another set of the same integers."""
+        """Returns another set of the same integers."""
         twin = IntervalSet()
         twin._los, twin._his = self._los.copy(), self._his.copy()
         return twin
 
     def add(self, lo: int, hi: int) -> None:
-        """Put all of (lo, hi] in."""
+        """Adds all of (lo, hi]."""
         if lo >= hi:
             return
         los, his = self._los, self._his
+        # The usual case first: knowledge mostly arrives in order, so the new interval is the last one.
         if not his or lo > his[-1]:
             los.append(lo)
             his.append(hi)
@@ -89,14 +90,14 @@ class IntervalSet:
         if lo >= los[-1]:
             his[-1] = max(his[-1], hi)
             return
-        first, behind = bisect_left(his, lo), bisect_right(los, hi)  # touching ones are merged
+        first, behind = bisect_left(his, lo), bisect_right(los, hi)  # includes touching intervals, which are merged
         if first < behind:
             lo, hi = min(lo, los[first]), max(hi, his[behind - 1])
         los[first:behind] = (lo,)
         his[first:behind] = (hi,)
 
     def remove(self, lo: int, hi: int) -> None:
-        """Take all of (lo, hi] out."""
+        """Removes all of (lo, hi]."""
         first, behind = self._overlapping(lo, hi)
         if lo >= hi or first >= behind:
             return
@@ -113,20 +114,20 @@ class IntervalSet:
         return index < len(self._his) and self._los[index] <= lo and hi <= self._his[index]
 
     def within(self, lo: int, hi: int) -> Ranges:
-        """The intervals of (lo, hi] that are in the set."""
+        """Returns the intervals of (lo, hi] that are in the set."""
         if lo >= hi:
             return ()
         first, behind = self._overlapping(lo, hi)
         return tuple((max(lo, self._los[i]), min(hi, self._his[i])) for i in range(first, behind))
 
     def gaps(self, lo: int, hi: int) -> Ranges:
-        """The intervals of (lo, hi] that are not in the set."""
+        """Returns the intervals of (lo, hi] that are not in the set."""
         inside = self.within(lo, hi)
         edges = zip((lo, *(stop for _, stop in inside)), (*(start for start, _ in inside), hi), strict=True)
         return tuple((start, stop) for start, stop in edges if start < stop)
 
     def first_gap(self, lo: int, hi: int) -> tuple[int, int] | None:
-        """The first interval of (lo, hi] that is not in the set, or None."""
+        """Returns the first interval of (lo, hi] that is not in the set, or None."""
         if lo >= hi:
             return None
         index = bisect_right(self._his, lo)
@@ -141,7 +142,7 @@ class IntervalSet:
 
 
 class IntervalMap(Generic[Value]):
-    """A value per integer, held as sorted, disjoint runs; neighbours of equal value are one run."""
+    """A map from integers to values, stored as sorted, disjoint runs; neighbours with equal values are one run."""
 
     __slots__ = ("_his", "_los", "_values")
 
@@ -151,7 +152,7 @@ class IntervalMap(Generic[Value]):
         self._values: list[Value] = []
 
     def __iter__(self) -> Iterator[tuple[int, int, Value]]:
-        """The runs, in order. The map must not be changed meanwhile."""
+        """Yields the runs, in order. The map must not be changed meanwhile."""
         return zip(self._los, self._his, self._values, strict=True)
 
     def __reversed__(self) -> Iterator[tuple[int, int, Value]]:
@@ -170,12 +171,12 @@ class IntervalMap(Generic[Value]):
         return (self._los[-1], self._his[-1], self._values[-1]) if self._los else None
 
     def overlapping(self, lo: int, hi: int) -> Iterator[tuple[int, int, Value]]:
-        """The runs of (lo, hi], cut to it. The map must not be changed meanwhile."""
+        """Yields the runs in (lo, hi], cut to it. The map must not be changed meanwhile."""
         for index in range(bisect_right(self._his, lo), bisect_left(self._los, hi) if lo < hi else 0):
             yield max(lo, self._los[index]), min(hi, self._his[index]), self._values[index]
 
     def append(self, lo: int, hi: int, value: Value) -> None:
-        """Give (lo, hi], which is not empty and lies behind every run, a value. O(1)."""
+        """Gives a value to (lo, hi], which is not empty and lies after every run. O(1)."""
         his = self._his
         if his and his[-1] == lo and self._values[-1] == value:
             his[-1] = hi
@@ -185,7 +186,7 @@ class IntervalMap(Generic[Value]):
         self._values.append(value)
 
     def join(self, lo: int, hi: int, value: Value, combine: Callable[[Value, Value], Value]) -> Ranges:
-        """Give (lo, hi] a value; what has one already gets `combine(old, value)`.
+        """Gives a value to (lo, hi]; where there is a value already, it becomes `combine(old, value)`.
 
         Returns where a value is new or changed; touching intervals are merged.
         """
@@ -199,7 +200,7 @@ class IntervalMap(Generic[Value]):
             old = self._values[inside]
             if combine(old, value) == old:
                 return ()
-        first, behind = bisect_left(self._his, lo), bisect_right(self._los, hi)  # touching ones may be merged
+        first, behind = bisect_left(self._his, lo), bisect_right(self._los, hi)  # touching runs may merge
         pieces: list[tuple[int, int, Value]] = []
         changed = IntervalSet()
         at = lo
@@ -220,7 +221,7 @@ class IntervalMap(Generic[Value]):
         return changed.ranges
 
     def remove(self, lo: int, hi: int) -> None:
-        """Leave (lo, hi] without a value."""
+        """Removes the values of (lo, hi]."""
         if lo >= hi:
             return
         first, behind = bisect_right(self._his, lo), bisect_left(self._los, hi)
@@ -232,7 +233,7 @@ class IntervalMap(Generic[Value]):
         self._replace(first, behind, pieces)
 
     def trim(self, upto: int) -> None:
-        """Leave every integer <= `upto` without a value. O(1) per run that goes."""
+        """Removes the values of all integers <= `upto`. O(1) per run that goes."""
         gone = bisect_right(self._his, upto)
         if gone:
             del self._los[:gone], self._his[:gone], self._values[:gone]
@@ -244,7 +245,7 @@ class IntervalMap(Generic[Value]):
         return list(zip(*columns, strict=True))
 
     def _replace(self, first: int, behind: int, pieces: Iterable[tuple[int, int, Value]]) -> None:
-        """Put these pieces, of which empty ones are left out, in the place of some runs."""
+        """Replaces some runs by these pieces; empty pieces are left out."""
         merged: IntervalMap[Value] = IntervalMap()
         for lo, hi, value in pieces:
             if lo < hi:

@@ -1,13 +1,18 @@
-"""What is known of one pubend's ticks (protocol: knowledge): the knowledge stream.
+"""The knowledge stream: what is known about one pubend's ticks (protocol: knowledge).
 
-A tick's value is the highest that anyone stated: Q (unknown) < L (lost) < S (silence, under a stamp) < D
-(an event). Silence that nobody filtered and an event exclude each other: `KnowledgeConflict`. Held are the
-events, the runs of silence with their stamps, L as a prefix, and the ranges that an operator has given up as
-damaged, which are lost as L is, with another reason: a stated interval is one run whatever events lie inside
-it, and an event overrides the run under it. Everything <= `base` is decided, was dropped, and is ignored when
-it is said again.
+A tick's value is the highest that was ever stated for it: Q (unknown) < L (lost) < S (silence, under a stamp) < D (an
+event). At one tick, silence that was not filtered and an event contradict each other: `KnowledgeConflict`.
 
-Any run may be forgotten at any time. Nothing here is ever wrong afterwards, only less.
+What is stored:
+
+- the events;
+- the runs of silence with their stamps: each stated interval is one run, and the events in it override it;
+- L as a prefix of the stream;
+- the ranges that an operator has given up as damaged. They are lost like L, with another reason.
+
+Everything <= `base` is decided and was dropped; statements about it are ignored.
+
+Any run may be forgotten at any time. What is stored stays true then; there is only less of it.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ __all__ = ["Delta", "Kind", "Knowledge", "KnowledgeConflict", "KnowledgeStream",
 
 
 class Knowledge(Struct, frozen=True, gc=False):
-    """Every tick of (lo, hi] is D (an event in `data`), L (<= lost), or silence under `stamp`."""
+    """A statement: every tick in (lo, hi] is D (an event in `data`), L (<= lost), or silence under `stamp`."""
 
     pubend: PubendId
     lo: Tick
@@ -37,18 +42,18 @@ class Knowledge(Struct, frozen=True, gc=False):
     lost: Tick = 0
     stamp: Stamp = RAW
     reply: bool = False
-    """An answer to a want: it goes only where it was asked for (T37)."""
+    """Whether it answers a want: then it goes only to where it was asked for (T37)."""
     damaged: bool = False
-    """All of (lo, hi] is lost: it could not be read, and an operator has given it up. There is no data."""
+    """Whether all of (lo, hi] could not be read, and an operator has given it up: it is lost, and there is no data."""
 
     @classmethod
     def of_damage(cls, pubend: PubendId, lo: Tick, hi: Tick, lost: Tick) -> Knowledge:
-        """The answer to a want for what an operator has given up."""
+        """Returns the answer to a want for a range that an operator has given up."""
         return cls(pubend, lo, hi, EMPTY, lost, RAW, reply=True, damaged=True)
 
 
 class Kind(Enum):
-    """What a run of ticks is, apart from the events in it."""
+    """The kind of a run of ticks, apart from the events in it."""
 
     UNKNOWN = "Q"
     LOST = "L"
@@ -57,7 +62,7 @@ class Kind(Enum):
 
 
 class Run(NamedTuple):
-    """Every tick of (lo, hi] is of this kind, or an event. `stamp` is that of silence."""
+    """Every tick in (lo, hi] is of this kind, or an event. `stamp` is that of silence."""
 
     lo: Tick
     hi: Tick
@@ -66,18 +71,18 @@ class Run(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """What a statement added."""
+    """What was new in a statement."""
 
     events: EventBatch
-    """The events that were not known."""
+    """The events that were not known before."""
     known: Ranges
-    """Where its silence is new: nothing was stated there, or silence under a stamp that did not cover it."""
+    """The ranges of new silence: nothing was known there, or silence under a stamp that did not cover the new one."""
     lost: Tick = 0
-    """Up to where the pubend is lost now, if that rose; else 0."""
+    """The new `lost`, if the statement raised it; else 0."""
 
 
 class KnowledgeStream:
-    """Knowledge of one pubend, gathered from statements in any order. See the module."""
+    """Knowledge of one pubend, gathered from statements in any order; see the module."""
 
     __slots__ = ("_base", "_damaged", "_events", "_lost", "_runs", "_upto", "pubend")
 
@@ -97,12 +102,12 @@ class KnowledgeStream:
 
     @property
     def lost(self) -> Tick:
-        """Up to here the pubend no longer knows; what is known nevertheless stays known."""
+        """The pubend has given up everything up to here. Ticks that are known here nevertheless stay known."""
         return self._lost
 
     @property
     def known_upto(self) -> Tick:
-        """The highest tick of which anything is known, or `base`."""
+        """The highest tick about which something is known, or `base`."""
         return self._upto
 
     @property
@@ -112,7 +117,7 @@ class KnowledgeStream:
 
     @property
     def size(self) -> int:
-        """Bytes of all events held: what a limit on memory looks at."""
+        """The bytes of all events: for a limit on memory."""
         return self._events.size
 
     @property
@@ -123,16 +128,16 @@ class KnowledgeStream:
     # ------------------------------------------------------------------------------ what is stated
 
     def accumulate(self, knowledge: Knowledge) -> Delta:
-        """Take a statement in, and say what of it was new. Its part <= `base` is ignored.
+        """Takes a statement, and returns what was new in it. Its part <= `base` is ignored.
 
-        Raises KnowledgeConflict, having changed nothing, if it contradicts what is known: another event
-        at a tick, or RAW silence where an event is known, or the other way round.
+        Raises KnowledgeConflict, having changed nothing, if it contradicts what is known: another event at the same
+        tick, RAW silence where an event is known, or an event where RAW silence is known.
         """
         lo, hi, data = knowledge.lo, knowledge.hi, knowledge.data
         assert not data or lo < data.ticks[0] <= data.ticks[-1] <= hi, "events outside of their knowledge"
         if knowledge.damaged:
             return self._give_up(knowledge)
-        if self._upto <= lo < hi and knowledge.lost <= self._lost:  # in order: nothing to compare it with
+        if self._upto <= lo < hi and knowledge.lost <= self._lost:  # behind all that is known: nothing to compare
             self._runs.append(lo, hi, knowledge.stamp)
             if data:
                 self._events.append(data)
@@ -141,7 +146,7 @@ class KnowledgeStream:
         return self._merge(knowledge)
 
     def _give_up(self, knowledge: Knowledge) -> Delta:
-        """What is damaged is lost: nobody will ever say more of it."""
+        """Notes a damaged range: its ticks are lost, because nobody will ever know more about them."""
         assert not knowledge.data, "what is damaged has no events"
         risen = knowledge.lost if knowledge.lost > self._lost else 0
         self._lost = max(self._lost, risen)
@@ -165,12 +170,12 @@ class KnowledgeStream:
         return Delta(fresh, known, risen)
 
     def _refuse_forgotten_events(self, said: EventBatch, fresh: EventBatch, lo: Tick, hi: Tick) -> None:
-        """Refuse RAW silence over (lo, hi] if an event is known there that it does not name."""
+        """Refuses RAW silence over (lo, hi] if an event is known there that the statement does not have."""
         if self._events.count(lo, hi) != len(said) - len(fresh):
             raise KnowledgeConflict(f"{self.pubend}: RAW silence in ({lo}, {hi}] where an event is known")
 
     def _refuse_events_in_silence(self, fresh: EventBatch) -> None:
-        """Refuse new events where RAW silence is known."""
+        """Refuses new events where RAW silence is known."""
         if not fresh:
             return
         for lo, hi, stamp in self._runs.overlapping(fresh.ticks[0] - 1, fresh.ticks[-1]):
@@ -180,9 +185,9 @@ class KnowledgeStream:
     # ------------------------------------------------------------------------------- what is known
 
     def horizon(self, start: Tick, need: Stamp) -> Tick:
-        """The highest tick h for which all of (start, h] is D, L, or silence whose stamp covers `need`.
+        """Returns the highest tick h for which all of (start, h] is D, L, or silence whose stamp covers `need`.
 
-        `start` itself when its next tick is not; a start below `base` counts as `base`.
+        If the tick after `start` is none of these, it returns `start`. A start below `base` counts as `base`.
         """
         start = max(start, self._base)
         last = self._runs.last
@@ -194,18 +199,18 @@ class KnowledgeStream:
         return max(start, self._upto)
 
     def take(self, lo: Tick, hi: Tick) -> EventBatch:
-        """The events known in (lo, hi], in order. They stay here."""
+        """Returns the events known in (lo, hi], in order. They stay here."""
         return self._events.take(lo, hi)
 
     def lost_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
-        """Which ticks of (lo, hi] are lost: neither an event, nor silence under a stamp that covers `need`.
+        """Returns which ticks in (lo, hi] are lost: no event, and no silence under a stamp that covers `need`.
 
-        Silence under a lower stamp is no silence to whom it was not computed for.
+        Silence under a lower stamp does not count, because it was not computed for those who need more.
         """
         return self._without_events(lo, hi, need, Kind.LOST) if lo < self._lost else ()
 
     def damaged_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
-        """The same of what was given up as damaged."""
+        """Returns the same for ticks that were given up as damaged."""
         return self._without_events(lo, hi, need, Kind.DAMAGED) if self._damaged else ()
 
     def _without_events(self, lo: Tick, hi: Tick, need: Stamp, kind: Kind) -> Ranges:
@@ -216,26 +221,26 @@ class KnowledgeStream:
         return lost.ranges
 
     def unknown(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
-        """Which ranges of (lo, hi] to ask for: Q, or silence under a stamp that does not cover `need`.
+        """Returns which ranges of (lo, hi] to ask for: Q, or silence under a stamp that does not cover `need`.
 
-        Both ends of a range are unknown. It may reach across events in silence of too low a stamp: to be
-        sent an event again costs less than a range on either side of each. Ticks <= `base` are decided.
+        Both ends of a range are unknown. Inside, it may contain events between such silence: to get an event twice
+        costs less than two ranges instead of one. Ticks <= `base` are decided.
         """
         runs = self._judged(lo, hi, need)
         return IntervalSet((run.lo, run.hi) for run in runs if run.kind is Kind.UNKNOWN).ranges
 
     def answer(self, ranges: Ranges, need: Stamp) -> tuple[list[Knowledge], Ranges]:
-        """What a cache can say to a want, as replies, and the ranges that it has to leave to others.
+        """Answers a want from what is known here. Returns replies, and the ranges that others have to answer.
 
-        Replies are maximal intervals of D and of silence that covers `need`, or of D and L; their stamp
-        is what holds for all of the interval. Dropped ticks (<= `base`) are left to others.
+        Each reply is a maximal interval of D and silence that covers `need`, or of D and L; its stamp is true for the
+        whole interval. Dropped ticks (<= `base`) are left to others.
         """
         answered: list[Run] = []
         rest = IntervalSet()
         for lo, hi in ranges:
             rest.add(lo, min(hi, self._base))
             for run in self._judged(lo, hi, need):
-                if run.kind is Kind.UNKNOWN or run.kind is Kind.DAMAGED:  # the pubend says that itself
+                if run.kind is Kind.UNKNOWN or run.kind is Kind.DAMAGED:  # damage is answered by the pubend itself
                     rest.add(run.lo, run.hi)
                 elif answered and answered[-1].hi == run.lo and answered[-1].kind is run.kind:
                     last = answered.pop()
@@ -245,12 +250,13 @@ class KnowledgeStream:
         return [self._reply(run) for run in answered], rest.ranges
 
     def _reply(self, run: Run) -> Knowledge:
-        # L goes along with lost runs alone: said with silence, it would hide that silence from the receiver.
+        # Only replies about lost runs carry `lost`: together with silence it would turn this silence into L at the
+        # receiver.
         lost = self._lost if run.kind is Kind.LOST else 0
         return Knowledge(self.pubend, run.lo, run.hi, self.take(run.lo, run.hi), lost, run.stamp, reply=True)
 
     def runs(self, lo: Tick, hi: Tick) -> Iterator[Run]:
-        """The maximal runs of (lo, hi], in order, from `base` on; events lie inside of them."""
+        """Yields the maximal runs in (lo, hi], in order, from `base` on; events lie inside them."""
         at = max(lo, self._base)
         for start, stop, stamp in self._runs.overlapping(at, hi):
             yield from self._outside(at, start)
@@ -259,7 +265,7 @@ class KnowledgeStream:
         yield from self._outside(at, hi)
 
     def highest_silence_below(self, version: int, shb: ShbId) -> Tick:
-        """The highest tick held as silence under a stamp with stamp[shb] < version, or 0.
+        """Returns the highest tick that is held as silence under a stamp with stamp[shb] < version, or 0.
 
         It bounds `since` of a joining subscription from below (protocol: joining).
         """
@@ -274,7 +280,7 @@ class KnowledgeStream:
         return 0
 
     def _outside(self, lo: Tick, hi: Tick) -> Iterator[Run]:
-        """The runs of (lo, hi], about which no silence is stated."""
+        """Yields the runs in (lo, hi], for which no silence is stated."""
         middle = min(max(lo, self._lost), hi)
         if lo < middle:
             yield Run(lo, middle, Kind.LOST)
@@ -290,10 +296,10 @@ class KnowledgeStream:
             yield Run(at, hi, Kind.UNKNOWN)
 
     def _judged(self, lo: Tick, hi: Tick, need: Stamp) -> Iterator[Run]:
-        """The runs of (lo, hi] as `need` sees them: silence that covers it, lost, or unknown.
+        """Yields the runs in (lo, hi] from the view of `need`: silence that covers it, lost, or unknown.
 
-        Silence that does not cover it counts as never stated, so the lost prefix fills it: no one could
-        ever answer a want for it better.
+        Silence that does not cover it counts as never stated. Where the pubend has lost the ticks, they count as lost,
+        because nobody could give a better answer to a want for them.
         """
         for run in self.runs(lo, hi):
             if run.kind is not Kind.SILENCE or covers(run.stamp, need):
@@ -303,7 +309,10 @@ class KnowledgeStream:
                 yield from self._between_events(part) if part.kind is Kind.UNKNOWN else (part,)
 
     def _between_events(self, run: Run) -> Iterator[Run]:
-        """An unknown run without the events at its ends, which are silence of any stamp: they hold none."""
+        """Yields an unknown run without the events at its ends.
+
+        An event needs no stamp, so these ends count as silence.
+        """
         lo, hi = run.lo, run.hi
         while lo < hi and lo + 1 in self._events:
             lo += 1
@@ -315,7 +324,7 @@ class KnowledgeStream:
     # -------------------------------------------------------------------------- what is let go of
 
     def trim(self, upto: Tick) -> None:
-        """Everything <= `upto` is decided: drop it, and ignore it from now on."""
+        """Drops everything <= `upto`, which is decided, and ignores it from now on."""
         if upto <= self._base:
             return
         self._base = upto
@@ -326,7 +335,7 @@ class KnowledgeStream:
         self._upto = max(self._upto, upto)
 
     def forget(self, lo: Tick, hi: Tick) -> None:
-        """Make (lo, hi] Q again, or L where the pubend is lost or damaged: what it lost, it lost for good."""
+        """Makes (lo, hi] unknown again. Where it is lost or damaged, it becomes that: it stays true for ever."""
         if lo >= hi:
             return
         self._events.remove(lo, hi)
@@ -337,7 +346,7 @@ class KnowledgeStream:
 
 
 def _after(batch: EventBatch, tick: Tick) -> EventBatch:
-    """The events behind a tick."""
+    """Returns the events after a tick."""
     if not batch or batch.ticks[0] > tick:
         return batch
     return batch.slice(sum(event <= tick for event in batch.ticks), len(batch))

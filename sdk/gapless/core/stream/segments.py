@@ -1,7 +1,7 @@
-"""The events of one pubend that a knowledge stream holds: batches in tick order.
+"""The events that a knowledge stream holds: batches of one pubend in tick order.
 
-A batch that arrives behind everything is kept as it is and handed out again as it is; only what arrives
-out of order is cut. So the usual cost is a few Python steps per batch, not per event.
+A batch that arrives after all others is stored and returned as it is; only a batch that arrives out of order is cut. So
+the usual cost is a few Python steps per batch, not per event.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from gapless.core.stream.ticks import Tick
 class KnowledgeConflict(AssertionError):  # noqa: N818 - it is an alarm, like the assertion it derives from
     """Two statements about one tick contradict each other: a broker or its storage is broken.
 
-    Raised before anything was changed. Never to be swallowed: events were lost or made up somewhere.
+    It is raised before anything was changed. It must never be swallowed: somewhere events were lost or made up.
     """
 
 
 class EventSegments:
-    """Events by tick. Their batches' spans are disjoint and sorted."""
+    """Events by tick. The spans of their batches are disjoint and sorted."""
 
     __slots__ = ("_batches", "_firsts", "_lasts", "_sizes")
 
@@ -28,7 +28,7 @@ class EventSegments:
         self._firsts: list[Tick] = []
         self._lasts: list[Tick] = []
         self._batches: list[EventBatch] = []
-        self._sizes: list[int] = []  # -1 as long as nobody has asked
+        self._sizes: list[int] = []  # -1 until the size is needed
 
     def __len__(self) -> int:
         """How many events there are."""
@@ -39,28 +39,28 @@ class EventSegments:
 
     @property
     def size(self) -> int:
-        """Bytes of all events. Each batch is counted once, when first asked for."""
+        """The bytes of all events. Each batch is counted once, when first needed."""
         for index, size in enumerate(self._sizes):
             if size < 0:
                 self._sizes[index] = self._batches[index].size
         return sum(self._sizes)
 
     def append(self, batch: EventBatch) -> None:
-        """Add events, at least one, that lie behind all others."""
+        """Adds events, at least one, that lie after all others."""
         self._firsts.append(batch.ticks[0])
         self._lasts.append(batch.ticks[-1])
         self._batches.append(batch)
         self._sizes.append(-1)
 
     def fresh(self, batch: EventBatch) -> EventBatch:
-        """Those events of `batch` that are not here yet.
+        """Returns the events of `batch` that are not here yet.
 
         Raises KnowledgeConflict if an event differs from the one that is here under its tick.
         """
         here = self.take(batch.ticks[0] - 1, batch.ticks[-1]) if batch else EMPTY
         if not here:
             return batch
-        if here.ticks == batch.ticks and here.events == batch.events:  # all of it again: compared in C
+        if here.ticks == batch.ticks and here.events == batch.events:  # the same batch again: compared in C
             return EMPTY
         known = dict(zip(here.ticks, here.events, strict=True))
         mask = 0
@@ -72,7 +72,7 @@ class EventSegments:
         return batch.select(mask) if mask else EMPTY
 
     def insert(self, batch: EventBatch) -> None:
-        """Add events none of which is here yet."""
+        """Adds events of which none is here yet."""
         while batch:
             first = batch.ticks[0]
             index = self._split(first)
@@ -82,7 +82,7 @@ class EventSegments:
             batch = batch.slice(stop, len(batch))
 
     def take(self, lo: Tick, hi: Tick) -> EventBatch:
-        """The events in (lo, hi], in order; as they came if that is one whole batch."""
+        """Returns the events in (lo, hi], in order; the very batch that arrived if that is all of one batch."""
         first, behind = bisect_right(self._lasts, lo), bisect_right(self._firsts, hi)
         if first >= behind or lo >= hi:
             return EMPTY
@@ -94,7 +94,7 @@ class EventSegments:
         return EventBatch.concatenate(batches)
 
     def count(self, lo: Tick, hi: Tick) -> int:
-        """How many events lie in (lo, hi]."""
+        """Returns how many events lie in (lo, hi]."""
         first, behind = bisect_right(self._lasts, lo), bisect_right(self._firsts, hi)
         if first >= behind or lo >= hi:
             return 0
@@ -103,7 +103,7 @@ class EventSegments:
         return sum(map(len, self._batches[first:behind])) - before - after
 
     def remove(self, lo: Tick, hi: Tick) -> None:
-        """Drop the events in (lo, hi]."""
+        """Removes the events in (lo, hi]."""
         if lo >= hi:
             return
         first, behind = self._split(lo + 1), self._split(hi + 1)
@@ -111,13 +111,13 @@ class EventSegments:
         del self._batches[first:behind], self._sizes[first:behind]
 
     def trim(self, upto: Tick) -> None:
-        """Drop the events <= `upto`."""
+        """Removes the events <= `upto`."""
         if self._firsts and self._firsts[0] <= upto:
             gone = self._split(upto + 1)
             del self._firsts[:gone], self._lasts[:gone], self._batches[:gone], self._sizes[:gone]
 
     def _split(self, tick: Tick) -> int:
-        """Which batch is the first with nothing below `tick`; one that reaches across it is cut in two."""
+        """Returns the index of the first batch with no event below `tick`; a batch across it is cut in two."""
         index = bisect_left(self._lasts, tick)
         if index == len(self._firsts) or self._firsts[index] >= tick:
             return index

@@ -1,8 +1,8 @@
-"""The order of stamps (protocol: stamps).
+"""Stamps of silence, and their order (protocol: stamps).
 
-Silence under a stamp M says: no event here matches any subscription of SHB h with a version <= M[h]; an
-SHB that M does not name has version 0 there. RAW (None) says that nothing was filtered: it is above every
-other stamp. Stamps are mappings that nobody changes once they are made.
+Silence under a stamp M asserts: no event here matches any subscription of SHB h with a version <= M[h]. An SHB that M
+does not name has version 0 in it. RAW (None) asserts that nothing was filtered, so it is above every other stamp.
+Stamps are mappings that are never changed once they are made.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import TypeAlias
 from gapless.core.stream.ticks import ShbId
 
 Stamp: TypeAlias = "Mapping[ShbId, int] | None"
-"""Which version of each SHB's interest was honoured when silence was computed; absent = 0. None = RAW:
-nothing was filtered, nothing was published there."""
+"""Which version of each SHB's interest was honoured when silence was computed; an absent SHB has version 0.
+
+None is RAW:
+nothing was filtered, and nothing was published there."""
 RAW: Stamp = None
 
 
@@ -31,7 +33,7 @@ def covers(stamp: Stamp, need: Stamp) -> bool:
 
 
 def meet(left: Stamp, right: Stamp) -> Stamp:
-    """The highest stamp that both cover: true of silence of which either is true. RAW is neutral."""
+    """Returns the highest stamp that both cover: it is true for silence of which either is true. RAW is neutral."""
     if left is None or left is right:
         return right
     if right is None:
@@ -41,7 +43,7 @@ def meet(left: Stamp, right: Stamp) -> Stamp:
 
 
 def join(left: Stamp, right: Stamp) -> Stamp:
-    """The lowest stamp that covers both: true of silence of which both are true. RAW wins."""
+    """Returns the lowest stamp that covers both: it is true for silence of which both are true. RAW wins."""
     if left is None or right is None:
         return None
     if covers(left, right):
@@ -50,7 +52,7 @@ def join(left: Stamp, right: Stamp) -> Stamp:
 
 
 def restrict(stamp: Stamp, shbs: Collection[ShbId]) -> Stamp:
-    """The stamp as it travels on a link with only these SHBs behind it. RAW stays RAW."""
+    """Returns the stamp for a link with only these SHBs behind it. RAW stays RAW."""
     if stamp is None:
         return None
     return {shb: version for shb, version in stamp.items() if shb in shbs}

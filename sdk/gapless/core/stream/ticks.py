@@ -1,8 +1,8 @@
 """Ticks: the positions of a pubend's stream (protocol: ticks).
 
-A tick is a 63-bit integer: milliseconds since 2020, a 12-bit counter, a 10-bit pubend number. All
-integers are ticks; a pubend uses only those of its own residue class, the others are silent for ever.
-Intervals of ticks are half-open, `(lo, hi]`.
+A tick is a 63-bit integer: milliseconds since 2020, a 12-bit counter, a 10-bit pubend number. Every integer is a tick
+of every pubend, but events stand only at those with the pubend's own number; the others are silent for ever. Intervals
+of ticks are half-open, `(lo, hi]`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEP = 1 << PUBEND_BITS
 MILLISECOND = 1 << (PUBEND_BITS + COUNTER_BITS)
 SECOND = 1000 * MILLISECOND
 FOREVER = (1 << 63) - 1
-"""Above every tick."""
+"""It is above every tick of an event."""
 
 EPOCH_MS = 1_577_836_800_000
 """2020-01-01T00:00:00Z in milliseconds since 1970."""
@@ -30,27 +30,27 @@ _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
 def tick_at(wall: int) -> Tick:
-    """The first tick of a wall time in milliseconds since 1970; 0 for times before 2020."""
+    """Returns the first tick of a wall time in milliseconds since 1970; 0 for times before 2020."""
     return max(0, min((wall - EPOCH_MS) * MILLISECOND, FOREVER))
 
 
 def wall_at(tick: Tick) -> int:
-    """The wall time of a tick in milliseconds since 1970."""
+    """Returns the wall time of a tick in milliseconds since 1970."""
     return EPOCH_MS + tick // MILLISECOND
 
 
 def seconds_between(earlier: Tick, later: Tick) -> float:
-    """How much time lies between two ticks, which are times; negative where the later one is the earlier."""
+    """Returns the time between two ticks that are times; negative if `later` is in fact the earlier one."""
     return (later - earlier) / SECOND
 
 
 def tick_at_time(time: datetime) -> Tick:
-    """The first tick of an aware datetime. Raises ValueError for a naive one."""
+    """Returns the first tick of an aware datetime. Raises ValueError for a naive one."""
     if time.tzinfo is None:
         raise ValueError("a datetime with a time zone is needed")
     return max(0, min((time - _EPOCH) // timedelta(milliseconds=1) * MILLISECOND, FOREVER))
 
 
 def time_at(tick: Tick) -> datetime:
-    """The time of a tick, in UTC, exact to the millisecond."""
+    """Returns the time of a tick, in UTC, exact to the millisecond."""
     return _EPOCH + timedelta(milliseconds=tick // MILLISECOND)

@@ -1,4 +1,4 @@
-"""Messages to payloads and back. A payload is what a frame carries (`gapless.core.wire.framing`).
+"""Encodes messages as payloads, and decodes them. A payload is the content of a frame (`gapless.core.wire.framing`).
 
     payload := session u64, numbers 8 bytes (`gapless.core.wire.numbering`), message
              | 0 u64, message                                          in the handshake: Hello, …, Welcome or Refused
@@ -9,9 +9,9 @@
                count × (length u32, body u32), events                                      (from a client)
              | 0x04, request u64, count u32, count × (tick u64, length u32, body u32), events
 
-All integers little-endian. What is encoded here has no numbers yet: whoever sends it gives it those. The handshake is
-what two builds of different protocols must understand of each other, so it stays as it is. What does not parse raises
-RemoteProtocolError; the limits were checked by the framing before.
+All integers are little-endian. Encoded payloads have no numbers yet; the sender adds them. Builds with different
+protocol versions must understand each other's handshake, so its form never changes. A payload that cannot be decoded
+raises RemoteProtocolError. Its length was checked by the framing before.
 """
 
 from __future__ import annotations
@@ -54,36 +54,36 @@ _server_decoder: msgspec.msgpack.Decoder[AnyServerMessage] = msgspec.msgpack.Dec
 
 
 def encode(session: int, message: ClientMessage | ServerMessage) -> bytes:
-    """A control message as a payload."""
+    """Encodes a control message."""
     return _SESSION.pack(session) + (UNNUMBERED if session else b"") + _encode(message)
 
 
 def encode_publish(session: int, message: Publish) -> tuple[bytes, bytes]:
-    """A batch as a payload in two parts."""
+    """Encodes a batch, as a payload in two parts."""
     events = message.events
     head = _PUBLISH.pack(session, 0, _PUBLISH_KIND, message.publisher, message.epoch, message.first, events.count)
     return head + events.lengths, events.blob
 
 
 def deliver_head(session: int, sid: int, number: int) -> bytes:
-    """The first part of a delivery's payload; the second is `EventBatch.payload`."""
+    """Returns the first part of a delivery's payload; the second is `EventBatch.payload`."""
     return _DELIVER.pack(session, 0, _DELIVER_KIND, sid, number)
 
 
 def encode_keyed(session: int, message: PublishKeyed) -> tuple[bytes, bytes]:
-    """A keyed batch as a payload in two parts."""
+    """Encodes a keyed batch, as a payload in two parts."""
     events, producer, topic = message.events, message.producer.encode(), message.topic.encode()
     numbers = message.request, message.epoch, message.index, len(producer), len(topic), events.count
     return _KEYED.pack(session, 0, _KEYED_KIND, *numbers) + producer + topic + events.lengths, events.blob
 
 
 def range_head(session: int, request: int) -> bytes:
-    """The first part of a payload with events of a range; the second is `EventBatch.payload`."""
+    """Returns the first part of a payload with events of a range; the second is `EventBatch.payload`."""
     return _RANGE.pack(session, 0, _RANGE_KIND, request)
 
 
 def session_of(payload: bytes) -> int:
-    """The session a payload belongs to."""
+    """Returns the session of a payload; 0 if it belongs to none."""
     if len(payload) <= SESSION_BYTES:
         raise RemoteProtocolError(TOO_SHORT)
     (session,) = _SESSION.unpack_from(payload)
@@ -91,7 +91,7 @@ def session_of(payload: bytes) -> int:
 
 
 def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
-    """A client's message."""
+    """Decodes a client's message."""
     at = SESSION_BYTES if payload.startswith(NO_SESSION) else HEAD_BYTES
     if len(payload) <= at:
         raise RemoteProtocolError(TOO_SHORT)
@@ -106,7 +106,7 @@ def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
 
 
 def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
-    """A broker's message."""
+    """Decodes a broker's message."""
     at = SESSION_BYTES if payload.startswith(NO_SESSION) else HEAD_BYTES
     if len(payload) <= at:
         raise RemoteProtocolError(TOO_SHORT)

@@ -1,7 +1,7 @@
-"""Events in columns, as a subscriber gets them over the wire.
+"""Deliveries: events in columns, as a subscriber gets them over the wire.
 
-All events of a delivery are decoded in one call (an array header before them, and they are one msgpack array). Ticks
-and bodies are found by arithmetic.
+All events of a delivery are decoded in one call: with an array header before them they are one msgpack array. Ticks and
+bodies are found by arithmetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _decode_events = msgspec.msgpack.Decoder(list[Event]).decode
 
 
 class DeliveredColumns:
-    """A delivery as it came over the wire: count, rows, events; decoded when asked for."""
+    """A delivery as it came over the wire: count, rows, events. It is decoded when needed."""
 
     __slots__ = ("_ends", "_events", "_rows", "count", "size")
 
@@ -28,12 +28,12 @@ class DeliveredColumns:
         self._rows = rows
         self._events = events
         self.size = len(rows) + len(events)
-        """Bytes of rows and events."""
+        """The bytes of rows and events."""
         self._ends: list[int] | None = None
 
     @classmethod
     def parse(cls, blob: bytes, offset: int) -> DeliveredColumns:
-        """The delivery that fills `blob` from `offset` on. Raises ValueError if rows and events do not."""
+        """Returns the delivery that fills `blob` from `offset` on. Raises ValueError if it does not fill it exactly."""
         count = int.from_bytes(blob[offset : offset + 4], "little")
         columns = memoryview(blob)[offset + 4 :]
         if len(columns) < ROW.size * count:
@@ -45,27 +45,27 @@ class DeliveredColumns:
 
     @property
     def buffers(self) -> tuple[memoryview, memoryview]:
-        """All rows (`ROW`), and all events one behind the other, as they came: for who reads them in columns."""
+        """All rows (`ROW`), and all events one after the other, as they came: for readers of columns."""
         return self._rows, self._events
 
     def rows(self) -> Iterator[tuple[Tick, int, int]]:
-        """Tick, length and body length of each event."""
+        """Yields tick, length and body length of each event."""
         return ROW.iter_unpack(self._rows)
 
     def ticks(self) -> list[Tick]:
-        """The ticks, in order."""
+        """Returns the ticks, in order."""
         if LITTLE_ENDIAN:
             return self._rows.cast("Q")[::2].tolist()
         return [tick for tick, _, _ in self.rows()]
 
     def lengths(self) -> list[int]:
-        """The length of each event."""
+        """Returns the length of each event."""
         if LITTLE_ENDIAN:
             return self._rows.cast("I")[2::4].tolist()
         return [length for _, length, _ in self.rows()]
 
     def slice(self, start: int, stop: int) -> DeliveredColumns:
-        """The events with these positions, 0 <= start <= stop <= count; the bytes are shared."""
+        """Returns the events with these positions, 0 <= start <= stop <= count; the bytes are shared."""
         if start == 0 and stop == self.count:
             return self
         if self._ends is None:
@@ -74,7 +74,7 @@ class DeliveredColumns:
         return DeliveredColumns(stop - start, rows, self._events[self._ends[start] : self._ends[stop]])
 
     def events(self, pubend: PubendId) -> list[Event]:
-        """All events, decoded in one call. Raises ValueError if they are not `count` well-formed events."""
+        """Returns all events, decoded in one call. Raises ValueError if they are not `count` well-formed events."""
         try:
             events = _decode_events(b"".join((array_header(self.count), self._events)))
         except msgspec.MsgspecError as error:

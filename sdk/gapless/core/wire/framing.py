@@ -4,9 +4,9 @@
     | length, 4 bytes| CRC32C, 4 bytes| payload             |
     +----------------+----------------+---------------------+
 
-Both numbers are little-endian and unsigned; the length and the checksum are those of the payload alone.
-A payload is never empty. The length is judged against a limit as soon as it is known, before anything is
-allocated for the payload, so that a peer's claim costs nothing until the bytes arrive.
+Both numbers are little-endian and unsigned, and are those of the payload alone. A payload is never empty. The length is
+compared with a limit as soon as it is known, and memory grows only with the bytes that arrive. So a peer that announces
+a large frame costs nothing until it sends it.
 
 Rules of this module: no clock, no I/O, no knowledge of what a payload means.
 """
@@ -20,22 +20,22 @@ from google_crc32c import extend, value
 from gapless.errors import LocalProtocolError, RemoteProtocolError
 
 HEADER_BYTES = 8
-"""Bytes in front of every payload."""
+"""The bytes before every payload."""
 
 PAYLOAD_BYTES_MAX = 2**31 - 1
-"""No payload may be longer than this, whatever the limit of the receiving end."""
+"""The longest possible payload, whatever the limit of the receiving end is."""
 
 _HEADER = Struct("<II")
 
-# Pieces of an unfinished payload that are smaller than this are gathered in one growing buffer: a peer
-# that sends two bytes at a time must not make us hold one object for each of them.
+# Small pieces of an unfinished payload are gathered in one growing buffer: a peer that sends two bytes at a time
+# must not make us keep one object for each piece.
 _SMALL_PIECE_BYTES = 4096
 
 
 def encode_header(payload: bytes, rest: bytes = b"") -> bytes:
-    """The header of the frame whose payload is `payload + rest`; neither part is copied.
+    """Returns the header of the frame whose payload is `payload + rest`; neither part is copied.
 
-    Raises LocalProtocolError when the payload is empty or longer than `PAYLOAD_BYTES_MAX`.
+    Raises LocalProtocolError if the payload is empty or longer than `PAYLOAD_BYTES_MAX`.
     """
     length = len(payload) + len(rest)
     if not 0 < length <= PAYLOAD_BYTES_MAX:
@@ -45,7 +45,7 @@ def encode_header(payload: bytes, rest: bytes = b"") -> bytes:
 
 
 def encode_frame(payload: bytes) -> bytes:
-    """The whole frame in one piece: for tests, simulations and anything that need not be fast.
+    """Returns the whole frame in one piece: for tests, simulations, and everything that need not be fast.
 
     Raises LocalProtocolError as `encode_header` does.
     """
@@ -53,23 +53,22 @@ def encode_frame(payload: bytes) -> bytes:
 
 
 class FrameDecoder:
-    """Cuts a stream of bytes, however it was chopped, back into payloads.
+    """Cuts a stream of bytes back into payloads, however the bytes arrive.
 
-    A frame that breaks the rules (too long, empty, wrong checksum) makes `feed` raise RemoteProtocolError,
-    now and at every later call: a stream of frames that lost its step cannot be trusted again. The frames
-    in front of it are not lost: `feed` returns them first, sets `held`, and judges the offending frame at
-    the next call. So a caller who sees `held` handles what he got and calls `feed(b"")`. This also lets
-    the handling of one frame raise the limit for the very next.
+    A frame that breaks the rules (too long, empty, wrong checksum) makes `feed` raise RemoteProtocolError, then and at
+    every later call: after such a frame the stream cannot be trusted again. The frames before it are not lost: `feed`
+    returns them first, sets `held`, and judges the bad frame at the next call. So a caller that sees `held` handles the
+    payloads and calls `feed(b"")`. This also lets the handling of one frame raise the limit for the next one.
     """
 
     def __init__(self, limit: int) -> None:
-        """A decoder that accepts payloads of 1 to `limit` bytes."""
+        """Creates a decoder that accepts payloads of 1 to `limit` bytes."""
         self.limit = limit
-        """The longest payload accepted, in bytes. May be changed between calls of `feed`."""
+        """The longest accepted payload, in bytes. It may be changed between calls of `feed`."""
         self.held = False
-        """Whether a frame that would now be refused stands behind the payloads just returned."""
+        """Whether a frame that would now be refused follows the payloads just returned."""
         self.begun = 0
-        """The length of the payload that has begun and is not all there; 0: there is none."""
+        """The length of a payload that has not arrived completely; 0 if there is none."""
         self._rest = b""
         self._pieces: list[bytes | bytearray | memoryview] = []
         self._missing = 0
@@ -78,18 +77,18 @@ class FrameDecoder:
 
     @property
     def inside_frame(self) -> bool:
-        """Whether the bytes so far end in the middle of a frame, so that an end of stream would cut it."""
+        """Whether the bytes so far end in the middle of a frame, so that an end of the stream would cut it."""
         return bool(self._missing or self._rest)
 
     @property
     def collected(self) -> int:
-        """How many bytes of it are there."""
+        """How many bytes of the unfinished payload have arrived."""
         return self.begun - self._missing
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The payloads completed by `data`, in order.
+        """Returns the payloads that `data` completes, in order.
 
-        Raises RemoteProtocolError when the first frame not yet returned breaks the rules.
+        Raises RemoteProtocolError if the first frame that was not returned yet breaks the rules.
         """
         if self._error:
             raise RemoteProtocolError(self._error)
@@ -108,7 +107,7 @@ class FrameDecoder:
         return self._cut(data, length, [payload])
 
     def _cut(self, data: bytes, start: int, payloads: list[bytes]) -> list[bytes]:
-        """Appends to `payloads` the whole frames of `data` from `start` on, and keeps what is left over."""
+        """Appends the whole frames in `data` from `start` on to `payloads`, and keeps the rest."""
         end = len(data)
         limit = self.limit
         unpack = _HEADER.unpack_from
@@ -133,7 +132,7 @@ class FrameDecoder:
         return payloads
 
     def _collect(self, piece: memoryview) -> None:
-        """Keeps a piece of an unfinished payload; large pieces by reference, small ones gathered."""
+        """Keeps a piece of an unfinished payload: large pieces by reference, small ones gathered."""
         self._missing -= len(piece)
         if len(piece) >= _SMALL_PIECE_BYTES:
             self._pieces.append(piece)
@@ -143,7 +142,7 @@ class FrameDecoder:
             self._pieces.append(bytearray(piece))
 
     def _hold(self, data: bytes, start: int, payloads: list[bytes], message: str) -> list[bytes]:
-        """Keeps an offending frame for the next call if there are payloads to return before it."""
+        """Keeps a bad frame for the next call, if there are payloads to return before it."""
         if not payloads:
             self._break(message)
         self.held = True

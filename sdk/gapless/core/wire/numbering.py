@@ -1,18 +1,21 @@
-"""Frames of a session are numbered, so that one that is lost, repeated or put behind another is noticed.
+"""The numbers of the frames of a session: they show when a frame is lost, repeated, or out of order.
 
     payload := session u64, lane and number u32, urgent u32, message
 
-A link has two lanes: urgent frames overtake ordinary ones, and each lane keeps its order. So each lane counts by
-itself, from 1 on; the highest bit of the number is set in the urgent lane. `urgent` is how many urgent frames had
-been sent before: no ordinary frame overtakes one of those, so it finds the loss of the last of them as well. The loss
-of the last ordinary frames is found by the next one; that is a heartbeat, if there is nothing else to say.
+A link has two lanes: urgent frames may overtake ordinary ones, and each lane keeps its order. So each lane has its own
+count, from 1 on; the highest bit of the number marks the urgent lane. How each kind of loss is found:
 
-TCP keeps its word; a proxy that knows frames, a message queue, or a transport with a bug may not. A frame that came
-before is not looked at again. A hole ends the session: its other end connects anew, attaches behind what it received,
-and sends again what has no answer. So nothing that is said in a session needs a repetition of its own.
+- A lost frame in the middle: by the next frame of its lane.
+- The last urgent frames: `urgent` is how many urgent frames were sent before. No ordinary frame overtakes them, so the
+  next ordinary frame shows their loss.
+- The last ordinary frames: by the next one, which is a heartbeat if there is nothing else to send.
 
-Hello, Welcome and Refused belong to no session and have no numbers. In a Closing they may be 0: a broker that failed
-says why, and may not know any more what it had sent.
+TCP loses nothing; a proxy that cuts frames, a message queue, or a faulty transport may. A frame that came before is
+ignored. A hole ends the session: the client connects anew, attaches after what it received, and sends again what has no
+answer. So no message of a session needs a repetition of its own.
+
+Hello, Welcome and Refused belong to no session and have no numbers. In a Closing the numbers may be 0: a broker that
+failed sends the reason, and may not know any more which frames it had sent.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ if TYPE_CHECKING:
 
 SESSION_BYTES = 8
 HEAD_BYTES = 16
-"""Session, lane, number and urgent: what stands in front of every message."""
+"""Session, lane, number and urgent: the bytes before every message."""
 UNNUMBERED = bytes(HEAD_BYTES - SESSION_BYTES)
 _URGENT = 1 << 31
 _NUMBERS = _URGENT - 1
-"""How many numbers there are: 1 follows on this one."""
+"""How many numbers there are. After the last one comes 1 again."""
 _HALF = _NUMBERS // 2
 
 _pack = Struct("<II").pack
@@ -39,7 +42,7 @@ _unpack = Struct("<II").unpack_from
 
 
 class FramesLostError(RemoteProtocolError):
-    """Frames of a session are missing: it is not the other end that broke the protocol, but the way there."""
+    """Frames of a session are missing: not the other end has broken the protocol, but the way from there."""
 
 
 class Sent:
@@ -52,7 +55,7 @@ class Sent:
         self._urgent = 0
 
     def stamp(self, head: bytes, *, urgent: bool) -> bytes:
-        """A payload, or the first part of one, with the number that is its turn."""
+        """Puts the next number into a payload, or into the first part of one."""
         if urgent:
             self._urgent = self._urgent % _NUMBERS + 1
             numbers = _pack(_URGENT | self._urgent, self._urgent)
@@ -62,7 +65,7 @@ class Sent:
         return head[:SESSION_BYTES] + numbers + head[HEAD_BYTES:]
 
     def stamp_pairs(self, payloads: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Ordinary payloads in two parts, of which the second may be shared, with the numbers that are their turn."""
+        """Puts the next numbers into ordinary payloads in two parts; the second part may be shared."""
         number, urgent = self._ordinary, self._urgent
         stamped: list[tuple[bytes, bytes]] = []
         for head, rest in payloads:
@@ -84,13 +87,14 @@ class Received:
     def is_new(self, payload: bytes) -> bool:
         """Whether a frame of this session is the next of its lane; False if it came before.
 
-        Raises FramesLostError when frames before it are missing, and RemoteProtocolError when it has no number.
+        Raises FramesLostError if frames before it are missing, and RemoteProtocolError if it has no number.
         """
         if len(payload) < HEAD_BYTES:
             raise RemoteProtocolError("a frame of a session is too short to have a number")
         number, urgent = _unpack(payload, SESSION_BYTES)
         if number & _URGENT:
             number -= _URGENT
+            # Numbers wrap around: less than half of them ahead is a hole, everything else came before.
             missing = (number - self._urgent - 1) % _NUMBERS
             if not missing and number:
                 self._urgent = number
@@ -110,5 +114,5 @@ class Received:
 
 
 def is_unnumbered(payload: bytes) -> bool:
-    """Whether a frame names a session and has no number in it."""
+    """Whether a frame has a session, but no number."""
     return payload[SESSION_BYTES:HEAD_BYTES] == UNNUMBERED

@@ -1,8 +1,7 @@
 """Checkpoint tokens: an application's position in the streams of a network (protocol: tokens).
 
-A token is a vector clock `pubend → tick`. It says nothing of selectors: it fits every subscription. What
-it carries beside the clock says where it comes from: the network, and the subscription it was issued
-for, under a seal that only a broker can make.
+A token is a vector clock `pubend → tick`. It contains no selector, so it fits every subscription. Beside the clock it
+has its origin: the network, and the subscription for which it was issued, with a seal that only a broker can make.
 
     text  := "gl1." base64url(head) ("." names | "~" base64url(names))
     head  := subscription, generation, seal (length, bytes), network (length, UTF-8), number of pubends,
@@ -10,8 +9,8 @@ for, under a seal that only a broker can make.
              before, how many follow, highest tick minus its tick; CRC-32 of all that and of the names
     names := what follows of each id; in readable characters, "~" for "@", if all of them are safe in a URL
 
-Numbers are LEB128, the checksum four bytes. A token has exactly one text, on every machine: nothing is
-compressed by a library whose next version might do it otherwise.
+Numbers are LEB128, the checksum has four bytes. A token has exactly one text, on every machine. So nothing is
+compressed by a library whose next version might do it differently.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.errors import InvalidTokenError, TokenMismatchError
 
 TEXT_MAX = 4096
-"""A longer text is refused before anything looks at it."""
+"""A longer text is refused before it is parsed."""
 SEAL_BYTES = 8
 
 _Origin: TypeAlias = tuple[str, int, int, bytes]
@@ -41,15 +40,15 @@ _CHECKSUM_BYTES = 4
 
 
 class CheckpointToken:
-    """A position in the streams of a network, to be kept where the effects of consuming are kept.
+    """A position in the streams of a network. Keep it where you keep the effects of consuming.
 
-    `str(token)` and `CheckpointToken.parse(text)` turn it into text and back; equal tokens have equal
-    texts. Immutable, hashable, picklable, never falsy.
+    `str(token)` and `CheckpointToken.parse(text)` turn it into text and back; equal tokens have equal texts. It is
+    immutable, hashable, picklable, and never falsy.
 
-    `a <= b`: b stands at or behind a in every pubend; a pubend that one of them does not name counts as
-    tick 0 there. Two positions may be neither <= nor >=. Tokens of two networks, or that know a pubend's
-    name under different epochs only, cannot be compared: TokenMismatchError. Equality compares everything,
-    also what subscription a token was issued for.
+    `a <= b` means that b stands at or behind a in every pubend; a pubend that one of them does not name counts as tick
+    0 there. Two positions may be neither <= nor >=. Tokens cannot be compared, and raise TokenMismatchError, if they
+    are of two networks, or know the name of a pubend only under different epochs. Equality compares everything, also
+    the subscription for which a token was issued.
     """
 
     __slots__ = ("_origin", "_text", "_ticks")
@@ -70,7 +69,7 @@ class CheckpointToken:
 
     @classmethod
     def parse(cls, text: str) -> CheckpointToken:
-        """The token with this text. Raises InvalidTokenError for all that is not exactly a token's text."""
+        """Returns the token with this text. Raises InvalidTokenError if it is not exactly the text of a token."""
         if len(text) > TEXT_MAX:
             raise InvalidTokenError(f"a token has at most {TEXT_MAX} characters, this text has {len(text)}")
         match = _TEXT.fullmatch(text)
@@ -84,7 +83,7 @@ class CheckpointToken:
 
     @property
     def ticks(self) -> Mapping[PubendId, Tick]:
-        """Up to where each pubend is done with, that tick included. Read only."""
+        """Up to which tick each pubend is done with, that tick included. Read only."""
         return MappingProxyType(self._ticks)
 
     @property
@@ -94,7 +93,7 @@ class CheckpointToken:
 
     @property
     def sid(self) -> int:
-        """The id of the subscription it was issued for, or 0."""
+        """The id of the subscription for which it was issued, or 0."""
         return self._origin[1]
 
     @property
@@ -108,14 +107,14 @@ class CheckpointToken:
         return self._origin[3]
 
     def advance(self, changes: Mapping[PubendId, Tick]) -> CheckpointToken:
-        """The same token with these pubends at these ticks, whatever they were at before."""
+        """Returns the same token with these pubends at these ticks, even if the ticks are lower than before."""
         _check_ticks(changes)
         return self._at({**self._ticks, **changes})
 
     def merge(self, other: CheckpointToken) -> CheckpointToken:
-        """The pointwise maximum: all that either token has behind it. Raises TokenMismatchError.
+        """Returns the pointwise maximum: everything that either token has behind it. Raises TokenMismatchError.
 
-        It belongs to a subscription only if both do, and to the same.
+        The result belongs to a subscription only if both tokens belong to the same one.
         """
         _check_comparable(self, other)
         highest = dict(self._ticks)
@@ -124,7 +123,7 @@ class CheckpointToken:
         return self._at(highest) if self._origin == other._origin else CheckpointToken(self.network, highest)
 
     def __str__(self) -> str:
-        """The text. Raises InvalidTokenError if it were longer than `parse` takes: too many pubends."""
+        """Returns the text. Raises InvalidTokenError if it would be longer than `parse` takes: too many pubends."""
         if self._text is None:
             self._text = _encode(self)
         return self._text
@@ -167,20 +166,20 @@ class CheckpointToken:
         return other < self
 
     def _at(self, ticks: dict[PubendId, Tick]) -> CheckpointToken:
-        """A token of the same origin, without copying or checking the ticks."""
+        """Returns a token of the same origin, without copying or checking the ticks."""
         token = CheckpointToken.__new__(CheckpointToken)
         token._origin, token._ticks, token._text = self._origin, ticks, None  # noqa: SLF001 - its own class
         return token
 
 
 def seal(secret: bytes, network: str, sid: int, generation: int) -> bytes:
-    """What a broker puts on a token that it issues for this subscription."""
+    """Returns the seal for tokens that a broker issues for this subscription."""
     message = b"gapless token 1\0" + sid.to_bytes(8, "big") + generation.to_bytes(8, "big") + network.encode()
     return hmac.digest(secret, message, "sha256")[:SEAL_BYTES]
 
 
 def check_seal(secret: bytes, network: str, sid: int, generation: int, offered: bytes) -> bool:
-    """Whether `offered` is the seal of this subscription; takes the same time wherever it differs."""
+    """Whether `offered` is the seal of this subscription. It takes the same time wherever the two differ."""
     return hmac.compare_digest(seal(secret, network, sid, generation), offered)
 
 
@@ -197,7 +196,7 @@ def _check_comparable(left: CheckpointToken, right: CheckpointToken) -> None:
         return
     lefts, rights = _epochs(left), _epochs(right)
     for name, epochs in lefts.items():
-        # A stream that began anew is one more pubend beside the old one: who knows both can be compared.
+        # A stream that began anew is another pubend beside the old one. If a token knows both, the two can be compared.
         if name in rights and epochs.isdisjoint(rights[name]):
             raise TokenMismatchError(
                 f"tokens of two epochs of pubend {name!r}: {sorted(epochs)} and {sorted(rights[name])}"
@@ -205,7 +204,7 @@ def _check_comparable(left: CheckpointToken, right: CheckpointToken) -> None:
 
 
 def _epochs(token: CheckpointToken) -> dict[str, set[str]]:
-    """The epochs under which a token knows each name."""
+    """Returns the epochs under which a token knows each name."""
     epochs: dict[str, set[str]] = {}
     for pubend in token.ticks:
         name, at, epoch = pubend.rpartition("@")
@@ -255,7 +254,7 @@ def _decode(head: bytes, names: bytes) -> CheckpointToken:
     count, highest = reader.number(), reader.number()
     ticks: dict[PubendId, Tick] = {}
     pubend = b""
-    for _ in range(count):  # ends early, for want of bytes, if the count is wrong
+    for _ in range(count):  # if the count is wrong, the bytes run out and the loop ends with an error
         shared, length, behind = reader.number(), reader.number(), reader.number()
         pubend = pubend[:shared] + rests.take(length)
         ticks[_decoded(pubend)] = highest - behind
@@ -263,7 +262,7 @@ def _decode(head: bytes, names: bytes) -> CheckpointToken:
 
 
 class _Reader:
-    """Takes bytes apart. What is not there, or no number, raises InvalidTokenError."""
+    """Takes bytes apart. If bytes are missing, or are no number, it raises InvalidTokenError."""
 
     __slots__ = ("_at", "_data")
 
@@ -272,7 +271,7 @@ class _Reader:
         self._at = 0
 
     def take(self, length: int) -> bytes:
-        """The next bytes."""
+        """Returns the next bytes."""
         part = self._data[self._at : self._at + length]
         if len(part) < length:
             raise InvalidTokenError("the text of a token is garbled: it ends too early")
@@ -280,7 +279,7 @@ class _Reader:
         return part
 
     def number(self) -> int:
-        """The next number."""
+        """Returns the next number."""
         value = 0
         for shift in range(0, 64, 7):
             (byte,) = self.take(1)
@@ -298,7 +297,7 @@ def _put_number(target: bytearray, number: int) -> None:
 
 
 def _shared_length(left: bytes, right: bytes) -> int:
-    """How many bytes both begin with."""
+    """Returns how many bytes both have in common at the beginning."""
     for position, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
             return position
@@ -324,7 +323,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _what_is_wrong(text: str) -> str:
-    """Why a text is no token of this version, for people."""
+    """Returns why a text is no token of this version, for people."""
     if not text:
         return "an empty text is no checkpoint token"
     if text.startswith("gl1."):

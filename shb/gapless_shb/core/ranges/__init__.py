@@ -1,5 +1,6 @@
-"""Durable subscriptions read by ranges: the position is the caller's, and reading changes nothing.
+"""Durable subscriptions read by ranges: the caller keeps the position, and reading changes nothing.
 
-`service` is what the broker's core knows of it, creates, and acknowledges; `heads` says how far there is something to
-read and from where on, `bounds` how far a budget goes, `reader` and `reads` read, `exclusive` keeps two readers apart.
+`service` connects the parts to the broker's core, creates, and acknowledges. `heads` tells how far there is something
+to read, and from where on. `bounds` tells how far a budget goes. `reader` and `reads` read. `exclusive` keeps two
+readers of one subscription apart.
 """

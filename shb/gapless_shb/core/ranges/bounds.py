@@ -1,11 +1,14 @@
-"""How far a budget of events and bytes goes, and who gets which share of it.
+"""Answers how far a budget of events and bytes goes on each pubend.
 
-Each pubend is counted on from its start until it alone would use the budget up, or its head is reached. The budget is
-then shared in proportion to what was counted: so where less than the budget is behind on each, in proportion to what
-each is behind, and else no pubend waits for another one's long history.
+1. On each pubend events are counted from its start, until this pubend alone would use up the budget, or the head is
+   reached.
+2. The budget is shared in proportion to the counts. If the pubends together are behind by less than the budget, each
+   gets all that it is behind. Otherwise no pubend has to wait for the long history of another one.
 
-A pubend that cannot be reached holds up nobody for long: it is then taken as far as it was counted. Events are counted
-by the PFS alone, where it knows them; for their bytes they have to be fetched.
+Example: a budget of 100 events; A is behind by 30, B by 10,000, so B is counted up to 100. A gets 23 and B 77.
+
+A pubend that does not answer delays the result for a limited time; then its count so far is taken. Events are counted
+in the PFS alone where it has them. To count their bytes they have to be fetched.
 """
 
 from __future__ import annotations
@@ -29,16 +32,16 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
 
 PATIENCE: Final = 5_000_000_000
-"""So many nanoseconds a count may take, before what there is of it has to do."""
+"""How many nanoseconds a count may take. After that the result is computed from what was counted so far."""
 COUNTED_MAX: Final = 1 << 20
-"""So many events of a pubend are counted at most: a bound may be lower than it need be, and is never higher."""
+"""How many events of a pubend are counted at most. The bound may be lower than possible, but is never higher."""
 
 EVENT_BYTES_MAX: Final = 64
-"""What may be kept for an event that is counted; its tick alone would be 8 bytes, and costs ten times as long."""
+"""How many bytes may be kept for a counted event. Keeping only its tick takes 8 bytes, but ten times as long."""
 
 
 class Count:
-    """A sink that counts: the events, and with `max_bytes` how many bytes there are up to each."""
+    """A sink that counts events, and with `max_bytes` also the bytes up to each event."""
 
     def __init__(self, max_events: int | None, max_bytes: int | None) -> None:
         self._max_events = min(max_events or COUNTED_MAX, COUNTED_MAX)
@@ -46,33 +49,33 @@ class Count:
         self.wants_events = max_bytes is not None
         self._parts: list[Sequence[Tick] | BlockColumn] = []
         self._ends: list[int] = [0]
-        """How many events there are up to each part, from 0 on."""
+        """How many events there are up to the end of each part, beginning with 0."""
         self.sizes: array[int] = array("Q")
-        """Bytes up to and with each; empty where they are not counted."""
+        """The bytes up to and including each event; empty if bytes are not counted."""
 
     def __len__(self) -> int:
         return self._ends[-1]
 
     def tick(self, number: int) -> Tick:
-        """The tick of one of the events, the first of which has number 0."""
+        """Returns the tick of an event by its number; the first event has number 0."""
         at = bisect_right(self._ends, number) - 1
         part = self._parts[at]
         return (part.ticks() if isinstance(part, BlockColumn) else part)[number - self._ends[at]]
 
     @property
     def full(self) -> bool:
-        """Whether this pubend alone would use the budget up."""
+        """Whether this pubend alone would use up the budget."""
         spent = self._max_bytes is not None and bool(self.sizes) and self.sizes[-1] >= self._max_bytes
         return spent or len(self) >= self._max_events
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
-        """These match."""
+        """Counts these ticks."""
         if ticks:
             self._parts.append(ticks)
             self._ends.append(len(self) + len(ticks))
 
     def column(self, column: BlockColumn) -> None:
-        """What a block says matches; of few events the ticks take so much less room that they are decoded at once."""
+        """Counts the ticks of a block. A column with few ticks is decoded at once, because that takes less room."""
         if len(column) * EVENT_BYTES_MAX >= column.size:
             self._parts.append(column)
             self._ends.append(len(self) + len(column))
@@ -80,7 +83,7 @@ class Count:
             self.ticks(array("Q", column.ticks()))
 
     def events(self, events: EventBatch) -> EventBatch | None:
-        """These match."""
+        """Counts these events."""
         self.ticks(events.ticks)
         if self.wants_events:
             before = self.sizes[-1] if self.sizes else 0
@@ -90,12 +93,12 @@ class Count:
         return None
 
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
-        """What is lost uses nothing up."""
+        """A gap costs nothing of the budget."""
 
 
 @dataclass(slots=True)
 class BoundQuestion:
-    """One question, while it is counted for it."""
+    """One request, while its events are counted."""
 
     session: int
     request: AskBound
@@ -133,17 +136,17 @@ class Bounds:
 
     @property
     def deadline(self) -> int | None:
-        """When some question must be answered."""
+        """When a request has to be answered at the latest."""
         return min((bound.until for bound in self._bounds.values()), default=None)
 
     def answer_overdue(self, now: int) -> None:
-        """Time has passed: what has taken too long is answered as it stands."""
+        """Answers the requests that have taken too long, from what was counted so far."""
         for number, bound in list(self._bounds.items()):
             if now >= bound.until:
                 self._answer_if_counted(number, now)
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """RAW knowledge arrived, or the head has moved."""
+        """Gives RAW knowledge to the readers, and lets them go on, because the head may have moved."""
         for number, bound in list(self._bounds.items()):
             if knowledge.pubend in bound.readers:
                 reader, _ = bound.readers[knowledge.pubend]
@@ -153,11 +156,11 @@ class Bounds:
                 self._answer_if_counted(number, now)
 
     def on_session_ended(self, session: int) -> None:
-        """Nobody hears the answers any more."""
+        """Drops the requests of a session that has ended."""
         self._bounds = {number: bound for number, bound in self._bounds.items() if bound.session != session}
 
     def on_removed(self) -> None:
-        """Some subscription was removed: what is asked of it needs no answer but that."""
+        """Answers requests about subscriptions that were removed, with an error."""
         for number, bound in list(self._bounds.items()):
             if any(self._hosting.registry.get(reader.sid) is None for reader, _ in bound.readers.values()):
                 del self._bounds[number]
@@ -193,7 +196,7 @@ def _count_on(reader: BoundedReader, now: int, wall: int) -> None:
 
 
 def _end(reader: BoundedReader, count: Count, taken: int) -> Tick:
-    """Where a pubend ends of which so many of the counted events are taken."""
+    """Returns where a pubend ends if `taken` of its counted events are taken."""
     last = count.tick(taken - 1) if taken else reader.start
     if taken < len(count):
         return last
@@ -203,24 +206,25 @@ def _end(reader: BoundedReader, count: Count, taken: int) -> Tick:
 
 
 def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes: int | None) -> dict[PubendId, int]:
-    """How many of the events counted on each pubend are within the budget."""
+    """Returns how many of the counted events of each pubend are within the budget."""
     taken = {pubend: len(count) for pubend, count in counts.items()}
     if max_bytes is not None:
         room = shares({pubend: count.sizes[-1] if count.sizes else 0 for pubend, count in counts.items()}, max_bytes)
         fitting = {pubend: bisect_right(counts[pubend].sizes, room[pubend]) for pubend in counts}
-        if not any(fitting.values()):  # each is larger than its share: one goes all the same
+        if not any(fitting.values()):  # each first event is larger than its share: one is taken all the same
             first = next((pubend for pubend in counts if taken[pubend]), None)
             fitting = {pubend: int(pubend == first) for pubend in counts}
         taken = {pubend: min(taken[pubend], fitting[pubend]) for pubend in counts}
-    if max_events is not None:  # a block may have brought more than the budget: that is no reason for a larger share
+    if max_events is not None:  # a block may have counted more than the budget; that must not give a larger share
         taken = shares({pubend: min(count, max_events) for pubend, count in taken.items()}, max_events)
     return taken
 
 
 def shares(wanted: Mapping[PubendId, int], budget: int) -> dict[PubendId, int]:
-    """A budget in proportion to what is wanted: no more than that, and no more than the budget together.
+    """Divides a budget in proportion to what is wanted, never more than wanted.
 
-    What is left by rounding goes to those that lack most, so nobody starves while there is any.
+    What rounding leaves over goes to the pubends that lost most by rounding. So no pubend starves while anything is
+    left.
     """
     total = sum(wanted.values())
     if total <= budget:

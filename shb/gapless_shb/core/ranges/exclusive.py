@@ -1,8 +1,9 @@
-"""Leases: who reads a subscription by ranges has it alone, as long as his session lasts.
+"""Leases: a client that reads a subscription by ranges has it alone, as long as its session lasts.
 
-Two readers of one subscription would each acknowledge what only he has read, and the slower one would be met by gaps. A
-lease is a session's, so it ends with its connection, or when three heartbeats are missed; it is not durable. After a
-reconnect the client asks for it again. A subscription that somebody consumes cannot be leased, nor the other way round.
+Two readers of one subscription would each acknowledge only what they have read, and the slower one would meet gaps. A
+lease belongs to a session: it ends with the connection, or after three missed heartbeats. It is not durable; after a
+reconnect the client asks for it again. A subscription with a consumer cannot be leased, and a leased one cannot be
+consumed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Waiting: TypeAlias = "tuple[ClientSession, TakeLease | Subscribe]"
 
 @dataclass(slots=True)
 class Holder:
-    """A lease, and who waits for its end."""
+    """A lease, and the requests that wait for its end."""
 
     session: ClientSession
     request: int
@@ -43,20 +44,20 @@ class ExclusiveReaders:
     """All leases of an SHB."""
 
     def __init__(self, hosting: Hosting, grant: Callable[[int, int, ServerMessage], None]) -> None:
-        """`grant`: answers (sid, session, answer) when it is durable that the subscription is not left."""
+        """`grant` (sid, session, answer): sends the answer when it is durable that the subscription is in use."""
         self._hosting = hosting
         self._grant = grant
         self._held: dict[int, Holder] = {}
         self._ended: list[Waiting] = []
-        """Who waited for a lease that has ended."""
+        """The requests that waited for a lease that has ended."""
 
     def holder(self, sid: int) -> int | None:
-        """The session that has the subscription."""
+        """Returns the session that has a lease on the subscription."""
         held = self._held.get(sid)
         return None if held is None else held.session.number
 
     def on_lease(self, session: ClientSession, request: TakeLease) -> None:
-        """Grants it, queues for it, or takes it away from another one. Raises RefusedError."""
+        """Grants a lease, lets the request wait, or takes the lease from another session. Raises RefusedError."""
         subscription = found_for_ranges(self._hosting, session, request.target)
         sid = subscription.sid
         held = self._held.get(sid)
@@ -88,7 +89,7 @@ class ExclusiveReaders:
         self._hosting.detach(sid)
 
     def admits(self, session: ClientSession, request: Subscribe) -> bool:
-        """Whether a consumer may have what it asks for now; else it waits. Raises RefusedError."""
+        """Whether a consumer may have its subscription now; if not, the request waits. Raises RefusedError."""
         sid = request.sid
         if not sid and request.name:
             found = self._hosting.registry.find(session.client_id, request.name)
@@ -105,7 +106,7 @@ class ExclusiveReaders:
         return True
 
     def on_end(self, session: ClientSession, request: EndLease) -> None:
-        """A lease is given back, or no longer waited for."""
+        """Ends a lease, or drops the request that waits for one."""
         for sid, held in list(self._held.items()):
             if (held.session.number, held.request) == (session.number, request.request):
                 self._free(sid)
@@ -116,19 +117,19 @@ class ExclusiveReaders:
             ]
 
     def on_session_ended(self, session: int) -> None:
-        """Its leases are free."""
+        """Ends the leases of a session, and drops its requests."""
         for sid, held in list(self._held.items()):
             held.waiting[:] = [waiting for waiting in held.waiting if waiting[0].number != session]
             if held.session.number == session:
                 self._free(sid)
 
     def on_removed(self) -> None:
-        """Some subscription was removed: its lease is void, and whoever waits for it hears what has become of it."""
+        """Ends the leases of removed subscriptions, and lets waiting requests be answered."""
         for sid in [sid for sid in self._held if self._hosting.registry.get(sid) is None]:
             self._lose(sid, Code.UNSUBSCRIBED, "the subscription was removed")
 
     def take_ended(self) -> list[Waiting]:
-        """Those who waited for a lease that has ended, in order; emptied by the call."""
+        """Takes out the requests that waited for a lease that has ended, in order."""
         ended, self._ended = self._ended, []
         return ended
 

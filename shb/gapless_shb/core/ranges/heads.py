@@ -1,9 +1,11 @@
-"""How far there is something to read, and from where on (protocol: ranges).
+"""Answers how far there is something to read, and from where on (protocol: ranges).
 
-A head is final: of every tick up to it, it is decided what it is, and that never changes. It is handed out before it is
-durable here that it was reached; so after a crash of this broker heads begin lower, and whoever asks behind a position
-is not told of less than that. And whoever asks is not answered before the head has come to where the pubend was when it
-was heard of last: what had been published by then he may know of, and miss.
+A head is final: every tick up to it is decided, and never changes. Two rules follow from how heads are answered:
+
+- A head is answered before this broker has durably reached it. So after a crash its heads may be lower. A request with
+  a position therefore never gets an answer below that position.
+- An application may know of events that were published before it asked. So the answer waits until the head has come as
+  far as the pubend was known to be at that time.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from gapless_shb.core.subscriptions import SubscriptionRecord
 
 _MILLISECOND = 1_000_000
 _PATIENCE = 1000 * _MILLISECOND
-"""So long the head may take to come to where its pubend is, before that is answered which there is."""
+"""How long an answer waits for the head to come that far. Then the present head is answered."""
 
 
 @dataclass(slots=True)
 class HeadsQuestion:
-    """A question that is answered when there is something, or at a time."""
+    """A request that is answered when there is something to read, or at a time."""
 
     session: int
     request: AskHeads
@@ -36,7 +38,7 @@ class HeadsQuestion:
     until: int
     patience: int
     upto: dict[PubendId, Tick]
-    """How far each pubend was known to be when it was asked."""
+    """How far each pubend was known to be when the request came."""
 
 
 class Heads:
@@ -47,7 +49,7 @@ class Heads:
         self._waiting: list[HeadsQuestion] = []
 
     def on_ask(self, session: ClientSession, request: AskHeads, now: int) -> None:
-        """Answers, at once or later. Raises RefusedError."""
+        """Answers at once, or later. Raises RefusedError."""
         subscription = None if request.target is None else found_for_ranges(self._hosting, session, request.target)
         who = called(None if subscription is None else subscription.name)
         check_positions(request.after or (), self._hosting.streams, who)
@@ -58,7 +60,7 @@ class Heads:
             self._waiting.append(waiting)
 
     def of(self, subscription: SubscriptionRecord, after: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
-        """The heads for a subscription: where there is nothing for it behind a position, that position."""
+        """Returns the heads for a subscription. If there is nothing for it after its position, that is its position."""
         heads: dict[PubendId, Tick] = {}
         for pubend, stream in self._hosting.streams.items():
             behind = after.get(pubend, stream.positions[subscription.sid].acked)
@@ -68,17 +70,17 @@ class Heads:
 
     @property
     def deadline(self) -> int | None:
-        """When some question must be answered."""
+        """When a request has to be answered at the latest."""
         due = (waiting.until if self._is_fresh(waiting) else waiting.patience for waiting in self._waiting)
         return min(due, default=None)
 
     def answer_ready(self, now: int) -> None:
-        """Something happened, or time has passed: answers what can be."""
+        """Answers the requests that can be answered now, after an event or a deadline."""
         if self._waiting:
             self._waiting = [waiting for waiting in self._waiting if not self._answer(waiting, now)]
 
     def on_session_ended(self, session: int) -> None:
-        """Nobody hears the answers any more."""
+        """Drops the requests of a session that has ended."""
         self._waiting = [waiting for waiting in self._waiting if waiting.session != session]
 
     def _answer(self, waiting: HeadsQuestion, now: int) -> bool:
@@ -104,7 +106,7 @@ class Heads:
         return True
 
     def _is_fresh(self, waiting: HeadsQuestion) -> bool:
-        """Whether each pubend was heard of in this life, and the head has come to where it was."""
+        """Whether each pubend was heard of in this life, and its head has come to where it was known to be."""
         streams = self._hosting.streams
         return all(
             streams[pubend].meta.stable and streams[pubend].head >= tick for pubend, tick in waiting.upto.items()
@@ -112,7 +114,7 @@ class Heads:
 
 
 def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:
-    """Whether there may be anything for a subscription behind a position: an event, or what is not known here."""
+    """Whether there may be something for a subscription after a position: an event, or unknown ticks."""
     position = stream.positions[sid]
     low, silent_upto = stream.silent(position)
     if low <= behind < silent_upto:
@@ -122,7 +124,7 @@ def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:
 
 @dataclass(slots=True)
 class EarliestQuestion:
-    """One who asks what is left, and the pubends that have not said so yet."""
+    """A request for the earliest positions, with the pubends that have not answered yet."""
 
     session: int
     request: int
@@ -133,9 +135,9 @@ class EarliestQuestion:
 
 
 class Earliest:
-    """Answers AskEarliest: each pubend is asked for the first ticks that it may have.
+    """Answers AskEarliest: asks each pubend for its first ticks.
 
-    One that does not answer is answered for: by what it was heard to have lost.
+    For a pubend that does not answer, the last known `lost` is taken.
     """
 
     def __init__(self, hosting: Hosting) -> None:
@@ -160,11 +162,11 @@ class Earliest:
 
     @property
     def deadline(self) -> int | None:
-        """When some question must be answered."""
+        """When a request has to be answered at the latest."""
         return min((question.until for question in self._questions), default=None)
 
     def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
-        """RAW knowledge arrived."""
+        """Gives RAW knowledge to the requests that wait for it."""
         for question in self._questions:
             fetch = question.open.get(knowledge.pubend)
             if fetch is not None:
@@ -176,11 +178,11 @@ class Earliest:
         self.answer_ready(now)
 
     def on_session_ended(self, session: int) -> None:
-        """Nobody hears the answers any more."""
+        """Drops the requests of a session that has ended."""
         self._questions = [question for question in self._questions if question.session != session]
 
     def answer_ready(self, now: int) -> None:
-        """Answers what every pubend has answered, and what has taken too long."""
+        """Answers the requests that every pubend has answered, and those that have taken too long."""
         for question in [each for each in self._questions if not each.open or now >= each.until]:
             self._questions.remove(question)
             for pubend, fetch in question.open.items():
@@ -200,7 +202,10 @@ class Earliest:
         self._hosting.tell(question.session, Ticks(question.request, positions))
 
     def _readable_from(self, pubend: PubendId, sid: int, lost: Tick) -> Tick:
-        """From where on a subscription meets no gap: what it is done with is silence, whatever became of it."""
+        """Returns from where a subscription meets no gap.
+
+        Ticks that it is done with are silence, even if they are lost.
+        """
         stream = self._hosting.streams[pubend]
         position = stream.positions[sid]
         low, silent_upto = stream.silent(position)

@@ -1,14 +1,15 @@
 """Reads what one subscription matches in a range of a pubend, and changes nothing (protocol: ranges).
 
-As every reader, with what is its own where the PFS knows of the range (`gapless_shb.core.readers`):
+It is a reader (`gapless_shb.core.readers`) with its own way through what the PFS knows. The first line that fits
+counts:
 
-    what the pubend has lost, where events are counted       nothing, unless the page cache has it
-    pages of the page cache, if they have all that is wanted from memory: what was just delivered is there
-    sealed blocks of the PFS                                 read, and their ticks fetched
-    the open block                                           at hand, and its ticks fetched
+    ticks that the pubend has lost, when events are counted    nothing, unless the page cache has the events
+    a page of the page cache with all wanted events            taken from memory: recent events are there
+    sealed blocks of the PFS                                   read, then their ticks are fetched
+    the open block                                             at hand; its ticks are fetched
 
-Nothing is dropped because it expired: a range that is read again must not have shrunk. It ends at the head, and goes on
-when that moves, until it has reached the end of its range. What is handed out is bounded by the sink's room.
+Expired events are read like others: a range that is read twice must give the same events. The reader stops at the head
+and goes on when that moves, until it has reached the end of its range. The sink's room bounds what is sent.
 """
 
 from __future__ import annotations
@@ -28,37 +29,37 @@ from gapless_shb.core.readers import Reader, Sink
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 TARGET_BYTES: Final = 1 << 20
-"""The events of so many ticks are fetched at once that they have about so many bytes."""
+"""About how many bytes one fetch should bring; the number of its ticks is chosen for that."""
 TICKS_MAX: Final = 2048
 TICKS_FIRST: Final = 256
-"""As long as it is not known how large events are."""
+"""The limit of ticks in a fetch as long as the size of events is unknown."""
 NEAR_FIRST: Final = 16
-"""Grains of the pubend."""
+"""In grains of the pubend."""
 NEAR_MOST: Final = 1 << 42
 READ_BYTES: Final = 256 << 10
 
 
 class RangeSink(Sink, Protocol):
-    """Who is told what is in the range, in order."""
+    """Receives what is in the range, in order."""
 
     wants_events: bool
-    """Whether the events are needed, and not their ticks alone."""
+    """Whether it needs the events, and not only their ticks."""
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
-        """These match, if `wants_events` is not set; how large they are is not known."""
+        """Takes ticks that match, if `wants_events` is not set. The size of their events is unknown."""
 
     def column(self, column: BlockColumn) -> None:
-        """The same, said of a whole block."""
+        """Takes the ticks of a whole block in the same way."""
 
 
 class NearTicks(TickFetch):
-    """Wants exactly these ticks, and asks for those that are close to each other in one range."""
+    """Fetches exactly these ticks, and asks for ticks that are close to each other in one range."""
 
     others = 0
-    """How many events came along that were not wanted."""
+    """How many events have arrived that were not wanted."""
 
     def offer(self, knowledge: Knowledge) -> None:
-        """Takes what it wanted out of knowledge that arrived."""
+        """Takes the wanted events out of knowledge that has arrived, and counts the others."""
         before = self.count
         super().offer(knowledge)
         if knowledge.reply:
@@ -66,7 +67,7 @@ class NearTicks(TickFetch):
 
 
 class BoundedReader(Reader):
-    """A range of one subscription on one pubend, and how far it is read."""
+    """One subscription's range on one pubend, and how far it is read."""
 
     def __init__(
         self,
@@ -77,23 +78,23 @@ class BoundedReader(Reader):
         sink: RangeSink,
         read: Callable[[Tick, Tick], None],
     ) -> None:
-        """`read` reads PFS records; answered by `on_read`."""
+        """`read`: reads PFS records; the answer goes to `on_read`."""
         super().__init__(stream.scheduler, subscription, stream.positions[subscription.sid], lo, hi, sink)
         self.start = lo
         self._into = sink
         self._read = read
         self._blocks: deque[Block] = deque()
-        """Blocks that were read, and not all used yet."""
+        """Blocks that were read, and are not used up yet."""
         self._ticks_most = TICKS_FIRST
         self._near = NEAR_FIRST * stream.meta.grain
 
     @property
     def complete(self) -> bool:
-        """Whether all of the range was said."""
+        """Whether all of the range was given to the sink."""
         return self.horizon >= self.end and self._gap is None
 
     def on_read(self, result: ReadResult) -> None:
-        """The PFS was read. What lies at or below its chop point *now* is unknown, not silence (T43)."""
+        """The PFS was read. Ticks at or below its chop point *now* are unknown, not silence (T43)."""
         upto, self._reading_upto = self._reading_upto, None
         assert upto is not None
         if result.error:
@@ -113,7 +114,7 @@ class BoundedReader(Reader):
             super()._plan(upto, now, wall)
 
     def _lost_upto(self, upto: Tick) -> Tick:
-        """From the horizon up to here no event is left: what the PFS still names there will be a gap."""
+        """Returns up to where no event is left from the horizon on; ticks that the PFS still has will be a gap."""
         return min(self.stream.lost, self.host.page_cache.first_event_behind(self.horizon), upto)
 
     def _plan_known(self, upto: Tick, now: int, _wall: int) -> None:
@@ -128,7 +129,7 @@ class BoundedReader(Reader):
             self._take_ticks(ticks, upto, now, imprecise=pfs.imprecise)
 
     def _take_page(self, upto: Tick) -> bool:
-        """Takes what is in memory, if it is all that is wanted of a page."""
+        """Takes a page from memory, if it has all wanted events. Returns whether there was progress."""
         page_cache = self.host.page_cache
         page = page_cache.page(self.horizon)
         if page is None:
@@ -147,7 +148,7 @@ class BoundedReader(Reader):
         return True
 
     def _take_blocks(self, upto: Tick, now: int) -> bool:
-        """Takes what blocks tell that were read, or the first of them; returns whether there are any."""
+        """Takes the ticks of some blocks that were read. Returns whether there were any."""
         while self._blocks and self._blocks[0].index <= self.horizon:
             self._blocks.popleft()
         if not self._blocks:
@@ -174,7 +175,7 @@ class BoundedReader(Reader):
         while self._blocks and self._blocks[0].index <= upto and not self._sink.full:
             block = self._blocks.popleft()
             self._ready_upto = block.index
-            # A block that comes behind another one begins behind it: only the first may have ticks up to the horizon.
+            # Blocks do not overlap, so only the first block may have ticks at or below the horizon.
             if is_first and block.first <= self.horizon:
                 self._into.ticks(self._within(block.ticks_of(self.sid), upto))
             else:
@@ -189,7 +190,7 @@ class BoundedReader(Reader):
 
     def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
         if ticks and self._into.wants_events:
-            if len(ticks) > self._ticks_most and self._ticks_most < TICKS_MAX:  # the events are large, or may be
+            if len(ticks) > self._ticks_most and self._ticks_most < TICKS_MAX:  # the events are large, or may be large
                 ticks = ticks[: self._ticks_most]
                 upto = ticks[-1]
             matcher = self._matcher if imprecise else None
@@ -200,7 +201,7 @@ class BoundedReader(Reader):
         self._ready_upto = upto
 
     def _learn(self, fetch: TickFetch | RangeFetch) -> None:
-        """How large events are, and how far apart wanted ticks may be to be asked for in one range."""
+        """Learns how large events are, and how far apart wanted ticks may be to be asked for in one range."""
         if not isinstance(fetch, NearTicks):
             super()._learn(fetch)
             return

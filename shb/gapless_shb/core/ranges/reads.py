@@ -1,4 +1,4 @@
-"""Range reads that clients asked for: each a reader, a credit, and the session that hears it."""
+"""The range reads that clients have asked for: each has a reader, a credit, and a session."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
 
 READS_MAX: Final = 256
-"""So many ranges one session may read at a time."""
+"""How many ranges one session may read at a time."""
 FRAME_BYTES: Final = 1 << 20
-"""A frame has no more than that, or one event."""
+"""The limit of a frame's size; a frame with one event may be larger."""
 FRAME_EVENTS: Final = 8192
 
 
 class RangeDelivery(Credited):
-    """A sink that sends to a session what its credit allows."""
+    """A sink that sends to a session as much as its credit allows."""
 
     wants_events = True
 
@@ -39,19 +39,19 @@ class RangeDelivery(Credited):
 
     @property
     def full(self) -> bool:
-        """Whether not even one event may be sent."""
+        """Whether the credit does not allow even one event."""
         return self.starved
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
-        """Never said: the events are wanted."""
+        """Is never called, because the events are wanted."""
         raise AssertionError("a delivery wants events")
 
     def column(self, column: BlockColumn) -> None:
-        """Never said."""
+        """Is never called, because the events are wanted."""
         raise AssertionError("a delivery wants events")
 
     def events(self, events: EventBatch) -> EventBatch | None:
-        """Sends as many as the credit allows; returns the rest."""
+        """Sends as many events as the credit allows. Returns the rest."""
         while count := self.affordable(events, FRAME_EVENTS, FRAME_BYTES):
             payload = events.slice(0, count).payload((1 << count) - 1)
             self.spend(count, len(payload))
@@ -63,7 +63,7 @@ class RangeDelivery(Credited):
         return events
 
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
-        """Says so."""
+        """Sends a gap."""
         gap = RangeGap(self._request, start, end, reason.value)
         self._hosting.outbox.emit(Tell(self._session, gap))
 
@@ -74,7 +74,7 @@ class Reads:
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
         self._readers: dict[tuple[int, int], tuple[BoundedReader, RangeDelivery]] = {}
-        """By session and the client's number."""
+        """The reads, by session and the client's number."""
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -82,7 +82,7 @@ class Reads:
     # ------------------------------------------------------------------------------- what clients ask
 
     def on_read_range(self, session: ClientSession, request: ReadRange, now: int, wall: int) -> None:
-        """Begins to read. Raises RefusedError."""
+        """Begins to read a range. Raises RefusedError."""
         key = (session.number, request.request)
         subscription = found_for_ranges(self._hosting, session, request.target)
         stream = self._hosting.streams.get(request.pubend)
@@ -99,7 +99,7 @@ class Reads:
         self._step(key, now, wall)
 
     def on_read_on(self, session: ClientSession, request: ReadOn, now: int, wall: int) -> None:
-        """The client has room for more."""
+        """Adds credit: the client has room for more."""
         key = (session.number, request.request)
         if key in self._readers:
             _, delivery = self._readers[key]
@@ -107,13 +107,13 @@ class Reads:
             self._step(key, now, wall)
 
     def on_end_read(self, session: ClientSession, request: EndRead) -> None:
-        """Nobody wants the rest."""
+        """Ends a read: the client does not want the rest."""
         self._readers.pop((session.number, request.request), None)
 
     # ---------------------------------------------------------------------------------- what happened
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """RAW knowledge arrived, or the head has moved."""
+        """Gives RAW knowledge to the readers, and lets them go on, because the head may have moved."""
         for key, (reader, _) in list(self._readers.items()):
             if reader.stream.pubend == knowledge.pubend:
                 if knowledge.stamp is None:
@@ -121,11 +121,11 @@ class Reads:
                 self._step(key, now, wall)
 
     def on_session_ended(self, session: int) -> None:
-        """Nobody hears them any more."""
+        """Drops the reads of a session that has ended."""
         self._readers = {key: read for key, read in self._readers.items() if key[0] != session}
 
     def on_removed(self) -> None:
-        """Some subscription was removed: whoever reads it is told."""
+        """Ends the reads of subscriptions that were removed, with an error."""
         for key, (reader, _) in list(self._readers.items()):
             if self._hosting.registry.get(reader.sid) is None:
                 del self._readers[key]
@@ -145,7 +145,7 @@ class Reads:
         reader, _ = self._readers[key]
 
         def answered(result: ReadResult, now: int, wall: int) -> None:
-            # A client may use the number of a read that it ended for another one.
+            # The client may have ended this read and given its number to another one.
             if key in self._readers and self._readers[key][0] is reader:
                 reader.on_read(result)
                 self._step(key, now, wall)

@@ -1,4 +1,4 @@
-"""Everything of ranges at one SHB: its requests, and what the core tells it (protocol: ranges)."""
+"""All requests about ranges at one SHB, and what the core reports to their parts (protocol: ranges)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from gapless_shb.core.subscribing import Subscribing
 
 
 class Ranges:
-    """See the module. The core calls `answer_ready` at the end of each turn, once they are `used`."""
+    """The parts of range reading; once they are `used`, the core calls `answer_ready` at the end of each turn."""
 
     def __init__(self, hosting: Hosting, subscribing: Subscribing, expiry: Expiry, ahead: PositionsAhead) -> None:
         self._hosting = hosting
@@ -51,7 +51,7 @@ class Ranges:
         self._expiry = expiry
         self._ahead = ahead
         self.used = False
-        """Whether anybody has asked anything yet. Before, there is nothing to do here."""
+        """Whether any request about ranges has come yet. Before that there is nothing to do here."""
         self._attaching = Attaching(hosting, subscribing)
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
@@ -60,7 +60,7 @@ class Ranges:
         self._exclusive = ExclusiveReaders(hosting, self._grant)
 
     def requests(self) -> Mapping[type, RequestHandler]:
-        """What clients ask."""
+        """Returns the handler of each request of clients."""
 
         def guarded(handler: Callable[[ClientSession, Any, int, int], None]) -> RequestHandler:
             def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
@@ -88,7 +88,7 @@ class Ranges:
         }
 
     def admits(self, session: ClientSession, request: Subscribe) -> bool:
-        """Whether a consumer may attach now: nobody has a lease on what it asks for. Else it is answered, or waits."""
+        """Whether a consumer may attach now, because there is no lease. If not, its request is answered, or waits."""
         try:
             return self._exclusive.admits(session, request)
         except RefusedError as refused:
@@ -96,31 +96,31 @@ class Ranges:
             return False
 
     def is_awaited(self, sid: int) -> bool:
-        """Whether somebody uses a subscription, or waits for it to be created: then it is not left."""
+        """Whether a session uses a subscription, or waits for its creation: then its lease does not run."""
         return self._exclusive.holder(sid) is not None or self._attaching.is_awaited(sid)
 
     # ---------------------------------------------------------------------------------- what happened
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """Knowledge arrived, and was taken in: the head may have moved."""
+        """Knowledge has arrived and was taken in. The head may have moved."""
         self._earliest.on_knowledge(knowledge, now)
         self._bounds.on_knowledge(knowledge, now, wall)
         self._reads.on_knowledge(knowledge, now, wall)
 
     def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
-        """A client has gone."""
+        """A session has ended: drops its requests, and ends its leases."""
         for part in (self._attaching, self._heads, self._earliest, self._bounds, self._reads, self._exclusive):
             part.on_session_ended(session.number)
         self._pass_leases_on(now, wall)
 
     @property
     def deadline(self) -> int | None:
-        """When `answer_ready` wants to be called."""
+        """When `answer_ready` has to be called."""
         dues = (part.deadline for part in (self._heads, self._earliest, self._bounds))
         return min((due for due in dues if due is not None), default=None)
 
     def answer_ready(self, now: int, wall: int) -> None:
-        """Something happened, or time has passed: answers what can be."""
+        """Answers all requests that can be answered now, after an event or a deadline."""
         self._attaching.answer_ready()
         self._exclusive.on_removed()
         self._bounds.on_removed()
@@ -131,7 +131,7 @@ class Ranges:
         self._pass_leases_on(now, wall)
 
     def _pass_leases_on(self, now: int, wall: int) -> None:
-        """Whoever waited for a lease that has ended gets it, before anybody who asks for it later."""
+        """Gives leases that have ended to the requests that waited for them, before any later request."""
         for session, request in self._exclusive.take_ended():
             if isinstance(request, Subscribe):
                 if self.admits(session, request):
@@ -154,7 +154,7 @@ class Ranges:
         self._pass_leases_on(now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
-        """Who reads says how far he is done, and hears when that is durable. What is said again changes nothing."""
+        """Takes a reader's position, and answers when it is durable. A repeated request changes nothing."""
         subscription = found_for_ranges(self._hosting, session, request.target)
         if request.target.sid:
             check_sealed(subscription, request.token_seal, self._hosting)
@@ -183,7 +183,7 @@ class Ranges:
         self._hosting.unsaved = True
 
     def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:
-        """Somebody is there: what was noted of his absence is gone before he hears so."""
+        """Answers that a session has a subscription. What was noted of its absence is durably deleted before."""
         obsolete = self._expiry.forget(sid)
         if obsolete:
             self._hosting.write_then_tell(obsolete, session, answer)
@@ -192,11 +192,11 @@ class Ranges:
 
 
 def last_event(position: SubscriptionPosition, head: Tick, tick: Tick) -> Tick:
-    """The last event of a subscription at or below a tick; or more, where that is not known, but never less.
+    """Returns the last event of a subscription at or below a tick; if it is unknown, a later tick, never an earlier.
 
-    Between it and the tick nothing may stand that the subscription matches: whoever goes back there is told of silence,
-    whatever became of the log. The PFS knows of what is behind `since` and up to the head, and of the last event only;
-    after a crash of this broker an application may be further than the head.
+    Ticks between the result and `tick` count as silence from now on, whatever becomes of the log. So no matching event
+    may stand there. The PFS knows only the ticks after `since` and up to the head, and of these this function needs the
+    last event. After a crash of this broker an application may be ahead of the head.
     """
     if tick > head:
         return tick
@@ -204,25 +204,25 @@ def last_event(position: SubscriptionPosition, head: Tick, tick: Tick) -> Tick:
 
 
 class Attaching:
-    """Answers Attach, when the subscription is durable and where it begins is final."""
+    """Answers Attach, when the subscription is durable and its start is final."""
 
     def __init__(self, hosting: Hosting, subscribing: Subscribing) -> None:
         self._hosting = hosting
         self._subscribing = subscribing
         self._waiting: list[tuple[int, Attach, int]] = []
-        """Session, request and subscription of those that are being created."""
+        """Session, request and subscription of each creation that is under way."""
 
     def on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
-        """Creates it, or finds it. Raises RefusedError."""
+        """Creates the subscription, or finds it. Raises RefusedError."""
         sid = self._subscribing.define(session, as_subscribe(request), now, wall)
         self._waiting.append((session.number, request, sid))
 
     def is_awaited(self, sid: int) -> bool:
-        """Whether somebody waits for a subscription that is being created."""
+        """Whether a session waits for a subscription that is being created."""
         return any(waiting == sid for _, _, waiting in self._waiting)
 
     def answer_ready(self) -> None:
-        """Something happened: answers what is created."""
+        """Answers the requests whose subscription is created now."""
         waiting, self._waiting = self._waiting, []
         for session, request, sid in waiting:
             if self._hosting.registry.get(sid) is None:
@@ -233,7 +233,7 @@ class Attaching:
                 self._answer(session, request, sid)
 
     def on_session_ended(self, session: int) -> None:
-        """Nobody hears the answers any more; what is being created stays."""
+        """Drops the requests of a session. What is being created stays."""
         self._waiting = [waiting for waiting in self._waiting if waiting[0] != session]
 
     def _answer(self, session: int, request: Attach, sid: int) -> None:
@@ -250,7 +250,7 @@ class Attaching:
 
 
 def as_subscribe(request: Attach) -> Subscribe:
-    """The same wish as of one who consumes."""
+    """Returns the request as a Subscribe: it asks for the same, without consuming."""
     return Subscribe(
         request.request,
         request.name,

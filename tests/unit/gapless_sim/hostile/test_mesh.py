@@ -8,8 +8,8 @@ import pytest
 
 from gapless.core.network.facts import LINK_HIGH, LINK_LOW, Dial, SendFrame
 from gapless.core.network.frames import InterestQuestion, decode
+from gapless.core.network.timer_queue import SECOND
 from gapless_sim.hostile.mesh import DELAY, LATE_MAX, MUCH_LATER, OVERTAKEN, REDIAL
-from gapless_sim.hostile.timers import SECOND
 from unit.gapless_sim.hostile.parts import LINKS, Parts, knowledge
 
 ONE, TWO, THREE = InterestQuestion("1"), InterestQuestion("2"), InterestQuestion("3")

@@ -8,7 +8,8 @@ import pytest
 
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.network.frames import Answer
-from gapless_sim.hostile.requests import REMEMBERED, SUBMIT_LATE, RequestIntake
+from gapless.core.network.placing import REMEMBERED
+from gapless_sim.hostile.requests import SUBMIT_LATE, HostileIntake
 from unit.gapless_sim.hostile.parts import LINKS, TOLD, P, Parts, Sent, pub
 
 ENTRY = 5
@@ -24,7 +25,7 @@ class Side:
 
     def __init__(self, rates: dict[str, float] | None = None) -> None:
         self.parts = Parts(rates)
-        self.requests = RequestIntake(self.parts.station, self.parts.mesh, {P: None})
+        self.requests = HostileIntake(self.parts.station, self.parts.mesh, {P: None})
 
     def ask(
         self,
@@ -196,7 +197,7 @@ def test_a_pubend_that_is_not_here(side: Side, message: Pub | OpenRequest) -> No
 
 
 def test_nothing_is_open_yet(side: Side) -> None:
-    side.requests = RequestIntake(side.parts.station, side.parts.mesh, {})
+    side.requests = HostileIntake(side.parts.station, side.parts.mesh, {})
     side.ask(1, OPENING)
 
     assert side.submitted() == []

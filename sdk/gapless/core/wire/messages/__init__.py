@@ -1,11 +1,11 @@
 """The client protocol: every message between a client and its broker (protocol: session, delivery).
 
-Control messages are msgpack arrays tagged with a number; none contains itself. Events travel in
-binary messages, `Publish`, `PublishKeyed`, `Deliver` and `RangeEvents` (`gapless.core.wire.codec`). Every frame
-but the first in each direction carries the session's number, so that a frame of an earlier session can be
-ignored.
+Control messages are msgpack arrays tagged with a number; none of them contains itself. Events travel in binary
+messages: `Publish`, `PublishKeyed`, `Deliver` and `RangeEvents` (`gapless.core.wire.codec`). Every frame except the
+first in each direction carries the number of the session, so that a frame of an earlier session can be ignored.
 
-One module for each part of a client's life: `session`, `publishing`, `subscribing`, `asking`, `ranges`, `keyed`.
+There is one module for each part of a client's life: `session`, `publishing`, `subscribing`, `asking`, `ranges`,
+`keyed`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Questions with one answer each: listings, the status, removing a subscription, retiring an SHB."""
+"""Requests with one answer each: listings, the status, removing a subscription, retiring an SHB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Unsubscribe(ClientMessage, frozen=True, tag=30):
 
 
 class Done(ServerMessage, frozen=True, tag=30):
-    """A request without an answer of its own has been carried out, durably."""
+    """A request without an answer of its own was carried out, durably."""
 
     request: int
 
@@ -46,7 +46,7 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     lag_events: int
     lag_seconds: float
     lag_complete: bool
-    """Whether all that it has not acknowledged was counted; else there are at least so many, and so old."""
+    """Whether everything unacknowledged was counted; if not, the two numbers are lower bounds."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):
@@ -55,7 +55,7 @@ class SubscriptionList(ServerMessage, frozen=True, tag=31):
     request: int
     rows: list[ListedSubscription]
     more: bool = False
-    """Whether another one follows, with more rows."""
+    """Whether another message with more rows follows."""
 
 
 class ListPubends(ClientMessage, frozen=True, tag=32):
@@ -77,23 +77,23 @@ class ListedPubend(msgspec.Struct, array_like=True, frozen=True):
     stable: Tick
     """Everything up to here is decided and durable."""
     released: Tick
-    """Every durable subscription has everything up to here behind it."""
+    """Every durable subscription is done with everything up to here."""
     log_bytes: int
     publishers: int
     shbs: tuple[ShbId, ...] = ()
     """The SHBs that its log waits for."""
     delivered: Tick = 0
-    """Each of them has everything up to here in its PFS."""
+    """Each of these SHBs has everything up to here in its PFS."""
     pinned_bytes: int = 0
-    """Of the log: above what everybody is done with."""
+    """How much of the log lies above what every subscription is done with."""
     undelivered_bytes: int = 0
-    """Of the log: above `delivered`."""
+    """How much of the log lies above `delivered`."""
     holds: tuple[tuple[ShbId, Tick, int], ...] = ()
-    """SHBs that need more kept than they have reported: from which tick on, and how many bytes are above it."""
+    """SHBs that need more than they have reported: from which tick on, and how many bytes lie above it."""
     policy: str = ""
-    """What is released early; "": nothing."""
+    """What is released early, for people; "" if nothing is."""
     damaged: tuple[tuple[Tick, Tick, str], ...] = ()
-    """Ranges (lo, hi] that cannot be read, and why; "" for one that an operator has given up."""
+    """Ranges (lo, hi] that cannot be read, each with the reason; "" if an operator has given it up."""
     refusal: str = ""
     """Why nothing can be published to it, or ""."""
 
@@ -106,13 +106,13 @@ class PubendList(ServerMessage, frozen=True, tag=32):
 
 
 class Retire(ClientMessage, frozen=True, tag=33):
-    """An administrator gives an SHB up for good, at all pubends of this broker (T10). Idempotent."""
+    """Gives an SHB up for good, at all pubends of this broker; sent by an administrator (T10). Idempotent."""
 
     request: Number
     shb: str
-    """Its id, or the name of its node, if no other SHB is called so."""
+    """Its id, or the name of its node, if no other SHB has that name."""
     only_look: bool = False
-    """Nothing is done; the answer says what would be."""
+    """Whether nothing is to be done; then the answer reports what would be."""
 
 
 class Retired(ServerMessage, frozen=True, tag=33):
@@ -121,13 +121,13 @@ class Retired(ServerMessage, frozen=True, tag=33):
     request: int
     shb: ShbId
     pubends: list[PubendId]
-    """Those that have counted it until now; none if it had been retired before, and has not come back."""
+    """The pubends that counted it until now; none if it was retired before and has not come back."""
     before: bool
-    """Whether it had been retired before."""
+    """Whether it was retired before."""
 
 
 class AskStatus(ClientMessage, frozen=True, tag=34):
-    """Asks for the figures and the alarms of the broker. Only where Welcome says that it answers this."""
+    """Asks for the figures and the alarms of the broker. Sent only if the broker's Welcome lists it in `answers`."""
 
     request: Number
 
@@ -138,11 +138,11 @@ class Status(ServerMessage, frozen=True, tag=34):
     request: int
     rows: list[Gauge | RaisedAlarm]
     more: bool = False
-    """Whether another one follows, with more rows."""
+    """Whether another message with more rows follows."""
 
 
 def status_parts(request: int, rows: Iterable[Gauge | RaisedAlarm], part_bytes: int) -> Iterator[Status]:
-    """The answer in parts, whose rows take about so many bytes; at least one part."""
+    """Yields the answer in parts, whose rows take about so many bytes each; at least one part."""
     part: list[Gauge | RaisedAlarm] = []
     size = 0
     for row in rows:

@@ -1,4 +1,4 @@
-"""What all messages of the client protocol stand on: their two directions, and why a request is refused."""
+"""The base of all messages of the client protocol: the two directions, and the codes of refusals."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PROTOCOL = 2
 NUMBER_MAX = (1 << 63) - 1
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
-"""A count, a credit, or what a client or a broker calls something by: others do not parse."""
+"""A count, a credit, or a number that a client or a broker has given to something. Others cannot be decoded."""
 Number32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
-"""A number that has 32 bits in binary messages."""
+"""A number with 32 bits in binary messages."""
 Wall: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 """A wall time in milliseconds since 1970."""
 Seal: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=64)]
-"""Of a token."""
+"""The seal of a token."""
 
 
 class Code(str, Enum):
-    """Why a request was refused. The client turns each into one error class."""
+    """Why a request was refused. The client has one error class for each."""
 
     CONFIGURATION = "configuration"
     UNAUTHORIZED = "unauthorized"

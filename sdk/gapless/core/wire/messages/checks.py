@@ -1,9 +1,10 @@
-"""What must hold of a client's messages beyond their types, checked where they enter: one table for all of them.
+"""Checks of a client's messages beyond their types, where they enter: one table for all messages.
 
-Numbers, and what only a program of somebody else's gets wrong, are bounded where the fields are declared: such a
-message does not parse, and costs its sender the session. What an application may get wrong is in `CHECKS`: a request
-is answered with the reason, anything else costs the session as well. No handler sees a message that fails either.
-`tests/unit/gapless/core/wire/messages/test_checks.py` sees to it that no field of any message is without a bound.
+Numbers, and fields that only a foreign program can get wrong, have their bounds at the declaration of the field. A
+message out of these bounds cannot be decoded, and its sender loses the session. Fields that an application can get
+wrong are in `CHECKS`: a request that fails is answered with the reason; any other message costs the session. No handler
+ever gets a message that failed. `tests/unit/gapless/core/wire/messages/test_checks.py` ensures that every field of
+every message has a bound.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ NAME_BYTES_MAX: Final = 255
 PUBEND_BYTES_MAX: Final = 512
 """The longest id of a pubend, in UTF-8."""
 POSITIONS_MAX: Final = 4096
-"""How many pubends one message may have positions of."""
+"""The limit of positions in one message."""
 
 
 class Problem(NamedTuple):
-    """Why a message is not taken."""
+    """Why a message is refused."""
 
     code: Code
     reason: str
@@ -48,7 +49,7 @@ Check: TypeAlias = "Callable[[Any], Problem | None]"
 
 
 def name_problem(name: str, *, empty: bool = False) -> str:
-    """What is wrong with a name; "" when nothing is."""
+    """Returns what is wrong with a name; "" if nothing is."""
     if not name:
         return "" if empty else "is empty"
     if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
@@ -57,7 +58,7 @@ def name_problem(name: str, *, empty: bool = False) -> str:
 
 
 def problem_of(message: object) -> Problem | None:
-    """What is wrong with a client's message, if anything is."""
+    """Returns what is wrong with a client's message, or None."""
     checks = CHECKS.get(type(message))
     if checks is not None:
         for field, check in checks.items():
@@ -102,25 +103,25 @@ def _number(number: int) -> Problem | None:
 
 
 def _anything(_value: object) -> None:
-    """Bounded by the frame alone."""
+    """Only the size of the frame bounds it."""
 
 
 _SUBSCRIPTION = _name("the subscription's name")
 
 _WISH: Final[Mapping[str, Check]] = {
     "name": _SUBSCRIPTION,
-    "topics": _anything,  # the filter that both make has limits, and errors that say where
+    "topics": _anything,  # they become a filter, which has limits, and errors that show the place
     "selector": _anything,
     "positions": _positions,
 }
-"""What Subscribe and Attach have in common."""
+"""The checks that Subscribe and Attach have in common."""
 
 CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
     Hello: {
-        "network": _anything,  # all of a Hello has HELLO_BYTES_MAX, and it is compared with one's own
+        "network": _anything,  # a Hello as a whole has HELLO_BYTES_MAX, and the name is only compared
         "client_id": _name("the client id", empty=True),
         "instance": _name("the client instance"),
-        "credentials": _anything,  # the authenticator's
+        "credentials": _anything,  # the authenticator checks them
     },
     OpenPublisher: {
         "name": _name("the publisher's name", Code.REJECTED),
@@ -137,7 +138,7 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
     },
     Subscribe: {**_WISH, "acknowledged": _positions},
     Attach: _WISH,
-    # Whatever an older volume has can be removed.
+    # Not checked: subscriptions of older volumes, with any name, must be removable.
     Unsubscribe: {"name": _anything, "client_id": _anything},
     Retire: {"shb": _text("the SHB's name", Code.NOT_FOUND)},
     AskHeads: {"target": _target, "after": _positions},
@@ -147,4 +148,4 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
     TakeLease: {"target": _target, "owner": _name("the owner's name")},
     ReadRange: {"target": _target, "pubend": _text("the pubend's id", Code.TOKEN_MISMATCH, PUBEND_BYTES_MAX)},
 }
-"""For each message the fields that are judged. A request that fails is answered with the code and the reason."""
+"""The fields of each message that are checked. A request that fails is answered with the code and the reason."""

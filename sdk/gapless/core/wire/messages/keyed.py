@@ -1,4 +1,4 @@
-"""Keyed publishing: a batch that says itself which it is (protocol: keyed-publishing)."""
+"""Keyed publishing: batches that carry their own number (protocol: keyed-publishing)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gapless.core.wire.messages.publishing import TickRun
 
 
 class PublishKeyed(msgspec.Struct, frozen=True):
-    """Events index, index + 1, … of a producer's epoch; those at or below its mark are dropped. Binary on the wire."""
+    """Events index, index + 1, … of a producer's epoch. Those at or below its mark are dropped. Binary on the wire."""
 
     request: int
     epoch: int
     index: int
     producer: str
     topic: str
-    """What the producer is placed by; "": by its name alone."""
+    """The topic by which the producer is assigned to a pubend; "": by its name alone."""
     events: EventColumns
 
 
 class KeyedPublished(ServerMessage, frozen=True, tag=50):
-    """Answers PublishKeyed, durably: the ticks of the events that were logged, the last ones of the batch."""
+    """Answers PublishKeyed, durably. `ticks`: of the events that were logged, which are the last ones of the batch."""
 
     request: int
     pubend: PubendId

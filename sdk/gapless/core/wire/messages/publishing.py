@@ -1,4 +1,4 @@
-"""Publishing: a publisher is opened, and its batches are answered in order."""
+"""Publishing: opening publishers, and batches, which are answered in order."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class OpenPublisher(ClientMessage, frozen=True, tag=10):
     """Opens a publisher, or opens it again on a new connection (a higher attempt of the same instance)."""
 
     publisher: Number32
-    """The session's own number for it, chosen by the client."""
+    """The number of the publisher in this session, chosen by the client."""
     name: str
     instance: str
     attempt: Number
     topic: str | None
     pubend: PubendId = ""
-    """The pubend it is on since it was first opened; "" the first time."""
+    """The pubend on which it was first opened; "" the first time."""
     epoch: Number = 0
-    """The epoch it had last, 0 before it had any: one that comes back does not fence who has come since."""
+    """Its last epoch; 0 before it had any. With it the broker fences an instance that comes back after another one."""
 
 
 class ClosePublisher(ClientMessage, frozen=True, tag=11):
-    """A publisher is over, and nothing that it has sent needs an answer any more. One without a name is forgotten."""
+    """Ends a publisher; nothing that it sent needs an answer any more. A publisher without a name is forgotten."""
 
     publisher: Number32
 
@@ -47,11 +47,11 @@ class PublisherOpened(ServerMessage, frozen=True, tag=10):
     sequence: int
     """How many events of this name were ever logged."""
     tick: Tick
-    """The tick of the last of them; 0 when there is none."""
+    """The tick of the last of them; 0 if there is none."""
 
 
 class Published(ServerMessage, frozen=True, tag=11):
-    """Everything of the publisher up to `sequence` is durable; `ticks` are those of the events newly so."""
+    """Everything of the publisher up to `sequence` is durable. `ticks`: of the events that are newly durable."""
 
     publisher: int
     sequence: int
@@ -59,13 +59,17 @@ class Published(ServerMessage, frozen=True, tag=11):
 
 
 class PublishRefused(ServerMessage, frozen=True, tag=12):
-    """A batch, or the opening, was not taken.
+    """A batch, or the opening, was refused.
 
-    REJECTED, INVALID_*, FORBIDDEN: that batch is refused for good, and nothing of it was logged: open again.
-    FENCED: the publisher is over. FORGOTTEN: the broker no longer knows it, and nobody can tell whether what
-    was sent is logged. RESUME: send again from `sequence` on. RETRY: the same after a while (a full disk, a pubend
-    that is not there yet). The refusal of a batch answers all batches sent before it came: those behind it are
-    ignored, until one at or below `sequence` comes, or another opening (protocol: publishing).
+    - REJECTED, INVALID_*, FORBIDDEN: the batch is refused for good, and nothing of it was logged. Open the publisher
+      again.
+    - FENCED: the publisher is over.
+    - FORGOTTEN: the broker no longer knows the publisher. It is unknown whether what was sent is logged.
+    - RESUME: send again from `sequence` on.
+    - RETRY: the same, after a while (the disk is full, or the pubend is not there yet).
+
+    The refusal of a batch answers all batches that were sent before it arrived. Batches after the refused one are
+    ignored until one at or below `sequence` comes, or another opening (protocol: publishing).
     """
 
     publisher: int

@@ -1,4 +1,4 @@
-"""Reading by ranges: what is asked of a durable subscription by whoever keeps its position (protocol: ranges)."""
+"""Reading by ranges: requests about a durable subscription whose position the client keeps (protocol: ranges)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gapless.core.wire.messages.subscribing import InUse, Position, RealTick, St
 
 
 class Target(msgspec.Struct, array_like=True, frozen=True):
-    """Which durable subscription of the session's client is meant.
+    """A durable subscription of the session's client.
 
-    By its name; or, with `sid`, by its id and generation, as a token has them.
+    It is named by its name; or, with `sid`, by its id and generation, as in a token.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Target(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Attach(ClientMessage, frozen=True, tag=40):
-    """Creates a durable subscription if it does not exist, and consumes nothing. The fields are Subscribe's."""
+    """Creates a durable subscription unless it exists, without consuming. The fields are those of Subscribe."""
 
     request: Number
     name: str
@@ -39,7 +39,7 @@ class Attach(ClientMessage, frozen=True, tag=40):
 
 
 class AttachedTo(ServerMessage, frozen=True, tag=40):
-    """Answers Attach, when the subscription is durable: where it stands, or the token that was given."""
+    """Answers Attach, when the subscription is durable. `positions`: where it stands, or the token that was given."""
 
     request: int
     sid: int
@@ -51,8 +51,8 @@ class AttachedTo(ServerMessage, frozen=True, tag=40):
 class AskHeads(ClientMessage, frozen=True, tag=41):
     """Asks up to where ticks are decided and can be read.
 
-    With `target`: a pubend without anything for that subscription behind `after` is answered as it stands there.
-    With `wait_ms`: answered when something is, or so long after, whichever comes first.
+    With `target`: if a pubend has nothing for that subscription after its position in `after`, the answer is that
+    position. With `wait_ms`: the answer comes when there is something, or after that time, whichever comes first.
     """
 
     request: Number
@@ -69,7 +69,7 @@ class Ticks(ServerMessage, frozen=True, tag=41):
 
 
 class AskBound(ClientMessage, frozen=True, tag=42):
-    """Asks up to where the heads' ranges behind `start` have no more than so many events, and bytes of events."""
+    """Asks how far the ranges from `start` to the heads go with at most so many events, and bytes of events."""
 
     request: Number
     target: Target
@@ -79,14 +79,14 @@ class AskBound(ClientMessage, frozen=True, tag=42):
 
 
 class AskEarliest(ClientMessage, frozen=True, tag=43):
-    """Asks up to where nothing is left to be read; with `target`, of what that subscription may still read."""
+    """Asks up to where nothing is left to read; with `target`, up to where nothing is left for that subscription."""
 
     request: Number
     target: Target | None
 
 
 class AcknowledgeDurably(ClientMessage, frozen=True, tag=44):
-    """A subscription that is read by ranges is done with everything up to here. Answered by Done, durably."""
+    """A subscription that is read by ranges is done with everything up to here. Done answers, durably."""
 
     request: Number
     target: Target
@@ -100,7 +100,7 @@ class TakeLease(ClientMessage, frozen=True, tag=45):
     request: Number
     target: Target
     owner: str
-    """Who, for people; the same owner replaces himself at once."""
+    """The owner, for people. The same owner replaces its own lease at once."""
     in_use: InUse
 
 
@@ -112,7 +112,7 @@ class Leased(ServerMessage, frozen=True, tag=45):
 
 
 class EndLease(ClientMessage, frozen=True, tag=46):
-    """Gives a lease back, or no longer waits for it."""
+    """Gives a lease back, or stops waiting for it."""
 
     request: Number
 
@@ -128,7 +128,7 @@ class LeaseLost(ServerMessage, frozen=True, tag=46):
 class ReadRange(ClientMessage, frozen=True, tag=47):
     """Reads what a subscription matches in (lo, hi] of a pubend, as far as the credit goes.
 
-    Answered by RangeEvents and RangeGap in tick order, then RangeRead. Reading changes nothing.
+    The answers are RangeEvents and RangeGap in tick order, then RangeRead. Reading changes nothing.
     """
 
     request: Number
@@ -158,13 +158,13 @@ class ReadOn(ClientMessage, frozen=True, tag=48):
 
 
 class RangeRead(ServerMessage, frozen=True, tag=48):
-    """The whole range was told."""
+    """The whole range was sent."""
 
     request: int
 
 
 class EndRead(ClientMessage, frozen=True, tag=49):
-    """Nobody wants the rest of a range."""
+    """Ends a range read: its rest is not wanted."""
 
     request: Number
 

@@ -1,4 +1,4 @@
-"""The session: how it opens, that both sides are there, and how it ends."""
+"""The session: how it opens, how both sides show that they are alive, and how it ends."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class Hello(ClientMessage, frozen=True, tag=1):
 
     protocol: int
     network: str
-    """The network the client knows it is in; "" when it does not know yet."""
+    """The client's network; "" if the client does not know it yet."""
     client_id: str
     instance: str
-    """Random per client object: the same instance replaces its own earlier session at once."""
+    """Random per client object. The same instance replaces its own earlier session at once."""
     credentials: bytes = b""
-    """The first of what proves who the client is; what is in it is the authenticator's business."""
+    """The first credentials of the client; only the authenticator knows what is in them."""
 
 
 class Challenge(ServerMessage, frozen=True, tag=5):
-    """Answers Hello, or a Proof: more is needed to know who the client is."""
+    """Answers Hello, or a Proof: the broker needs more to know who the client is."""
 
     data: bytes
 
@@ -38,31 +38,31 @@ class Welcome(ServerMessage, frozen=True, tag=1):
     network: str
     node: str
     durable: bool
-    """Whether what the broker acknowledges survives the end of its process."""
+    """Whether events that the broker acknowledges survive the end of its process."""
     heartbeat_ms: int
-    """Each side sends something at least this often; three missed end the session."""
+    """Each side sends something at least this often. After three missed intervals the session ends."""
     max_event_bytes: int
     max_frame_bytes: int
     window_batches: int
     """How many batches a publisher may have unacknowledged."""
     window_bytes: int
     answers: tuple[str, ...] = ()
-    """What it answers beyond what every broker of this protocol version does: names of client messages."""
+    """The client messages that this broker answers beyond those of the protocol version, by name."""
 
 
 class HelloRefused(ServerMessage, frozen=True, tag=2):
-    """Answers Hello or a Proof; the connection is closed then. RETRY: try again later, or elsewhere."""
+    """Answers Hello or a Proof; then the connection is closed. RETRY: try again later, or another broker."""
 
     code: Code
     reason: str
 
 
 class Heartbeat(ClientMessage, frozen=True, tag=2):
-    """I am alive (client)."""
+    """The client is alive."""
 
 
 class BrokerHeartbeat(ServerMessage, frozen=True, tag=3):
-    """I am alive (broker)."""
+    """The broker is alive."""
 
 
 class Goodbye(ClientMessage, frozen=True, tag=3):
@@ -70,6 +70,6 @@ class Goodbye(ClientMessage, frozen=True, tag=3):
 
 
 class Closing(ServerMessage, frozen=True, tag=4):
-    """The broker ends the session in order (shutdown); the client connects elsewhere or again."""
+    """The broker ends the session in order (at shutdown, say). The client connects again, here or elsewhere."""
 
     reason: str

@@ -1,4 +1,4 @@
-"""Subscribing: what is wanted and from where, what is handed out, and what is done with."""
+"""Subscribing: attaching to subscriptions, deliveries, credit and acknowledgements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages.base import ClientMessage, Code, Number, Seal, ServerMessage, Wall
 
 RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
-"""A tick that there can be: others do not parse, lest one client's nonsense be told to all."""
+"""A possible tick. Others cannot be decoded: a client's impossible tick must not be passed on to other brokers."""
 
 
 class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -23,7 +23,7 @@ class Position(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Acknowledged(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Up to where a pubend is acknowledged, and the last Event at or below it that was handed out (or 0)."""
+    """Up to where a pubend is acknowledged, and the last event at or below that which was handed out (or 0)."""
 
     pubend: PubendId
     tick: RealTick
@@ -31,7 +31,7 @@ class Acknowledged(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class StartAt(str, Enum):
-    """Where a subscription that is created begins."""
+    """Where a new subscription begins."""
 
     LATEST = "latest"
     EARLIEST = "earliest"
@@ -40,7 +40,7 @@ class StartAt(str, Enum):
 
 
 class InUse(str, Enum):
-    """What to do about another consumer of the subscription."""
+    """What to do if the subscription has another consumer."""
 
     ERROR = "error"
     WAIT = "wait"
@@ -48,27 +48,27 @@ class InUse(str, Enum):
 
 
 class Subscribe(ClientMessage, frozen=True, tag=20):
-    """Attaches to a subscription, which is created when `sid` is 0 and it does not exist.
+    """Attaches to a subscription, which is created if `sid` is 0 and it does not exist.
 
-    `positions` None: resume at the acknowledged position (or as `start` says on creation). With
-    `sid`: attach to exactly that subscription and generation, never create.
+    `positions` None: continue at the acknowledged position (or as `start` says, on creation). With `sid`: attach to
+    exactly that subscription and generation, and never create.
     """
 
     request: Number
     name: str | None
-    """None: not durable."""
+    """The name; None if it is not durable."""
     topics: tuple[str, ...]
     selector: str
     start: StartAt
     start_wall: Wall
-    """For StartAt.TIME, and when what began so is made again: milliseconds since 1970; else 0."""
+    """In milliseconds since 1970, for StartAt.TIME, and when a subscription that began so is made again; else 0."""
     positions: list[Position] | None
     token_sid: Number
-    """Which subscription, generation and seal the token names; 0, 0 and b"" without one."""
+    """The subscription, generation and seal in the token; 0, 0 and b"" without a token."""
     token_generation: Number
     token_seal: Seal
     acknowledged: list[Acknowledged]
-    """The client's last acknowledgement, repeated."""
+    """The client's last acknowledgements, repeated."""
     in_use: InUse
     credit_events: Number
     credit_bytes: Number
@@ -88,7 +88,7 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):
-    """Answers any request that has a number."""
+    """Answers any request with a number: it was refused."""
 
     request: int
     code: Code
@@ -100,9 +100,9 @@ class RequestFailed(ServerMessage, frozen=True, tag=21):
 class Credit(ClientMessage, frozen=True, tag=21):
     """Grants more events and bytes to a subscription.
 
-    A delivery costs its events, and the bytes behind its head: count, rows and events. The broker never
-    sends more events than it has credit for. While bytes are left, one delivery may take more than there
-    are, so that an event larger than what is left is not stuck.
+    A delivery costs its events, and the bytes after its head: count, rows and events. The broker never sends more
+    events than it has credit for. While any bytes are left, one delivery may cost more bytes than that, so that a large
+    event does not get stuck.
     """
 
     sid: Number
@@ -113,22 +113,25 @@ class Credit(ClientMessage, frozen=True, tag=21):
 
 
 class Acknowledge(ClientMessage, frozen=True, tag=22):
-    """Cumulative: everything up to these positions is done with."""
+    """The client is done with everything up to these positions. It is cumulative."""
 
     sid: Number
     positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=4096)]
 
 
 class Detach(ClientMessage, frozen=True, tag=23):
-    """Ends the consumption of a subscription in this session; a durable one lives on."""
+    """Ends the consumption of a subscription in this session. A durable subscription lives on."""
 
     sid: Number
     request: Number = 0
-    """The number of the Subscribe that began it: who took it over in the same session is not meant. 0: whoever."""
+    """The number of the Subscribe that began it: a consumer of the same session that took over is not detached.
+
+    0: any.
+    """
 
 
 class Detached(ServerMessage, frozen=True, tag=23):
-    """The broker ended the consumption of a subscription: taken over, unsubscribed, or its token is bad."""
+    """The broker has ended the consumption of a subscription: taken over, unsubscribed, or its token is bad."""
 
     sid: int
     code: Code
@@ -136,14 +139,14 @@ class Detached(ServerMessage, frozen=True, tag=23):
 
 
 class PubendNumber(ServerMessage, frozen=True, tag=24):
-    """From now on, in this session, `number` stands for the pubend."""
+    """From now on `number` stands for the pubend in this session."""
 
     number: int
     pubend: PubendId
 
 
 class DeliverSilence(ServerMessage, frozen=True, tag=25):
-    """Nothing (more) that matches up to `upto`, for these subscriptions, or for all attached ones."""
+    """No (further) matching event up to `upto`, for these subscriptions, or for all attached ones."""
 
     number: int
     upto: Tick
@@ -151,14 +154,14 @@ class DeliverSilence(ServerMessage, frozen=True, tag=25):
 
 
 class GapReason(Enum):
-    """All that `Gap.reason` can be: what a broker says of what it cannot deliver any more."""
+    """The possible values of `Gap.reason`: why a broker cannot deliver events any more."""
 
     RELEASED_EARLY = "released early"
-    """An administrator had the pubend let go of it before everybody was done with it."""
+    """By an administrator's policy the pubend has given the events up before every subscription was done with them."""
     DAMAGED = "damaged"
-    """It could not be read any more, and an operator has given it up."""
+    """The events could not be read any more, and an operator has given them up."""
     RETIRED = "this broker was retired"
-    """The pubend did not count this SHB any more, and let go of what it had not delivered (T10)."""
+    """The pubend no longer counted this SHB, and gave up events that it had not delivered (T10)."""
 
 
 class DeliverGap(ServerMessage, frozen=True, tag=26):

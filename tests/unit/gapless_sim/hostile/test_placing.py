@@ -6,7 +6,7 @@ import pytest
 
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.network.frames import Address, Answer
-from gapless_sim.hostile.client_side import ANSWER_LIMIT, REPEAT, ClientSide
+from gapless.core.network.placing import ANSWER_LIMIT, REPEAT, ClientSide
 from unit.gapless_sim.hostile.parts import LIFE, P, Parts, pub
 
 FAR = 9
@@ -193,7 +193,7 @@ def test_what_was_asked_before_everything_was_forgotten_ends(side: Side) -> None
 
 
 def test_no_more_than_so_many_questions(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless_sim.hostile.client_side.QUESTIONS_MAX", 2)
+    monkeypatch.setattr("gapless.core.network.placing.QUESTIONS_MAX", 2)
     batches: list[Pub] = [pub(first) for first in (1, 2, 3)]
     for batch in batches:
         side.entry.place(batch, batch.first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless_sim.hostile.timers import TimerQueue
+from gapless.core.network.timer_queue import TimerQueue
 
 
 def test_the_earliest_comes_first_and_those_of_one_time_as_they_were_set() -> None:

@@ -1,0 +1,36 @@
+"""The router `knowledge`: Gryphon's knowledge graph over a tree of cells (protocol: knowledge).
+
+A cell is the brokers that have the same job; between neighbouring cells lies a bundle of links, and any of them will
+do. Knowledge is pushed along one path of the tree, filtered by what the SHBs behind each bundle want. What a push
+missed is asked for: a want finds any path, and its answer goes back the way it came. Nothing in here is durable.
+
+    cells.py     the tree: who is next on the way to whom
+    peers.py     links, hellos, and which broker of a neighbour cell to send to
+    interest.py  what the SHBs in each direction want: tables, their changes, and the census that finds holes
+    streams.py   knowledge of each pubend: pushed, cached, asked for and answered
+    progress.py  what SHBs are done with, a row each, on its way to the pubends
+    placing.py   openings and batches of publishers, on their way through the tree
+    router.py    the seam: which part takes which fact
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gapless.core.network.seam import Router
+from gapless.errors import ConfigurationError
+from gapless.plugins import hookimpl
+from gapless_routing.knowledge.router import KnowledgeRouter
+from gapless_routing.knowledge.state import OPTIONS
+
+__all__ = ["open_routing"]
+
+
+@hookimpl
+def open_routing(options: Mapping[str, Any]) -> Router:
+    """A fresh router. Raises ConfigurationError for an option that it does not know."""
+    unknown = sorted(set(options) - set(OPTIONS))
+    if unknown:
+        raise ConfigurationError(f"the router 'knowledge' has no option {unknown[0]!r}; it has {', '.join(OPTIONS)}")
+    return KnowledgeRouter()

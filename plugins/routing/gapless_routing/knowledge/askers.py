@@ -1,0 +1,122 @@
+"""Who asked for what of one pubend, and has not been answered: by the broker that asked, for one minute.
+
+It is kept for as long as an answer can take, and not for as long as a want is held back: an answer that comes when its
+asker was forgotten would reach nobody (T55).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from gapless.core.network.facts import BrokerId
+from gapless.core.network.timer_queue import SECOND
+from gapless.core.stream.intervals import IntervalMap, IntervalSet, Ranges
+from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
+from gapless.core.stream.stamps import Stamp, join
+from gapless.core.stream.ticks import Tick
+
+REMEMBERED_FOR: Final = 60 * SECOND
+RUNS_MAX: Final = 4096
+"""So many runs of one asker are remembered; the oldest ticks go first."""
+
+
+@dataclass(slots=True)
+class Asker:
+    """What one broker, or the SHB here, waits for."""
+
+    runs: IntervalMap[tuple[Stamp, int]] = field(default_factory=IntervalMap)
+    """With which need, and until when."""
+    above: Tick | None = None
+    """It wants whatever comes above this tick, as the answer to a want without an upper end."""
+    until: int = 0
+    """Until when it does."""
+
+
+class Askers:
+    """All askers of one pubend."""
+
+    def __init__(self) -> None:
+        self._askers: dict[BrokerId, Asker] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._askers)
+
+    @property
+    def names(self) -> tuple[BrokerId, ...]:
+        """Who they are."""
+        return tuple(self._askers)
+
+    def __len__(self) -> int:
+        """How many runs are waited for."""
+        return sum(len(asker.runs) for asker in self._askers.values())
+
+    def add(self, name: BrokerId, ranges: Ranges, need: Stamp, above: Tick | None, now: int) -> None:
+        """A broker waits for these ranges, and for what comes above a tick."""
+        asker = self._askers.setdefault(name, Asker())
+        until = now + REMEMBERED_FOR
+        for lo, hi in ranges:
+            asker.runs.join(lo, hi, (need, until), _longer)
+        if above is not None:
+            asker.above, asker.until = above, until
+        while len(asker.runs) > RUNS_MAX:
+            lo, hi, _ = next(iter(asker.runs))
+            asker.runs.remove(lo, hi)
+
+    def take(self, name: BrokerId, knowledge: Knowledge, now: int) -> list[Knowledge]:
+        """What of some knowledge answers a broker; it is waited for no more."""
+        asker = self._askers[name]
+        answers: list[Knowledge] = []
+        wanted = [run for run in asker.runs.overlapping(knowledge.lo, knowledge.hi) if now < run[2][1]]
+        for need, ranges in _by_need(wanted):
+            found, rest = _answer(knowledge, ranges, need)
+            for lo, hi in (IntervalSet(ranges) - IntervalSet(rest)).ranges:
+                asker.runs.remove(lo, hi)
+            answers += found
+        if asker.above is not None and knowledge.reply and knowledge.hi > asker.above:
+            if now < asker.until:
+                found, _ = _answer(knowledge, ((max(asker.above, knowledge.lo), knowledge.hi),), {})
+                answers += found
+            asker.above = None
+        return answers
+
+    def expire(self, now: int) -> None:
+        """Forgets what nobody can wait for any more."""
+        for name, asker in list(self._askers.items()):
+            for lo, hi, (_, until) in tuple(asker.runs):
+                if until <= now:
+                    asker.runs.remove(lo, hi)
+            if asker.above is not None and asker.until <= now:
+                asker.above = None
+            if not len(asker.runs) and asker.above is None:
+                del self._askers[name]
+
+
+def _longer(old: tuple[Stamp, int], new: tuple[Stamp, int]) -> tuple[Stamp, int]:
+    """Who asked before with an older need may have one that is over: the higher one serves both."""
+    return join(old[0], new[0]), max(old[1], new[1])
+
+
+def _by_need(runs: list[tuple[Tick, Tick, tuple[Stamp, int]]]) -> list[tuple[Stamp, Ranges]]:
+    """Ranges by need, neighbours in one."""
+    found: list[tuple[Stamp, IntervalSet]] = []
+    for lo, hi, (need, _) in runs:
+        for other, ranges in found:
+            if other == need:
+                ranges.add(lo, hi)
+                break
+        else:
+            found.append((need, IntervalSet([(lo, hi)])))
+    return [(need, ranges.ranges) for need, ranges in found]
+
+
+def _answer(knowledge: Knowledge, ranges: Ranges, need: Stamp) -> tuple[list[Knowledge], Ranges]:
+    """What one statement says to a want, and the rest of that."""
+    if knowledge.damaged:
+        inside = [(max(lo, knowledge.lo), min(hi, knowledge.hi)) for lo, hi in ranges]
+        parts = [part for part in inside if part[0] < part[1]]
+        said = [Knowledge.of_damage(knowledge.pubend, lo, hi, knowledge.lost) for lo, hi in parts]
+        return said, (IntervalSet(ranges) - IntervalSet(parts)).ranges
+    stream = KnowledgeStream(knowledge.pubend)
+    stream.accumulate(knowledge)
+    return stream.answer(ranges, need)

@@ -1,0 +1,102 @@
+"""The tree of cells: who stands where, and who is next on the way to whom.
+
+The graph of cells is a tree, so there is one way from each cell to each other, whatever broker of a cell is taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from gapless.core.network.facts import BrokerId, NetworkMap
+from gapless.errors import ConfigurationError
+
+Cell = str
+
+
+class Cells:
+    """The map of the network, as one broker sees it."""
+
+    def __init__(self, network: NetworkMap, broker: BrokerId) -> None:
+        """Raises ConfigurationError when the map is no tree of cells with this broker in it."""
+        if broker not in network.nodes:
+            raise ConfigurationError(f"broker {broker!r} is not on the map of the network")
+        self._cell_of = {name: _cell(name, node.place) for name, node in network.nodes.items()}
+        self._roles = {name: node.roles for name, node in network.nodes.items()}
+        self.own: Cell = self._cell_of[broker]
+        self._members: dict[Cell, list[BrokerId]] = {}
+        for name in sorted(network.nodes):
+            self._members.setdefault(self._cell_of[name], []).append(name)
+        for cell, members in self._members.items():
+            if len(members) > 1 and any(self._roles[name] for name in members):
+                raise ConfigurationError(f"cell {cell!r} has several nodes, so none of them may have a role")
+        self.linked: dict[Cell, list[BrokerId]] = {}
+        """By cell, the brokers that this one should have a link to; those of its own cell are its mates."""
+        neighbours: dict[Cell, set[Cell]] = {cell: set() for cell in self._members}
+        for one, other in network.links:
+            here, there = self._cell_of[one], self._cell_of[other]
+            if here != there:
+                neighbours[here].add(there)
+                neighbours[there].add(here)
+            for mine, peer in ((one, other), (other, one)):
+                if mine == broker:
+                    self.linked.setdefault(self._cell_of[peer], []).append(peer)
+        self.mates = sorted(self.linked.pop(self.own, []))
+        self.neighbours = sorted(neighbours[self.own])
+        """The neighbouring cells, also those to which only a mate has a link."""
+        self._toward: dict[Cell, Cell] = {}
+        self._behind: dict[Cell, frozenset[Cell]] = {}
+        for neighbour in self.neighbours:
+            behind = _reachable(neighbours, neighbour, self.own)
+            self._behind[neighbour] = behind
+            for cell in behind:
+                if cell in self._toward:
+                    raise ConfigurationError(f"the cells form a circle: there are two ways to cell {cell!r}")
+                self._toward[cell] = neighbour
+        lost = sorted(set(self._members) - set(self._toward) - {self.own})
+        if lost:
+            raise ConfigurationError(f"no links lead from cell {self.own!r} to cell {lost[0]!r}")
+
+    def of(self, broker: BrokerId) -> Cell | None:
+        """The cell of a broker; None: it is not on the map."""
+        return self._cell_of.get(broker)
+
+    def toward(self, cell: Cell) -> Cell | None:
+        """The neighbouring cell on the way to another one; None: it is this broker's own."""
+        return self._toward.get(cell)
+
+    def behind(self, neighbour: Cell) -> frozenset[Cell]:
+        """All cells in the direction of a neighbouring one, that one among them."""
+        return self._behind[neighbour]
+
+    def has_role_behind(self, neighbour: Cell, role: str) -> bool:
+        """Whether some broker in that direction has a role."""
+        return any(role in self._roles[name] for cell in self._behind[neighbour] for name in self._members[cell])
+
+    def with_role(self, role: str) -> list[BrokerId]:
+        """All brokers that have a role, in an order that is the same everywhere."""
+        return [name for name in sorted(self._roles) if role in self._roles[name]]
+
+    def roles_of(self, broker: BrokerId) -> frozenset[str]:
+        """What a broker hosts."""
+        return self._roles.get(broker, frozenset())
+
+    def away_from(self, neighbour: Cell | None) -> list[Cell]:
+        """All cells but this broker's own that are not in the direction of a neighbouring cell; None: all of them."""
+        return [cell for cell, toward in self._toward.items() if toward != neighbour]
+
+
+def _cell(broker: BrokerId, place: tuple[str, ...]) -> Cell:
+    """A broker without a place is a cell of its own."""
+    return place[0] if place else broker
+
+
+def _reachable(neighbours: dict[Cell, set[Cell]], start: Cell, without: Cell) -> frozenset[Cell]:
+    """The cells that one comes to from `start` without passing another one."""
+    found = {start: None}
+    waiting = deque([start])
+    while waiting:
+        for cell in sorted(neighbours[waiting.popleft()]):
+            if cell != without and cell not in found:
+                found[cell] = None
+                waiting.append(cell)
+    return frozenset(found)

@@ -1,0 +1,128 @@
+"""Openings and batches of publishers, on their way through the tree to the pubend's node and back.
+
+Who asks and who submits are the parts that all routers share (`gapless.core.network.placing`). What is added here is
+the way: a message names the node that it is for and the node that it is from, and each broker sends it one step on.
+
+No broker on the way knows which processes are at the two ends, so their lives take the place of links' incarnations. A
+process that starts takes a number that is higher than that of the one before, as far as its clock says so. The
+pubend's node takes nothing of a life below the highest that it has seen of a node: it is of a process that is over.
+If the clock was set back, the process is told so by the answer, takes a higher number, and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Verdict
+from gapless.core.network.frames import Address, Answer
+from gapless.core.network.placing import ClientSide, Origin, RequestIntake
+from gapless.core.stream.ticks import PubendId
+from gapless.selectors.topics import topic_matches
+from gapless_routing.knowledge.cells import Cells
+from gapless_routing.knowledge.peers import Peers, rank
+from gapless_routing.knowledge.state import State
+from gapless_routing.knowledge.streams import Streams
+
+ROUTE = 2
+"""How many places of an address the way takes: to whom, and from whom."""
+
+
+class PlacingWay:
+    """How the parts that place something reach other brokers: `gapless.core.network.placing.PlacingNetwork`."""
+
+    def __init__(self, state: State, cells: Cells, peers: Peers) -> None:
+        self._state = state
+        self._cells = cells
+        self._peers = peers
+        self.arrived: list[tuple[BrokerId, OpenRequest | Pub | Answer, Address]] = []
+        """What is for this very broker: from whom, what, and the address without the way."""
+
+    def with_role(self, role: str) -> list[BrokerId]:
+        """The brokers that have a role."""
+        return self._cells.with_role(role)
+
+    def incarnation(self, broker: BrokerId) -> int | None:
+        """Lives take its place here."""
+        return 0 if self._cells.of(broker) is not None else None
+
+    def life_for(self, broker: BrokerId) -> int:
+        """This router's life."""
+        return self._state.life
+
+    def send(self, broker: BrokerId, message: OpenRequest | Pub | Answer, address: Address) -> None:
+        """Sends a message on its way."""
+        self.route(None, message, (broker, self._state.broker, *address))
+
+    def route(self, sender: BrokerId | None, message: OpenRequest | Pub | Answer, address: Address) -> None:
+        """A message is here: it is for this broker, or goes one step on."""
+        to, source = str(address[0]), str(address[1])
+        if to == self._state.broker:
+            self.arrived.append((source, message, address[ROUTE:]))
+            return
+        cell = self._cells.of(to)
+        if cell is not None:
+            self._peers.send_toward(cell, to, message, sender, address)
+
+
+class TreeClientSide(ClientSide):
+    """The questions of this node's clients."""
+
+    def __init__(self, state: State, way: PlacingWay, streams: Streams, number: int) -> None:
+        super().__init__(state, way, number)
+        self._streams = streams
+        self._router = state
+
+    def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
+        """The owner's answer; or it has seen a higher life of this broker, and takes nothing of this one."""
+        life, number, _, taken = (cast("int", part) for part in address)
+        if taken > 1:
+            if life == self._router.life <= taken:
+                self._router.life = taken + 1
+                self._streams.renew_life()
+                self._ask_again(number)
+            return
+        super().on_answer(broker, answer, address)
+
+    def _home(self, request: OpenRequest) -> BrokerId | None:
+        """The broker for a publisher that is nowhere yet: for one name always the same, as long as the map stays."""
+        hosts = self._mesh.with_role("phb")
+        fitting = [host for host in hosts if self._may_carry(host, request.topic)]
+        return max(fitting or hosts, key=lambda host: rank(request.publisher, host), default=None)
+
+    def _may_carry(self, host: BrokerId, topic: str | None) -> bool:
+        """Whether a pubend of a broker may carry a topic, as far as is known here."""
+        patterns = self._streams.topics_of(host)
+        if not patterns or topic is None:
+            return True
+        return any(topic_matches(pattern, topic) for topics in patterns for pattern in topics)
+
+    def _ask_again(self, number: int) -> None:
+        question = self._questions.get(number)
+        if question is not None:
+            self._send(number, question)
+
+
+class TreeIntake(RequestIntake):
+    """What the clients of all nodes ask of the pubends of this one."""
+
+    def __init__(self, state: State, way: PlacingWay, hosted: Callable[[], list[PubendId]]) -> None:
+        super().__init__(state, way, ())
+        self._hosted = hosted
+        self._lives: dict[BrokerId, int] = {}
+
+    def on_request(self, broker: BrokerId, message: OpenRequest | Pub, address: Address) -> None:
+        """An opening or a batch; nothing of a life that is over."""
+        ours, theirs, number = (cast("int", part) for part in address[:3])
+        latest = self._lives.get(broker, 0)
+        if theirs < latest:
+            refused = Outcome(Verdict.RETRY, "a later process of this broker was seen")
+            self._mesh.send(
+                broker, Answer(message.pubend, refused), (theirs, number, self._mesh.life_for(broker), latest)
+            )
+            return
+        if theirs > latest and ours == self._mesh.life_for(broker):
+            self._lives[broker] = theirs
+            self._origins[broker, 0] = Origin()
+        self._pubends = self._hosted()
+        super().on_request(broker, message, address)

@@ -1,0 +1,342 @@
+"""The router at the seam: which part of it takes which fact, and which message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from gapless.core.gauges import Family, Gauge
+from gapless.core.network.facts import (
+    BrokerId,
+    Enrolled,
+    FrameArrived,
+    Hangup,
+    Held,
+    Hold,
+    Interest,
+    Know,
+    LinkDown,
+    LinkRoom,
+    LinkUp,
+    Opened,
+    OpenRequest,
+    Post,
+    Posted,
+    Probe,
+    Progress,
+    Pub,
+    Submit,
+    SubmitOpen,
+    Submitted,
+    Wake,
+    Want,
+)
+from gapless.core.network.frames import (
+    Address,
+    Answer,
+    InterestPart,
+    InterestQuestion,
+    Private,
+    ProgressRows,
+    decode,
+)
+from gapless.core.network.seam import Effects, RouterBase, RouterContext
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import ShbId
+from gapless.errors import RemoteProtocolError
+from gapless_routing.knowledge.cells import Cells
+from gapless_routing.knowledge.interest import CENSUS, Interests
+from gapless_routing.knowledge.peers import HELLO, SIDEWAYS, Peers
+from gapless_routing.knowledge.placing import PlacingWay, TreeClientSide, TreeIntake
+from gapless_routing.knowledge.progress import ProgressTable
+from gapless_routing.knowledge.state import CORE, State, cache_bytes_of
+from gapless_routing.knowledge.streams import PUBEND, Streams
+
+LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
+CACHED = Family("gapless_router_cached_bytes", "Bytes of events that the router keeps for whoever asks for them again.")
+
+_INTS = (int,) * 5
+_ADDRESSES: Final[dict[type, tuple[tuple[type, ...], ...]]] = {
+    Knowledge: ((), (str, str)),
+    InterestPart: ((int, str, str),),
+    Posted: ((str,),),
+    OpenRequest: ((str, str, *_INTS),),
+    Pub: ((str, str, *_INTS),),
+    Answer: ((str, str, *_INTS[:4]),),
+}
+"""What may be written on the envelope of a message; nothing on all others."""
+
+
+class KnowledgeRouter(RouterBase):
+    """A `Router` for a tree of cells."""
+
+    name = "knowledge"
+
+    def __init__(self) -> None:
+        self._state: State
+        self._cells: Cells
+        self._peers: Peers
+        self._interests: Interests
+        self._progress: ProgressTable
+        self._streams: Streams
+        self._way: PlacingWay
+        self._entry: TreeClientSide
+        self._requests: TreeIntake
+        self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
+        self._on_private: dict[int, Callable[[BrokerId, bytes], None]]
+        self._on_timer: dict[str, Callable[..., object]]
+
+    def gauges(self) -> Iterator[Gauge]:
+        """To whom there are links, and how much is cached."""
+        for broker, count in self._peers.link_counts().items():
+            yield LINKS.gauge(count, broker)
+        yield CACHED.gauge(self._streams.cached_bytes())
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        """Dials the neighbours and the mates. Raises ConfigurationError when the map is no tree of cells."""
+        random = Random(f"{context.seed}/{context.broker}")  # noqa: S311 - no secret
+        state = self._state = State(context.broker, random, cache_bytes_of(context.config), max(now, 1), now)
+        self._cells = Cells(context.network, context.broker)
+        self._peers = Peers(state, self._cells)
+        self._progress = ProgressTable(state, self._cells, self._peers)
+        self._interests = Interests(state, self._cells, self._peers, self._on_heard)
+        self._streams = Streams(state, self._cells, self._peers, self._interests, self._progress)
+        self._way = PlacingWay(state, self._cells, self._peers)
+        self._entry = TreeClientSide(state, self._way, self._streams, now)
+        self._requests = TreeIntake(state, self._way, lambda: self._streams.hosted)
+        self._on_message = self._message_handlers()
+        self._on_private = {
+            HELLO: self._peers.on_hello,
+            CENSUS: self._interests.on_census,
+            PUBEND: self._on_notice,
+        }
+        self._on_timer = self._timer_handlers()
+        for part in (self._peers, self._interests, self._progress, self._streams):
+            part.start()
+        return self._effects()
+
+    def next_wake(self) -> int | None:
+        """When a timer is due."""
+        return self._state.timers.next()
+
+    def wake(self, now: int, _: Wake) -> Effects:
+        """Something is due."""
+        self._state.now = now
+        for kind, *arguments in self._state.timers.take_due(now):
+            self._on_timer[str(kind)](*arguments)
+        return self._effects()
+
+    # The network.
+
+    def link_up(self, now: int, up: LinkUp) -> Effects:
+        """A link is there: who is at its end is told all that concerns him."""
+        self._state.now = now
+        if not self._peers.link_up(up.link, up.peer):
+            return [Hangup(up.link)]
+        self._streams.on_link_up(up.peer)
+        self._interests.on_link_up(up.peer)
+        self._progress.on_link_up(up.peer)
+        return self._effects()
+
+    def link_down(self, now: int, down: LinkDown) -> Effects:
+        """A link is gone. Nothing is sent again: who misses something asks for it, over another one."""
+        self._state.now = now
+        self._peers.link_down(down.link)
+        return self._effects()
+
+    def room(self, now: int, room: LinkRoom) -> Effects:
+        """A link is full, or is not any more."""
+        self._state.now = now
+        self._peers.room(room.link, room.pending)
+        return []
+
+    def frame(self, now: int, arrived: FrameArrived) -> Effects:
+        """A frame of another broker; who sends nonsense is hung up on."""
+        self._state.now = now
+        peer = self._peers.at(arrived.link)
+        if peer is None:
+            return []
+        try:
+            message, address = decode(arrived.frame)
+            if tuple(map(type, address)) not in _ADDRESSES.get(type(message), ((),)):
+                raise RemoteProtocolError("an address that no router writes")
+            self._on_message[type(message)](peer, message, address)
+        except (RemoteProtocolError, msgspec.MsgspecError, KeyError):
+            return [Hangup(arrived.link)]
+        return self._effects()
+
+    # The local PHB core.
+
+    def pubend(self, now: int, opened: Opened) -> Effects:
+        """A pubend of this node, as it is now."""
+        self._state.now = now
+        self._streams.opened(opened.meta, dict(opened.members))
+        return self._effects()
+
+    def know(self, now: int, said: Know) -> Effects:
+        """Facts of a pubend of this node."""
+        self._state.now = now
+        self._streams.know(said.knowledge)
+        self._streams.after(said.knowledge.pubend)
+        return self._effects()
+
+    def probe(self, now: int, probe: Probe) -> Effects:
+        """Progress is overdue."""
+        self._state.now = now
+        self._streams.probe(probe)
+        return self._effects()
+
+    def enrolled(self, now: int, enrolled: Enrolled) -> Effects:
+        """A membership is durable."""
+        self._state.now = now
+        self._streams.enrolled(enrolled.pubend, enrolled.shb, enrolled.at)
+        return self._effects()
+
+    def held(self, now: int, held: Held) -> Effects:
+        """A row of holds is durable: the SHB's own broker hears of it."""
+        self._state.now = now
+        self._pass_held(None, held)
+        return self._effects()
+
+    def submitted(self, now: int, submitted: Submitted) -> Effects:
+        """How an opening or a batch ended."""
+        self._state.now = now
+        self._requests.submitted(submitted.reply_to, submitted.pubend, submitted.outcome)
+        return self._effects()
+
+    # The local SHB core.
+
+    def interest(self, now: int, interest: Interest) -> Effects:
+        """The SHB's interest."""
+        self._state.now = now
+        self._interests.on_own(interest)
+        self._streams.on_own_interest(full=interest.full)
+        return self._effects()
+
+    def hold(self, now: int, row: Hold) -> Effects:
+        """What the SHB needs kept."""
+        self._state.now = now
+        self._pass_hold(None, row)
+        return self._effects()
+
+    def want(self, now: int, want: Want) -> Effects:
+        """What the SHB needs to know."""
+        self._state.now = now
+        self._streams.want(want, CORE)
+        return self._effects()
+
+    def progress(self, now: int, progress: Progress) -> Effects:
+        """What the SHB is done with."""
+        self._state.now = now
+        self._progress.on_rows((progress,), None)
+        return self._effects()
+
+    # Local clients and storage.
+
+    def open(self, now: int, opening: SubmitOpen) -> Effects:
+        """A client opens a publisher."""
+        self._state.now = now
+        self._entry.open(opening.request, opening.reply_to)
+        return self._effects()
+
+    def place(self, now: int, batch: Submit) -> Effects:
+        """A client publishes."""
+        self._state.now = now
+        self._entry.place(batch.pub, batch.reply_to)
+        return self._effects()
+
+    def post(self, now: int, mail: Post) -> Effects:
+        """Mail for a role."""
+        self._state.now = now
+        self._pass_mail(None, Posted(self._state.broker, mail.role, mail.data), mail.to_node)
+        return self._effects()
+
+    # How it is done.
+
+    def _effects(self) -> Effects:
+        """What is to be done, once what was placed here for this very broker was taken in."""
+        arrived = self._way.arrived
+        while arrived:
+            waiting = arrived.copy()
+            arrived.clear()
+            for source, message, address in waiting:
+                if isinstance(message, Answer):
+                    self._entry.on_answer(source, message, address)
+                else:
+                    self._requests.on_request(source, message, address)
+        return self._state.take_effects()
+
+    def _message_handlers(self) -> dict[type, Callable[[BrokerId, Any, Address], None]]:
+        return {
+            Knowledge: self._on_knowledge,
+            Want: lambda peer, want, _: self._streams.want(want, peer),
+            Probe: lambda _peer, probe, _: self._streams.probe(probe),
+            InterestPart: self._interests.on_part,
+            InterestQuestion: lambda peer, question, _: self._interests.on_question(peer, question),
+            ProgressRows: lambda peer, said, _: self._progress.on_rows(said.rows, peer),
+            Hold: lambda peer, row, _: self._pass_hold(peer, row),
+            Held: lambda peer, row, _: self._pass_held(peer, row),
+            OpenRequest: self._way.route,
+            Pub: self._way.route,
+            Answer: self._way.route,
+            Posted: lambda peer, mail, address: self._pass_mail(peer, mail, str(address[0])),
+            Private: lambda peer, said, _: self._on_private[said.kind](peer, said.data),
+        }
+
+    def _timer_handlers(self) -> dict[str, Callable[..., object]]:
+        return {
+            "hello": self._peers.beat,
+            "dial": self._peers.dial,
+            "census": lambda: self._progress.forget(self._interests.say_census()),
+            "progress": self._progress.send_risen,
+            "rows": self._progress.send_all,
+            "notices": self._streams.repeat_notices,
+            "silence": self._streams.say_silence,
+            "behind": self._streams.pull_behind,
+            "upkeep": self._streams.keep_up,
+            "question": self._entry.repeat,
+        }
+
+    def _on_knowledge(self, peer: BrokerId, knowledge: Knowledge, address: Address) -> None:
+        if not address:
+            self._streams.on_knowledge(peer, knowledge)
+            self._streams.after(knowledge.pubend)
+        elif address[0] == SIDEWAYS and peer in self._cells.mates:
+            self._streams.pass_on(str(address[1]), knowledge)
+        else:
+            raise RemoteProtocolError("knowledge that goes sideways comes from a mate")
+
+    def _on_notice(self, peer: BrokerId, data: bytes) -> None:
+        self._streams.on_notice(peer, data)
+        for broker, life in self._streams.lives.items():
+            self._entry.on_life(broker, life)
+
+    def _on_heard(self, shb: ShbId, cell: str) -> None:
+        self._streams.on_heard(shb, cell)
+
+    def _pass_hold(self, sender: BrokerId | None, row: Hold) -> None:
+        """A row goes to the pubend."""
+        owner = self._state.owners.get(row.pubend)
+        if owner == self._state.broker:
+            self._state.effects.append(row)
+        elif owner is not None:
+            self._peers.send_toward(str(self._cells.of(owner)), row.pubend, row, sender)
+
+    def _pass_held(self, sender: BrokerId | None, row: Held) -> None:
+        """The answer goes to where the SHB is."""
+        cell = self._interests.direction_of(row.shb)
+        if cell == CORE:
+            self._state.effects.append(row)
+        elif cell is not None:
+            self._peers.send_toward(cell, row.shb, row, sender)
+
+    def _pass_mail(self, sender: BrokerId | None, mail: Posted, to: BrokerId) -> None:
+        if to == self._state.broker:
+            self._state.effects.append(mail)
+        else:
+            cell = self._cells.of(to)
+            if cell is not None:
+                self._peers.send_toward(cell, to, mail, sender, (to,))

@@ -1,0 +1,53 @@
+"""What all parts of one router share, and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from gapless.core.network.facts import BrokerId
+from gapless.core.network.seam import Effect
+from gapless.core.network.timer_queue import TimerQueue
+from gapless.core.stream.ticks import PubendId
+from gapless.errors import ConfigurationError
+
+OPTIONS: Final = ("cache_bytes",)
+CACHE_BYTES: Final = 64 << 20
+CORE: Final = ""
+"""The direction of the SHB of this very broker; every other direction is a neighbouring cell."""
+
+
+@dataclass(slots=True)
+class State:
+    """What all parts of one router share."""
+
+    broker: BrokerId
+    random: Random
+    cache_bytes: int
+    """So many bytes of events are kept of all pubends together."""
+    life: int
+    """Names this life of the router. A later life of the same process has a higher one."""
+    now: int = 0
+    timers: TimerQueue = field(default_factory=TimerQueue)
+    effects: list[Effect] = field(default_factory=list)
+    owners: dict[PubendId, BrokerId] = field(default_factory=dict)
+    """Where each pubend is, as far as this router knows."""
+
+    def take_effects(self) -> list[Effect]:
+        """All effects so far; emptied by the call."""
+        effects = self.effects.copy()
+        self.effects.clear()
+        return effects
+
+
+def cache_bytes_of(config: Mapping[str, Any]) -> int:
+    """The option `cache_bytes`. Raises ConfigurationError when it makes no sense, or there is another option."""
+    unknown = sorted(set(config) - set(OPTIONS))
+    if unknown:
+        raise ConfigurationError(f"the router 'knowledge' has no option {unknown[0]!r}; it has {', '.join(OPTIONS)}")
+    size = config.get("cache_bytes", CACHE_BYTES)
+    if type(size) is not int or size < 0:
+        raise ConfigurationError(f"routing.options.cache_bytes is a number of bytes from 0 on, not {size!r}")
+    return size

@@ -1,0 +1,540 @@
+"""Knowledge of each pubend: pushed toward those who want it, cached, asked for, and answered.
+
+What is said of its own accord is said by one function, `_said`, from what is known at that moment: all events of an
+interval that match what is wanted at that moment, under the stamp that holds for all of it. A push is a best effort
+on one way. Everybody who misses something asks; a want is remembered by who asked, and its answer goes to that very
+broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.network.facts import (
+    AskPubend,
+    BrokerId,
+    Enrol,
+    Know,
+    Probe,
+    PubendMeta,
+    Real,
+    Seen,
+    Want,
+)
+from gapless.core.network.frames import Private
+from gapless.core.network.timer_queue import MILLISECOND, SECOND
+from gapless.core.stream.curiosity import CuriosityTimes, RecentWants
+from gapless.core.stream.intervals import IntervalSet, Ranges
+from gapless.core.stream.knowledge import Delta, Kind, Knowledge, KnowledgeConflict, KnowledgeStream
+from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet, restrict
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
+from gapless_routing.knowledge.askers import Askers
+from gapless_routing.knowledge.cells import Cell, Cells
+from gapless_routing.knowledge.interest import Interests
+from gapless_routing.knowledge.peers import Peers
+from gapless_routing.knowledge.progress import ProgressTable
+from gapless_routing.knowledge.state import CORE, State
+
+PUBEND: Final = 3
+"""The kind of a `Private` that holds a PubendNotice."""
+SILENCE_AFTER: Final = 1 * SECOND
+"""How long silence waits for an event to travel with (SIL)."""
+NOTICE_EVERY: Final = 5 * SECOND
+UPKEEP_EVERY: Final = 1 * SECOND
+REPLY_BYTES_MAX: Final = 1 << 20
+"""So much answers one want at once; who asked repeats what is left."""
+RUNS_MAX: Final = 4096
+"""So many runs of silence are kept of a pubend."""
+TIMES: Final = CuriosityTimes(forget=400 * MILLISECOND)
+
+
+class PubendNotice(Struct, array_like=True, frozen=True, gc=False):
+    """A pubend, and who is enrolled there, on its way from its broker."""
+
+    meta: PubendMeta
+    enrolled: dict[ShbId, Real]
+    life: Real
+    """The life of the router at the pubend's broker: what is placed there names it."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(PubendNotice).decode
+
+
+@dataclass(slots=True)
+class Bundle:
+    """What was said of one pubend in one direction."""
+
+    sent: Tick = 0
+    """The highest tick that was said of its own accord: how far back the next push need not reach."""
+    told: Tick = 0
+    """The highest `stable` that was said."""
+    behind: bool = False
+    """All links are full: nothing is pushed, and those behind ask at their own pace."""
+
+
+@dataclass(slots=True)
+class Stream:
+    """One pubend."""
+
+    meta: PubendMeta
+    home: Cell
+    up: Cell | None
+    """The neighbouring cell on the way to the pubend; None: this broker hosts it."""
+    enrolled: dict[ShbId, Tick] = field(default_factory=dict)
+    life: int = 0
+    handed_over_at: int = 0
+    cache: KnowledgeStream = field(default_factory=lambda: KnowledgeStream(""))
+    fresh_bytes: int = 0
+    """Bytes of events that were cached since somebody looked how many there are."""
+    bundles: dict[Cell, Bundle] = field(default_factory=dict)
+    askers: Askers = field(default_factory=Askers)
+    asked: RecentWants = field(default_factory=lambda: RecentWants(TIMES))
+    seen: Seen | None = None
+    """What the SHB of this broker was last told."""
+
+
+class Streams:
+    """All pubends that are known here."""
+
+    def __init__(self, state: State, cells: Cells, peers: Peers, interests: Interests, progress: ProgressTable) -> None:
+        self._state = state
+        self._cells = cells
+        self._peers = peers
+        self._interests = interests
+        self._progress = progress
+        self._streams: dict[PubendId, Stream] = {}
+        self._shb_here = "shb" in cells.roles_of(state.broker)
+        self.lives: dict[BrokerId, int] = {}
+        """The life of the router at each broker with pubends."""
+
+    def start(self) -> None:
+        """What is to be done again and again."""
+        self._state.timers.set(("notices",), self._state.now + NOTICE_EVERY)
+        self._state.timers.set(("upkeep",), self._state.now + UPKEEP_EVERY)
+
+    def __contains__(self, pubend: PubendId) -> bool:
+        return pubend in self._streams
+
+    @property
+    def hosted(self) -> list[PubendId]:
+        """The pubends of this broker."""
+        return [pubend for pubend, stream in self._streams.items() if stream.up is None]
+
+    def cached_bytes(self) -> int:
+        """Bytes of all events that are cached."""
+        return sum(stream.cache.size for stream in self._streams.values())
+
+    def topics_of(self, broker: BrokerId) -> list[tuple[str, ...]]:
+        """The patterns of the topics that a broker's pubends carry, as far as this one knows them."""
+        return [stream.meta.topics for stream in self._streams.values() if stream.meta.broker == broker]
+
+    def renew_life(self) -> None:
+        """This router has another life: who places something at a pubend here has to name it."""
+        for stream in self._streams.values():
+            if stream.up is None:
+                stream.life = self._state.life
+
+    # -------------------------------------------------------------------------- the local PHB core
+
+    def opened(self, meta: PubendMeta, members: dict[ShbId, Tick]) -> None:
+        """A pubend of this broker, as it is now, with its durable membership."""
+        stream = self._stream(meta)
+        if stream is None:
+            return
+        stream.meta = meta
+        stream.enrolled = dict(members)
+        stream.life = self._state.life
+        stream.handed_over_at = self._state.now
+        self._progress.hand_over(meta.pubend, stream.enrolled)
+        self._announce(stream)
+
+    def enrolled(self, pubend: PubendId, shb: ShbId, at: Tick) -> None:
+        """A membership is durable."""
+        stream = self._streams.get(pubend)
+        if stream is not None and stream.up is None:
+            stream.enrolled[shb] = at
+            self._progress.enrol(pubend, shb)
+            self._announce(stream)
+
+    def know(self, knowledge: Knowledge) -> None:
+        """The pubend says something, or answers."""
+        stream = self._streams.get(knowledge.pubend)
+        if stream is not None:
+            self._on_knowledge(stream, knowledge, None)
+
+    # ----------------------------------------------------------------------------- from other brokers
+
+    def on_knowledge(self, broker: BrokerId, knowledge: Knowledge) -> None:
+        """Knowledge has come: pushed, or as an answer."""
+        stream = self._streams.get(knowledge.pubend)
+        if stream is not None:
+            self._on_knowledge(stream, knowledge, broker)
+
+    def on_notice(self, broker: BrokerId, data: bytes) -> None:
+        """A pubend, and who is enrolled there. Raises msgspec.MsgspecError when it makes no sense."""
+        notice = _decode(data)
+        meta = notice.meta
+        stream = self._stream(meta)
+        if stream is None or stream.up is None or (stream.life == notice.life and meta.created < stream.meta.created):
+            return
+        changed = (
+            stream.enrolled != notice.enrolled
+            or replace(stream.meta, stable=0) != replace(meta, stable=0)
+            or stream.life != notice.life
+        )
+        stream.meta = replace(meta, stable=max(meta.stable, stream.meta.stable))
+        stream.enrolled, stream.life = dict(notice.enrolled), notice.life
+        self.lives[meta.broker] = notice.life
+        self._see(stream)
+        if changed:
+            self._announce(stream, but=broker)
+
+    def _stream(self, meta: PubendMeta) -> Stream | None:
+        """The stream of a pubend, which may be new here; None if its broker is not on the map."""
+        stream = self._streams.get(meta.pubend)
+        if stream is not None:
+            return stream
+        home = self._cells.of(meta.broker)
+        if home is None:
+            return None
+        up = self._cells.toward(home)
+        stream = Stream(meta, home, up, cache=KnowledgeStream(meta.pubend))
+        down = [cell for cell in self._cells.neighbours if cell != up and self._cells.has_role_behind(cell, "shb")]
+        stream.bundles = {cell: Bundle() for cell in down}
+        self._streams[meta.pubend] = stream
+        self._state.owners[meta.pubend] = meta.broker
+        self._progress.open(meta.pubend, home)
+        return stream
+
+    # ---------------------------------------------------------------------------------- who is there
+
+    def on_heard(self, shb: ShbId, cell: Cell) -> None:
+        """An SHB was heard of: at the pubends where it does not count yet it is to be enrolled (C5, T60)."""
+        at = self._interests.shbs(cell)[shb]
+        for pubend, stream in self._streams.items():
+            if stream.up is None and shb not in stream.enrolled and at >= stream.handed_over_at:
+                self._state.effects.append(Enrol(pubend, shb))
+
+    def on_own_interest(self, *, full: bool) -> None:
+        """The SHB here said what it wants; when it said all of it, it is told of every pubend."""
+        for stream in self._streams.values():
+            if full:
+                stream.seen = None
+            self._see(stream)
+
+    def on_link_up(self, broker: BrokerId) -> None:
+        """A broker is there: it is told of the pubends that come its way."""
+        for stream in self._streams.values():
+            self._notify(stream, broker)
+
+    def probe(self, probe: Probe) -> None:
+        """Progress is overdue: every SHB is asked for it."""
+        stream = self._streams.get(probe.pubend)
+        if stream is None:
+            return
+        if self._interests.shb:
+            self._state.effects.append(probe)
+        for cell in stream.bundles:
+            live = self._peers.live(cell)
+            if live:
+                self._peers.send(max(live, key=self._peers.is_synced), probe)
+
+    def repeat_notices(self) -> None:
+        """Every five seconds: whatever may have been lost."""
+        self._state.timers.set(("notices",), self._state.now + NOTICE_EVERY)
+        for stream in self._streams.values():
+            if stream.up is None:
+                self._announce(stream)
+            else:
+                self._announce(stream, mates=False)
+
+    def _announce(self, stream: Stream, but: BrokerId | None = None, *, mates: bool = True) -> None:
+        """Says what the pubend is, and who is enrolled, to everybody below; a mate may lack a way to hear of it.
+
+        Also where no SHB is: publishers everywhere have to know where the pubend is.
+        """
+        self._see(stream)
+        for cell in self._cells.neighbours:
+            for broker in self._peers.live(cell):
+                self._notify(stream, broker)
+        if mates and but not in self._cells.mates:
+            for mate in self._peers.live(self._cells.own):
+                self._notify(stream, mate)
+
+    def _notify(self, stream: Stream, broker: BrokerId, *, stable: Tick | None = None) -> None:
+        cell = self._cells.of(broker)
+        if cell == stream.up:
+            return
+        bundle = stream.bundles.get(str(cell))
+        if bundle is None:
+            said = stream.meta
+        else:
+            # No more than it was told: else it would ask for the rest at once.
+            bundle.told = max(bundle.told, min(stream.meta.stable, bundle.sent) if stable is None else stable)
+            said = replace(stream.meta, stable=bundle.told)
+        notice = PubendNotice(said, dict(stream.enrolled), stream.life)
+        self._peers.send(broker, Private(PUBEND, _encode(notice)))
+
+    def _see(self, stream: Stream) -> None:
+        """The SHB here is told of the pubend, once it has spoken; and from where it counts there."""
+        shb = self._interests.shb
+        if not shb:
+            return
+        seen = Seen(stream.meta, stream.enrolled.get(shb))
+        if seen != stream.seen:
+            stream.seen = seen
+            self._state.effects.append(seen)
+
+    # -------------------------------------------------------------------------------------- knowledge
+
+    def _on_knowledge(self, stream: Stream, knowledge: Knowledge, sender: BrokerId | None) -> None:
+        if stream.up is None:
+            stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
+        delta = self._take(stream, knowledge)
+        pushed: dict[BrokerId, IntervalSet] = {}
+        if not knowledge.reply:
+            self._deliver(stream, knowledge)
+            for cell, bundle in stream.bundles.items():
+                if sender is None or self._cells.of(sender) != cell:
+                    self._first(stream, cell, bundle, knowledge, delta, pushed)
+        if stream.askers:
+            self._serve(stream, knowledge, pushed)
+
+    def pass_on(self, cell: Cell, knowledge: Knowledge) -> None:
+        """A mate cannot reach a cell, and has this for it."""
+        live = [broker for broker in self._peers.live(cell) if not self._peers.is_full(broker)]
+        if live:
+            self._peers.push(cell, knowledge)
+
+    def _take(self, stream: Stream, knowledge: Knowledge) -> Delta:
+        """Caches it, where somebody below may ask for it. Returns what is new."""
+        if not stream.bundles:
+            return Delta(knowledge.data, ())
+        stream.fresh_bytes += knowledge.data.size if knowledge.data else 0
+        try:
+            return stream.cache.accumulate(knowledge)
+        except KnowledgeConflict as conflict:
+            self._state.effects.append(Alarm(AlarmCode.BROKERS_CONTRADICT, str(conflict), knowledge.pubend))
+            stream.cache = KnowledgeStream(knowledge.pubend)
+            return stream.cache.accumulate(knowledge)
+
+    def _deliver(self, stream: Stream, knowledge: Knowledge) -> None:
+        """To the SHB here, neither filtered nor delayed, once it knows where it counts (C5)."""
+        if stream.seen is not None and stream.seen.enrolled_at is not None:
+            own = replace(knowledge, stamp=restrict(knowledge.stamp, (self._interests.shb,)))
+            self._state.effects.append(Know(own))
+
+    def _first(
+        self,
+        stream: Stream,
+        cell: Cell,
+        bundle: Bundle,
+        knowledge: Knowledge,
+        delta: Delta,
+        pushed: dict[BrokerId, IntervalSet],
+    ) -> None:
+        """Says in one direction what is new, as far as somebody there wants it; silence alone waits a while."""
+        if bundle.behind or self._interests.wants_nothing(cell):
+            return
+        for start, hi in self._new(knowledge, delta, bundle.sent):
+            lo = max(start, stream.cache.lost)
+            if hi > bundle.sent:
+                lo = min(
+                    lo, self._stretch(stream, lo, bundle.sent, restrict(knowledge.stamp, self._interests.shbs(cell)))
+                )
+            if lo >= hi:
+                continue
+            said = self._said(stream, cell, lo, hi)
+            if said is None:
+                continue
+            if said.data or not knowledge.data or stream.meta.group is not None:
+                self._push(stream, cell, bundle, said, pushed)
+            elif ("silence", stream.meta.pubend, cell) not in self._state.timers:
+                at = self._state.now + SILENCE_AFTER
+                self._state.timers.set(("silence", stream.meta.pubend, cell), at)
+
+    def _new(self, knowledge: Knowledge, delta: Delta, sent: Tick) -> Ranges:
+        """The runs of ticks that were new here, or lie above what was said."""
+        if delta.known == ((knowledge.lo, knowledge.hi),):
+            return delta.known
+        new = IntervalSet(delta.known)
+        for tick in delta.events.ticks:
+            new.add(tick - 1, tick)
+        new.add(max(knowledge.lo, sent), knowledge.hi)
+        return new.ranges
+
+    def _stretch(self, stream: Stream, top: Tick, floor: Tick, need: Stamp) -> Tick:
+        """How far down everything is known, from `top` to `floor` at most: events, or silence that covers `need`."""
+        low = top
+        if low <= floor:
+            return low
+        for run in reversed(list(stream.cache.runs(floor, top))):
+            if run.hi != low or run.kind is not Kind.SILENCE or not covers(run.stamp, need):
+                break
+            low = run.lo
+        return low
+
+    def _said(self, stream: Stream, cell: Cell, lo: Tick, hi: Tick) -> Knowledge | None:
+        """What is to be said of an interval in a direction, by what is known and wanted now; None: not all is known."""
+        stamp: Stamp = RAW
+        for run in stream.cache.runs(lo, hi):
+            if run.kind is not Kind.SILENCE:
+                return None
+            stamp = meet(stamp, run.stamp)
+        decision = self._interests.decide(cell, stamp, stream.enrolled)
+        data = stream.cache.take(lo, hi)
+        if data and not decision.flood:
+            data = data.select(self._interests.matches(cell, stream.meta.pubend, data))
+        lost = stream.cache.lost if stream.cache.lost <= lo else 0
+        return Knowledge(stream.meta.pubend, lo, hi, data, lost, decision.stamp)
+
+    def _push(
+        self, stream: Stream, cell: Cell, bundle: Bundle, said: Knowledge, pushed: dict[BrokerId, IntervalSet]
+    ) -> None:
+        broker = self._peers.push(cell, said)
+        if broker == "":
+            bundle.behind = True
+            at = self._state.now + SILENCE_AFTER
+            self._state.timers.set(("behind", stream.meta.pubend, cell), at)
+            return
+        bundle.sent = max(bundle.sent, said.hi)
+        if broker is not None:
+            pushed.setdefault(broker, IntervalSet()).add(said.lo, said.hi)
+
+    def say_silence(self, pubend: PubendId, cell: Cell) -> None:
+        """Silence has waited long enough: the newest stretch is said, whatever hole is below it (T53)."""
+        stream = self._streams[pubend]
+        bundle = stream.bundles[cell]
+        hi = stream.cache.known_upto
+        if hi <= bundle.sent or bundle.behind:
+            return
+        lo = self._stretch(stream, hi, bundle.sent, {})
+        said = self._said(stream, cell, lo, hi) if lo < hi else None
+        if said is not None:
+            self._push(stream, cell, bundle, said, {})
+
+    def pull_behind(self, pubend: PubendId, cell: Cell) -> None:
+        """All links of a bundle were full: while they are, those behind learn how far there is something to ask for."""
+        stream = self._streams[pubend]
+        bundle = stream.bundles[cell]
+        live = self._peers.live(cell)
+        if not live or not all(map(self._peers.is_full, live)):
+            bundle.behind = False
+            bundle.sent = max(bundle.sent, bundle.told)
+            return
+        for broker in live:
+            self._notify(stream, broker, stable=stream.cache.known_upto)
+        self._state.timers.set(("behind", pubend, cell), self._state.now + SILENCE_AFTER)
+
+    # ------------------------------------------------------------------------------- asked, answered
+
+    def want(self, want: Want, asker: BrokerId) -> None:
+        """A broker below, a mate, or the SHB here (`CORE`) needs something."""
+        stream = self._streams.get(want.pubend)
+        if stream is None:
+            return
+        top = stream.cache.known_upto
+        ranges = tuple((lo, hi if hi < FOREVER else max(lo, top)) for lo, hi in want.ranges)
+        above = max((max(lo, top) for lo, hi in want.ranges if hi >= FOREVER), default=None)
+        answers, rest = stream.cache.answer(tuple(run for run in ranges if run[0] < run[1]), want.need)
+        unsent = self._reply(stream, asker, answers)
+        rest = (IntervalSet(rest) | IntervalSet(unsent)).ranges if unsent else rest
+        stream.askers.add(asker, rest, want.need, above, self._state.now)
+        self._ask_on(stream, want, (IntervalSet(rest) - IntervalSet(unsent)).ranges, above, asker)
+
+    def _ask_on(self, stream: Stream, want: Want, ranges: Ranges, above: Tick | None, asker: BrokerId) -> None:
+        """Asks on for what is not known here, unless that was asked for lately: once for all who need it."""
+        need = want.need
+        if need is not None:
+            # Else the needs of the SHBs would never cover each other (T56).
+            need = join(need, self._interests.versions([CORE, *stream.bundles]))
+        if above is not None:
+            ranges = (*(run for run in ranges if run[0] < above), (above, FOREVER))
+        wanted = stream.asked.pass_on(ranges, need, self._state.now)
+        if not wanted:
+            return
+        asking = Want(want.pubend, wanted, need, want.shb)
+        if stream.up is None:
+            self._state.effects.append(AskPubend(asking, self._state.life))
+        else:
+            self._peers.send_toward(stream.home, want.pubend, asking, None if asker == CORE else asker)
+
+    def _serve(self, stream: Stream, knowledge: Knowledge, pushed: dict[BrokerId, IntervalSet]) -> None:
+        """Answers those who waited for it. Who was just sent it of its own accord is not sent it twice."""
+        for asker in stream.askers.names:
+            answers = stream.askers.take(asker, knowledge, self._state.now)
+            if asker in pushed:
+                answers = [one for one in answers if not pushed[asker].covers(one.lo, one.hi)]
+            if answers:
+                self._reply(stream, asker, answers)
+
+    def _reply(self, stream: Stream, asker: BrokerId, answers: list[Knowledge]) -> Ranges:
+        """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out."""
+        if asker == CORE:
+            for answer in answers:
+                if stream.seen is not None and stream.seen.enrolled_at is not None:
+                    stamp = restrict(answer.stamp, (self._interests.shb,))
+                    self._state.effects.append(Know(replace(answer, stamp=stamp, reply=True)))
+            return ()
+        cell = str(self._cells.of(asker))
+        behind = self._interests.shbs(cell) if cell in stream.bundles else None
+        room = 0 if self._peers.is_full(asker) else REPLY_BYTES_MAX
+        left: list[tuple[Tick, Tick]] = []
+        for answer in answers:
+            if room <= 0:
+                left.append((answer.lo, answer.hi))
+                continue
+            fitting = _fitting(answer, room)
+            room -= fitting.data.size + 1
+            if fitting.hi < answer.hi:
+                left.append((fitting.hi, answer.hi))
+            stamp = fitting.stamp if behind is None else restrict(fitting.stamp, behind)
+            self._peers.send(asker, replace(fitting, stamp=stamp, reply=True))
+        return tuple(left)
+
+    # ------------------------------------------------------------------------------------------ time
+
+    def keep_up(self) -> None:
+        """Once a second: what is cached stays within its limits, and what nobody waits for is forgotten."""
+        self._state.timers.set(("upkeep",), self._state.now + UPKEEP_EVERY)
+        share = self._state.cache_bytes // max(1, len(self._streams))
+        for stream in self._streams.values():
+            stream.askers.expire(self._state.now)
+            self._evict(stream, share)
+
+    def after(self, pubend: PubendId) -> None:
+        """Something was cached: if it was much, it is not left for later to look at it."""
+        stream = self._streams.get(pubend)
+        share = self._state.cache_bytes // max(1, len(self._streams))
+        if stream is not None and stream.fresh_bytes > share // 4:
+            self._evict(stream, share)
+
+    def _evict(self, stream: Stream, share: int) -> None:
+        stream.fresh_bytes = 0
+        cache = stream.cache
+        while cache.event_count and cache.size > share:
+            ticks = cache.take(cache.base, cache.known_upto).ticks
+            cache.forget(cache.base, ticks[len(ticks) // 4])
+        if cache.run_count > RUNS_MAX:
+            runs = [run for run in cache.runs(cache.base, cache.known_upto) if run.kind is Kind.SILENCE]
+            cache.forget(cache.base, runs[len(runs) // 2].hi)
+
+
+def _fitting(answer: Knowledge, room: int) -> Knowledge:
+    """As much of an answer as there is room for, and at least one event of it."""
+    data = answer.data
+    if data.size <= room:
+        return answer
+    total = 0
+    for index, event in enumerate(data.events):
+        total += len(event)
+        if total > room and index:
+            return replace(answer, hi=data.ticks[index - 1], data=data.slice(0, index))
+    return answer

@@ -1,0 +1,380 @@
+"""Publishing from any node: where openings and batches are placed, and how they reach the pubend's node (C9).
+
+At the node of a client, `ClientSide` asks: a question is repeated until it is answered or was asked for long enough.
+Then its fate is uncertain, and the client has to ask again: the PHB recognises what it had logged after all.
+
+At the node of the pubend, `RequestIntake` submits each question once, in the order in which it was placed. Messages
+come late, twice and out of order, and the pubend takes whatever has the next sequence. That is not enough: a client
+whose batch was refused for good gives its sequences to the batches behind it, so an old copy of one of those would be
+logged a second time under the sequence it had before. Therefore nothing is submitted that its entry was seen to have
+given up, and nothing that was sent to a router which has forgotten what it saw since.
+
+Routers share both classes. What they need of their router are two protocols: its state, and its way to other brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, Protocol, TypeAlias, cast
+
+from gapless.core.network.facts import (
+    BrokerId,
+    OpenRequest,
+    Outcome,
+    Pub,
+    Submit,
+    SubmitOpen,
+    Submitted,
+    Verdict,
+)
+from gapless.core.network.frames import Address, Answer
+from gapless.core.network.seam import Effect
+from gapless.core.network.timer_queue import MILLISECOND, SECOND, TimerQueue
+from gapless.core.stream.ticks import PubendId
+
+REPEAT = 250 * MILLISECOND
+"""After how long a question is repeated at first; then after twice as long, and so on."""
+ANSWER_LIMIT = 3 * SECOND
+"""How long it is asked altogether."""
+QUESTIONS_MAX = 4096
+
+REMEMBERED = 1024
+"""How many questions of one entry are known to have been asked, and of how many of its publishers."""
+ORIGINS = 64
+"""How many processes of entries are remembered."""
+
+
+class PlacingState(Protocol):
+    """What placing shares with the router that it is a part of."""
+
+    @property
+    def broker(self) -> BrokerId:
+        """This broker."""
+
+    @property
+    def life(self) -> int:
+        """Names this life of the router: what belongs to another life is not answered."""
+
+    @property
+    def now(self) -> int:
+        """The time of this call, monotonic nanoseconds."""
+
+    @property
+    def timers(self) -> TimerQueue:
+        """Where ("question", number) is set; the router calls `ClientSide.repeat` when it is due."""
+
+    @property
+    def effects(self) -> list[Effect]:
+        """What the router is going to do."""
+
+    @property
+    def owners(self) -> dict[PubendId, BrokerId]:
+        """Where each pubend is, as far as this router knows."""
+
+
+class PlacingNetwork(Protocol):
+    """The way to other brokers, this one among them."""
+
+    def with_role(self, role: str) -> list[BrokerId]:
+        """The brokers that have a role, in an order that is the same everywhere."""
+
+    def incarnation(self, broker: BrokerId) -> int | None:
+        """Names the process that is at a broker at present; None: nobody is there, as far as this router knows."""
+
+    def life_for(self, broker: BrokerId) -> int:
+        """This router's life, as the process at a broker knows it."""
+
+    def send(self, broker: BrokerId, message: OpenRequest | Pub | Answer, address: Address) -> None:
+        """Sends a message to a broker; it may be lost."""
+
+
+Line: TypeAlias = "tuple[str, bool, int]"
+"""A publisher, whether it is a producer of keyed batches, and its epoch.
+
+Its batches are submitted in order, and the refusal of one speaks for those behind.
+"""
+
+
+def line_of(message: OpenRequest | Pub) -> Line:
+    """The line of a batch; the openings of a name are one by themselves, with at most one that is asked."""
+    return message.publisher, message.keyed, message.epoch if isinstance(message, Pub) else -1
+
+
+@dataclass(slots=True)
+class Placement:
+    """An opening or a batch that was not answered yet."""
+
+    message: OpenRequest | Pub
+    reply_to: Hashable
+    owner: BrokerId
+    until: int
+    wait: int = REPEAT
+    life: int = 0
+    """The life of the owner's router that it was last sent to."""
+
+    @property
+    def line(self) -> Line:
+        """Whose batches it is one of."""
+        return line_of(self.message)
+
+
+class ClientSide:
+    """All questions of this node's clients."""
+
+    def __init__(self, station: PlacingState, mesh: PlacingNetwork, number: int = 0) -> None:
+        """`number`: above those of all questions that a router of this process has asked before."""
+        self._station = station
+        self._mesh = mesh
+        self._questions: dict[int, Placement] = {}
+        self._lines: dict[Line, dict[int, None]] = {}
+        """The questions of each line, in order."""
+        self._number = number
+        """It goes on through all lives: what an earlier one asked, and is still on its way, is known by it."""
+        self._lives: dict[BrokerId, int] = {}
+
+    def open(self, request: OpenRequest, reply_to: Hashable) -> None:
+        """Opens a publisher where it was, or where its name says.
+
+        An opening of that name which was not answered yet is asked no more: it may be of a process that is
+        over, and would fence this one if it came behind it.
+        """
+        for number in list(self._lines.get(line_of(request), ())):
+            self._end(number, "the publisher was opened again")
+        owner = self._station.owners.get(request.pubend) if request.pubend else self._home(request)
+        self._ask(request, reply_to, owner)
+
+    def place(self, pub: Pub, reply_to: Hashable) -> None:
+        """Places a batch where its publisher is open."""
+        self._ask(pub, reply_to, self._station.owners.get(pub.pubend))
+
+    def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
+        """The owner's answer, or that it does not know us any more. It may come more than once."""
+        life, number, theirs, taken = address
+        assert isinstance(number, int)
+        assert isinstance(theirs, int)
+        self.on_life(broker, theirs)
+        question = self._questions.get(number)
+        if question is None or life != self._station.life or broker != question.owner:
+            return
+        if taken:
+            self._finish(number, answer.pubend, answer.outcome)
+        elif question.life != theirs:
+            self._send(number, question)
+
+    def on_life(self, broker: BrokerId, life: int) -> None:
+        """What the life of a broker's router is: only what is sent to that one is taken there."""
+        self._lives[broker] = life
+
+    def repeat(self, number: int) -> None:
+        """A question has waited long enough for its answer: it is repeated, or given up."""
+        question = self._questions[number]
+        if self._station.now >= question.until:
+            self._finish(number, question.message.pubend, _unanswered(question, "the pubend's broker does not answer"))
+        else:
+            self._send(number, question)
+            self._wait(number, question)
+
+    def forget(self) -> None:
+        """As if it had just begun: nobody will answer what was asked before."""
+        self._lives.clear()
+        for number in list(self._questions):
+            self._end(number, "the router has begun anew")
+
+    def _home(self, request: OpenRequest) -> BrokerId | None:
+        """The broker for a publisher that is nowhere yet: for one name always the same, on every node."""
+        hosts = self._mesh.with_role("phb")
+        if not hosts:
+            return None
+        digest = blake2b(request.publisher.encode(), digest_size=8).digest()
+        return hosts[int.from_bytes(digest, "big") % len(hosts)]
+
+    def _ask(self, message: OpenRequest | Pub, reply_to: Hashable, owner: BrokerId | None) -> None:
+        if owner is None or len(self._questions) >= QUESTIONS_MAX:
+            first = message.first if isinstance(message, Pub) else 0
+            outcome = Outcome(Verdict.RETRY, "no broker is known for the pubend at present", first)
+            self._station.effects.append(Submitted(reply_to, message.pubend, outcome))
+            return
+        self._number += 1
+        question = Placement(message, reply_to, owner, self._station.now + ANSWER_LIMIT)
+        self._questions[self._number] = question
+        self._lines.setdefault(question.line, {})[self._number] = None
+        self._send(self._number, question)
+        self._wait(self._number, question)
+
+    def _send(self, number: int, question: Placement) -> None:
+        is_here = question.owner == self._station.broker
+        question.life = self._station.life if is_here else self._lives.get(question.owner, 0)
+        line = self._lines[question.line]
+        lowest, before = next(iter(line)), 0
+        for other in line:
+            if other == number:
+                break
+            before = other
+        address = (question.life, self._station.life, number, before, lowest)
+        self._mesh.send(question.owner, question.message, address)
+
+    def _wait(self, number: int, question: Placement) -> None:
+        self._station.timers.set(("question", number), min(self._station.now + question.wait, question.until))
+        question.wait *= 2
+
+    def _finish(self, number: int, pubend: PubendId, outcome: Outcome) -> None:
+        """Answers a client. After a refusal nothing that its publisher placed later is asked any more.
+
+        The client will place those batches again, and maybe under other sequences: they must not be
+        repeated under the ones that they had.
+        """
+        question = self._take(number)
+        self._station.effects.append(Submitted(question.reply_to, pubend, outcome))
+        if outcome.verdict is not Verdict.OK and isinstance(question.message, Pub):
+            for other in list(self._lines.get(question.line, ())):
+                if other > number:
+                    self._end(other, "a batch before it was refused")
+
+    def _end(self, number: int, reason: str) -> None:
+        question = self._take(number)
+        outcome = _unanswered(question, reason)
+        self._station.effects.append(Submitted(question.reply_to, question.message.pubend, outcome))
+
+    def _take(self, number: int) -> Placement:
+        question = self._questions.pop(number)
+        self._station.timers.cancel(("question", number))
+        line = self._lines[question.line]
+        del line[number]
+        if not line:
+            del self._lines[question.line]
+        return question
+
+
+From: TypeAlias = "tuple[BrokerId, int, int]"
+"""A broker, its incarnation, the life of its router."""
+
+
+@dataclass(slots=True)
+class Origin:
+    """What the entry of one process has asked, in all lives of its router: it never uses a number twice."""
+
+    asked: dict[int, Answer | None] = field(default_factory=dict)
+    """Each question that was submitted, and its answer once there is one."""
+    floors: dict[Line, int] = field(default_factory=dict)
+    """What lies below is given up."""
+    held: dict[int, tuple[int, OpenRequest | Pub]] = field(default_factory=dict)
+    """What came too early, by the question that is to come before it."""
+
+    def is_given_up(self, number: int, line: Line) -> bool:
+        """Whether the entry does not wait for an answer any more, as far as that was seen."""
+        return number < self.floors.get(line, 0)
+
+    def raise_floor(self, line: Line, floor: int) -> None:
+        """The entry said what it still waits for."""
+        self.floors[line] = max(floor, self.floors.pop(line, 0))
+        _shorten(self.floors)
+
+    def waits_for(self, before: int, number: int, line: Line) -> bool:
+        """Whether a question's turn comes only after that of another one, which may yet come."""
+        if not before or before in self.asked or number in self.asked:
+            return False
+        return not self.is_given_up(before, line)
+
+
+class RequestIntake:
+    """What entries ask of the pubends of this node."""
+
+    def __init__(self, station: PlacingState, mesh: PlacingNetwork, pubends: Collection[PubendId]) -> None:
+        self._station = station
+        self._mesh = mesh
+        self._pubends = pubends
+        self._origins: dict[tuple[BrokerId, int], Origin] = {}
+
+    def on_request(self, broker: BrokerId, message: OpenRequest | Pub, address: Address) -> None:
+        """An opening or a batch.
+
+        The address: our life as the entry knows it, the entry's own, the question's number, that of the one
+        that is to be submitted before it, and the lowest of its line that the entry waits for.
+        """
+        ours, theirs, number, before, floor = cast("tuple[int, int, int, int, int]", address)
+        sender = (broker, self._mesh.incarnation(broker) or 0, theirs)
+        if ours != self._mesh.life_for(broker):  # of ours, or of the entry's, that is over
+            self._answer(sender, number, _put_off(message, "the router has begun anew"), taken=False)
+            return
+        origin, line = self._origin(sender), line_of(message)
+        origin.raise_floor(line, floor)
+        if origin.waits_for(before, number, line) and not self._may_overtake():
+            origin.held[before] = (number, message)
+            _shorten(origin.held)
+            return
+        following: tuple[int, OpenRequest | Pub] | None = (number, message)
+        while following is not None:
+            self._take_up(sender, origin, *following)
+            following = origin.held.pop(following[0], None)
+
+    def _take_up(self, sender: From, origin: Origin, number: int, message: OpenRequest | Pub) -> None:
+        """It is this question's turn: it is submitted, unless it was, or may no longer be."""
+        if origin.is_given_up(number, line_of(message)):
+            return
+        if number in origin.asked:
+            answer = origin.asked[number]
+            if answer is not None:
+                self._answer(sender, number, answer)
+        elif not self._pubends or (message.pubend and message.pubend not in self._pubends):
+            self._answer(sender, number, _put_off(message, "the pubend is not open (yet)"))
+        else:
+            origin.asked[number] = None
+            _shorten(origin.asked)
+            self._submit(sender, number, message)
+
+    def submitted(self, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> None:
+        """How one ended. A request that was submitted once too often has nobody to answer to."""
+        if reply_to is None:
+            return
+        sender, number = cast("tuple[From, int]", reply_to)
+        answer = Answer(pubend, outcome)
+        origin = self._origins.get(sender[:2])
+        if origin is not None and number in origin.asked:
+            origin.asked[number] = answer
+        self._answer(sender, number, answer)
+
+    def forget(self) -> None:
+        """As if it had just begun; the station's life is another one now."""
+        self._origins.clear()
+
+    def _origin(self, sender: From) -> Origin:
+        process = sender[:2]
+        origin = self._origins.get(process)
+        if origin is None:
+            origin = self._origins[process] = Origin()
+            if len(self._origins) > ORIGINS:
+                del self._origins[next(iter(self._origins))]
+        return origin
+
+    def _submit(self, sender: From, number: int, message: OpenRequest | Pub) -> None:
+        submit = Submit if isinstance(message, Pub) else SubmitOpen
+        self._station.effects.append(submit(message, (sender, number)))  # type: ignore[arg-type]
+
+    def _may_overtake(self) -> bool:
+        """Whether a question is taken up before the one that should come before it: for simulations."""
+        return False
+
+    def _answer(self, sender: From, number: int, answer: Answer, *, taken: bool = True) -> None:
+        """Answers the entry, unless another process is there now."""
+        broker, incarnation, life = sender
+        if self._mesh.incarnation(broker) == incarnation:
+            self._mesh.send(broker, answer, (life, number, self._mesh.life_for(broker), int(taken)))
+
+
+def _shorten(table: dict[Any, Any]) -> None:
+    if len(table) > REMEMBERED:
+        del table[next(iter(table))]
+
+
+def _put_off(message: OpenRequest | Pub, reason: str) -> Answer:
+    sequence = message.first if isinstance(message, Pub) else 0
+    return Answer(message.pubend, Outcome(Verdict.RETRY, reason, sequence))
+
+
+def _unanswered(question: Placement, reason: str) -> Outcome:
+    """Nobody knows whether a batch was logged; an opening is repeated in any case."""
+    if isinstance(question.message, Pub):
+        return Outcome(Verdict.UNCERTAIN, reason, question.message.first)
+    return Outcome(Verdict.RETRY, reason)
