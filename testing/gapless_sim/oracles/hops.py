@@ -14,6 +14,7 @@ from gapless.core.network.facts import LINK_HIGH, Want
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import covers
+from gapless.core.stream.ticks import FOREVER
 from gapless_sim.network import WEIGHT
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.oracles.judge import Judge
@@ -121,7 +122,9 @@ class K5Answered(HopJudge):
         if self.world.brokers[hop.target].roles:
             return
         if type(message) is Want:
-            asked = Question(message.pubend, message.need, self.world.now, IntervalSet(message.ranges))
+            # Whoever asks without an end is answered once, by whatever comes; V2 sees to him.
+            ranges = IntervalSet((lo, hi) for lo, hi in message.ranges if hi < FOREVER)
+            asked = Question(message.pubend, message.need, self.world.now, ranges)
             self._questions.setdefault(hop.back, []).append(asked)
         elif type(message) is Knowledge and not message.damaged:
             for back, questions in self._questions.items():
