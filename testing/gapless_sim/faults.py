@@ -95,6 +95,8 @@ class Faults:
     def begin(self) -> None:
         """From now on things go wrong."""
         self._world.after(INTERVAL, "world", "faults", self._inject)
+        if self._world.network.layer is not None:
+            self._world.network.layer.begin()
 
     def stop(self) -> None:
         """Faults stop for good, and everything heals; but a part may stay broken for ever."""
