@@ -118,6 +118,11 @@ class Topology:
         """Whether two nodes are of one cell."""
         return self.cell_of[one] is self.cell_of[other]
 
+    def neighbours(self, node: str) -> list[Cell]:
+        """The cells next to that of a node."""
+        here = self.cell_of[node]
+        return [cell for cell in self.cells.values() if cell.up == here.name or cell.name == here.up]
+
     def cells_between(self, one: str, other: str) -> list[Cell]:
         """The cells from that of a node to that of another one, both among them."""
         upward, downward = self._to_the_top(one), self._to_the_top(other)

@@ -145,6 +145,8 @@ def _seeded_router(world: World, name: str, network: NetworkMap, config: Mapping
 
         def start_here(now: int, context: RouterContext) -> Any:
             seed = world.choices.stream("routers").draw(1 << 30)
+            if world.topology is not None:  # no two starts have the same one, where all draws are benign too
+                seed += world.brokers[name].boots << 30
             effects = start(now, replace(context, seed=seed, network=network, config=config))
             world.seam.started(name, router)
             return effects

@@ -86,7 +86,13 @@ class V4ByHop(HopJudge):
     def _allowed(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
         wants = self._asked.get((hop.source, hop.target), ())
         asked = sum(want.pubend == pubend and _contains(want.ranges, tick) for want in wants)
-        return 1 + asked + self._handed.get(hop.source, Counter())[pubend, tick]
+        once = self._cells_beyond(hop.source) if self._are_mates(hop) else 1
+        return once + asked + self._handed.get(hop.source, Counter())[pubend, tick]
+
+    def _cells_beyond(self, node: str) -> int:
+        """For how many cells a node may ask a mate to speak in its stead."""
+        topology = self.world.topology
+        return 1 if topology is None else len(topology.neighbours(node))
 
     def _are_mates(self, hop: Hop) -> bool:
         topology = self.world.topology

@@ -45,6 +45,19 @@ def test_what_broke_is_named_and_how_to_look_at_it(gapless: Gapless, broken: Non
     assert "process.crash 4×" not in result.stdout.split("Rarest:")[1].split(",")[0]
 
 
+def test_what_broke_in_a_mesh_is_looked_at_in_a_mesh(gapless: Gapless, broken: None) -> None:
+    mesh = ("--topology", "mesh", "--processes", "1")
+    result = gapless("simulate", "--router", "hostile", *mesh, "--seeds", "1", status=1)
+
+    assert "gapless simulate --router hostile --topology mesh --seed 0" in result.output
+
+
+def test_a_run_in_a_mesh_says_which_nodes_there_are(gapless: Gapless) -> None:
+    arguments = ("--router", "hostile", "--topology", "mesh", "--seed", "5", "--faults", "none", "--workload", "churn")
+
+    assert "cells=phb1:phb ib1+ib2<phb1" in gapless("simulate", *arguments).output
+
+
 def test_the_first_seed_can_be_chosen_and_time_be_the_limit(gapless: Gapless, broken: None) -> None:
     report = json.loads(
         gapless("simulate", "--router", "local", "--seeds", "2", "--first", "4", "--processes", "1", "--json").stdout
@@ -69,6 +82,10 @@ def test_time_is_the_limit_on_several_cores_too(gapless: Gapless) -> None:
         (("--faults", "network,gremlins"), "there is no kind 'gremlins'"),
         (("--workload", "idle"), "there is no 'idle'"),
         (("--router", "teleport"), "teleport"),
+        (("--router", "hostile", "--topology", "ring"), "there is no 'ring'; there are tree, mesh"),
+        (("--router", "hostile", "--topology", "tree"), "the router 'hostile' does not work there"),
+        (("--router", "knowledge", "--topology", "mesh"), "the router 'knowledge' does not work there"),
+        (("--topology", "mesh"), "the router 'local' knows one node alone"),
     ],
 )
 def test_what_does_not_exist_is_refused(gapless: Gapless, arguments: tuple[str, ...], said: str) -> None:

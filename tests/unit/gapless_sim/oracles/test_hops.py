@@ -128,6 +128,15 @@ def test_what_a_mate_hands_over_is_said_in_its_stead() -> None:
         tree.sends("ib1", "shb1", tree.know(0, 9, 5))
 
 
+def test_a_mate_is_handed_an_event_once_for_each_cell_that_it_is_to_speak_to() -> None:
+    tree = Tree(V4ByHop)  # the cell of the IBs has two neighbours
+    tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+    tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+
+    with violates("V4"):
+        tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+
+
 # ------------------------------------------------------------------------------------------------ K5
 
 
