@@ -102,9 +102,8 @@ def test_a_link_that_was_hung_up_stays_down() -> None:
 
 @pytest.mark.parametrize("kind", ["stalls", "slow_phases", "one_ways", "deaths"])
 def test_what_strikes_links_now_and_then_stops_when_faults_do(kind: str) -> None:
-    small = Small(
-        router="knowledge", topology="tree", cells=CELLS, clients=2, network=NetworkFaults(bytewise=0.0, **{kind: 5.0})
-    )
+    rates = NetworkFaults(bytewise=0.0, **{kind: 5.0})  # type: ignore[arg-type]
+    small = Small(router="knowledge", topology="tree", cells=CELLS, clients=2, network=rates)
     faults = Faults(small.world)
     faults.begin()
     small.begin()

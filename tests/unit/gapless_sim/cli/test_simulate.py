@@ -98,3 +98,11 @@ def test_a_sometimes_assertion_that_never_holds_is_a_finding() -> None:
 
     assert "process.kill" in simulate.never(total)
     assert "process.crash" not in simulate.never(total)
+
+
+def test_what_is_about_trees_is_only_missed_where_there_were_some() -> None:
+    total = campaign.Total()
+    assert "topology.link died" not in simulate.never(total)
+
+    total.hits["topology.link stalled"] += 1
+    assert "topology.link died" in simulate.never(total)
