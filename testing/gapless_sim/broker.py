@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from gapless_sim.world import Life, World
 
 
+VOLUME_GONE = 0.7
+"""How often a node without roles, whose volume may be in memory, comes back without it."""
+
+
 class Crash(BaseException):
     """The process dies here. No exception that code could catch by mistake."""
 
@@ -180,6 +184,9 @@ class SimBroker:
 
     def _come_back(self) -> None:
         self.world.observe.crashed(self)
+        if not self.roles and self.world.choices.stream("volumes in memory").chance(VOLUME_GONE):
+            self.world.sometimes("topology.volume gone")
+            self.replace_disk()
         self.world.after(self._choices.delay(50 * MILLISECOND, 400 * MILLISECOND), self.name, "boot", self.boot)
 
     def pause(self, duration: int) -> None:
@@ -195,7 +202,8 @@ class SimBroker:
         self.disk = self._new_disk()
         self.given_up = self.tampered = False
         self.world.note(self.name, "new disk", "everything that was on the old one is lost")
-        self.world.observe.wiped(self)
+        if self.roles:  # of a node without any nothing is lost, and nobody is excused (R1)
+            self.world.observe.wiped(self)
 
     def _begin_anew(self) -> None:
         if self.given_up:
@@ -208,7 +216,8 @@ class SimBroker:
         self.tampered = True
         self.disk.restore(copy)
         self.world.note(self.name, "old disk", "an old copy is put back")
-        self.world.observe.restored(self)
+        if self.roles:
+            self.world.observe.restored(self)
 
     def spoil(self, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
         """These records of a log cannot be read any more: of each the index before it, its own, and what is in it."""

@@ -15,6 +15,7 @@ from gapless_sim.exhaustive import Outcome, Task, perform
 from gapless_sim.options import FAULTS, Options, draw_options, with_policies
 from gapless_sim.result import Failure, Result
 from gapless_sim.storages import SIMULATED, faults_on, options_on, run_on
+from gapless_sim.topology import with_topology
 
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
@@ -33,17 +34,22 @@ class Plan:
     faults: tuple[str, ...] = FAULTS
     storage: str = SIMULATED
     """The storage plugin of the brokers' volumes."""
+    topology: str | None = None
+    """None: as the router needs it (see `with_topology`)."""
 
     def options(self, seed: int, router: str) -> Options:
         """What a seed is made of."""
         choices = Choices(seed)
         faults = faults_on(self.storage, self.faults)
         drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=faults)
-        return options_on(self.storage, with_policies(drawn, choices.stream("policies")))
+        placed = with_topology(with_policies(drawn, choices.stream("policies")), choices, self.topology)
+        return options_on(self.storage, placed)
 
     def command(self, seed: int, router: str) -> str:
         """What shows the run of a seed on the command line."""
         parts = [f"gapless simulate --router {router} --seed {seed}"]
+        if self.topology is not None:
+            parts.append(f"--topology {self.topology}")
         if self.workload is not None:
             parts.append(f"--workload {self.workload}")
         if self.storage != SIMULATED:

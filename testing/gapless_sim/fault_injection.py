@@ -159,7 +159,7 @@ def _cut_off(context: InjectionContext, number: int) -> None:
 
 def _mark_cut_off(context: InjectionContext, number: int) -> Mark:
     one = context.places()[number]
-    return "cut-off", one, context.accesses[f"{one} sends"], context.accesses[f"{one} hears"]
+    return "cut-off", one, _when(context), context.accesses[f"{one} sends"], context.accesses[f"{one} hears"]
 
 
 def _not_heard(context: InjectionContext, number: int) -> None:
@@ -171,7 +171,27 @@ def _not_heard(context: InjectionContext, number: int) -> None:
 
 def _mark_not_heard(context: InjectionContext, number: int) -> Mark:
     one = context.places()[number]
-    return "not-heard", one, context.accesses[f"{one} sends"]
+    return "not-heard", one, _when(context), context.accesses[f"{one} sends"]
+
+
+def _when(context: InjectionContext) -> int:
+    """The position, where heartbeats notice what is cut: then it matters since when it is."""
+    return 0 if context.world.network.layer is None else context.position
+
+
+def _lose_volume(context: InjectionContext, number: int) -> None:
+    broker = _ib(context, number)
+    if broker.running:
+        broker.kill()
+        broker.replace_disk()
+
+
+def _mark_lost_volume(context: InjectionContext, number: int) -> Mark:
+    return ("volume-gone", number, context.position) if _ib(context, number).running else None
+
+
+def _ib(context: InjectionContext, number: int) -> SimBroker:
+    return [broker for broker in context.world.brokers.values() if not broker.roles][number]
 
 
 def _lose(context: InjectionContext, _number: int) -> None:
@@ -222,6 +242,7 @@ FAULTS: dict[str, Fault] = {
         Fault("client-crash", lambda scope: scope.clients, _crash_client, _mark_client),
         Fault("cut-off", lambda scope: scope.brokers + scope.clients, _cut_off, _mark_cut_off),
         Fault("not-heard", lambda scope: scope.brokers + scope.clients, _not_heard, _mark_not_heard),
+        Fault("volume-gone", lambda scope: scope.ibs, _lose_volume, _mark_lost_volume),
         Fault("lost", lambda _: 1, _lose, _mark_lost),
         Fault("link-breaks", lambda scope: scope.clients, _break, _mark_break),
     )

@@ -95,6 +95,8 @@ class Faults:
     def begin(self) -> None:
         """From now on things go wrong."""
         self._world.after(INTERVAL, "world", "faults", self._inject)
+        if self._world.network.layer is not None:
+            self._world.network.layer.begin()
 
     def stop(self) -> None:
         """Faults stop for good, and everything heals; but a part may stay broken for ever."""
@@ -170,6 +172,8 @@ class Faults:
             (options.policy_changes, self._change_policy),
             (network.late, self._world.network.bring_leftovers),
         ]
+        if self._world.network.layer is not None:
+            table += self._world.network.layer.kinds()
         return [(rate, inject) for rate, inject in table if rate]
 
     def _inject(self) -> None:

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 from google_crc32c import value as crc32c
 
 from gapless.core.network.facts import LINK_HIGH
+from gapless_sim.frame_tap import FrameTap
 from gapless_sim.leftovers import Leftovers, Way
+from gapless_sim.link_faults import LinkLayer
 from gapless_sim.links import ClientLink, Pipe
 from gapless_sim.options import MICROSECOND, MILLISECOND, SECOND
+from gapless_sim.topology import TREE
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
@@ -64,6 +67,10 @@ class Network:
         self._old: dict[tuple[str, str, str], deque[bytes]] = {}
         self._slow = world.choices.stream("slow links between brokers")
         self._leftovers = Leftovers(world.choices.stream("late frames"))
+        self.layer = LinkLayer(self) if world.options.topology == TREE else None
+        """What sees to the links of a tree."""
+        self.frames = FrameTap(world) if world.topology is not None else None
+        """What is said between brokers, for oracles."""
 
     def latency(self) -> int:
         """How long something is on its way."""
@@ -79,6 +86,8 @@ class Network:
         """From now on nothing gets through in this direction."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
         self.world.note("world", "cut", f"{source} can not reach {target}")
+        if self.layer is not None:
+            self.layer.on_cut(source, target)
 
     def heal(self, source: str, target: str) -> None:
         """The way is free again, as far as this cut is concerned."""
@@ -227,7 +236,7 @@ class Network:
     def wish(self, source: SimBroker, peer: str) -> None:
         """A router asks for a link to a peer; it comes up as soon as it can."""
         target = self.world.brokers.get(peer)
-        if target is None or target is source:
+        if target is None or target is source or (self.layer is not None and not self.layer.allows(source.name, peer)):
             return
         self._wishes[_pair(source.name, peer)] = None
         self.world.at(self.world.now + self.latency(), "world", "connect", self.connect, source.name, peer)
@@ -239,10 +248,13 @@ class Network:
         link = self._broker_links.get(pair)
         if pair not in self._wishes or (link is not None and link.up):
             return
+        if self.layer is not None and not self.layer.allows(*pair):
+            return
         if not all(broker.running for broker in brokers) or self.is_cut(*pair) or self.is_cut(*pair[::-1]):
             self.world.after(200 * MILLISECOND, "world", "connect", self.connect, one, other)
             return
-        del self._wishes[pair]
+        if self.layer is None:  # there a link is wished for until it is hung up
+            del self._wishes[pair]
         link = self._broker_links[pair] = BrokerLink(*brokers)
         link.rates = [self.faults.slow_rate if self._slow.chance(self.faults.slow) else 0 for _ in brokers]
         for index, broker in enumerate(brokers):
@@ -257,6 +269,8 @@ class Network:
             return
         index = link.other_end(source)
         target = link.ends[index]
+        if self.frames is not None:
+            self.frames.sent(link, index, frame)
         self.keep((source.name, target.name), number, (frame,))
         if link.lives[index].over or self.is_cut(source.name, target.name):
             return
@@ -306,9 +320,10 @@ class Network:
         life, digest = link.lives[index], crc32c(frame)
         self.world.at(arrival, broker.name, "frame", self._hand_over, link, index, frame, life=life, digest=digest)
 
-    @staticmethod
-    def _hand_over(link: BrokerLink, index: int, frame: bytes) -> None:
+    def _hand_over(self, link: BrokerLink, index: int, frame: bytes) -> None:
         if link.up:
+            if self.frames is not None:
+                self.frames.arrived(link, index, frame)
             link.ends[index].on_broker_frame(link.numbers[index], frame)
 
     def broker_gone(self, broker: SimBroker) -> None:
@@ -328,12 +343,25 @@ class Network:
             self.world.at(
                 at, end.name, "link down", end.on_broker_link_down, link.numbers[index], life=link.lives[index]
             )
+        if self.layer is not None:
+            self.layer.on_down(pair)
 
     def hang_up(self, source: SimBroker, number: int) -> None:
         """A router closes a link."""
         link = self._by_number.get((source.name, number))
         if link is not None:
+            self._wishes.pop(_pair(link.ends[0].name, link.ends[1].name), None)
             self.break_link(_pair(link.ends[0].name, link.ends[1].name))
+
+    def links_up(self) -> list[BrokerLink]:
+        """The links between brokers that are there."""
+        return [link for link in self._broker_links.values() if link.up]
+
+    def may_meet(self, one: str, other: str) -> bool:
+        """Whether there can be a link between two brokers: as far as the map, and what is cut or dead, is concerned."""
+        if self.is_cut(one, other) or self.is_cut(other, one):
+            return False
+        return self.layer is None or self.layer.allows(one, other)
 
     def flap_some(self, choose: Callable[[int], int]) -> None:
         """One link between brokers goes down."""

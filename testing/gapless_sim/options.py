@@ -68,6 +68,16 @@ class NetworkFaults:
     """Breaks of some link between brokers, a second."""
     cuts: float = 0.0
     """Cuts, one-way or both ways, of one pair or around one place, a second."""
+    dead: float = 0.0
+    """In a tree: links that never come up, as long as a path remains."""
+    deaths: float = 0.0
+    """In a tree: links that die for ever, a second, likewise."""
+    one_ways: float = 0.0
+    """In a tree: links that let nothing through in one direction for a while, a second."""
+    stalls: float = 0.0
+    """In a tree: links on which everything waits for a while, a second."""
+    slow_phases: float = 0.0
+    """In a tree: links that are slow in one direction for a while, a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +145,10 @@ class Options:
     shbs: int = 1
     together: bool = True
     """Whether a node hosts both roles, as far as there are as many."""
+    topology: str = ""
+    """How nodes hang together: a `tree` of cells, or a `mesh` of the same nodes; "": a mesh of PHBs and SHBs alone."""
+    cells: str = ""
+    """The nodes of a tree or mesh, as `gapless_sim.topology` writes them."""
     pubends: int = 1
     """Of each PHB."""
     clients: int = 3

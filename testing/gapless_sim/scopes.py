@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.producer import Outbox, Producer, Publication
+from gapless_sim.topology import TREE
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
@@ -30,19 +31,24 @@ class Scope:
     shbs: int
     publishes: int
     subscribers: int
+    ibs: int = 0
+    """How many IBs stand between the PHB and the SHB, in one cell; none: all nodes have links to each other."""
+    router: str = "knowledge"
+    """With IBs, the router; without them any will do."""
 
     def __str__(self) -> str:
-        return f"{self.phbs}/{self.shbs}/{self.publishes}/{self.subscribers}"
+        nodes = f"{self.phbs}-{self.ibs}-{self.shbs}" if self.ibs else f"{self.phbs}/{self.shbs}"
+        return f"{nodes}/{self.publishes}/{self.subscribers}"
 
     @property
     def together(self) -> bool:
         """Whether it is one node that hosts both roles."""
-        return self.phbs == self.shbs == 1
+        return self.phbs == self.shbs == 1 and not self.ibs
 
     @property
     def brokers(self) -> int:
         """How many nodes there are."""
-        return self.phbs + self.shbs - self.together
+        return self.phbs + self.ibs + self.shbs - self.together
 
     @property
     def clients(self) -> int:
@@ -51,9 +57,13 @@ class Scope:
 
     def options(self) -> Options:
         """The world's: nothing goes wrong by itself, and every draw is benign."""
+        router = "local" if self.together else self.router if self.ibs else "hostile"
+        ibs = "+".join(f"ib{number + 1}" for number in range(self.ibs))
         return Options(
             seed=0,
-            router="local" if self.together else "hostile",
+            router=router,
+            topology=TREE if self.ibs else "",
+            cells=f"phb1:phb {ibs}<phb1 shb1:shb<ib1" if self.ibs else "",
             phbs=self.phbs,
             shbs=self.shbs,
             together=self.together,
@@ -66,12 +76,17 @@ SCOPES = tuple(
     Scope(phbs, shbs, publishes, subscribers)
     for publishes, subscribers, phbs, shbs in product((1, 2, 3), (1, 2), (1, 2), (1, 2))
 )
-"""All of them, the smallest first."""
+"""All of them without IBs, the smallest first."""
+
+CELL_SCOPES = tuple(
+    Scope(1, 1, publishes, subscribers, ibs) for publishes, subscribers, ibs in product((1, 2), (1, 2), (1, 2))
+)
+"""PHB–IB–SHB and PHB–{IB, IB}–SHB, for routers that work by cells."""
 
 
 def scope_named(name: str) -> Scope:
-    """The scope that is written like that: PHBs/SHBs/events/subscribers. Raises KeyError."""
-    return {str(scope): scope for scope in SCOPES}[name]
+    """The scope that is written like that: PHBs/SHBs/events/subscribers, or PHBs-IBs-SHBs/… Raises KeyError."""
+    return {str(scope): scope for scope in (*SCOPES, *CELL_SCOPES)}[name]
 
 
 class Script:

@@ -11,6 +11,7 @@ from gapless_sim.choices import Choices, random_of
 from gapless_sim.network import Network
 from gapless_sim.observation import Observation
 from gapless_sim.router_tap import RouterTap
+from gapless_sim.topology import topology_of
 from gapless_sim.trace import Trace
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class World:
         self.hits: Counter[str] = Counter()
         self.brokers: dict[str, SimBroker] = {}
         self.clients: dict[str, SimClient] = {}
+        self.topology = topology_of(options)
+        """The cells of the network, if it has any."""
         self.observe = Observation(self)
         self.network = Network(self)
         self.seam = RouterTap(self)

@@ -19,6 +19,7 @@ from gapless_sim.broker import SimBroker
 from gapless_sim.clocks import NodeClock
 from gapless_sim.disk import Disk, memory_disk
 from gapless_sim.session_tap import watched_role
+from gapless_sim.topology import topology_of
 from gapless_sim.world import World
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from gapless_sim.trace import Trace
 
 NETWORK = "simulated"
+PUBLISHERS_MOST = 2
+"""So many clients only publish, where there are nodes without roles."""
 
 # Known here and to no configuration: a real broker can never be configured to be hostile.
 plugins.add("routing", "hostile", hostile)
@@ -49,11 +52,20 @@ def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[
         # A durable subscription lives at one SHB, so each client has one; the router finds the PHBs.
         name = f"client{number + 1}"
         world.clients[name] = SimClient(world, name, [hosts[number % len(hosts)]])
+    if world.topology is not None and options.workload == "churn":
+        # Whoever only publishes does it at any node.
+        draws = choices.stream("topology/publishers")
+        for number in range(draws.draw(PUBLISHERS_MOST + 1)):
+            name = f"writer{number + 1}"
+            world.clients[name] = SimClient(world, name, [draws.pick(list(roles))])
     return world
 
 
 def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
     """The nodes by name, and what each hosts."""
+    topology = topology_of(options)
+    if topology is not None:
+        return topology.roles
     if options.together:
         both = min(options.phbs, options.shbs)
         nodes: dict[str, tuple[str, ...]] = {f"node{number + 1}": ("phb", "shb") for number in range(both)}
@@ -81,7 +93,7 @@ def phb_section(options: Options, name: str) -> dict[str, Any]:
 def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, tuple[str, ...]]) -> Loaded:
     options = world.options
     settings: dict[str, Any] = {
-        "node": {"name": name, "network": NETWORK, "roles": list(hosted)},
+        "node": {"name": name, "network": NETWORK, "roles": list(hosted) or ["phb"]},
         "storage": {"plugin": "memory"},
         "listen": [],
     }
@@ -97,12 +109,18 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
             "pfs": options.pfs,
             "subscription_lease_seconds": options.subscription_lease_seconds,
         }
-    network = NetworkMap({node: NetworkNode(frozenset(theirs)) for node, theirs in roles.items()})
+    if world.topology is not None:
+        network = world.topology.map()
+    else:
+        network = NetworkMap({node: NetworkNode(frozenset(theirs)) for node, theirs in roles.items()})
     routing: dict[str, Any] = {}
     if options.router == "hostile":
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
+    config = make_config(settings)
+    if not hosted:  # no configuration can say that yet
+        config = config.model_copy(update={"node": config.node.model_copy(update={"roles": ()})})
     return Loaded(
-        config=make_config(settings),
+        config=config,
         authenticator=plugins.load("auth", "anonymous")(options={}),
         authorizer=AllowAll(),
         listeners=(),
@@ -127,6 +145,8 @@ def _seeded_router(world: World, name: str, network: NetworkMap, config: Mapping
 
         def start_here(now: int, context: RouterContext) -> Any:
             seed = world.choices.stream("routers").draw(1 << 30)
+            if world.topology is not None:  # no two starts have the same one, where all draws are benign too
+                seed += world.brokers[name].boots << 30
             effects = start(now, replace(context, seed=seed, network=network, config=config))
             world.seam.started(name, router)
             return effects

@@ -73,14 +73,17 @@ class Sum:
         }
 
 
-def scopes_of(count: int, names: Sequence[str]) -> tuple[Scope, ...]:
-    """The scopes of these names, or else the first so many."""
-    from gapless_sim.scopes import SCOPES, scope_named
+def scopes_of(count: int, names: Sequence[str], routers: Sequence[str] = ()) -> tuple[Scope, ...]:
+    """The scopes of these names, or else the first so many: those with IBs, where only such routers are named."""
+    from gapless_sim.scopes import CELL_SCOPES, SCOPES, scope_named
+    from gapless_sim.topology import NEEDS_TREE
 
+    by_cells = bool(routers) and all(router in NEEDS_TREE for router in routers)
+    listed = CELL_SCOPES if by_cells else SCOPES
     try:
-        return tuple(map(scope_named, names)) or SCOPES[:count]
+        return tuple(map(scope_named, names)) or listed[:count]
     except KeyError as error:
-        known = ", ".join(map(str, SCOPES))
+        known = ", ".join(map(str, listed))
         raise ConfigurationError(f"--scope: there is no {error.args[0]!r}; there are {known}") from None
 
 

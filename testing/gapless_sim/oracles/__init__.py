@@ -1,7 +1,7 @@
 """The invariants of docs/protocol/invariants.md, each a small class that looks on and raises `Violation`.
 
-I11, total order, has no oracle: ordered groups are not built yet. R1, soft state, has none of its own: where
-routers lose their memory, the others see to it that no promise breaks.
+I11, total order, has no oracle: ordered groups are not built yet. R1, soft state, has one of its own for nodes without
+roles only: where routers lose their memory, the others see to it that no promise breaks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
 from gapless_sim.oracles.gaps import I5GapLegal
+from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
 from gapless_sim.oracles.leases import I8Leases
 from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
@@ -25,6 +26,7 @@ from gapless_sim.oracles.progress_probes import V4Probing
 from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
 from gapless_sim.oracles.release import I8Release
 from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol
+from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 
 if TYPE_CHECKING:
@@ -74,4 +76,19 @@ def all_oracles(world: World) -> list[Oracle]:
         probing,
         L1Lag(model),
         CatchingUp(model),
+        *_oracles_of_cells(model),
     ]
+
+
+def _oracles_of_cells(model: Model) -> list[Oracle]:
+    """What looks at networks with nodes that have no roles. Only routers of trees work by hops."""
+    world = model.world
+    if world.topology is None or world.network.frames is None:
+        return []
+    path, retired = V2LivePath(model), V3Retired(model)
+    hops: list[HopJudge] = []
+    if not world.topology.mesh:
+        hops = [V4ByHop(model), K5Answered(model), K6Queued(model), K7Consolidated(model)]
+    world.seam.watchers += [path, retired]
+    world.network.frames.watchers += [*hops, retired]
+    return [R1Soft(model), path, retired, *hops]

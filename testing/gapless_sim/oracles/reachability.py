@@ -27,10 +27,17 @@ class Reach:
         return one == other or not (network.is_cut(one, other) or network.is_cut(other, one))
 
     def brokers_meet(self, one: str, other: str) -> bool:
-        """Whether two brokers work together: directly, for a router need not know another way."""
+        """Whether two brokers work together: over a path of cells, or else directly: a router need not know more."""
         if not self.serves(one) or not self.serves(other):
             return False
+        topology = self._world.topology
+        if topology is not None:
+            return topology.has_path(one, other, self._is_live)
         return one == other or (self._world.options.router != "local" and self.is_open(one, other))
+
+    def _is_live(self, one: str, other: str) -> bool:
+        """Whether there is a link between two brokers, or will be."""
+        return self.serves(one) and self.serves(other) and self._world.network.may_meet(one, other)
 
     def is_heard(self, history: History, account: Account) -> bool:
         """Whether what a pubend says comes to a subscription's home."""

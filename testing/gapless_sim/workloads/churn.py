@@ -146,13 +146,17 @@ class Churn(Oracle):
         """What is missing."""
         return "; ".join(text for application in self.applications if (text := application.unsettled()))
 
+    def _may_subscribe(self, process: SimClient) -> bool:
+        """Whether a process is connected to a node that hosts subscribers."""
+        return "shb" in self.world.brokers[process.addresses[0]].roles
+
     # One operation after another.
 
     def _start_early(self, application: Application, process: SimClient) -> None:
         process.start()
         if process is application.processes[0]:
             self.state.sometimes("before the brokers")
-            for _ in range(self._choices.draw(3)):
+            for _ in range(self._choices.draw(3) if self._may_subscribe(process) else 0):
                 self._subscribe(application, process)
 
     def _plan(self, idle: int = 0) -> None:
@@ -165,7 +169,7 @@ class Churn(Oracle):
         able = [(application, process) for application in self.applications for process in application.able()]
         if able:
             application, process = self._choices.pick(able)
-            operation = self._pick()
+            operation = self._pick() if self._may_subscribe(process) else self._mix[0][1]
             if not operation(application, process):
                 self._mix[0][1](application, process)
         idle = 0

@@ -10,6 +10,7 @@ from gapless_sim import exhaustive
 from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Counts, Injection, Scope, follow, perform, run_case, tasks
 from gapless_sim.fault_injection import InjectionContext
 from gapless_sim.result import Failure
+from gapless_sim.scopes import scope_named
 from gapless_sim.trace import Trace
 
 SMALLEST = SCOPES[0]
@@ -20,9 +21,14 @@ def test_without_a_fault_all_is_well(scope: Scope) -> None:
     assert run_case(Case(scope)) is None
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "volume-gone"])
 def test_a_fault_in_the_middle_is_survived(fault: str) -> None:
     assert run_case(Case(SCOPES[1], (Injection(90, fault, 0),))) is None
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_node_without_roles_may_lose_its_volume_in_the_middle(number: int) -> None:
+    assert run_case(Case(scope_named("1-2-1/1/1"), (Injection(150, "volume-gone", number),))) is None
 
 
 def test_every_fault_is_tried_at_every_position_and_place() -> None:
@@ -32,7 +38,11 @@ def test_every_fault_is_tried_at_every_position_and_place() -> None:
     assert followed.positions > 50
     assert len(followed.injections) + followed.equal + followed.nothing == followed.positions * per_position
     assert len(set(followed.injections)) == len(followed.injections)
-    assert {injection.fault for injection in followed.injections} == FAULTS.keys() - {"crash-but-last", "lost"}
+    assert {injection.fault for injection in followed.injections} == FAULTS.keys() - {
+        "crash-but-last",
+        "lost",
+        "volume-gone",
+    }
     assert {injection.position for injection in followed.injections if injection.fault == "client-crash"} >= set(
         range(12, 58)
     )

@@ -55,6 +55,7 @@ def test_every_broker_client_and_place_can_be_injected() -> None:
     assert counts.pop("client-crash") == counts.pop("link-breaks") == 3
     assert counts.pop("cut-off") == counts.pop("not-heard") == 7
     assert counts.pop("lost") == 1
+    assert counts.pop("volume-gone") == 0
     assert set(counts.values()) == {4}
 
 
@@ -200,3 +201,27 @@ def test_a_client_that_crashes_comes_back() -> None:
 
 def test_a_fault_after_everything_is_one_too() -> None:
     assert run_case(Case(SMALLEST, (Injection(57, "crash", 0),))) is None
+
+
+# ------------------------------------------------------------------------------------------- nodes without roles
+
+
+def test_a_node_without_roles_can_lose_its_volume() -> None:
+    context = context_at(SECOND // 2, "1-2-1/1/1")
+    node = context.world.brokers["ib2"]
+    disk = node.disk
+
+    assert FAULTS["volume-gone"].count(scope_named("1-2-1/1/1")) == 2
+    assert mark(context, "volume-gone", 1) is not None
+    inject(context, "volume-gone", 1)
+    assert node.disk is not disk
+    assert not node.running
+    assert mark(context, "volume-gone", 1) is None
+
+
+@pytest.mark.parametrize("fault", ["cut-off", "not-heard"])
+def test_where_heartbeats_notice_what_is_cut_it_matters_since_when_it_is(fault: str) -> None:
+    tree, mesh = context_at(SECOND // 2, "1-1-1/1/1"), context_at(SECOND // 2, "1/2/1/1")
+
+    assert tree.position in (mark(tree, fault) or ())
+    assert mesh.position not in (mark(mesh, fault) or ())

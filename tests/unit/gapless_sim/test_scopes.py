@@ -8,7 +8,7 @@ import pytest
 
 from gapless_sim.choices import Choices
 from gapless_sim.run import come_right, watched
-from gapless_sim.scopes import BEGIN, SCOPES, Scope, Script, scope_named
+from gapless_sim.scopes import BEGIN, CELL_SCOPES, SCOPES, Scope, Script, scope_named
 from gapless_sim.trace import Trace
 from gapless_sim.world import World
 from gapless_sim.world_builder import build
@@ -20,7 +20,7 @@ def test_the_scopes_are_all_there() -> None:
     assert SCOPES[-1] == Scope(2, 2, 3, 2)
 
 
-@pytest.mark.parametrize("scope", SCOPES, ids=str)
+@pytest.mark.parametrize("scope", [*SCOPES, *CELL_SCOPES], ids=str)
 def test_a_world_is_as_small_as_its_scope_says(scope: Scope) -> None:
     world = build(scope.options(), Choices(0, {}), Trace())
 
@@ -32,9 +32,14 @@ def test_a_world_is_as_small_as_its_scope_says(scope: Scope) -> None:
     }
 
 
-@pytest.mark.parametrize("scope", SCOPES, ids=str)
+@pytest.mark.parametrize("scope", [*SCOPES, *CELL_SCOPES], ids=str)
 def test_a_scope_is_known_by_its_name(scope: Scope) -> None:
     assert scope_named(str(scope)) is scope
+
+
+def test_some_scopes_have_ibs_between_a_phb_and_an_shb() -> None:
+    assert [str(scope) for scope in CELL_SCOPES[:3]] == ["1-1-1/1/1", "1-2-1/1/1", "1-1-1/1/2"]
+    assert list(build(CELL_SCOPES[1].options(), Choices(0, {}), Trace()).brokers) == ["phb1", "ib1", "ib2", "shb1"]
 
 
 def test_there_are_no_other_scopes() -> None:
@@ -42,7 +47,7 @@ def test_there_are_no_other_scopes() -> None:
         scope_named("3/1/1/1")
 
 
-@pytest.mark.parametrize("name", ["1/1/3/2", "2/2/2/2"])
+@pytest.mark.parametrize("name", ["1/1/3/2", "2/2/2/2", "1-1-1/1/1", "1-2-1/2/2"])
 def test_all_events_are_published_and_delivered_before_faults_would_end(name: str) -> None:
     scope = scope_named(name)
     world = build(scope.options(), Choices(0, {}), Trace())

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from gapless_sim import campaign
+from gapless_sim.cli import exhaust
 from gapless_sim.exhaustive import Counts, Outcome, Task
 from gapless_sim.result import Failure
 from unit.gapless.cli.conftest import Gapless
@@ -38,7 +39,7 @@ def test_on_several_processes_it_is_the_same(gapless: Gapless) -> None:
 def test_the_table_says_what_was_not_run_and_why(gapless: Gapless) -> None:
     result = gapless(*FEW)
 
-    assert "61 cases with up to 1 of 14 kinds of faults" in result.stdout
+    assert "61 cases with up to 1 of 15 kinds of faults" in result.stdout
     assert "equal one of these" in result.stdout
     assert "0 failed" in result.stdout
 
@@ -120,3 +121,12 @@ def test_that_the_case_without_a_fault_fails_is_shown(gapless: Gapless, monkeypa
 )
 def test_what_there_is_not_is_refused(gapless: Gapless, wrong: tuple[str, ...], said: str) -> None:
     assert said in " ".join(gapless(*COMMAND, *wrong, status=2).output.split())
+
+
+def test_scopes_with_ibs_are_listed_for_the_router_that_works_by_cells() -> None:
+    names = [str(scope) for scope in exhaust.scopes_of(2, (), ("knowledge",))]
+
+    assert names == ["1-1-1/1/1", "1-2-1/1/1"]
+    assert [str(scope) for scope in exhaust.scopes_of(1, ())] == ["1/1/1/1"]
+    assert [str(scope) for scope in exhaust.scopes_of(1, (), ("knowledge", "hostile"))] == ["1/1/1/1"]
+    assert str(exhaust.scopes_of(1, ("1-2-1/2/2",))[0]) == "1-2-1/2/2"

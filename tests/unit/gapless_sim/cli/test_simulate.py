@@ -47,6 +47,19 @@ def test_what_broke_is_named_and_how_to_look_at_it(gapless: Gapless, broken: Non
     assert "process.crash 4×" not in result.stdout.split("Rarest:")[1].split(",")[0]
 
 
+def test_what_broke_in_a_mesh_is_looked_at_in_a_mesh(gapless: Gapless, broken: None) -> None:
+    mesh = ("--topology", "mesh", "--processes", "1")
+    result = gapless("simulate", "--router", "hostile", *mesh, "--seeds", "1", status=1)
+
+    assert "gapless simulate --router hostile --topology mesh --seed 0" in result.output
+
+
+def test_a_run_in_a_mesh_says_which_nodes_there_are(gapless: Gapless) -> None:
+    arguments = ("--router", "hostile", "--topology", "mesh", "--seed", "5", "--faults", "none", "--workload", "churn")
+
+    assert "cells=phb1:phb ib1+ib2<phb1" in gapless("simulate", *arguments).output
+
+
 def test_the_first_seed_can_be_chosen_and_time_be_the_limit(gapless: Gapless, broken: None) -> None:
     report = json.loads(
         gapless("simulate", "--router", "local", "--seeds", "2", "--first", "4", "--processes", "1", "--json").stdout
@@ -74,6 +87,10 @@ def test_time_is_the_limit_on_several_cores_too(gapless: Gapless) -> None:
         (("--storage", "paper"), "no storage plugin is called 'paper'; installed: memory, rocksdb"),
         (("--storage", "rocksdb", "--faults", "process,disk"), "on the storage 'rocksdb' no disk is simulated"),
         (("--storage", "rocksdb", "--exhaustive", "1"), "--exhaustive: its faults are those of the simulated disk"),
+        (("--router", "hostile", "--topology", "ring"), "there is no 'ring'; there are tree, mesh"),
+        (("--router", "hostile", "--topology", "tree"), "the router 'hostile' does not work there"),
+        (("--router", "knowledge", "--topology", "mesh"), "the router 'knowledge' does not work there"),
+        (("--topology", "mesh"), "the router 'local' knows one node alone"),
     ],
 )
 def test_what_does_not_exist_is_refused(gapless: Gapless, arguments: tuple[str, ...], said: str) -> None:
@@ -138,3 +155,11 @@ def test_a_sometimes_assertion_that_never_holds_is_a_finding() -> None:
 
     assert "process.kill" in simulate.never(total)
     assert "process.crash" not in simulate.never(total)
+
+
+def test_what_is_about_trees_is_only_missed_where_there_were_some() -> None:
+    total = campaign.Total()
+    assert "topology.link died" not in simulate.never(total)
+
+    total.hits["topology.link stalled"] += 1
+    assert "topology.link died" in simulate.never(total)

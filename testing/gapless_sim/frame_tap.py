@@ -1,0 +1,94 @@
+"""Everything that brokers say to each other, decoded, for oracles that judge by hop.
+
+A frame is shown when it is sent and when it arrives, with the link that it is on: a link that goes down and comes up
+again is another one. What does not parse is shown to nobody: that is an affair of the routers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+from gapless.core.network.frames import Message, decode
+from gapless.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from gapless_sim.network import BrokerLink
+    from gapless_sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One direction of one link, as long as it is up."""
+
+    link: BrokerLink
+    index: int
+    """Which end of it is the target's."""
+
+    @property
+    def source(self) -> str:
+        """Who speaks."""
+        return self.link.ends[1 - self.index].name
+
+    @property
+    def target(self) -> str:
+        """Who listens."""
+        return self.link.ends[self.index].name
+
+    @property
+    def back(self) -> Hop:
+        """The other direction."""
+        return Hop(self.link, 1 - self.index)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether both ends still have the link."""
+        return self.link.up and not any(life.over for life in self.link.lives)
+
+    def __str__(self) -> str:
+        return f"{self.source} → {self.target}"
+
+
+class HopWatcher(Protocol):
+    """Who watches what brokers say to each other."""
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        """A frame is about to be sent; it may be lost."""
+
+    def frame_arrived(self, hop: Hop, message: Message) -> None:
+        """A frame is about to arrive."""
+
+
+class FrameTap:
+    """Shows each frame to all watchers."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.watchers: list[HopWatcher] = []
+        """Called with everything, in this order."""
+
+    def sent(self, link: BrokerLink, index: int, frame: bytes) -> None:
+        """A broker sends a frame to this end of a link."""
+        message = _message(frame) if self.watchers else None
+        if message is not None:
+            hop = Hop(link, index)
+            for watcher in self.watchers:
+                watcher.frame_sent(hop, message, len(frame))
+
+    def arrived(self, link: BrokerLink, index: int, frame: bytes) -> None:
+        """A frame comes to this end of a link."""
+        message = _message(frame) if self.watchers else None
+        if message is not None:
+            hop = Hop(link, index)
+            for watcher in self.watchers:
+                watcher.frame_arrived(hop, message)
+
+
+@lru_cache(maxsize=1024)
+def _message(frame: bytes) -> Message | None:
+    """What a frame says: it is asked for twice, and where it is repeated more often."""
+    try:
+        return decode(frame).message
+    except RemoteProtocolError:
+        return None

@@ -1,0 +1,246 @@
+"""What brokers say to each other, hop by hop: no more than is needed, and an answer to everybody who asked.
+
+These hold for routers that work by hops. They watch the frames between brokers, where there are nodes without roles.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gapless.core.network.facts import LINK_HIGH, Want
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.stamps import covers
+from gapless.core.stream.ticks import FOREVER
+from gapless_sim.network import WEIGHT
+from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.oracles.judge import Judge
+
+if TYPE_CHECKING:
+    from gapless.core.network.frames import Message
+    from gapless.core.stream.intervals import Ranges
+    from gapless.core.stream.stamps import Stamp
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless_sim.frame_tap import Hop
+    from gapless_sim.model import Model
+
+REMEMBERED = 60 * SECOND
+"""So long an IB knows who has asked (C)."""
+ANSWERED_WITHIN = 5 * SECOND
+"""So long an answer that is there may wait: turns may be late."""
+ASKED_AGAIN_AFTER = 380 * MILLISECOND
+"""No broker passes on a want for one range again within that: RFT, by a clock that goes 5 % too fast."""
+QUEUED_MOST = LINK_HIGH + (1 << 20)
+"""So many bytes wait on a link at most when one more piece of knowledge is said there."""
+
+
+class HopJudge(Judge):
+    """An oracle that watches the frames between brokers."""
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        """A frame is about to be sent; it may be lost."""
+
+    def frame_arrived(self, hop: Hop, message: Message) -> None:
+        """A frame is about to arrive."""
+
+
+def _contains(ranges: Ranges, tick: Tick) -> bool:
+    return any(lo < tick <= hi for lo, hi in ranges)
+
+
+class V4ByHop(HopJudge):
+    """An event crosses a link once, and once more for each time that it is asked for there."""
+
+    name = "V4"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._copies: dict[Hop, Counter[tuple[PubendId, Tick]]] = {}
+        self._asked: dict[tuple[str, str], list[Want]] = {}
+        """What was asked for, by who answers and whom: an answer may go on a later link."""
+        self._handed: dict[str, Counter[tuple[PubendId, Tick]]] = {}
+        """How often a mate has handed an event to a node, to be said in its stead."""
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        """Counts the copies of each event."""
+        if type(message) is not Knowledge:
+            return
+        copies = self._copies.setdefault(hop, Counter())
+        for tick in message.data.ticks:
+            copies[message.pubend, tick] += 1
+            count = copies[message.pubend, tick]
+            if count > 1 and count > self._allowed(hop, message.pubend, tick):
+                self.fail(f"{hop}: {count} copies of what {message.pubend} has at {tick}, asked for less often")
+
+    def frame_arrived(self, hop: Hop, message: Message) -> None:
+        """Notes what may be said once more."""
+        if type(message) is Want:
+            self._asked.setdefault((hop.target, hop.source), []).append(message)
+        elif type(message) is Knowledge and self._are_mates(hop):
+            handed = self._handed.setdefault(hop.target, Counter())
+            handed.update((message.pubend, tick) for tick in message.data.ticks)
+
+    def _allowed(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
+        wants = self._asked.get((hop.source, hop.target), ())
+        asked = sum(want.pubend == pubend and _contains(want.ranges, tick) for want in wants)
+        once = self._cells_beyond(hop.source) if self._are_mates(hop) else 1
+        return once + asked + self._handed.get(hop.source, Counter())[pubend, tick]
+
+    def _cells_beyond(self, node: str) -> int:
+        """For how many cells a node may ask a mate to speak in its stead."""
+        topology = self.world.topology
+        return 1 if topology is None else len(topology.neighbours(node))
+
+    def _are_mates(self, hop: Hop) -> bool:
+        topology = self.world.topology
+        return topology is not None and not topology.mesh and topology.are_mates(hop.source, hop.target)
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """A want that an IB has heard from one of its neighbours."""
+
+    pubend: PubendId
+    need: Stamp
+    asked_at: int
+    ranges: IntervalSet
+    """What of it has no answer yet."""
+    owed: IntervalSet = field(default_factory=IntervalSet)
+    """What the IB has heard of that, and has not passed on."""
+    owed_since: int = 0
+
+
+class K5Answered(HopJudge):
+    """Every want that an IB has heard is answered to its asker, once the answer has come, or forgotten."""
+
+    name = "K5"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._questions: dict[Hop, list[Question]] = {}
+        """By the hop that the answer goes on."""
+
+    def frame_arrived(self, hop: Hop, message: Message) -> None:
+        """An IB is asked, or hears an answer."""
+        if self.world.brokers[hop.target].roles:
+            return
+        if type(message) is Want:
+            # Whoever asks without an end is answered once, by whatever comes; V2 sees to him.
+            ranges = IntervalSet((lo, hi) for lo, hi in message.ranges if hi < FOREVER)
+            asked = Question(message.pubend, message.need, self.world.now, ranges)
+            self._questions.setdefault(hop.back, []).append(asked)
+        elif type(message) is Knowledge and not message.damaged:
+            for back, questions in self._questions.items():
+                if back.source == hop.target and back.target != hop.source:
+                    for question in questions:
+                        self._owe(question, message)
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        """An asker is given something."""
+        if type(message) is Knowledge:
+            for question in self._questions.get(hop, ()):
+                if question.pubend == message.pubend:
+                    question.ranges.remove(message.lo, message.hi)
+                    question.owed.remove(message.lo, message.hi)
+
+    def checkpoint(self) -> None:
+        """Looks for answers that have not been passed on."""
+        now = self.world.now
+        for hop, questions in list(self._questions.items()):
+            if not hop.is_up or hop.link.rates[hop.index]:  # what is owed on a link that is slow is asked for again
+                del self._questions[hop]
+                continue
+            self._questions[hop] = kept = [
+                each for each in questions if each.ranges and now - each.asked_at < REMEMBERED
+            ]
+            resumed = self.world.brokers[hop.source].paused_until
+            for question in kept:
+                if question.owed and now - max(question.owed_since, resumed) > ANSWERED_WITHIN:
+                    self.fail(
+                        f"{hop.source} has heard what {hop.target} had asked it of {question.pubend}, "
+                        f"{list(question.owed)[:3]}, and has not passed it on"
+                    )
+
+    def settled(self) -> bool:
+        """Looks again, in the liveness phase."""
+        self.checkpoint()
+        return True
+
+    def _owe(self, question: Question, said: Knowledge) -> None:
+        if question.pubend != said.pubend:
+            return
+        was_owed = bool(question.owed)
+        for lo, hi in _satisfied(said, question.need):
+            for start, end in question.ranges.within(lo, hi):
+                question.owed.add(start, end)
+        if question.owed and not was_owed:
+            question.owed_since = self.world.now
+
+
+def _satisfied(said: Knowledge, need: Stamp) -> Iterator[tuple[Tick, Tick]]:
+    """What of knowledge answers whoever has such a need: events do in any case."""
+    if covers(said.stamp, need):
+        yield said.lo, said.hi
+    else:
+        yield from ((tick - 1, tick) for tick in said.data.ticks)
+
+
+class K6Queued(HopJudge):
+    """No knowledge is said on a link on which more than `LINK_HIGH` and a MiB wait: with it, that is all there can be.
+
+    Bytes weigh more here than they are, so those of the same instant, of which its node is not told yet, count plainly.
+    """
+
+    name = "K6"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._now: dict[Hop, tuple[int, int]] = {}
+        """When knowledge was said last, and how many bytes in that instant."""
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        """Looks at what waits before it."""
+        if type(message) is not Knowledge:
+            return
+        at, before = self._now.get(hop, (-1, 0))
+        before = before if at == self.world.now else 0
+        self._now[hop] = self.world.now, before + size
+        waiting = WEIGHT * hop.link.pending[hop.index] + before
+        if waiting > QUEUED_MOST:
+            self.fail(f"{hop}: {size} bytes of knowledge are said where {waiting} wait already")
+
+
+class K7Consolidated(HopJudge):
+    """A PHB is asked for one range by each of its neighbours once in a while, however many SHBs there are."""
+
+    name = "K7"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._recent: dict[PubendId, list[tuple[int, Hop, Want]]] = {}
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        """A neighbour asks."""
+        history = self.model.histories.get(message.pubend) if type(message) is Want else None
+        if history is None or history.broker != hop.target or type(message) is not Want:
+            return
+        since = self.world.now - ASKED_AGAIN_AFTER
+        recent = [each for each in self._recent.get(message.pubend, ()) if each[0] > since and each[1].is_up]
+        recent.append((self.world.now, hop, message))
+        self._recent[message.pubend] = recent
+        alike = [(each.source, want.ranges) for _, each, want in recent if covers(want.need, message.need)]
+        neighbours = {source for source, _ in alike} | self._neighbours(hop.target)
+        for lo, _ in message.ranges:
+            count = sum(_contains(ranges, lo + 1) for _, ranges in alike)
+            if count > len(neighbours):
+                self.fail(
+                    f"{message.pubend} is asked for what is behind {lo} {count} times within "
+                    f"{ASKED_AGAIN_AFTER // MILLISECOND} ms, and {hop.target} has {len(neighbours)} neighbours"
+                )
+
+    def _neighbours(self, node: str) -> set[str]:
+        ends = [[end.name for end in link.ends] for link in self.world.network.links_up()]
+        return {name for names in ends if node in names for name in names if name != node}

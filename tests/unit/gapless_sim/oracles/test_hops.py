@@ -1,0 +1,298 @@
+"""V4, K5, K6 and K7: what brokers say to each other, hop by hop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gapless.core.network.facts import LINK_HIGH, Want
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import FOREVER
+from gapless_sim.frame_tap import Hop
+from gapless_sim.network import WEIGHT, BrokerLink
+from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
+from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
+
+CELLS = "phb1:phb ib1+ib2<phb1 shb1:shb<ib1"
+
+
+class Tree:
+    """A tree whose brokers say what a test wants them to say."""
+
+    def __init__(self, judge: type[HopJudge]) -> None:
+        self.fixture = ModelFixture(judge, router="knowledge", topology="tree", cells=CELLS)
+        self.world = self.fixture.world
+        oracle = self.fixture.oracles[judge]
+        assert isinstance(oracle, HopJudge)
+        self.judge: HopJudge = oracle
+        self._links: dict[frozenset[str], BrokerLink] = {}
+        for broker in self.world.brokers.values():
+            broker.life = SimpleNamespace(over=False)  # type: ignore[assignment]
+
+    def hop(self, source: str, target: str) -> Hop:
+        ends = frozenset((source, target))
+        if ends not in self._links:
+            self._links[ends] = BrokerLink(self.world.brokers[source], self.world.brokers[target])
+            self.world.network._broker_links[min(ends), max(ends)] = self._links[ends]
+        link = self._links[ends]
+        return Hop(link, next(index for index, end in enumerate(link.ends) if end.name == target))
+
+    def breaks(self, one: str, other: str) -> None:
+        """The link of the two is another one from now on."""
+        self.hop(one, other).link.up = False
+        del self._links[frozenset((one, other))]
+
+    def sends(self, source: str, target: str, message: Any, *, lost: bool = False, size: int = 100) -> None:
+        self.judge.frame_sent(self.hop(source, target), message, size)
+        if not lost:
+            self.judge.frame_arrived(self.hop(source, target), message)
+
+    def after(self, nanoseconds: int) -> None:
+        self.world.now += nanoseconds
+
+    def know(self, lo: int, hi: int, *ticks: int, **fields: Any) -> Knowledge:
+        return self.fixture.knowledge(lo, hi, [(tick, tick) for tick in ticks], **fields)
+
+
+def want(*ranges: tuple[int, int], need: Any = None, pubend: str = P) -> Want:
+    return Want(pubend, tuple(ranges), need, "shb1@disk")
+
+
+# ------------------------------------------------------------------------------------------------ V4
+
+
+def test_an_event_crosses_each_link_once() -> None:
+    tree = Tree(V4ByHop)
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5))
+    tree.sends("phb1", "ib2", tree.know(0, 9, 5))
+    tree.sends("ib1", "shb1", tree.know(0, 9, 5))
+
+    with violates("V4"):
+        tree.sends("phb1", "ib1", tree.know(4, 20, 5, 12))
+
+
+def test_who_asks_is_told_once_more_for_each_time_that_it_is_asked() -> None:
+    tree = Tree(V4ByHop)
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5), lost=True)
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+
+    with violates("V4"):
+        tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [[want((0, 4))], [want((5, 9))], [want((0, 9), pubend="q@1")], []],
+    ids=["below", "above", "another", "none"],
+)
+def test_a_want_of_something_else_is_no_reason(asked: Sequence[Want]) -> None:
+    tree = Tree(V4ByHop)
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5))
+    for each in asked:
+        tree.sends("ib1", "phb1", each)
+
+    with violates("V4"):
+        tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+
+
+def test_a_want_that_is_lost_on_its_way_is_no_reason() -> None:
+    tree = Tree(V4ByHop)
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5))
+    tree.sends("ib1", "phb1", want((0, 9)), lost=True)
+
+    with violates("V4"):
+        tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+
+
+def test_an_answer_may_go_on_the_next_link() -> None:
+    tree = Tree(V4ByHop)
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.breaks("ib1", "phb1")
+
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5))
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+
+
+def test_what_a_mate_hands_over_is_said_in_its_stead() -> None:
+    tree = Tree(V4ByHop)
+    tree.sends("ib1", "shb1", tree.know(0, 9, 5))
+    tree.sends("ib2", "ib1", tree.know(0, 9, 5))
+    tree.sends("ib1", "shb1", tree.know(0, 9, 5))
+
+    with violates("V4"):
+        tree.sends("ib1", "shb1", tree.know(0, 9, 5))
+
+
+def test_a_mate_is_handed_an_event_once_for_each_cell_that_it_is_to_speak_to() -> None:
+    tree = Tree(V4ByHop)  # the cell of the IBs has two neighbours
+    tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+    tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+
+    with violates("V4"):
+        tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+
+
+# ------------------------------------------------------------------------------------------------ K5
+
+
+def asked(**fields: Any) -> Tree:
+    """An IB has been asked by an SHB, and has passed that on."""
+    tree = Tree(K5Answered)
+    tree.sends("shb1", "ib1", want((0, 9), **fields))
+    tree.sends("ib1", "phb1", want((0, 9), **fields))
+    return tree
+
+
+def test_an_answer_that_an_ib_keeps_for_itself_is_missed() -> None:
+    tree = asked()
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+    tree.after(4 * SECOND)
+    tree.judge.checkpoint()
+    tree.after(2 * SECOND)
+
+    with violates("K5"):
+        tree.judge.checkpoint()
+
+
+def test_an_answer_that_is_passed_on_in_part_is_missed_in_part() -> None:
+    tree = asked()
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+    tree.sends("ib1", "shb1", tree.know(0, 6, 5, reply=True))
+    tree.after(6 * SECOND)
+    with violates("K5"):
+        assert tree.judge.settled()
+
+    tree.sends("ib1", "shb1", tree.know(6, 9, reply=True))
+    assert tree.judge.settled()
+
+
+def test_silence_under_a_lower_stamp_answers_nobody_but_events_do() -> None:
+    tree = asked(need={"shb1@disk": 2})
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 1}))
+    tree.after(6 * SECOND)
+    tree.judge.checkpoint()
+
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, stamp={"shb1@disk": 1}))
+    tree.after(6 * SECOND)
+    with violates("K5"):
+        tree.judge.checkpoint()
+
+
+def _forgets(tree: Tree) -> None:
+    tree.world.brokers["ib1"].life.over = True
+
+
+def _breaks(tree: Tree) -> None:
+    tree.breaks("shb1", "ib1")
+
+
+def _is_slow(tree: Tree) -> None:
+    hop = tree.hop("ib1", "shb1")
+    hop.link.rates[hop.index] = 1_000
+
+
+def _pauses(tree: Tree) -> None:
+    tree.world.brokers["ib1"].paused_until = tree.world.now + 5 * SECOND
+
+
+@pytest.mark.parametrize("what", [_forgets, _breaks, _is_slow, _pauses])
+def test_nobody_owes_what_it_could_not_pass_on(what: Any) -> None:
+    tree = asked()
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+    what(tree)
+    tree.after(6 * SECOND)
+
+    tree.judge.checkpoint()
+
+
+def test_an_ib_may_forget_who_has_asked_after_a_minute() -> None:
+    tree = asked()
+    tree.after(61 * SECOND)
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
+    tree.after(6 * SECOND)
+
+    tree.judge.checkpoint()
+
+
+def test_a_want_without_an_end_is_none_of_its_business() -> None:
+    tree = Tree(K5Answered)
+    tree.sends("shb1", "ib1", want((0, FOREVER)))
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5))
+    tree.after(6 * SECOND)
+
+    tree.judge.checkpoint()
+
+
+# ------------------------------------------------------------------------------------------------ K6
+
+
+def test_no_knowledge_is_said_where_too_much_waits() -> None:
+    tree = Tree(K6Queued)
+    hop = tree.hop("ib1", "shb1")
+    hop.link.pending[hop.index] = 2 * LINK_HIGH // WEIGHT
+    tree.sends("ib1", "shb1", tree.know(0, 9, 5))
+    hop.link.pending[hop.index] += 1
+
+    tree.sends("ib1", "shb1", want((0, 9)))
+    with violates("K6"):
+        tree.sends("ib1", "shb1", tree.know(9, 12))
+
+
+def test_what_is_said_in_one_instant_counts_as_well() -> None:
+    tree = Tree(K6Queued)
+    hop = tree.hop("ib1", "shb1")
+    hop.link.pending[hop.index] = 2 * LINK_HIGH // WEIGHT
+    tree.sends("ib1", "shb1", tree.know(0, 9, 5))
+    tree.after(1)
+    tree.sends("ib1", "shb1", tree.know(9, 12))
+
+    with violates("K6"):
+        tree.sends("ib1", "shb1", tree.know(12, 15))
+
+
+# ------------------------------------------------------------------------------------------------ K7
+
+
+def consolidating() -> Tree:
+    """A PHB with two neighbours."""
+    tree = Tree(K7Consolidated)
+    tree.fixture.opens(broker="phb1")
+    tree.hop("ib1", "phb1")
+    tree.hop("ib2", "phb1")
+    tree.after(10 * SECOND)
+    return tree
+
+
+def test_each_neighbour_asks_once_in_a_while() -> None:
+    tree = consolidating()
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.sends("ib2", "phb1", want((0, 9)))
+
+    with violates("K7"):
+        tree.sends("ib1", "phb1", want((5, 7)))
+
+
+def test_later_or_elsewhere_or_more_strictly_it_may_ask_again() -> None:
+    tree = consolidating()
+    for source in ("ib1", "ib2"):
+        tree.sends(source, "phb1", want((0, 9), need={"shb1@disk": 1}))
+    tree.sends("ib1", "phb1", want((9, 12), need={"shb1@disk": 1}))
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.sends("ib1", "ib2", want((0, 9)))
+    tree.after(400 * MILLISECOND)
+
+    tree.sends("ib1", "phb1", want((0, 9)))
+
+
+def test_a_neighbour_that_has_started_anew_has_forgotten_that_it_asked() -> None:
+    tree = consolidating()
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.sends("ib2", "phb1", want((0, 9)))
+    tree.breaks("ib1", "phb1")
+
+    tree.sends("ib1", "phb1", want((0, 9)))
