@@ -24,6 +24,8 @@ SMALL_BUFFERS = {"write_buffer_bytes": 64 << 10}
 class MemoryHarness(StorageHarness):
     """A disk in memory."""
 
+    keeps_files = False
+
     def __init__(self) -> None:
         self.disk = MemoryDisk()
 
@@ -49,7 +51,7 @@ class MemoryHarness(StorageHarness):
 
         volume.close = close_and_make_room  # type: ignore[method-assign]
 
-    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
+    def damage(self, volume: LogVolume, stream: str, index: int, piece: bytes) -> LogVolume:
         self.disk.faults.unreadable.add((stream, index))
         return volume
 
@@ -134,12 +136,12 @@ class UncompressedRocksdbHarness(RocksdbHarness):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, {**SMALL_BUFFERS, "compression": "none"})
 
-    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
+    def damage(self, volume: LogVolume, stream: str, index: int, piece: bytes) -> LogVolume:
         """Closing flushes the record to a data file, in which a byte of it is flipped."""
         volume.close()
         for path in (self.directory / "rocksdb").glob("*.sst"):
             content = bytearray(path.read_bytes())
-            if (place := content.find(b"record %d record %d " % (index, index))) >= 0:
+            if (place := content.find(piece)) >= 0:
                 content[place] ^= 1
                 path.write_bytes(content)
                 return self.open()

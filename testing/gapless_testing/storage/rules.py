@@ -14,8 +14,9 @@ _streams = st.sampled_from(STREAMS)
 _tables = st.sampled_from(TABLES)
 _keys = st.sampled_from([b"", b"\x00", b"a", b"ab", b"b", b"\xff", b"\xff\xff"])
 _percents = st.integers(0, 130)
+_gaps = st.one_of(st.integers(1, 50), st.sampled_from([2**31, 2**32, 2**45]))
 _operations = st.one_of(
-    st.tuples(st.just("put"), _streams, st.integers(1, 50), st.sampled_from([0, 10, 3_000, 100_000])),
+    st.tuples(st.just("put"), _streams, _gaps, st.sampled_from([0, 10, 3_000, 100_000])),
     st.tuples(st.just("put"), _streams, st.just(1), st.just(10)),
     st.tuples(st.just("chop"), _streams, _percents),
     st.tuples(st.just("set"), _tables, _keys, st.binary(max_size=4)),

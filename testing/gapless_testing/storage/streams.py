@@ -6,10 +6,16 @@ from __future__ import annotations
 import pytest
 
 from gapless.spi import LogStream, LogVolume
-from gapless_testing.storage.harness import HarnessFixtures, indexes, lacks
+from gapless_testing.storage.harness import HarnessFixtures, indexes, lacks, same
 
 INDEX_MAX = 2**63 - 1
 EVERYTHING = (0, INDEX_MAX)
+EVENT_BYTES_MAX = 16 << 20
+"""The largest event that a broker can be told to take."""
+NAME_BYTES_MAX = 516
+"""The longest name of a stream or table: `pfs/` and the id of a pubend."""
+RECORD_BYTES_MAX = (64 << 20) + 1024
+"""The largest record: a batch is one, as large as the largest frame that a broker can be told to take, and its head."""
 
 
 def put_written(volume: LogVolume, stream: LogStream, *places: int) -> None:
@@ -17,6 +23,18 @@ def put_written(volume: LogVolume, stream: LogStream, *places: int) -> None:
     for index in places:
         stream.put(index, b"record %d" % index)
     volume.write()
+
+
+PIECE_BYTES = 16
+
+
+def numbered(count: int, index: int = 0) -> bytes:
+    """So many pieces, no two alike, in no record that has another index: what is lost, moved or spoilt is noticed."""
+    return b"".join([b"%07x.%07x|" % (index, number) for number in range(count)])
+
+
+def _first_difference(one: bytes, other: bytes) -> int:
+    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
 
 
 class StreamTests(HarnessFixtures):
@@ -131,11 +149,11 @@ class StreamTests(HarnessFixtures):
         while records := stream.read(found[-1] if found else 0, INDEX_MAX, 64):
             found += indexes(records)
 
-        assert found == list(range(3, 300, 3))
+        same(found, range(3, 300, 3), "the records, read bit by bit")
 
-    @pytest.mark.parametrize("size", [0, 1, 4096, 100_000, 1 << 20])
+    @pytest.mark.parametrize("size", [0, 1, 4096, 100_000, 1 << 20, EVENT_BYTES_MAX + 1, RECORD_BYTES_MAX])
     def test_a_record_comes_back_as_it_was(self, volume: LogVolume, size: int) -> None:
-        record = bytes(range(256)) * (size // 256) + bytes(size % 256)
+        record = numbered(size // PIECE_BYTES + 1)[:size]
         stream = volume.stream("events")
 
         stream.put(1, record)
@@ -143,7 +161,12 @@ class StreamTests(HarnessFixtures):
         volume.write()
         volume.sync()
 
-        assert list(stream.read(0, 2, max_bytes=4 << 20)) == [(1, record), (2, b"behind it")]
+        found = list(stream.read(0, 2, max_bytes=size + 1))
+        assert indexes(found) == [1, 2]
+        came = found[0][1]
+        assert len(came) == size, f"a record of {size} bytes came back with {len(came)}"
+        assert came == record, f"a record of {size} bytes is another one from byte {_first_difference(came, record)} on"
+        assert found[1][1] == b"behind it"
 
     def test_many_records_in_many_batches(self, volume: LogVolume) -> None:
         stream = volume.stream("events")
@@ -155,8 +178,8 @@ class StreamTests(HarnessFixtures):
         assert list(stream.read(*EVERYTHING)) == [(index, b"%d" % index) for index in range(1, 1001)]
 
     def test_streams_do_not_mix(self, volume: LogVolume) -> None:
-        """Not even when one name begins with another, or is a table's too."""
-        names = ["a", "ab", "a.b", "b", "A", "α/β with spaces", "x" * 200]
+        """Not even when one name begins with another, is as long as can be, or is a table's too."""
+        names = ["a", "ab", "a.b", "b", "A", "α/β with spaces", "x" * NAME_BYTES_MAX, "x" * (NAME_BYTES_MAX - 1) + "y"]
         for place, name in enumerate(names, 1):
             volume.stream(name).put(place, name.encode())
             volume.table(name).put(b"key", b"in a table")

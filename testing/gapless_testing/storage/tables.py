@@ -6,8 +6,10 @@ from __future__ import annotations
 import pytest
 
 from gapless.spi import LogVolume, Table
-from gapless_testing.storage.harness import HarnessFixtures, lacks
+from gapless_testing.storage.harness import HarnessFixtures, lacks, same
 
+KEY_BYTES_MAX = 520
+"""The longest key: the number of a subscription and the id of a pubend."""
 HARD_KEYS = [b"", b"\x00", b"a", b"a\x00", b"a\xff", b"a\xff\xff", b"ab", b"b", b"\xfe", b"\xff", b"\xff\xff"]
 
 
@@ -121,6 +123,21 @@ class TableTests(HarnessFixtures):
 
         for name in names:
             assert list(volume.table(name).scan()) == [(key, name.encode() + key) for key in (b"", b"t", b"\xff")]
+
+    @pytest.mark.parametrize("size", [250, 255, 256, 511, 512, KEY_BYTES_MAX])
+    def test_long_keys_differ_in_their_last_byte(self, volume: LogVolume, size: int) -> None:
+        table = volume.table("t")
+        keys = [b"k" * (size - 1) + bytes([last]) for last in (0, 1, 127, 128, 255)] + [b"k" * (size - 1), b"k" * 100]
+        for number, key in enumerate(keys):
+            table.put(key, b"%d" % number)
+        volume.write()
+        table.delete(keys[1])
+        volume.write()
+        left = {key: b"%d" % number for number, key in enumerate(keys) if number != 1}
+
+        same(table.scan(), sorted(left.items()), f"the rows with keys of up to {size} bytes")
+        assert [table.get(key) for key in keys] == [left.get(key) for key in keys]
+        assert [key for key, _ in table.scan(b"k" * (size - 1))] == sorted(set(left) - {b"k" * 100})
 
     def test_many_and_large_rows(self, volume: LogVolume) -> None:
         table = volume.table("t")
