@@ -8,7 +8,8 @@
             return MyHarness(tmp_path)
 
 where `MyHarness` is a `StorageHarness` that opens your volume, and fills and breaks it as far as it can; the tests
-for what it cannot are skipped. Power cuts and kills are the suite's own (`gapless_testing.storage.power`). Nothing in the suite asks for a backend by name.
+for what it cannot are skipped. Power cuts and kills are the suite's own (`gapless_testing.storage.power`). Nothing
+in the suite asks for a backend by name.
 """
 
 from gapless_testing.storage.crashes import CrashTests

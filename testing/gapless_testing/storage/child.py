@@ -152,7 +152,6 @@ def _module(name: str, file: str) -> Any:
 
 def serve(descriptor: int) -> None:
     """Forks whenever it is told to, until nobody is there to tell."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted closes the channel
     orders = Channel(socket.socket(fileno=descriptor))
     while True:
@@ -160,6 +159,10 @@ def serve(descriptor: int) -> None:
             order, end = orders.receive()
         except ChannelClosedError:
             return
+        finally:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:  # those that have ended meanwhile
+                    pass
         assert end is not None
         try:
             remade(order["harness"])  # imports what the forks need, once
@@ -177,7 +180,6 @@ def serve(descriptor: int) -> None:
 def _work(channel: Channel, order: dict[str, Any]) -> None:
     status = 1
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the volume may have processes of its own
         if order["copies"]:
             os.environ["GAPLESS_POWER_ROOT"], os.environ["GAPLESS_POWER_COPIES"] = order["root"], order["copies"]
             ctypes.CDLL(None).gapless_power_begin(order["root"].encode(), order["copies"].encode())
@@ -218,7 +220,11 @@ class _Server:
         try:
             return {"value": self._do(*message)}
         except Exception as error:  # noqa: BLE001 — raised where it was asked for
-            answer = {"error": type(error).__name__, "text": str(error), "traceback": traceback.format_exc()}
+            answer: dict[str, Any] = {
+                "error": type(error).__name__,
+                "text": str(error),
+                "traceback": traceback.format_exc(),
+            }
             if isinstance(error, RecordsDamagedError):
                 answer["damaged"] = [error.after, error.upto, error.given_up]
             return answer

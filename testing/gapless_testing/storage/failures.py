@@ -14,7 +14,6 @@ from gapless_testing.storage.crashes import newest_whole_batch, write_batch
 from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, indexes, need, need_files, same
 from gapless_testing.storage.streams import EVERYTHING, PIECE_BYTES, numbered, put_written
 
-
 RECORD_PIECES = 138
 """So many make a record of 2 KiB, which is more than what a page of many an engine holds in one place."""
 

@@ -147,7 +147,7 @@ class Histories:
         self.volume = self.harness.open()
         found = state_of(self.volume)
         assert found in self.written, (
-            f"after the crash the volume shows a state that it had at no time since the last sync: {_told(found)}; it had "
+            f"after the crash the volume shows a state that it never had since the last sync: {_told(found)}; it had "
             f"{', then '.join(_told(state) for state in self.written[-3:])}"
         )
         self.written = [found]

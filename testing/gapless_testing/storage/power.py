@@ -11,6 +11,7 @@ Needs Linux and a C compiler, and an engine that syncs through libc: no io_uring
 
 from __future__ import annotations
 
+import copy
 import functools
 import shutil
 import subprocess
@@ -142,6 +143,7 @@ class PowerHarness(StorageHarness):
         self._processes: list[RemoteProcess] = []
 
     def open(self, identity: VolumeIdentity = IDENTITY) -> RemoteVolume:
+        """Opens the volume in a new process. Skips the test if it is not durable by its own words."""
         process = factory().fork(described(self._harness), self._copies.root, self._copies.place)
         self._processes.append(process)
         volume = RemoteVolume(process, "open", identity)
@@ -150,12 +152,13 @@ class PowerHarness(StorageHarness):
         return volume
 
     def fresh(self) -> StorageHarness:
-        other = PowerHarness.__new__(PowerHarness)
-        vars(other).update(vars(self))
-        other._harness = self._harness.fresh()
+        """One for another volume, on the same disk."""
+        other = copy.copy(self)
+        vars(other)["_harness"] = self._harness.fresh()
         return other
 
     def crash(self, volume: LogVolume) -> None:
+        """Cuts the power, and leaves all names."""
         self.cut(volume, "all")
 
     def cut(self, volume: LogVolume, names: Names) -> None:
@@ -163,9 +166,9 @@ class PowerHarness(StorageHarness):
         assert isinstance(volume, RemoteVolume)
         if volume.has_synced and not volume.process.ended and self.ask(volume, SYNCS) == 0:
             raise AssertionError(
-                f"the volume was written to and synced, and not one fsync, fdatasync, msync or sync of a file below "
-                f"{self._copies.root} was seen. Either `sync` makes nothing durable; or its files are elsewhere (say where "
-                "with StorageHarness.place), or it does not sync through libc (override StorageHarness.crash)"
+                "the volume was written to and synced, and not one fsync, fdatasync, msync or sync of a file below "
+                f"{self._copies.root} was seen. Either `sync` makes nothing durable; or its files are elsewhere (say "
+                "where with StorageHarness.place), or it does not sync through libc (override StorageHarness.crash)"
             )
         volume.process.kill()
         self._copies.cut(names)
@@ -203,6 +206,15 @@ def power_harness(harness: StorageHarness, tmp_path: Path) -> PowerHarness:
         pytest.skip(f"{type(harness).__name__} cannot be made again in another process: {error}")
     except MissingError as error:
         pytest.skip(str(error))
+
+
+def another_process(harness: StorageHarness) -> RemoteProcess:
+    """A process that can open the volume, its files as they are. Skips the test where there can be none."""
+    assert harness.place is not None
+    try:
+        return factory().fork(described(harness), harness.place, None)
+    except ValueError as error:
+        pytest.skip(f"{type(harness).__name__} cannot be made again in another process: {error}")
 
 
 def _remove(path: Path) -> None:

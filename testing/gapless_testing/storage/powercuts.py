@@ -15,7 +15,6 @@ import pytest
 
 from gapless.errors import VolumeLockedError
 from gapless.spi import LogVolume
-from gapless_testing.storage.child import described
 from gapless_testing.storage.crashes import newest_whole_batch, survived, write_batch
 from gapless_testing.storage.harness import IDENTITY, HarnessFixtures, StorageHarness, need_files
 from gapless_testing.storage.power import (
@@ -25,10 +24,10 @@ from gapless_testing.storage.power import (
     HOLD,
     WRITES,
     PowerHarness,
-    factory,
+    another_process,
     power_harness,
 )
-from gapless_testing.storage.remote import PATIENCE, ProcessEndedError, RemoteProcess, RemoteVolume
+from gapless_testing.storage.remote import PATIENCE, ProcessEndedError, RemoteVolume
 
 SYNCS_MOST = 12
 """A sync of the volume is cut at so many syncs of its files at most."""
@@ -50,7 +49,7 @@ class PowerTests(HarnessFixtures):
         need_files(harness)
         with closing(harness.open()) as volume:
             write_batch(volume, 1)
-            process = _another_process(harness)
+            process = another_process(harness)
             try:
                 with pytest.raises(VolumeLockedError):
                     RemoteVolume(process, "open", volume.identity)
@@ -64,7 +63,7 @@ class PowerTests(HarnessFixtures):
     def test_a_killed_process_lets_go_of_it(self, harness: StorageHarness) -> None:
         """No lock of it is left, and what was synced is."""
         need_files(harness)
-        process = _another_process(harness)
+        process = another_process(harness)
         try:
             theirs = RemoteVolume(process, "open", IDENTITY)
             write_batch(theirs, 1)
@@ -182,14 +181,6 @@ class PowerTests(HarnessFixtures):
             survived(volume, 2, 2, f"after a power cut, {what}")
             found = dict(volume.table("t").scan())
             assert found == expected, f"after a power cut, {what}, is {found}, expected {expected}"
-
-
-def _another_process(harness: StorageHarness) -> RemoteProcess:
-    assert harness.place is not None
-    try:
-        return factory().fork(described(harness), harness.place, None)
-    except ValueError as error:
-        pytest.skip(f"{type(harness).__name__} cannot be made again in another process: {error}")
 
 
 def _ends(power: PowerHarness, volume: LogVolume, field: int, at: int, act: Callable[[], object]) -> bool:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,8 @@ class RemoteProcess:
         what = f"{method}() of the {part} {name!r}" if name else f"{method}() of the {part}"
         channel = self._channel()
         try:
-            channel.send([part, name, method, arguments])
+            with self._lock if channel is self._first else nullcontext():
+                channel.send([part, name, method, arguments])
             answer, _ = channel.receive()
         except ChannelClosedError:
             self.ended = True

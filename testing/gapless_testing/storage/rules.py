@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gapless_testing.storage.harness import StorageHarness
 from gapless_testing.storage.machine import STREAMS, TABLES, Histories
@@ -42,14 +42,9 @@ def history_rules(harness: StorageHarness) -> type[RuleBasedStateMachine]:
         def another_turn(self, operations: list[tuple[Any, ...]], then: str) -> None:
             self.history.turn(operations, then)
 
-        @rule()
-        def reopen(self) -> None:
-            self.history.reopen()
-
-        @precondition(lambda _: can_crash)
-        @rule()
-        def crash(self) -> None:
-            self.history.crash()
+        @rule(how=st.sampled_from(["reopen", "crash"] if can_crash else ["reopen"]))
+        def start_again(self, how: str) -> None:
+            getattr(self.history, how)()
 
         @rule(name=_streams, percents=st.tuples(_percents, _percents), max_bytes=st.sampled_from([1, 5_000, 1 << 20]))
         def read(self, name: str, percents: tuple[int, int], max_bytes: int) -> None:
