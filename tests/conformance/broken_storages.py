@@ -18,6 +18,7 @@ from gapless.errors import StorageError, VolumeFailedError
 from gapless.spi import LogVolume
 from gapless_storage._memory import Records, Rows, UndoLog
 from gapless_storage.memory import MemoryDisk, MemoryStream, MemoryTable, MemoryVolume
+from gapless_testing.storage import StorageHarness
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,20 @@ class Breach:
 
 def notices(test: Callable[..., object], **arguments: object) -> bool:
     """Whether a test of the suite fails on a memory storage, as it is patched now."""
-    harness = MemoryHarness()
+    return fails(test, MemoryHarness(), **arguments) != ""
+
+
+def fails(test: Callable[..., object], harness: StorageHarness, **arguments: object) -> str:
+    """What a test of the suite says of a storage; "" if it has nothing against it."""
     parameters = inspect.signature(test).parameters
-    given = {"harness": harness, "crashing": harness}
+    given = dict.fromkeys(("harness", "crashing", "failing", "starting"), harness)
     try:
         fixtures = {name: given[name] for name in given if name in parameters}
         volume = {"volume": harness.open()} if "volume" in parameters else {}
         test(None, **fixtures, **volume, **arguments)
-    except (AssertionError, pytest.fail.Exception, StorageError, StopIteration, ValueError, IndexError):
-        return True
-    return False
+    except (AssertionError, pytest.fail.Exception, StorageError, StopIteration, ValueError, IndexError) as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 # ------------------------------------------------------------------------------------------- streams

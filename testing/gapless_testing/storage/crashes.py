@@ -3,15 +3,13 @@
 # ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from gapless.spi import LogVolume
-from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, indexes, overrides, same
-from gapless_testing.storage.power import power_harness
+from gapless_testing.storage.harness import StorageHarness, indexes, same
+from gapless_testing.storage.power import PowerFixtures
 from gapless_testing.storage.streams import EVERYTHING, put_written
 
 
@@ -49,18 +47,8 @@ def survived(volume: LogVolume, synced: int, written: int, what: str) -> int:
     return found
 
 
-class CrashTests(HarnessFixtures):
+class CrashTests(PowerFixtures):
     """With `StorageHarness.crash`, or under the shim of `gapless_testing.storage.power`."""
-
-    @pytest.fixture
-    def crashing(self, harness: StorageHarness, tmp_path: Path) -> Iterator[StorageHarness]:
-        """A harness that can crash."""
-        if overrides(harness, "crash"):
-            yield harness
-            return
-        power = power_harness(harness, tmp_path)
-        yield power
-        power.end()
 
     def test_a_volume_survives_right_after_it_was_made(self, crashing: StorageHarness) -> None:
         crashing.crash(crashing.open())

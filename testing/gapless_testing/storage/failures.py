@@ -11,7 +11,8 @@ import pytest
 from gapless.errors import RecordsDamagedError, VolumeCorruptError, VolumeFailedError, VolumeFullError
 from gapless.spi import LogVolume
 from gapless_testing.storage.crashes import newest_whole_batch, write_batch
-from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, indexes, need, need_files, same
+from gapless_testing.storage.harness import StorageHarness, indexes, need_files, overrides, same
+from gapless_testing.storage.power import PowerFixtures
 from gapless_testing.storage.streams import EVERYTHING, PIECE_BYTES, numbered, put_written
 
 RECORD_PIECES = 138
@@ -23,17 +24,16 @@ def piece_of(index: int, where: int = 0) -> bytes:
     return numbered(RECORD_PIECES, index)[where * PIECE_BYTES : (where + 1) * PIECE_BYTES]
 
 
-class FailureTests(HarnessFixtures):
-    """Needs `StorageHarness.fail_next_sync` and `fill`, each for its own tests, and files for the tests of damage."""
+class FailureTests(PowerFixtures):
+    """With what the harness can do to its volume, or under the shim."""
 
-    def test_a_failed_sync_is_final(self, harness: StorageHarness) -> None:
+    def test_a_failed_sync_is_final(self, failing: StorageHarness) -> None:
         """A second try might return, and say nothing about what the first one lost."""
-        need(harness, "fail_next_sync")
-        with closing(harness.open()) as volume:
+        with closing(failing.open()) as volume:
             write_batch(volume, 1)
             volume.sync()
             write_batch(volume, 2)
-            harness.fail_next_sync(volume)
+            failing.fail_next_sync(volume)
 
             with pytest.raises(VolumeFailedError):
                 volume.sync()
@@ -43,32 +43,30 @@ class FailureTests(HarnessFixtures):
                 with pytest.raises(VolumeFailedError):
                     write_batch(volume, volume.stream("left").last + 1)
 
-    def test_reads_go_on_after_a_failure(self, harness: StorageHarness) -> None:
-        need(harness, "fail_next_sync")
-        with closing(harness.open()) as volume:
+    def test_reads_go_on_after_a_failure(self, failing: StorageHarness) -> None:
+        with closing(failing.open()) as volume:
             write_batch(volume, 1)
             volume.sync()
             with pytest.raises(VolumeFailedError):
-                _fail(harness, volume)
+                _fail(failing, volume)
 
             assert indexes(volume.stream("left").read(*EVERYTHING))[:1] == [1]
             assert volume.table("left").get(b"000001") == b""
             assert [key for key, _ in volume.table("left").scan()][:1] == [b"000001"]
             assert indexes(volume.stream("never seen before").read(*EVERYTHING)) == []
 
-    def test_a_failed_volume_closes_and_opens_again(self, harness: StorageHarness) -> None:
+    def test_a_failed_volume_closes_and_opens_again(self, failing: StorageHarness) -> None:
         """In the same process, lock and all; what was synced is there, what failed is there whole or not."""
-        need(harness, "fail_next_sync")
-        volume = harness.open()
+        volume = failing.open()
         write_batch(volume, 1)
         volume.sync()
         write_batch(volume, 2)
         with pytest.raises(VolumeFailedError) as caught:
-            _fail(harness, volume)
+            _fail(failing, volume)
         volume.close()
         volume.close()
 
-        with closing(harness.open()) as volume:
+        with closing(failing.open()) as volume:
             found = newest_whole_batch(volume)
             assert 1 <= found <= 2
             write_batch(volume, found + 1)
@@ -76,11 +74,10 @@ class FailureTests(HarnessFixtures):
             assert newest_whole_batch(volume) == found + 1
         assert caught.value is not None  # it was alive all the time, with all that its traceback holds
 
-    def test_it_can_fail_again_and_again(self, harness: StorageHarness) -> None:
-        need(harness, "fail_next_sync")
+    def test_it_can_fail_again_and_again(self, failing: StorageHarness) -> None:
         durable = 0
         for _ in range(4):
-            volume = harness.open()
+            volume = failing.open()
             number = newest_whole_batch(volume)
             assert number >= durable
             write_batch(volume, number + 1)
@@ -88,17 +85,16 @@ class FailureTests(HarnessFixtures):
             durable = number + 1
             write_batch(volume, number + 2)
             with pytest.raises(VolumeFailedError):
-                _fail(harness, volume)
+                _fail(failing, volume)
             volume.close()
-        with closing(harness.open()) as volume:
+        with closing(failing.open()) as volume:
             assert newest_whole_batch(volume) >= durable
 
-    def test_a_full_disk_says_so(self, harness: StorageHarness) -> None:
-        need(harness, "fill")
-        volume = harness.open()
+    def test_a_full_disk_says_so(self, failing: StorageHarness) -> None:
+        volume = failing.open()
         write_batch(volume, 1)
         volume.sync()
-        harness.fill(volume)
+        failing.fill(volume)
 
         with pytest.raises(VolumeFullError):
             _write_and_sync(volume, 2)
@@ -107,7 +103,7 @@ class FailureTests(HarnessFixtures):
 
         assert indexes(volume.stream("left").read(*EVERYTHING))[:1] == [1]
         volume.close()
-        with closing(harness.open()) as volume:
+        with closing(failing.open()) as volume:
             found = newest_whole_batch(volume)
             assert 1 <= found <= 2
             write_batch(volume, found + 1)
@@ -120,7 +116,7 @@ class FailureTests(HarnessFixtures):
 
         Wherever in it one bit was turned.
         """
-        need_files(harness)
+        _need_damage(harness)
         volume = harness.open()
         for index in range(1, 201):
             volume.stream("s").put(index, numbered(RECORD_PIECES, index))
@@ -136,7 +132,7 @@ class FailureTests(HarnessFixtures):
     @pytest.mark.parametrize("spoilt", [150, 200])
     def test_a_spoilt_record_harms_nobody_but_who_reads_it(self, harness: StorageHarness, spoilt: int) -> None:
         """Its volume opens, its stream knows its end and goes on there, and what is not near it can be read."""
-        need_files(harness)
+        _need_damage(harness)
         volume = harness.open()
         volume.stream("other").put(7, b"another stream's")
         for index in range(1, 201):
@@ -162,7 +158,7 @@ class FailureTests(HarnessFixtures):
 
     def test_behind_what_is_spoilt_all_else_is_read(self, harness: StorageHarness) -> None:
         """A read ends before it; one that begins with it says behind which index to go on."""
-        need_files(harness)
+        _need_damage(harness)
         with closing(_with_spoilt_records(harness, 100)) as volume:
             found, holes = _read_around(volume)
 
@@ -174,7 +170,7 @@ class FailureTests(HarnessFixtures):
             assert len(found) >= 150, "far more than what was spoilt cannot be read"
 
     def test_what_is_spoilt_at_the_end_ends_with_the_stream(self, harness: StorageHarness) -> None:
-        need_files(harness)
+        _need_damage(harness)
         with closing(_with_spoilt_records(harness, 200)) as volume:
             found, holes = _read_around(volume)
 
@@ -183,7 +179,7 @@ class FailureTests(HarnessFixtures):
 
     def test_what_was_given_up_stays_a_hole(self, harness: StorageHarness) -> None:
         """It is told as one, before and after it was removed from the disk, and never looks like nothing."""
-        need_files(harness)
+        _need_damage(harness)
         volume = _with_spoilt_records(harness, 100)
         found, [(after, upto, _)] = _read_around(volume)
         volume.stream("s").give_up(after, upto)
@@ -207,7 +203,7 @@ class FailureTests(HarnessFixtures):
 
     def test_nothing_else_is_removed_from_the_disk(self, harness: StorageHarness) -> None:
         """What was not given up may be read yet, on another machine: excising refuses."""
-        need_files(harness)
+        _need_damage(harness)
         volume = _with_spoilt_records(harness, 100)
         found, _ = _read_around(volume)
 
@@ -231,7 +227,7 @@ class FailureTests(HarnessFixtures):
 
     def test_a_spoilt_record_does_not_keep_a_volume_open(self, harness: StorageHarness) -> None:
         """Its error may live long, and must hold nothing of the volume."""
-        need_files(harness)
+        _need_damage(harness)
         volume = harness.open()
         for index in range(1, 201):
             volume.stream("s").put(index, numbered(RECORD_PIECES, index))
@@ -246,15 +242,19 @@ class FailureTests(HarnessFixtures):
 
         assert caught.value is not None
 
-    def test_a_failure_concerns_no_other_volume(self, harness: StorageHarness) -> None:
-        need(harness, "fail_next_sync")
-        with closing(harness.open()) as volume, closing(harness.fresh().open()) as other:
+    def test_a_failure_concerns_no_other_volume(self, failing: StorageHarness) -> None:
+        with closing(failing.open()) as volume, closing(failing.fresh().open()) as other:
             with pytest.raises(VolumeFailedError):
-                _fail(harness, volume)
+                _fail(failing, volume)
             put_written(other, other.stream("s"), 1)
             other.sync()
 
             assert indexes(other.stream("s").read(*EVERYTHING)) == [1]
+
+
+def _need_damage(harness: StorageHarness) -> None:
+    if not overrides(harness, "damage"):
+        need_files(harness)
 
 
 def _must_be_refused(read: Callable[[], object], what: str) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gapless.spi import LogVolume
-from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, need_reopening
+from gapless_testing.storage.harness import StorageHarness, need_reopening
+from gapless_testing.storage.power import PowerFixtures
 from gapless_testing.storage.streams import EVERYTHING
 
 STREAMS = ("a", "b")
@@ -178,14 +179,15 @@ class Histories:
         self.volume.close()
 
 
-class PropertyTests(HarnessFixtures):
+class PropertyTests(PowerFixtures):
     """Needs hypothesis. Override `history_examples` for a longer or shorter search."""
 
     history_examples = 20
     history_shrinks = True
     """Whether a history that fails is made as short as can be, which may take minutes."""
 
-    def test_any_history_agrees_with_the_model(self, harness: StorageHarness) -> None:
+    def test_any_history_agrees_with_the_model(self, starting: StorageHarness) -> None:
+        harness = starting
         hypothesis = pytest.importorskip("hypothesis", reason="the random histories need hypothesis")
         need_reopening(harness)
         from hypothesis.stateful import run_state_machine_as_test

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -24,12 +25,12 @@ import pytest
 
 from gapless.spi import LogVolume, VolumeIdentity
 from gapless_testing.storage.child import described
-from gapless_testing.storage.harness import IDENTITY, StorageHarness
+from gapless_testing.storage.harness import IDENTITY, HarnessFixtures, StorageHarness, overrides
 from gapless_testing.storage.remote import Factory, RemoteProcess, RemoteVolume
 
 SOURCE = Path(__file__).with_name("power_shim.c")
 
-SYNCS, WRITES, CUT_AT_SYNC, CUT_AT_WRITE, HOLD, HELD = range(6)
+SYNCS, WRITES, CUT_AT_SYNC, CUT_AT_WRITE, HOLD, HELD, FAIL_SYNCS, FULL = range(8)
 """The fields of the shim, as `power_shim.c` numbers them."""
 
 Names = Literal["all", "synced"]
@@ -161,6 +162,14 @@ class PowerHarness(StorageHarness):
         """Cuts the power, and leaves all names."""
         self.cut(volume, "all")
 
+    def fail_next_sync(self, volume: LogVolume) -> None:
+        """The next sync of a file fails with EIO."""
+        self.tell(volume, FAIL_SYNCS, 1)
+
+    def fill(self, volume: LogVolume) -> None:
+        """Every write to a file fails with ENOSPC, until the volume is opened in another process."""
+        self.tell(volume, FULL, 1)
+
     def cut(self, volume: LogVolume, names: Names) -> None:
         """Cuts the power. `names`: which names are left."""
         assert isinstance(volume, RemoteVolume)
@@ -195,17 +204,52 @@ class PowerHarness(StorageHarness):
         self._copies.close()
 
 
-def power_harness(harness: StorageHarness, tmp_path: Path) -> PowerHarness:
-    """The harness with power cuts. Skips the test, and says why, where there can be none."""
+class PowerFixtures(HarnessFixtures):
+    """Harnesses that can do what only the shim can, where they cannot do it themselves."""
+
+    @pytest.fixture
+    def power(self, harness: StorageHarness, tmp_path: Path) -> Iterator[PowerHarness]:
+        """A harness whose power can be cut. Skips the test, and says why, where there can be none."""
+        if missing := _missing(harness):
+            pytest.skip(missing)
+        power = PowerHarness(harness, harness.place or tmp_path)
+        yield power
+        power.end()
+
+    @pytest.fixture
+    def crashing(self, harness: StorageHarness, request: pytest.FixtureRequest) -> StorageHarness:
+        """A harness that can crash."""
+        return _able(harness, request, "crash")
+
+    @pytest.fixture
+    def failing(self, harness: StorageHarness, request: pytest.FixtureRequest) -> StorageHarness:
+        """A harness whose syncs can fail, and whose disk can be full."""
+        return _able(harness, request, "fail_next_sync", "fill")
+
+    @pytest.fixture
+    def starting(self, harness: StorageHarness, request: pytest.FixtureRequest) -> StorageHarness:
+        """A harness that can crash, if there is a way."""
+        return harness if _missing(harness) else _able(harness, request, "crash")
+
+
+def _able(harness: StorageHarness, request: pytest.FixtureRequest, *abilities: str) -> StorageHarness:
+    if all(overrides(harness, ability) for ability in abilities):
+        return harness
+    power: PowerHarness = request.getfixturevalue("power")
+    return power
+
+
+def _missing(harness: StorageHarness) -> str:
     if not harness.keeps_files:
-        pytest.skip(f"{type(harness).__name__} keeps no files")
+        return f"{type(harness).__name__} keeps no files"
     try:
         described(harness)
-        return PowerHarness(harness, harness.place or tmp_path)
+        compiled_shim()
     except ValueError as error:
-        pytest.skip(f"{type(harness).__name__} cannot be made again in another process: {error}")
+        return f"{type(harness).__name__} cannot be made again in another process: {error}"
     except MissingError as error:
-        pytest.skip(str(error))
+        return str(error)
+    return ""
 
 
 def another_process(harness: StorageHarness) -> RemoteProcess:

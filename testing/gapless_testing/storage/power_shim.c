@@ -1,5 +1,5 @@
 /* Keeps, for each file below a directory, the content that a sync has made certain, so that a power cut can be
-   imitated: what no sync covers is not there afterwards.
+   imitated: what no sync covers is not there afterwards. It can also let syncs fail, and the disk be full.
 
    Preloaded (LD_PRELOAD) into the process that has a volume open, by power.py, which also builds what the cut leaves.
    The process tells with gapless_power_begin which directory is looked at, and where copies are kept:
@@ -40,7 +40,7 @@ static int active;
 static pthread_mutex_t copying = PTHREAD_MUTEX_INITIALIZER;
 
 /* What power.py may ask and set, by number. */
-enum field { SYNCS, WRITES, CUT_AT_SYNC, CUT_AT_WRITE, HOLD, HELD, FIELDS };
+enum field { SYNCS, WRITES, CUT_AT_SYNC, CUT_AT_WRITE, HOLD, HELD, FAIL_SYNCS, FULL, FIELDS };
 static _Atomic int32_t fields[FIELDS];
 
 int gapless_power_get(int field) { return fields[field]; }
@@ -187,9 +187,18 @@ static void hold(void) {
 
 /* ------------------------------------------------------------------------------------------------ syncs */
 
+/* Whether this sync is one that finds a broken disk; it makes nothing certain. */
+static int failing(void) {
+    if (fields[FAIL_SYNCS] == 0) return 0;
+    fields[FAIL_SYNCS]--;
+    errno = EIO;
+    return 1;
+}
+
 static int sync_with(int number, int descriptor) {
     if (!concerns(descriptor)) return (int)syscall(number, descriptor);
     cut_when(CUT_AT_SYNC);
+    if (failing()) return -1;
     fields[SYNCS]++;
     keep(descriptor);
     hold();
@@ -236,6 +245,7 @@ int msync(void *address, size_t length, int flags) {
     if (maps != NULL) fclose(maps);
     if (!found || !is_below(path)) return (int)syscall(SYS_msync, address, length, flags);
     cut_when(CUT_AT_SYNC);
+    if (failing()) return -1;
     fields[SYNCS]++;
     keep_path(path);
     hold();
@@ -267,6 +277,10 @@ static ssize_t put(int number, int descriptor, off64_t at, long second, long thi
                    long sixth) {
     if (!concerns(descriptor)) return syscall(number, descriptor, second, third, fourth, fifth, sixth);
     cut_when(CUT_AT_WRITE);
+    if (fields[FULL]) {
+        errno = ENOSPC;
+        return -1;
+    }
     fields[WRITES]++;
     ssize_t result = syscall(number, descriptor, second, third, fourth, fifth, sixth);
     int error = errno;

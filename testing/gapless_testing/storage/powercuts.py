@@ -7,25 +7,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
 
 from gapless.errors import VolumeLockedError
 from gapless.spi import LogVolume
 from gapless_testing.storage.crashes import newest_whole_batch, survived, write_batch
-from gapless_testing.storage.harness import IDENTITY, HarnessFixtures, StorageHarness, need_files
+from gapless_testing.storage.harness import IDENTITY, StorageHarness, need_files
 from gapless_testing.storage.power import (
     CUT_AT_SYNC,
     CUT_AT_WRITE,
     HELD,
     HOLD,
     WRITES,
+    PowerFixtures,
     PowerHarness,
     another_process,
-    power_harness,
 )
 from gapless_testing.storage.remote import PATIENCE, ProcessEndedError, RemoteVolume
 
@@ -35,15 +34,8 @@ WRITES_MOST = 16
 """A batch is cut at so many of its write calls."""
 
 
-class PowerTests(HarnessFixtures):
+class PowerTests(PowerFixtures):
     """Needs Linux and a C compiler, and a storage that keeps files; `need_files` and `power_harness` say so."""
-
-    @pytest.fixture
-    def power(self, harness: StorageHarness, tmp_path: Path) -> Iterator[PowerHarness]:
-        """A harness whose power can be cut."""
-        power = power_harness(harness, tmp_path)
-        yield power
-        power.end()
 
     def test_another_process_cannot_have_it(self, harness: StorageHarness) -> None:
         need_files(harness)

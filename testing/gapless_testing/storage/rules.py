@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gapless_testing.storage.harness import StorageHarness
+from gapless_testing.storage.harness import StorageHarness, overrides
 from gapless_testing.storage.machine import STREAMS, TABLES, Histories
 
 _streams = st.sampled_from(STREAMS)
@@ -27,7 +27,7 @@ _ends = st.sampled_from(["write", "write", "sync", "sync", "reclaim", "stage"])
 
 def history_rules(harness: StorageHarness) -> type[RuleBasedStateMachine]:
     """A state machine for `hypothesis.stateful`: each run on a fresh volume of the harness's kind."""
-    can_crash = type(harness).crash is not StorageHarness.crash
+    can_crash = overrides(harness, "crash")
 
     class HistoryRules(RuleBasedStateMachine):
         def __init__(self) -> None:

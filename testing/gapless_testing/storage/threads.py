@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 from gapless.errors import VolumeFailedError
 from gapless.spi import LogVolume
 from gapless_testing.storage.crashes import newest_whole_batch, survived, write_batch
-from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, indexes, need, same
+from gapless_testing.storage.harness import StorageHarness, indexes, same
+from gapless_testing.storage.power import PowerFixtures
 from gapless_testing.storage.remote import PATIENCE
 from gapless_testing.storage.streams import EVERYTHING
 
@@ -47,7 +48,7 @@ def in_threads(*loops: Callable[[], object]) -> Iterator[None]:
         raise errors[0]
 
 
-class ThreadTests(HarnessFixtures):
+class ThreadTests(PowerFixtures):
     """One thread writes and reads, others sync and reclaim."""
 
     def test_two_threads_sync_while_one_writes(self, volume: LogVolume) -> None:
@@ -57,9 +58,9 @@ class ThreadTests(HarnessFixtures):
 
         assert newest_whole_batch(volume) == BATCHES
 
-    def test_what_a_sync_returned_for_is_durable(self, harness: StorageHarness) -> None:
+    def test_what_a_sync_returned_for_is_durable(self, crashing: StorageHarness) -> None:
         """Whichever thread it ran in, and however many syncs overlapped."""
-        need(harness, "crash")
+        harness = crashing
         volume = harness.open()
         written = 0
         durable = [0, 0]
