@@ -13,7 +13,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,6 @@ FAULTS = {
     "failure forgotten": "a sync after one that failed may go well",
     "write error swallowed": "a batch that could not be written is shown, and no error raised",
     "full is failed": "a full disk is no VolumeFullError",
-    "seal before data": "the file says that a batch is there before it is",
 }
 
 
@@ -161,6 +160,7 @@ class JournalVolume:
         self._buffer = b""
         self._syncs = 0
         self._both = threading.Lock()
+        self._in_use = threading.RLock()  # a sync uses the file; who closes it waits
         self._failure: StorageError | None = None
         self._streams: dict[str, JournalStream] = {}
         self._tables: dict[str, JournalTable] = {}
@@ -338,10 +338,9 @@ class JournalVolume:
             if self._fault == "half a sync":
                 frame, self._buffer = self._buffer, frame  # close() writes it
             try:
-                for part in [frame[:20], frame[20:]] if self._fault == "seal before data" else [frame]:
-                    left = memoryview(part)
-                    while left:
-                        left = left[os.write(self._file, left) :]
+                left = memoryview(frame)
+                while left:
+                    left = left[os.write(self._file, left) :]
             except OSError as error:
                 if self._fault == "write error swallowed":
                     continue
@@ -382,21 +381,23 @@ class JournalVolume:
         dirty = list(self._dirty.values())
         if dirty:
             os.write(self._file, self._frame(dirty))
-        try:
-            if self._fault == "no sync" or (self._fault == "every second sync" and self._syncs % 2 == 0):
-                pass
-            elif self._fault == "write waits":
-                with self._both:
-                    os.fdatasync(self._file)
-            else:
-                os.fdatasync(self._lock_file if self._fault == "sync of another file" else self._file)
-        except OSError as error:
-            if self._fault == "sync error swallowed":
-                return
-            failure = VolumeFailedError(str(error))
-            raise failure if self._fault == "failure forgotten" else self._fail(failure) from error
-        self._dirty.clear()
-        self.tend()
+        with self._in_use:
+            self._check()
+            try:
+                self._sync_file()
+            except OSError as error:
+                if self._fault == "sync error swallowed":
+                    return
+                failure = VolumeFailedError(str(error))
+                raise failure if self._fault == "failure forgotten" else self._fail(failure) from error
+            self._dirty.clear()
+            self.tend()
+
+    def _sync_file(self) -> None:
+        if self._fault == "no sync" or (self._fault == "every second sync" and self._syncs % 2 == 0):
+            return
+        with self._both if self._fault == "write waits" else nullcontext():
+            os.fdatasync(self._lock_file if self._fault == "sync of another file" else self._file)
 
     def tend(self) -> None:
         """Looks whether the journal is still there."""
@@ -465,8 +466,9 @@ class JournalVolume:
             with suppress(StorageError):
                 if self._fault != "close not synced":
                     self.sync()
-        if self._failure is None:
-            self._fail(VolumeFailedError("the volume is closed"))
+        with self._in_use:
+            if self._failure is None:
+                self._fail(VolumeFailedError("the volume is closed"))
         self._unlock()
 
     def _check(self) -> None:
@@ -474,8 +476,10 @@ class JournalVolume:
             raise self._failure
 
     def _fail(self, error: StorageError) -> StorageError:
-        self._failure = error if not isinstance(error, VolumeFullError) else VolumeFailedError(str(error))
-        os.close(self._file)
+        with self._in_use:
+            if self._failure is None:
+                os.close(self._file)
+            self._failure = error if not isinstance(error, VolumeFullError) else VolumeFailedError(str(error))
         return error
 
 

@@ -170,11 +170,16 @@ static void keep_path(const char *path) {
     syscall(SYS_close, file);
 }
 
+/* Whether this call is the one at which the process is to end. */
+static int is_last(enum field field) { return fields[field] > 0 && --fields[field] == 0; }
+
+static void end(void) {
+    syscall(SYS_kill, (pid_t)syscall(SYS_getpid), SIGKILL);
+    for (;;) pause();
+}
+
 static void cut_when(enum field field) {
-    if (fields[field] > 0 && --fields[field] == 0) {
-        syscall(SYS_kill, (pid_t)syscall(SYS_getpid), SIGKILL);
-        for (;;) pause();
-    }
+    if (is_last(field)) end();
 }
 
 static void hold(void) {
@@ -276,7 +281,10 @@ static void keep_range(int descriptor, off_t at, off_t length) {
 static ssize_t put(int number, int descriptor, off64_t at, long second, long third, long fourth, long fifth,
                    long sixth) {
     if (!concerns(descriptor)) return syscall(number, descriptor, second, third, fourth, fifth, sixth);
-    cut_when(CUT_AT_WRITE);
+    if (is_last(CUT_AT_WRITE)) { /* half of it is written, where a length says how much that is */
+        if (number == SYS_write || number == SYS_pwrite64) syscall(number, descriptor, second, third / 2, fourth);
+        end();
+    }
     if (fields[FULL]) {
         errno = ENOSPC;
         return -1;

@@ -15,7 +15,7 @@ import pytest
 from gapless.errors import VolumeLockedError
 from gapless.spi import LogVolume
 from gapless_testing.storage.crashes import newest_whole_batch, survived, write_batch
-from gapless_testing.storage.harness import IDENTITY, StorageHarness, need_files
+from gapless_testing.storage.harness import IDENTITY, StorageHarness, need_files, same
 from gapless_testing.storage.power import (
     CUT_AT_SYNC,
     CUT_AT_WRITE,
@@ -108,9 +108,69 @@ class PowerTests(PowerFixtures):
             is_over = _ends(power, volume, CUT_AT_WRITE, at, write_and_sync)
             power.kill(volume)
             volume = power.open()
-            what = f"after kill -9 before the {at}. of about {count} write calls of a write() and its sync()"
+            what = f"after kill -9 within the {at}. of about {count} write calls of a write() and its sync()"
             synced = survived(volume, synced + is_over, synced + 1, what)
+        write_batch(volume, synced + 1)
         volume.close()
+
+        with closing(power.open()) as volume:
+            survived(volume, synced + 1, synced + 1, "after a batch that was written behind what a killed process left")
+
+    def test_what_an_opening_shows_stays(self, power: PowerHarness) -> None:
+        """What a killed process had written may be there, synced or not; whoever was shown it relies on it."""
+        volume = power.open()
+        write_batch(volume, 1)
+        volume.sync()
+        write_batch(volume, 2)
+        power.kill(volume)
+        volume = power.open()
+        shown = survived(volume, 1, 2, "after kill -9")
+        power.crash(volume)
+
+        with closing(power.open()) as volume:
+            survived(volume, shown, shown, f"after kill -9, an opening that showed 1 to {shown}, and a power cut")
+
+    def test_reclaim_undoes_no_sync(self, power: PowerHarness) -> None:
+        """Whenever within it the power is cut, and right after it."""
+        volume = power.open()
+        synced = 0
+        for at in range(1, SYNCS_MOST + 1):
+            for _ in range(8):
+                synced += 1
+                volume.stream("s").put(synced, bytes(20_000))
+                write_batch(volume, synced)
+            volume.stream("s").chop(synced - 2)
+            volume.write()
+            volume.sync()
+            is_over = _ends(power, volume, CUT_AT_SYNC, at, volume.reclaim)
+            power.crash(volume)
+            volume = power.open()
+            what = f"after a power cut {'right after' if is_over else 'within'} reclaim()"
+            survived(volume, synced, synced, what)
+            found = [index for index, _ in volume.stream("s").read(0, synced)]
+            same(found, [synced - 1, synced], f"{what}, the records that were not chopped")
+            if is_over:
+                break
+        volume.close()
+
+    def test_closing_keeps_the_lock_until_it_has_synced(self, power: PowerHarness, harness: StorageHarness) -> None:
+        """Or the next one opens what is not all there."""
+        volume = power.open()
+        write_batch(volume, 1)
+        power.tell(volume, HOLD, 1)
+        closing_it, failures = _beside(lambda: volume.process.ask("volume", "", "close"))
+        _wait_until_held(power, volume, closing_it)
+        process = another_process(harness)
+        try:
+            with pytest.raises(VolumeLockedError):
+                RemoteVolume(process, "open", IDENTITY)
+        finally:
+            process.kill()
+            power.tell(volume, HOLD, 0)
+            closing_it.join(PATIENCE)
+
+        assert failures == []
+        assert not closing_it.is_alive(), f"close() had not returned {PATIENCE:.0f} s after the disk had"
 
     def test_the_names_of_its_files_are_synced_too(self, power: PowerHarness) -> None:
         """A file that was made is certain to be found when its directory was synced, and not before."""

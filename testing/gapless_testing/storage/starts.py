@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -23,8 +24,8 @@ from gapless_testing.storage.harness import (
 )
 from gapless_testing.storage.power import another_process
 from gapless_testing.storage.remote import ProcessEndedError, RemoteVolume
-from gapless_testing.storage.streams import EVERYTHING, INDEX_MAX, NAME_BYTES_MAX
-from gapless_testing.storage.tables import KEY_BYTES_MAX
+from gapless_testing.storage.streams import EVERYTHING, INDEX_MAX, NAME_BYTES_MAX, RECORD_BYTES_MAX
+from gapless_testing.storage.tables import HARD_KEYS, KEY_BYTES_MAX
 
 HARD_INDEXES = [1, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**40, 2**53 + 1, 2**62, INDEX_MAX]
 """Where numbers of 16, 32, 53 and 63 bits end."""
@@ -83,6 +84,41 @@ class StartTests(HarnessFixtures):
             assert all(abs(after[name] - before[name]) <= before[name] // 10 for name in before), (
                 f"sizes before and after a reopening: {before}, {after}"
             )
+
+    def test_the_largest_record_outlives_closing(self, harness: StorageHarness) -> None:
+        need_reopening(harness)
+        record = Random(1).randbytes(1 << 20) * (RECORD_BYTES_MAX >> 20) + bytes(RECORD_BYTES_MAX % (1 << 20))  # noqa: S311
+        with closing(harness.open()) as volume:
+            volume.stream("s").put(1, record)
+            volume.stream("s").put(2, b"behind it")
+            volume.write()
+        with closing(harness.open()) as volume:
+            found = [*volume.stream("s").read(0, 1), *volume.stream("s").read(1, 2)]
+
+            assert [index for index, _ in found] == [1, 2]
+            assert len(found[0][1]) == len(record), f"a record of {len(record)} bytes is one of {len(found[0][1])}"
+            assert found[0][1] == record, "a large record is another one after a reopening"
+            assert found[1][1] == b"behind it"
+
+    def test_rows_outlive_closing(self, harness: StorageHarness) -> None:
+        """As the last word of each batch left them: replaced, empty, deleted, and put once more."""
+        need_reopening(harness)
+        expected = {key: b"value of " + key for key in HARD_KEYS}
+        with closing(harness.open()) as volume:
+            table = volume.table("t")
+            for key in HARD_KEYS:
+                table.put(key, b"replaced")
+                table.put(b"gone " + key, b"x")
+            volume.write()
+            for key, value in expected.items():
+                table.delete(key)
+                table.put(key, value)
+                table.put(b"gone " + key, b"once more")
+                table.delete(b"gone " + key)
+            table.put(b"empty", b"")
+            volume.write()
+        with closing(harness.open()) as volume:
+            same(volume.table("t").scan(), sorted((expected | {b"empty": b""}).items()), "the rows after a reopening")
 
     def test_long_names_and_keys_outlive_closing(self, harness: StorageHarness) -> None:
         need_reopening(harness)

@@ -292,6 +292,21 @@ class VolumeTests(HarnessFixtures):
                 assert (volume.stream("a").first, volume.stream("b").first) == (40, 0)
                 assert indexes(volume.stream("b").read(*EVERYTHING, max_bytes=1 << 30)) == list(range(1, 65))
 
+    def test_reclaim_leaves_what_is_staged(self, volume: LogVolume) -> None:
+        put_written(volume, volume.stream("s"), 1, 2)
+        volume.stream("s").chop(1)
+        volume.write()
+        volume.sync()
+        volume.stream("s").put(3, b"record 3")
+        volume.table("t").put(b"key", b"value")
+        volume.reclaim()
+        before = (indexes(volume.stream("s").read(*EVERYTHING)), list(volume.table("t").scan()))
+        volume.write()
+
+        assert before == ([2], []), f"reclaim() has written what was only staged: {before}"
+        assert indexes(volume.stream("s").read(*EVERYTHING)) == [2, 3]
+        assert list(volume.table("t").scan()) == [(b"key", b"value")]
+
     def test_reclaiming_again_and_again(self, volume: LogVolume) -> None:
         stream = volume.stream("s")
         for window in range(10):
