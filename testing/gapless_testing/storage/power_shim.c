@@ -9,7 +9,8 @@
      INODE.names    of a directory: what it held when it was synced; each entry is "INODE TYPE NAME\0"
      INODE.base     (made by power.py) a link to a file that was there, and certain, in the beginning
 
-   A file with a .base is copied when it is first opened for writing. Nothing is really synced: the copy counts. */
+   A file with a .base is copied when it is first opened for writing. What is cut off a file is gone at once. Nothing is
+   really synced: the copy counts. */
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -337,9 +338,23 @@ static void keep_before_change(int from, const char *path) {
     errno = error;
 }
 
+/* What is cut off a file may be gone at once, long before a sync: the worst that a file system may do. */
+static void cut_off(int descriptor, off_t length) {
+    char name[PATH_BYTES + 64];
+    struct stat status, kept;
+    if (!concerns(descriptor) || fstat(descriptor, &status) != 0) return;
+    copy_name(name, status.st_ino, "synced");
+    pthread_mutex_lock(&copying);
+    if (stat(name, &kept) == 0 && kept.st_size > length)
+        need(syscall(SYS_truncate, name, length) == 0, "cut off what was synced");
+    pthread_mutex_unlock(&copying);
+}
+
 static int open_with(int from, const char *path, int flags, mode_t mode) {
     if (active && (flags & (O_WRONLY | O_RDWR | O_TRUNC))) keep_before_change(from, path);
-    return (int)syscall(SYS_openat, from, path, flags, mode);
+    int file = (int)syscall(SYS_openat, from, path, flags, mode);
+    if (active && file >= 0 && (flags & O_TRUNC)) cut_off(file, 0);
+    return file;
 }
 
 #define OPEN_CALL(name, parameters, from)                        \
@@ -364,8 +379,22 @@ int creat(const char *path, mode_t mode) { return open_with(AT_FDCWD, path, O_CR
 int creat64(const char *path, mode_t mode) { return creat(path, mode); }
 
 int truncate64(const char *path, off64_t length) {
-    if (active) keep_before_change(AT_FDCWD, path);
-    return (int)syscall(SYS_truncate, path, length);
+    if (!active) return (int)syscall(SYS_truncate, path, length);
+    int file = open_with(AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+    if (file < 0) return -1;
+    int result = ftruncate(file, length), error = errno;
+    syscall(SYS_close, file);
+    errno = error;
+    return result;
 }
+
+int ftruncate64(int descriptor, off64_t length) {
+    int result = (int)syscall(SYS_ftruncate, descriptor, length), error = errno;
+    if (active && result == 0) cut_off(descriptor, length);
+    errno = error;
+    return result;
+}
+
+int ftruncate(int descriptor, off_t length) { return ftruncate64(descriptor, length); }
 
 int truncate(const char *path, off_t length) { return truncate64(path, length); }

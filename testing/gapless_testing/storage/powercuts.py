@@ -153,6 +153,15 @@ class PowerTests(PowerFixtures):
                 break
         volume.close()
 
+    def test_a_power_cut_after_closing_takes_nothing(self, power: PowerHarness) -> None:
+        volume = power.open()
+        write_batch(volume, 1)
+        volume.close()
+        power.crash(volume)
+
+        with closing(power.open()) as volume:
+            survived(volume, 1, 1, "after close(), which syncs, and a power cut")
+
     def test_closing_keeps_the_lock_until_it_has_synced(self, power: PowerHarness, harness: StorageHarness) -> None:
         """Or the next one opens what is not all there."""
         volume = power.open()
@@ -230,9 +239,9 @@ class PowerTests(PowerFixtures):
             expected = {b"changed": b"new", b"kept": b"old", b"made": b"new"}
             what = "what was written while a sync was running, and synced by the next one"
             assert seen == expected, f"{what}, is not seen: {seen}, expected {expected}"
-            survived(volume, 2, 2, f"after a power cut, {what}")
             found = dict(volume.table("t").scan())
             assert found == expected, f"after a power cut, {what}, is {found}, expected {expected}"
+            survived(volume, 2, 2, f"after a power cut, {what}")
 
 
 def _ends(power: PowerHarness, volume: LogVolume, field: int, at: int, act: Callable[[], object]) -> bool:
