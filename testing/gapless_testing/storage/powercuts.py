@@ -21,6 +21,7 @@ from gapless_testing.storage.power import (
     CUT_AT_WRITE,
     HELD,
     HOLD,
+    SYNCS,
     WRITES,
     PowerFixtures,
     PowerHarness,
@@ -32,6 +33,8 @@ SYNCS_MOST = 12
 """A sync of the volume is cut at so many syncs of its files at most."""
 WRITES_MOST = 16
 """A batch is cut at so many of its write calls."""
+RECLAIMS_MOST = 3
+"""A reclaim is cut at so many syncs of its files, and once after it."""
 
 
 class PowerTests(PowerFixtures):
@@ -99,7 +102,7 @@ class PowerTests(PowerFixtures):
         if not count:
             pytest.skip("not one write call was seen in write() and sync(): the storage writes through a memory map")
         synced = 2
-        for at in sorted({1 + place * (count - 1) // WRITES_MOST for place in range(WRITES_MOST + 1)}):
+        for at in _spread(count, WRITES_MOST):
 
             def write_and_sync(volume: LogVolume = volume, number: int = synced + 1) -> None:
                 write_batch(volume, number)
@@ -131,26 +134,22 @@ class PowerTests(PowerFixtures):
             survived(volume, shown, shown, f"after kill -9, an opening that showed 1 to {shown}, and a power cut")
 
     def test_reclaim_undoes_no_sync(self, power: PowerHarness) -> None:
-        """Whenever within it the power is cut, and right after it."""
+        """Wherever within it the power is cut, and right after it."""
         volume = power.open()
-        synced = 0
-        for at in range(1, SYNCS_MOST + 1):
-            for _ in range(8):
-                synced += 1
-                volume.stream("s").put(synced, bytes(20_000))
-                write_batch(volume, synced)
-            volume.stream("s").chop(synced - 2)
-            volume.write()
-            volume.sync()
+        synced = _chopped(volume, 0)
+        before = power.ask(volume, SYNCS)
+        volume.reclaim()
+        count = power.ask(volume, SYNCS) - before
+        for at in [*_spread(count, RECLAIMS_MOST), 0]:
+            synced = _chopped(volume, synced)
             is_over = _ends(power, volume, CUT_AT_SYNC, at, volume.reclaim)
             power.crash(volume)
             volume = power.open()
-            what = f"after a power cut {'right after' if is_over else 'within'} reclaim()"
+            where = "right after" if is_over else f"before the {at}. of about {count} syncs of files within"
+            what = f"after a power cut {where} reclaim()"
             survived(volume, synced, synced, what)
             found = [index for index, _ in volume.stream("s").read(0, synced)]
             same(found, [synced - 1, synced], f"{what}, the records that were not chopped")
-            if is_over:
-                break
         volume.close()
 
     def test_a_power_cut_after_closing_takes_nothing(self, power: PowerHarness) -> None:
@@ -242,6 +241,23 @@ class PowerTests(PowerFixtures):
             found = dict(volume.table("t").scan())
             assert found == expected, f"after a power cut, {what}, is {found}, expected {expected}"
             survived(volume, 2, 2, f"after a power cut, {what}")
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Of the calls 1 to `count` so many, evenly spread."""
+    return sorted({1 + place * (count - 1) // (most - 1) for place in range(most)}) if count else []
+
+
+def _chopped(volume: LogVolume, after: int) -> int:
+    """Eight more batches, and all records but the last two chopped; all of it synced. Returns the last one's number."""
+    last = after + 8
+    for number in range(after + 1, last + 1):
+        volume.stream("s").put(number, bytes(20_000))
+        write_batch(volume, number)
+    volume.stream("s").chop(last - 2)
+    volume.write()
+    volume.sync()
+    return last
 
 
 def _ends(power: PowerHarness, volume: LogVolume, field: int, at: int, act: Callable[[], object]) -> bool:
