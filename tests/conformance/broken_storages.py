@@ -62,6 +62,8 @@ def fails(
         fixtures = {name: given[name] for name in given if name in parameters}
         volume = {"volume": harness.open()} if "volume" in parameters else {}
         test(None, **fixtures, **volume, **arguments)
+    except pytest.skip.Exception:
+        return ""  # it has nothing against it
     except (
         AssertionError,
         pytest.fail.Exception,

@@ -28,6 +28,8 @@ class StorageHarness:
     """True if what is chopped leaves nothing for `reclaim` to give back."""
     keeps_files = True
     """False if there are none that this machine's processes write: in memory, or in a server elsewhere."""
+    stores_records_changed = False
+    """True if no file holds a record's bytes as they were put: they are compressed or encrypted."""
     place: Path | None = None
     """The directory below which the volume's files are. None: below the test's `tmp_path`."""
 
