@@ -1,23 +1,29 @@
 """Storages that break one promise each, to see that the suite notices.
 
-Each is the memory storage with one thing done wrong, patched in for one test.
+Each is the memory storage with one thing done wrong, patched in for one test; or the journal of `journal_storage`, with
+one of its faults, where it takes files and processes to see them.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.journal_storage import FAULTS, JournalHarness
 from conformance.storages import MemoryHarness
 from gapless.errors import StorageError, VolumeFailedError
 from gapless.spi import LogVolume
 from gapless_storage._memory import Records, Rows, UndoLog
 from gapless_storage.memory import MemoryDisk, MemoryStream, MemoryTable, MemoryVolume
+from gapless_testing.storage import StorageHarness
+from gapless_testing.storage.power import MissingError, PowerHarness
 
 
 @dataclass(frozen=True)
@@ -43,16 +49,32 @@ class Breach:
 
 def notices(test: Callable[..., object], **arguments: object) -> bool:
     """Whether a test of the suite fails on a memory storage, as it is patched now."""
-    harness = MemoryHarness()
+    return fails(test, MemoryHarness(), **arguments) != ""
+
+
+def fails(
+    test: Callable[..., object], harness: StorageHarness, power: StorageHarness | None = None, /, **arguments: object
+) -> str:
+    """What a test of the suite says of a storage; "" if it has nothing against it."""
     parameters = inspect.signature(test).parameters
-    given = {"harness": harness, "crashing": harness}
+    given = dict.fromkeys(("power", "crashing", "failing", "starting"), power or harness) | {"harness": harness}
     try:
         fixtures = {name: given[name] for name in given if name in parameters}
         volume = {"volume": harness.open()} if "volume" in parameters else {}
         test(None, **fixtures, **volume, **arguments)
-    except (AssertionError, pytest.fail.Exception, StorageError, StopIteration, ValueError, IndexError):
-        return True
-    return False
+    except pytest.skip.Exception:
+        return ""  # it has nothing against it
+    except (
+        AssertionError,
+        pytest.fail.Exception,
+        StorageError,
+        StopIteration,
+        ValueError,
+        IndexError,
+        OSError,
+    ) as error:
+        return str(error) or type(error).__name__
+    return ""
 
 
 # ------------------------------------------------------------------------------------------- streams
@@ -334,3 +356,40 @@ def read_only_when_well(self: LogVolume, name: str) -> Any:
 
 
 _stream = MemoryVolume.stream
+
+# --------------------------------------------------------------------------------- in files, in processes
+
+
+@dataclass(frozen=True)
+class JournalBreach:
+    """What is wrong with a journal (`journal_storage.FAULTS`), and a test of the suite that has to fail then."""
+
+    fault: str
+    test: Callable[..., object]
+    arguments: dict[str, object] = field(default_factory=dict)
+    says: str = ""
+    """What the failure has to say, as a regular expression."""
+
+    def __str__(self) -> str:
+        return f"{self.fault}-{self.test.__name__}"
+
+    def check(self, directory: Path) -> None:
+        """The test fails on a journal with this fault."""
+        said = journal_fails(self.test, JournalHarness(directory / "volumes", self.fault), **self.arguments)
+
+        assert said, f"{self.test.__name__} does not notice: {FAULTS[self.fault]}"
+        assert re.search(self.says, said), said
+
+
+def journal_fails(test: Callable[..., object], harness: JournalHarness, **arguments: object) -> str:
+    """What a test of the suite says of a journal; "" if it has nothing against it. Skips where there is no shim."""
+    harness.place = harness.root
+    harness.root.mkdir()
+    try:
+        power = PowerHarness(harness, harness.root)
+    except MissingError as error:
+        pytest.skip(str(error))
+    try:
+        return fails(test, harness, power, **arguments)
+    finally:
+        power.end()

@@ -6,12 +6,14 @@ import contextlib
 import copy
 import errno
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from gapless.errors import VolumeFailedError, VolumeFullError
 from gapless.spi import Create, LogVolume, VolumeIdentity
-from gapless_storage._rocksdb import probe, wal
+from gapless_storage._rocksdb import opening, probe, wal, watchdog
 from gapless_storage._rocksdb.layout import Mark
 from gapless_storage.memory import MemoryDisk, MemoryVolume
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
@@ -23,6 +25,8 @@ SMALL_BUFFERS = {"write_buffer_bytes": 64 << 10}
 
 class MemoryHarness(StorageHarness):
     """A disk in memory."""
+
+    keeps_files = False
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
@@ -49,13 +53,17 @@ class MemoryHarness(StorageHarness):
 
         volume.close = close_and_make_room  # type: ignore[method-assign]
 
-    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
+    def damage(self, volume: LogVolume, stream: str, index: int, piece: bytes) -> LogVolume:
         self.disk.faults.unreadable.add((stream, index))
         return volume
 
 
 class RocksdbHarness(StorageHarness):
     """A directory. A power cut is imitated by what a disk may be left with: see `crash`."""
+
+    stores_records_changed = True  # compressed
+    watched = True
+    """Whether an opening inspects a database that was not closed in a process of its own, as a broker's does."""
 
     def __init__(self, directory: Path, options: dict[str, Any] | None = None) -> None:
         self.root = directory
@@ -74,7 +82,8 @@ class RocksdbHarness(StorageHarness):
         shutil.rmtree(self.directory)
 
     def _open(self, identity: VolumeIdentity, create: Create) -> RocksdbVolume:
-        volume = open_storage(str(self.directory), identity, self.options, create)
+        with nullcontext() if self.watched else patch.object(opening, "inspect_within", inspect_here):
+            volume = open_storage(str(self.directory), identity, self.options, create)
         self.synced_sizes = log_sizes(self.directory)  # opening syncs
         sync_log = volume._engine.sync_log
 
@@ -134,16 +143,21 @@ class UncompressedRocksdbHarness(RocksdbHarness):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, {**SMALL_BUFFERS, "compression": "none"})
 
-    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
+    def damage(self, volume: LogVolume, stream: str, index: int, piece: bytes) -> LogVolume:
         """Closing flushes the record to a data file, in which a byte of it is flipped."""
         volume.close()
         for path in (self.directory / "rocksdb").glob("*.sst"):
             content = bytearray(path.read_bytes())
-            if (place := content.find(b"record %d record %d " % (index, index))) >= 0:
+            if (place := content.find(piece)) >= 0:
                 content[place] ^= 1
                 path.write_bytes(content)
                 return self.open()
         raise AssertionError(f"record {index} is in no data file")
+
+
+def inspect_here(database: Path, _: float) -> watchdog.Flushed:
+    """What is flushed, without a process that could be given up: a file that is damaged may hang this one."""
+    return watchdog.Flushed(*probe.inspect(str(database), str(database.parent)))
 
 
 def copy_at_rest(source: Path, target: Path) -> None:

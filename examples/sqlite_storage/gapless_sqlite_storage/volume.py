@@ -194,7 +194,7 @@ class SqliteVolume:
         """Streams of which something is staged."""
         self._database = self._open()
         try:
-            self._sync_directory()  # the log's name: SQLite has just made the file, at each opening anew
+            _sync_directory(self._directory)  # the log's name: SQLite has just made the file, at each opening anew
             self._file = self._identify()
             self.identity, self.created = self._claim(identity)
         except BaseException:
@@ -211,7 +211,10 @@ class SqliteVolume:
         allowed = create is Create.YES or (create is Create.WHERE_NOTHING_IS and not place.exists())
         if not (used or allowed):
             raise VolumeAbsentError(f"there is no volume in {place}: mount its disk, or run `gapless broker --create`")
+        missing = [directory for directory in (place, *place.parents) if not directory.exists()]
         place.mkdir(parents=True, exist_ok=True)
+        for directory in missing:
+            _sync_directory(directory.parent)  # or a power cut may take the directory, and all that is in it
 
     def _open(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._directory / FILE, timeout=0, isolation_level=None, check_same_thread=False)
@@ -238,13 +241,6 @@ class SqliteVolume:
         if wanted.network not in ("", found.network) or wanted.node not in ("", found.node):
             raise VolumeForeignError(f"{self._directory} belongs to {found}, not to {wanted}")
         return found, False
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     # What the plugin's own parts use.
 
@@ -385,6 +381,14 @@ class SqliteVolume:
         if self._identify() != self._file:
             self._failure = VolumeAbsentError(f"{self._directory / FILE} was removed or replaced")
         return self._failure
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _classified(error: sqlite3.Error) -> StorageError:

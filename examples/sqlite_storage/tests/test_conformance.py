@@ -15,7 +15,7 @@ from gapless_testing.storage import IDENTITY, StorageHarness, StorageSuite
 
 
 class SqliteHarness(StorageHarness):
-    """A directory."""
+    """A directory. Crashes, failures and damage are the suite's own."""
 
     chops_at_once = True
 
@@ -42,41 +42,11 @@ class SqliteHarness(StorageHarness):
         self._count += 1
         return SqliteHarness(self._root / f"other-{self._count}")
 
-    def crash(self, volume: LogVolume) -> None:
-        """Goes on with a copy of the files, as they are in mid-flight. It keeps more than a power cut may."""
-        self._count += 1
-        after = self._root / f"after-crash-{self._count}"
-        shutil.copytree(self._directory, after)
-        volume.close()
-        self._directory = after
-
-    def damage(self, volume: LogVolume, stream: str, index: int) -> LogVolume:
-        """Closing moves all records from the log to the file, in which a byte of this one is flipped."""
-        volume.close()
-        content = bytearray((self._directory / FILE).read_bytes())
-        content[content.index(b"record %d " % index * 2)] ^= 1
-        (self._directory / FILE).write_bytes(content)
-        return self.open()
-
-    def fail_next_sync(self, volume: LogVolume) -> None:
-        assert isinstance(volume, SqliteVolume)
-
-        def fail() -> None:
-            raise OSError(5, "Input/output error")
-
-        volume._sync_log = fail  # type: ignore[method-assign]
-
-    def fill(self, volume: LogVolume) -> None:
-        assert isinstance(volume, SqliteVolume)
-        [(pages,)] = volume.query("PRAGMA page_count")
-        volume.query(f"PRAGMA max_page_count = {pages}")
-        volume.stage("INSERT INTO pairs VALUES ('filler', x'00', zeroblob(?))", 1 << 20)
-
 
 class TestSqlite(StorageSuite):
     """All of it."""
 
-    history_examples = 20
+    history_examples = 10
 
     @pytest.fixture
     def harness(self, tmp_path: Path) -> StorageHarness:

@@ -8,7 +8,8 @@ from contextlib import closing
 import pytest
 
 from gapless.spi import LogVolume
-from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, indexes, need
+from gapless_testing.storage.harness import StorageHarness, indexes, same
+from gapless_testing.storage.power import PowerFixtures
 from gapless_testing.storage.streams import EVERYTHING, put_written
 
 
@@ -24,20 +25,30 @@ def write_batch(volume: LogVolume, number: int) -> None:
 def newest_whole_batch(volume: LogVolume) -> int:
     """The number of the newest batch; asserts that it and all before it are there whole, and nothing else."""
     number = int(volume.table("newest").get(b"number") or b"0")
+    numbers = range(1, number + 1)
     for name in ("left", "right"):
-        assert indexes(volume.stream(name).read(*EVERYTHING)) == list(range(1, number + 1))
-        assert [key for key, _ in volume.table(name).scan()] == [b"%06d" % n for n in range(1, number + 1)]
+        what = f"the newest batch in table 'newest' is {number}, and"
+        same(
+            indexes(volume.stream(name).read(*EVERYTHING)),
+            numbers,
+            f"{what} of the batches' records in stream {name!r}",
+        )
+        same([int(key) for key, _ in volume.table(name).scan()], numbers, f"{what} of their rows in table {name!r}")
     return number
 
 
-class CrashTests(HarnessFixtures):
-    """Needs `StorageHarness.crash`."""
+def survived(volume: LogVolume, synced: int, written: int, what: str) -> int:
+    """Asserts that all that was synced is there, and what is there in whole batches. Returns how many there are."""
+    found = newest_whole_batch(volume)
+    assert synced <= found <= written, (
+        f"{what}: sync() had returned for batches 1 to {synced}, and 1 to {written} were written; "
+        f"found are " + (f"1 to {found}" if found else "none" + (", in a volume made anew" if volume.created else ""))
+    )
+    return found
 
-    @pytest.fixture
-    def crashing(self, harness: StorageHarness) -> StorageHarness:
-        """A harness that can crash."""
-        need(harness, "crash")
-        return harness
+
+class CrashTests(PowerFixtures):
+    """With `StorageHarness.crash`, or under the shim of `gapless_testing.storage.power`."""
 
     def test_a_volume_survives_right_after_it_was_made(self, crashing: StorageHarness) -> None:
         crashing.crash(crashing.open())
@@ -60,7 +71,7 @@ class CrashTests(HarnessFixtures):
         crashing.crash(volume)
 
         with closing(crashing.open()) as volume:
-            assert 10 <= newest_whole_batch(volume) <= 10 + unsynced
+            survived(volume, 10, 10 + unsynced, "after a power cut")
 
     def test_what_was_only_staged_is_not_there(self, crashing: StorageHarness) -> None:
         volume = crashing.open()
@@ -79,8 +90,7 @@ class CrashTests(HarnessFixtures):
         expected = 0
         for _ in range(5):
             volume = crashing.open()
-            found = newest_whole_batch(volume)
-            assert found >= expected
+            found = survived(volume, expected, expected + 1, "after a power cut")
             for number in range(found + 1, found + 4):
                 write_batch(volume, number)
             volume.sync()
@@ -89,7 +99,7 @@ class CrashTests(HarnessFixtures):
             crashing.crash(volume)
 
         with closing(crashing.open()) as volume:
-            assert newest_whole_batch(volume) >= expected
+            survived(volume, expected, expected + 1, "after the last of five power cuts")
 
     def test_a_crash_after_nothing_takes_nothing(self, crashing: StorageHarness) -> None:
         """An opening makes what it found durable, or a later crash would undo what was shown."""
@@ -103,7 +113,9 @@ class CrashTests(HarnessFixtures):
         crashing.crash(volume)
 
         with closing(crashing.open()) as volume:
-            assert newest_whole_batch(volume) == shown
+            survived(
+                volume, shown, shown, "after a power cut right after an opening that showed what an earlier cut left"
+            )
 
     def test_closing_syncs(self, crashing: StorageHarness) -> None:
         volume = crashing.open()
@@ -112,7 +124,7 @@ class CrashTests(HarnessFixtures):
         crashing.crash(crashing.open())
 
         with closing(crashing.open()) as volume:
-            assert newest_whole_batch(volume) == 1
+            survived(volume, 1, 1, "after close() and a power cut")
 
     def test_a_synced_chop_stays(self, crashing: StorageHarness) -> None:
         volume = crashing.open()

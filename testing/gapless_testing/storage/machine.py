@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gapless.spi import LogVolume
-from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, need_reopening
+from gapless_testing.storage.harness import StorageHarness, need_reopening
+from gapless_testing.storage.power import PowerFixtures
 from gapless_testing.storage.streams import EVERYTHING
 
 STREAMS = ("a", "b")
@@ -53,6 +54,16 @@ class ModelState:
 
     streams: dict[str, ModelStream] = field(default_factory=lambda: {name: ModelStream() for name in STREAMS})
     tables: dict[str, dict[bytes, bytes]] = field(default_factory=lambda: {name: {} for name in TABLES})
+
+
+def _told(state: ModelState) -> str:
+    streams = [
+        f"stream {name!r} with records {sorted(stream.records)} (first {stream.first}, last {stream.last})"
+        for name, stream in state.streams.items()
+        if stream.last
+    ]
+    tables = [f"table {name!r} with {rows}" for name, rows in state.tables.items() if rows]
+    return " and ".join([*streams, *tables]) or "nothing"
 
 
 def state_of(volume: LogVolume) -> ModelState:
@@ -136,7 +147,10 @@ class Histories:
         self.harness.crash(self.volume)
         self.volume = self.harness.open()
         found = state_of(self.volume)
-        assert found in self.written, "after the crash the volume shows a state that it never had"
+        assert found in self.written, (
+            f"after the crash the volume shows a state that it never had since the last sync: {_told(found)}; it had "
+            f"{', then '.join(_told(state) for state in self.written[-3:])}"
+        )
         self.written = [found]
         self.staged = copy.deepcopy(found)
 
@@ -158,22 +172,23 @@ class Histories:
         found, expected = state_of(self.volume), copy.deepcopy(self.written[-1])
         for name in STREAMS:  # counts what is staged
             expected.streams[name].last = self.staged.streams[name].last
-        assert found == expected
+        assert found == expected, f"the volume shows {_told(found)}, expected {_told(expected)}"
 
     def close(self) -> None:
         """Ends the history."""
         self.volume.close()
 
 
-class PropertyTests(HarnessFixtures):
+class PropertyTests(PowerFixtures):
     """Needs hypothesis. Override `history_examples` for a longer or shorter search."""
 
     history_examples = 20
     history_shrinks = True
     """Whether a history that fails is made as short as can be, which may take minutes."""
 
-    def test_any_history_agrees_with_the_model(self, harness: StorageHarness) -> None:
-        hypothesis = pytest.importorskip("hypothesis")
+    def test_any_history_agrees_with_the_model(self, starting: StorageHarness) -> None:
+        harness = starting
+        hypothesis = pytest.importorskip("hypothesis", reason="the random histories need hypothesis")
         need_reopening(harness)
         from hypothesis.stateful import run_state_machine_as_test
 

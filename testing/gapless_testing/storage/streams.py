@@ -3,13 +3,19 @@
 # ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gapless.spi import LogStream, LogVolume
-from gapless_testing.storage.harness import HarnessFixtures, indexes, lacks
+from gapless_testing.storage.harness import HarnessFixtures, indexes, lacks, same
 
 INDEX_MAX = 2**63 - 1
 EVERYTHING = (0, INDEX_MAX)
+NAME_BYTES_MAX = 516
+"""The longest name of a stream or table: `pfs/` and the id of a pubend."""
+RECORD_BYTES_MAX = (64 << 20) + 1024
+"""The largest record: a batch is one, as large as the largest frame that a broker can be told to take, and its head."""
 
 
 def put_written(volume: LogVolume, stream: LogStream, *places: int) -> None:
@@ -17,6 +23,35 @@ def put_written(volume: LogVolume, stream: LogStream, *places: int) -> None:
     for index in places:
         stream.put(index, b"record %d" % index)
     volume.write()
+
+
+READS = {
+    (0, 5): [10],
+    (0, 10): [10],
+    (0, 11): [10, 20],
+    (9, 10): [10],
+    (10, 11): [20],
+    (10, 20): [20],
+    (15, 20): [20],
+    (5, 25): [10, 20, 30],
+    (20, 30): [30],
+    (25, 1000): [30],
+    (30, 1000): [],
+    (10, 10): [],
+    (20, 5): [],
+}
+"""What reading (after, upto] of the records 10, 20 and 30 gives."""
+
+PIECE_BYTES = 16
+
+
+def numbered(count: int, index: int = 0) -> bytes:
+    """So many pieces, no two alike, in no record that has another index: what is lost, moved or spoilt is noticed."""
+    return b"".join([b"%07x.%07x|" % (index, number) for number in range(count)])
+
+
+def _first_difference(one: bytes, other: bytes) -> int:
+    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
 
 
 class StreamTests(HarnessFixtures):
@@ -53,29 +88,29 @@ class StreamTests(HarnessFixtures):
         assert stream.last == 7
         assert stream.first == 0
 
-    @pytest.mark.parametrize("index", [6, 7, 1])
-    def test_an_index_that_does_not_increase_is_refused(self, volume: LogVolume, index: int) -> None:
-        stream = volume.stream("events")
-        stream.put(7, b"seven")
+    def test_an_index_that_does_not_increase_is_refused(self, volume: LogVolume) -> None:
+        for index in (6, 7, 1):
+            stream = volume.stream(f"events before {index}")
+            stream.put(7, b"seven")
 
-        with pytest.raises(ValueError, match=str(index)):
-            stream.put(index, b"again")
-        volume.write()
+            with pytest.raises(ValueError, match=str(index)):
+                stream.put(index, b"again")
+            volume.write()
 
-        assert list(stream.read(*EVERYTHING)) == [(7, b"seven")]
-        with pytest.raises(ValueError, match=str(index)):
-            stream.put(index, b"again")
+            same(stream.read(*EVERYTHING), [(7, b"seven")], f"the records after {index} was refused behind 7")
+            with pytest.raises(ValueError, match=str(index)):
+                stream.put(index, b"again")
 
-    @pytest.mark.parametrize("index", [-1, 0, INDEX_MAX + 1, 2**64])
-    def test_an_index_out_of_bounds_is_refused(self, volume: LogVolume, index: int) -> None:
-        stream = volume.stream("events")
+    def test_an_index_out_of_bounds_is_refused(self, volume: LogVolume) -> None:
+        for index in (-1, 0, INDEX_MAX + 1, 2**64):
+            stream = volume.stream(f"events without {index}")
 
-        with pytest.raises(ValueError, match=str(index)):
-            stream.put(index, b"")
-        volume.write()
+            with pytest.raises(ValueError, match=str(index)):
+                stream.put(index, b"")
+            volume.write()
 
-        assert stream.last == 0
-        assert indexes(stream.read(*EVERYTHING)) == []
+            assert stream.last == 0, f"index {index} was refused, and `last` is {stream.last}"
+            same(indexes(stream.read(*EVERYTHING)), [], f"the records after index {index} was refused")
 
     def test_the_lowest_and_the_highest_index(self, volume: LogVolume) -> None:
         stream = volume.stream("events")
@@ -86,42 +121,24 @@ class StreamTests(HarnessFixtures):
         assert indexes(stream.read(1, 2)) == [INDEX_MAX]
         assert stream.last == INDEX_MAX
 
-    @pytest.mark.parametrize(
-        ("after", "upto", "expected"),
-        [
-            (0, 5, [10]),
-            (0, 10, [10]),
-            (0, 11, [10, 20]),
-            (9, 10, [10]),
-            (10, 11, [20]),
-            (10, 20, [20]),
-            (15, 20, [20]),
-            (5, 25, [10, 20, 30]),
-            (20, 30, [30]),
-            (25, 1000, [30]),
-            (30, 1000, []),
-            (10, 10, []),
-            (20, 5, []),
-        ],
-    )
-    def test_a_read_returns_what_overlaps(self, volume: LogVolume, after: int, upto: int, expected: list[int]) -> None:
+    def test_a_read_returns_what_overlaps(self, volume: LogVolume) -> None:
         """A record covers what lies between the index before it and its own."""
         stream = volume.stream("events")
         put_written(volume, stream, 10, 20, 30)
 
-        assert indexes(stream.read(after, upto)) == expected
+        for (after, upto), expected in READS.items():
+            same(indexes(stream.read(after, upto)), expected, f"of the records 10, 20, 30 those in ({after}, {upto}]")
 
-    @pytest.mark.parametrize(
-        ("max_bytes", "count"), [(-1, 1), (0, 1), (1, 1), (100, 1), (101, 2), (200, 2), (201, 3), (10**6, 5)]
-    )
-    def test_a_read_ends_once_max_bytes_are_reached(self, volume: LogVolume, max_bytes: int, count: int) -> None:
+    def test_a_read_ends_once_max_bytes_are_reached(self, volume: LogVolume) -> None:
         """But never before the first record, or a large one could not be read at all."""
         stream = volume.stream("events")
         for index in range(1, 6):
             stream.put(index, bytes(100))
         volume.write()
 
-        assert indexes(stream.read(0, INDEX_MAX, max_bytes)) == [1, 2, 3, 4, 5][:count]
+        for max_bytes, count in {-1: 1, 0: 1, 1: 1, 100: 1, 101: 2, 200: 2, 201: 3, 10**6: 5}.items():
+            found = indexes(stream.read(0, INDEX_MAX, max_bytes))
+            same(found, range(1, count + 1), f"of five records of 100 bytes those that max_bytes={max_bytes} allows")
 
     def test_a_read_goes_on_where_the_last_one_ended(self, volume: LogVolume) -> None:
         stream = volume.stream("events")
@@ -131,11 +148,11 @@ class StreamTests(HarnessFixtures):
         while records := stream.read(found[-1] if found else 0, INDEX_MAX, 64):
             found += indexes(records)
 
-        assert found == list(range(3, 300, 3))
+        same(found, range(3, 300, 3), "the records, read bit by bit")
 
     @pytest.mark.parametrize("size", [0, 1, 4096, 100_000, 1 << 20])
     def test_a_record_comes_back_as_it_was(self, volume: LogVolume, size: int) -> None:
-        record = bytes(range(256)) * (size // 256) + bytes(size % 256)
+        record = Random(size).randbytes(size)  # noqa: S311 — no secret
         stream = volume.stream("events")
 
         stream.put(1, record)
@@ -143,7 +160,12 @@ class StreamTests(HarnessFixtures):
         volume.write()
         volume.sync()
 
-        assert list(stream.read(0, 2, max_bytes=4 << 20)) == [(1, record), (2, b"behind it")]
+        found = list(stream.read(0, 2, max_bytes=size + 1))
+        assert indexes(found) == [1, 2]
+        came = found[0][1]
+        assert len(came) == size, f"a record of {size} bytes came back with {len(came)}"
+        assert came == record, f"a record of {size} bytes is another one from byte {_first_difference(came, record)} on"
+        assert found[1][1] == b"behind it"
 
     def test_many_records_in_many_batches(self, volume: LogVolume) -> None:
         stream = volume.stream("events")
@@ -155,8 +177,8 @@ class StreamTests(HarnessFixtures):
         assert list(stream.read(*EVERYTHING)) == [(index, b"%d" % index) for index in range(1, 1001)]
 
     def test_streams_do_not_mix(self, volume: LogVolume) -> None:
-        """Not even when one name begins with another, or is a table's too."""
-        names = ["a", "ab", "a.b", "b", "A", "α/β with spaces", "x" * 200]
+        """Not even when one name begins with another, is as long as can be, or is a table's too."""
+        names = ["a", "ab", "a.b", "b", "A", "α/β with spaces", "x" * NAME_BYTES_MAX, "x" * (NAME_BYTES_MAX - 1) + "y"]
         for place, name in enumerate(names, 1):
             volume.stream(name).put(place, name.encode())
             volume.table(name).put(b"key", b"in a table")
@@ -178,17 +200,17 @@ class StreamTests(HarnessFixtures):
         assert stream.first == 20
         assert indexes(stream.read(*EVERYTHING)) == [30]
 
-    @pytest.mark.parametrize(("upto", "expected"), [(1, [10, 20]), (9, [10, 20]), (10, [20]), (15, [20])])
-    def test_a_chop_may_fall_between_records(self, volume: LogVolume, upto: int, expected: list[int]) -> None:
-        stream = volume.stream("events")
-        put_written(volume, stream, 10, 20)
+    def test_a_chop_may_fall_between_records(self, volume: LogVolume) -> None:
+        for upto, expected in {1: [10, 20], 9: [10, 20], 10: [20], 15: [20]}.items():
+            stream = volume.stream(f"events above {upto}")
+            put_written(volume, stream, 10, 20)
 
-        stream.chop(upto)
-        volume.write()
+            stream.chop(upto)
+            volume.write()
 
-        assert stream.first == upto
-        assert indexes(stream.read(*EVERYTHING)) == expected
-        assert indexes(stream.read(0, 1)) == expected[:1]
+            assert stream.first == upto, f"after chop({upto}) `first` is {stream.first}"
+            same(indexes(stream.read(*EVERYTHING)), expected, f"of the records 10, 20 those after chop({upto})")
+            assert indexes(stream.read(0, 1)) == expected[:1]
 
     def test_a_chop_never_goes_back(self, volume: LogVolume) -> None:
         stream = volume.stream("events")
@@ -203,18 +225,19 @@ class StreamTests(HarnessFixtures):
         assert stream.first == 20
         assert indexes(stream.read(*EVERYTHING)) == [30]
 
-    @pytest.mark.parametrize("upto", [30, 31, 1000, INDEX_MAX])
-    def test_a_chop_ends_at_the_last_record(self, volume: LogVolume, upto: int) -> None:
+    def test_a_chop_ends_at_the_last_record(self, volume: LogVolume) -> None:
         """It removes what is there; a record that is put later stays, whatever its index."""
-        stream = volume.stream("events")
-        put_written(volume, stream, 10, 30)
+        for upto in (30, 31, 1000, INDEX_MAX):
+            stream = volume.stream(f"events above {upto}")
+            put_written(volume, stream, 10, 30)
 
-        stream.chop(upto)
-        stream.put(31, b"later")
-        volume.write()
+            stream.chop(upto)
+            stream.put(31, b"later")
+            volume.write()
 
-        assert (stream.first, stream.last) == (30, 31)
-        assert list(stream.read(*EVERYTHING)) == [(31, b"later")]
+            found = (stream.first, stream.last)
+            assert found == (30, 31), f"after chop({upto}) behind 30, and 31 put: first and last are {found}"
+            same(stream.read(*EVERYTHING), [(31, b"later")], f"the records after chop({upto}) and one put later")
 
     def test_chopping_an_empty_stream_does_nothing(self, volume: LogVolume) -> None:
         stream = volume.stream("events")

@@ -3,11 +3,11 @@
 # ruff: noqa: D102 — a test says with its name what it claims
 from __future__ import annotations
 
-import pytest
-
 from gapless.spi import LogVolume, Table
-from gapless_testing.storage.harness import HarnessFixtures, lacks
+from gapless_testing.storage.harness import HarnessFixtures, lacks, same
 
+KEY_BYTES_MAX = 520
+"""The longest key: the number of a subscription and the id of a pubend."""
 HARD_KEYS = [b"", b"\x00", b"a", b"a\x00", b"a\xff", b"a\xff\xff", b"ab", b"b", b"\xfe", b"\xff", b"\xff\xff"]
 
 
@@ -88,14 +88,15 @@ class TableTests(HarnessFixtures):
         assert list(table.scan()) == [(key, b"value of " + key) for key in sorted(HARD_KEYS)]
         assert [table.get(key) for key in HARD_KEYS] == [b"value of " + key for key in HARD_KEYS]
 
-    @pytest.mark.parametrize("prefix", [*HARD_KEYS, b"c", b"a\xff\xff\xff"])
-    def test_a_scan_keeps_to_its_prefix(self, volume: LogVolume, prefix: bytes) -> None:
+    def test_a_scan_keeps_to_its_prefix(self, volume: LogVolume) -> None:
         table = volume.table("t")
         for key in HARD_KEYS:
             table.put(key, b"")
         volume.write()
 
-        assert [key for key, _ in table.scan(prefix)] == sorted(key for key in HARD_KEYS if key.startswith(prefix))
+        for prefix in [*HARD_KEYS, b"c", b"a\xff\xff\xff"]:
+            expected = sorted(key for key in HARD_KEYS if key.startswith(prefix))
+            same([key for key, _ in table.scan(prefix)], expected, f"the keys that begin with {prefix!r}")
 
     def test_a_scan_shows_the_table_as_of_the_call(self, volume: LogVolume) -> None:
         table = volume.table("t")
@@ -121,6 +122,24 @@ class TableTests(HarnessFixtures):
 
         for name in names:
             assert list(volume.table(name).scan()) == [(key, name.encode() + key) for key in (b"", b"t", b"\xff")]
+
+    def test_long_keys_differ_in_their_last_byte(self, volume: LogVolume) -> None:
+        for size in (250, 255, 256, 511, 512, KEY_BYTES_MAX):
+            self._long_keys_differ(volume, volume.table(f"keys of {size} bytes"), size)
+
+    @staticmethod
+    def _long_keys_differ(volume: LogVolume, table: Table, size: int) -> None:
+        keys = [b"k" * (size - 1) + bytes([last]) for last in (0, 1, 127, 128, 255)] + [b"k" * (size - 1), b"k" * 100]
+        for number, key in enumerate(keys):
+            table.put(key, b"%d" % number)
+        volume.write()
+        table.delete(keys[1])
+        volume.write()
+        left = {key: b"%d" % number for number, key in enumerate(keys) if number != 1}
+
+        same(table.scan(), sorted(left.items()), f"the rows with keys of up to {size} bytes")
+        assert [table.get(key) for key in keys] == [left.get(key) for key in keys]
+        assert [key for key, _ in table.scan(b"k" * (size - 1))] == sorted(set(left) - {b"k" * 100})
 
     def test_many_and_large_rows(self, volume: LogVolume) -> None:
         table = volume.table("t")

@@ -7,9 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from gapless.errors import VolumeFailedError
 from gapless.spi import LogVolume
-from gapless_testing.storage.crashes import newest_whole_batch, write_batch
-from gapless_testing.storage.harness import HarnessFixtures, StorageHarness, indexes, need
+from gapless_testing.storage.crashes import newest_whole_batch, survived, write_batch
+from gapless_testing.storage.harness import StorageHarness, indexes, same
+from gapless_testing.storage.power import PowerFixtures
+from gapless_testing.storage.remote import PATIENCE
 from gapless_testing.storage.streams import EVERYTHING
 
 BATCHES = 150
@@ -30,7 +33,7 @@ def in_threads(*loops: Callable[[], object]) -> Iterator[None]:
         except BaseException as error:  # noqa: BLE001 — handed to the test's own thread
             errors.append(error)
 
-    threads = [threading.Thread(target=repeat, args=(act,)) for act in loops]
+    threads = [threading.Thread(target=repeat, args=(act,), daemon=True) for act in loops]
     for thread in threads:
         thread.start()
     try:
@@ -38,12 +41,14 @@ def in_threads(*loops: Callable[[], object]) -> Iterator[None]:
     finally:
         done.set()
         for thread in threads:
-            thread.join()
+            thread.join(PATIENCE)
+    stuck = [act for act, thread in zip(loops, threads, strict=True) if thread.is_alive()]
+    assert not stuck, f"{[getattr(act, '__name__', act) for act in stuck]} had not returned after {PATIENCE:.0f} s"
     if errors:
         raise errors[0]
 
 
-class ThreadTests(HarnessFixtures):
+class ThreadTests(PowerFixtures):
     """One thread writes and reads, others sync and reclaim."""
 
     def test_two_threads_sync_while_one_writes(self, volume: LogVolume) -> None:
@@ -53,9 +58,9 @@ class ThreadTests(HarnessFixtures):
 
         assert newest_whole_batch(volume) == BATCHES
 
-    def test_what_a_sync_returned_for_is_durable(self, harness: StorageHarness) -> None:
+    def test_what_a_sync_returned_for_is_durable(self, crashing: StorageHarness) -> None:
         """Whichever thread it ran in, and however many syncs overlapped."""
-        need(harness, "crash")
+        harness = crashing
         volume = harness.open()
         written = 0
         durable = [0, 0]
@@ -75,7 +80,7 @@ class ThreadTests(HarnessFixtures):
         harness.crash(volume)
 
         with closing(harness.open()) as volume:
-            assert max(durable) <= newest_whole_batch(volume) <= written
+            survived(volume, max(durable), written, "after a power cut, with two threads that synced")
 
     def test_reclaim_beside_writes_and_syncs(self, volume: LogVolume) -> None:
         stream = volume.stream("s")
@@ -86,7 +91,7 @@ class ThreadTests(HarnessFixtures):
                 write_batch(volume, number)
                 first, records = stream.first, indexes(stream.read(*EVERYTHING))
 
-                assert records == list(range(first + 1, number + 1))
+                same(records, range(first + 1, number + 1), f"the records above {first}, beside reclaim() and sync()")
         volume.sync()
         volume.reclaim()
 
@@ -97,26 +102,27 @@ class ThreadTests(HarnessFixtures):
         """A sync in another thread returns or raises; it never finds a volume that is half gone."""
         for _ in range(10):
             volume = harness.open()
-            ended = threading.Event()
-            syncer = threading.Thread(target=_sync_until_it_raises, args=(volume, ended))
+            ended, over = threading.Event(), threading.Event()
+            syncer = threading.Thread(target=_sync_until_it_raises, args=(volume, ended, over), daemon=True)
             syncer.start()
             for _ in range(5):
                 number = volume.stream("left").last + 1
                 write_batch(volume, number)
             volume.close()
-            syncer.join()
+            ended.wait(PATIENCE)
+            over.set()
 
-            assert ended.is_set()
+            assert ended.is_set(), (
+                f"{PATIENCE:.0f} s after close(), sync() in another thread had not raised VolumeFailedError"
+            )
         if harness.outlives_close:
             with closing(harness.open()) as volume:
                 assert newest_whole_batch(volume) == 50
 
 
-def _sync_until_it_raises(volume: LogVolume, ended: threading.Event) -> None:
-    from gapless.errors import VolumeFailedError
-
+def _sync_until_it_raises(volume: LogVolume, ended: threading.Event, over: threading.Event) -> None:
     try:
-        while True:
+        while not over.is_set():
             volume.sync()
     except VolumeFailedError:
         ended.set()

@@ -20,6 +20,14 @@ from gapless_testing.storage.harness import (
 )
 from gapless_testing.storage.streams import EVERYTHING, put_written
 
+STRANGERS = [
+    ("test-network", "other-node"),
+    ("other-network", "test-node"),
+    ("", "other-node"),
+    ("other-network", ""),
+]
+"""Who is refused: the network and the node, of which "" asks nothing."""
+
 
 class VolumeTests(HarnessFixtures):
     """Identity, locking, closing, reopening and space."""
@@ -64,35 +72,28 @@ class VolumeTests(HarnessFixtures):
             assert indexes(volume.stream("s").read(*EVERYTHING)) == [1, 2]
         harness.open().close()
 
-    @pytest.mark.parametrize(
-        "stranger",
-        [
-            VolumeIdentity("test-network", "other-node"),
-            VolumeIdentity("other-network", "test-node"),
-            VolumeIdentity("", "other-node"),
-            VolumeIdentity("other-network", ""),
-        ],
-        ids=str,
-    )
-    def test_a_stranger_cannot_have_it(self, harness: StorageHarness, stranger: VolumeIdentity) -> None:
+    def test_a_stranger_cannot_have_it(self, harness: StorageHarness) -> None:
         need_reopening(harness)
         with closing(harness.open()) as volume:
             put_written(volume, volume.stream("s"), 1)
 
-        with pytest.raises(VolumeForeignError):
-            harness.open(stranger)
+        for network, node in STRANGERS:
+            try:
+                harness.open(VolumeIdentity(network, node)).close()
+            except VolumeForeignError:
+                continue
+            raise AssertionError(f"a volume of {IDENTITY} was opened for network {network!r} and node {node!r}")
 
         with closing(harness.open()) as volume:
             assert indexes(volume.stream("s").read(*EVERYTHING)) == [1]
 
-    @pytest.mark.parametrize("network", ["", IDENTITY.network])
-    @pytest.mark.parametrize("node", ["", IDENTITY.node])
-    def test_what_is_not_asked_is_not_checked(self, harness: StorageHarness, network: str, node: str) -> None:
+    def test_what_is_not_asked_is_not_checked(self, harness: StorageHarness) -> None:
         need_reopening(harness)
         harness.open().close()
 
-        with closing(harness.open(VolumeIdentity(network, node))) as volume:
-            assert volume.identity == IDENTITY
+        for network, node in (("", ""), ("", IDENTITY.node), (IDENTITY.network, "")):
+            with closing(harness.open(VolumeIdentity(network, node))) as volume:
+                assert volume.identity == IDENTITY, f"opened for network {network!r} and node {node!r}"
 
     # ------------------------------------------------------------------------------ whether it is there
 
@@ -264,7 +265,9 @@ class VolumeTests(HarnessFixtures):
     # -------------------------------------------------------------------------------------- space
 
     def test_free_bytes(self, volume: LogVolume) -> None:
-        assert volume.free_bytes is None or volume.free_bytes >= 0
+        if volume.free_bytes is None:
+            pytest.skip("free_bytes is None: the volume says that it means nothing here")
+        assert volume.free_bytes >= 0
 
     def test_reclaim_keeps_what_is_live(self, harness: StorageHarness) -> None:
         with closing(harness.open()) as volume:
@@ -291,6 +294,21 @@ class VolumeTests(HarnessFixtures):
                 assert indexes(volume.stream("a").read(*EVERYTHING)) == list(range(41, 66))
                 assert (volume.stream("a").first, volume.stream("b").first) == (40, 0)
                 assert indexes(volume.stream("b").read(*EVERYTHING, max_bytes=1 << 30)) == list(range(1, 65))
+
+    def test_reclaim_leaves_what_is_staged(self, volume: LogVolume) -> None:
+        put_written(volume, volume.stream("s"), 1, 2)
+        volume.stream("s").chop(1)
+        volume.write()
+        volume.sync()
+        volume.stream("s").put(3, b"record 3")
+        volume.table("t").put(b"key", b"value")
+        volume.reclaim()
+        before = (indexes(volume.stream("s").read(*EVERYTHING)), list(volume.table("t").scan()))
+        volume.write()
+
+        assert before == ([2], []), f"reclaim() has written what was only staged: {before}"
+        assert indexes(volume.stream("s").read(*EVERYTHING)) == [2, 3]
+        assert list(volume.table("t").scan()) == [(b"key", b"value")]
 
     def test_reclaiming_again_and_again(self, volume: LogVolume) -> None:
         stream = volume.stream("s")

@@ -6,7 +6,6 @@ import pytest
 
 from conformance import broken_storages as broken
 from conformance.broken_storages import Breach
-from gapless.spi import VolumeIdentity
 from gapless_storage._memory import Records
 from gapless_storage.memory import MemoryDisk, MemoryStream, MemoryVolume
 from gapless_testing.storage.volumes import VolumeTests as Suite
@@ -19,14 +18,12 @@ BREACHES = [
         "open",
         broken.open_for_strangers,
         Suite.test_a_stranger_cannot_have_it,
-        {"stranger": VolumeIdentity("", "other")},
     ),
     Breach(
         MemoryDisk,
         "open",
         broken.open_for_strangers,
         Suite.test_what_is_not_asked_is_not_checked,
-        {"network": "", "node": ""},
     ),
     Breach(MemoryDisk, "open", broken.open_created, Suite.test_only_the_first_opening_creates),
     Breach(MemoryVolume, "close", broken.close_without_sync, Suite.test_closing_keeps_what_was_written),
