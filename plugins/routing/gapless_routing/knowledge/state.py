@@ -51,7 +51,7 @@ class State:
 
 
 def new_life(broker: BrokerId, seed: int, above: int) -> int:
-    """Names a life of a router: no two lives have the same name, and a later one has a higher one as far as `above` does.
+    """Names a life of a router: no two lives have the same name, and a later one has a higher one if `above` is.
 
     `above` is the time of its start, or the life that it has to surpass. A clock that begins anew with the machine, or
     with the process, puts lives out of order. Their last bits, which are drawn from the seed, still tell them apart.
