@@ -290,8 +290,7 @@ def test_before_it_is_full_no_notice_says_more_than_was_pushed() -> None:
     net = subscribed()
     net.say(0, 20, "a")
     net.say(20, 40, "b")
-    net.tell("p", Opened(PubendMeta(P, "p", stable=40), {"s@disk": 0}))
-    net.pass_time(SILENCE_AFTER // 2)
+    net.tell("p", Opened(PubendMeta(P, "p", ("a.#",), stable=40), {"s@disk": 0}))
 
     assert [seen.meta.stable for seen in net.take(Seen, "s")] == [20]
 
@@ -305,7 +304,7 @@ def test_a_full_link_that_has_room_again_is_pushed_on_from_there() -> None:
 
     net.pass_time(SILENCE_AFTER)
     net.say(60, 80, "a")
-    assert pushed(net, "p", "i") == [(60, 80, (61,))], "what lies below was told to be there, and is asked for"
+    assert pushed(net, "p", "i") == [(40, 80, (41, 61))], "what lies below was said to be there, and is asked for"
 
 
 def test_another_broker_of_the_cell_is_taken_while_a_link_is_full() -> None:
