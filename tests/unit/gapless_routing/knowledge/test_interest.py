@@ -127,6 +127,15 @@ def test_where_nobody_is_reached_the_mates_pass_an_interest_on() -> None:
     assert wants(net, "p", "M") == {"s@disk": 1}
 
 
+def test_a_mate_passes_an_interest_only_to_the_cell_that_was_not_reached() -> None:
+    cells = {"P": {"p": PHB}, "Q": {"q": PHB}, "M": {"i": (), "j": ()}, "S": {"s": SHB}}
+    net = Net(network_map(cells, "p-i", "p-j", "q-i", "q-j", "i-j", "s-i", "s-j"), cut=("p-i", "s-j"))
+    net.forget()
+    net.tell("s", full(1, "s@disk", "a"))
+
+    assert sorted(net.ways(InterestPart)) == [("i", "j"), ("i", "q"), ("j", "p"), ("s", "i")]
+
+
 def test_where_the_way_goes_over_mates_nobody_is_forgotten() -> None:
     """The mate that has the way up hears of the SHB from the one that has the way down, as long as it is there."""
     net = Net(DIAMOND, cut=("p-i", "j-s"))

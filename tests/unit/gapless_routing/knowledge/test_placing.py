@@ -249,6 +249,12 @@ def test_a_pubends_broker_that_takes_a_higher_life_is_found_again() -> None:
     assert submitted(net) == [1]
     assert answers(net) == [("r1", Verdict.OK)]
 
+    net.pass_time(6 * SECOND)
+    net.forget()
+    net.tell("s", Submit(pub(2), "r2"))
+    assert submitted(net) == [2]
+    assert net.ways(Pub) == [("s", "i"), ("i", "p")], "notices name the life that it has now"
+
 
 def test_after_the_pubends_broker_began_anew_a_batch_is_asked_again_of_its_new_life() -> None:
     net = opened()

@@ -130,10 +130,10 @@ def test_a_push_that_reaches_back_has_the_events_that_lie_there() -> None:
 
 def test_what_reaches_back_stops_at_silence_that_says_less() -> None:
     net = subscribed()
-    net.arrive("p", "i", knowledge(0, 20, stamp={}))
+    net.arrive("p", "i", knowledge(0, 20, "c", stamp={}))
     net.arrive("p", "i", knowledge(20, 40, "a", stamp={"s@disk": 1}))
 
-    assert pushed(net, "i", "s") == [(0, 20, ()), (20, 40, (21,))]
+    assert pushed(net, "i", "s") == [(20, 40, (21,))], "the lower stamp would hold for all of it"
 
 
 def test_only_what_is_new_is_said_again() -> None:
