@@ -159,7 +159,7 @@ class Net:
 
     def take(self, kind: type[EffectT], name: str) -> list[EffectT]:
         """What a broker's cores were told of one kind since the last call."""
-        found = [effect for effect in self.effects[name] if isinstance(effect, kind)]
+        found: list[EffectT] = [effect for effect in self.effects[name] if isinstance(effect, kind)]
         self.effects[name] = [effect for effect in self.effects[name] if not isinstance(effect, kind)]
         return found
 
