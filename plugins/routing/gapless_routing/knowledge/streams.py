@@ -346,7 +346,7 @@ class Streams:
             return stream.cache.accumulate(knowledge)
 
     def _deliver(self, stream: Stream, knowledge: Knowledge) -> list[Knowledge]:
-        """To the SHB here, unfiltered and at once, once it knows where it counts (C5). Returns what it gets."""
+        """To the SHB here, unfiltered and at once, but not before it knows where it counts (C5). Returns that."""
         if stream.seen is None or stream.seen.enrolled_at is None:
             return []
         own = replace(knowledge, stamp=restrict(knowledge.stamp, (self._interests.shb,)))

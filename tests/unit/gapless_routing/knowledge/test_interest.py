@@ -127,6 +127,16 @@ def test_where_nobody_is_reached_the_mates_pass_an_interest_on() -> None:
     assert wants(net, "p", "M") == {"s@disk": 1}
 
 
+def test_a_mate_passes_an_interest_only_to_the_cell_that_was_not_reached() -> None:
+    cells: dict[str, dict[str, tuple[str, ...]]]
+    cells = {"P": {"p": PHB}, "Q": {"q": PHB}, "M": {"i": (), "j": ()}, "S": {"s": SHB}}
+    net = Net(network_map(cells, "p-i", "p-j", "q-i", "q-j", "i-j", "s-i", "s-j"), cut=("p-i", "s-j"))
+    net.forget()
+    net.tell("s", full(1, "s@disk", "a"))
+
+    assert sorted(net.ways(InterestPart)) == [("i", "j"), ("i", "q"), ("j", "p"), ("s", "i")]
+
+
 def test_where_the_way_goes_over_mates_nobody_is_forgotten() -> None:
     """The mate that has the way up hears of the SHB from the one that has the way down, as long as it is there."""
     net = Net(DIAMOND, cut=("p-i", "j-s"))
@@ -280,12 +290,15 @@ def test_nonsense_in_a_census_hangs_up() -> None:
 
 def test_a_mates_direction_that_it_does_not_know_itself_is_no_census() -> None:
     net = Net(DIAMOND, cut=("j-s",))
-    direction = net.routers["j"]._interests._directions["S"]
-    net.arrive("i", "j", replace(census(direction="S"), data=msgspec.msgpack.encode(Census((), None, "S"))))
-    before = direction.synced
+    directions = net.routers["j"]._interests._directions
 
+    def synced() -> bool:
+        return directions["S"].synced
+
+    net.arrive("i", "j", replace(census(direction="S"), data=msgspec.msgpack.encode(Census((), None, "S"))))
+    assert not synced()
     net.arrive("i", "j", census(direction="S"))
-    assert (before, direction.synced) == (False, True)
+    assert synced()
     net.arrive("i", "j", census(CensusRow("x@disk", 1, 1, 0), direction="nowhere"))
     assert not hung_up(net, "j")
 

@@ -1,6 +1,10 @@
-"""Publishing from any node: openings and batches on their way through the tree, and lives of processes (C9)."""
+"""Publishing from any node of the tree: the way, and lives (protocol: ways-of-publishes; C9)."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import pytest
 
 from gapless.core.network.facts import (
     Opened,
@@ -14,123 +18,266 @@ from gapless.core.network.facts import (
     Verdict,
 )
 from gapless.core.network.frames import Answer
+from gapless.core.network.placing import ANSWER_LIMIT, REPEAT
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
-from gapless_routing.knowledge.state import LIFE_BITS, new_life
-from unit.gapless_routing.knowledge.net import CHAIN, DIAMOND, PHB, SHB, Net, P, network_map, subscribed
+from unit.gapless_routing.knowledge.net import CHAIN, DIAMOND, PHB, SECOND, SHB, Net, P, network_map
 
-OPENING = OpenRequest("loader", "i", 1, "flights", principal="anonymous")
 OK = Outcome(Verdict.OK, sequence=1)
-TWO = network_map({"P": {"p": PHB}, "Q": {"q": PHB}, "M": {"i": ()}, "S": {"s": SHB}}, "p-i", "q-i", "i-s")
+TWO_PHBS = network_map({"P": {"p": PHB}, "M": {"i": ()}, "Q": {"q": PHB}, "S": {"s": SHB}}, "p-i", "q-i", "s-i")
+LATER = 4 << 60
+"""A life that no clock here gives."""
 
 
-def batch(first: int = 1) -> Pub:
-    event = encode_event("flights", {}, None, b"body")
-    return Pub("loader", 1, first, EventColumns.of([event], [4]), P, principal="anonymous")
+def pub(first: int, publisher: str = "loader") -> Pub:
+    event = encode_event("a", {"n": first}, None, b"")
+    return Pub(publisher, 1, first, EventColumns.of([event], [0]), P, principal="anonymous")
 
 
-def test_an_opening_at_a_node_without_the_pubend_reaches_it_and_its_answer_comes_back() -> None:
-    net = subscribed()
-    net.tell("s", SubmitOpen(OPENING, "reply"))
-    (opening,) = net.take(SubmitOpen, "p")
-    assert opening.request == OPENING
-
-    net.tell("p", Submitted(opening.reply_to, P, OK))
-    assert net.take(Submitted, "s") == [Submitted("reply", P, OK)]
+def opening(publisher: str = "loader", pubend: str = "", topic: str | None = None) -> OpenRequest:
+    return OpenRequest(publisher, "i", 1, topic, pubend, principal="anonymous")
 
 
-def test_a_batch_goes_to_where_its_pubend_is_as_the_bytes_that_came() -> None:
-    net = subscribed(DIAMOND)
-    net.tell("s", Submit(batch(), "reply"))
-    (submit,) = net.take(Submit, "p")
-    assert submit.pub.events.blob == batch().events.blob
-
-    net.tell("p", Submitted(submit.reply_to, P, OK))
-    assert net.take(Submitted, "s") == [Submitted("reply", P, OK)]
+def opened(network: Any = CHAIN, **meta: Any) -> Net:
+    """A network in which everybody knows the pubend at `p`."""
+    net = Net(network)
+    net.open(**meta)
+    net.forget()
+    return net
 
 
-def test_a_client_of_the_pubends_own_node_needs_no_link() -> None:
-    net = Net(CHAIN, cut=("p-i",))
-    net.open()
-    net.tell("p", Submit(batch(), "reply"))
-
-    assert [submit.pub.first for submit in net.take(Submit, "p")] == [1]
-
-
-def test_a_lost_question_is_repeated_and_submitted_once() -> None:
-    net = subscribed()
-    losses = iter([True])
-    net.lost = lambda sent: isinstance(sent.message, Pub) and next(losses, False)
-    net.tell("s", Submit(batch(), "reply"))
-    assert net.take(Submit, "p") == []
-
-    net.pass_time(2_000_000_000)
-    assert len(net.take(Submit, "p")) == 1
+def submitted(net: Net, name: str = "p") -> list[int]:
+    """The sequences of the batches that a pubend's host got since the last call; each is answered with OK."""
+    submits = net.take(Submit, name)
+    for submit in submits:
+        net.tell(name, Submitted(submit.reply_to, P, OK))
+    return [submit.pub.first for submit in submits]
 
 
-def test_a_question_that_nobody_answers_ends_uncertain() -> None:
-    net = subscribed()
-    net.lost = lambda sent: isinstance(sent.message, (Pub, Answer))
-    net.tell("s", Submit(batch(), "reply"))
-    net.pass_time(5_000_000_000)
-
-    (submitted,) = net.take(Submitted, "s")
-    assert submitted.outcome.verdict is Verdict.UNCERTAIN
+def answers(net: Net, name: str = "s") -> list[tuple[object, Verdict]]:
+    """What a broker's clients were told since the last call."""
+    return [(one.reply_to, one.outcome.verdict) for one in net.take(Submitted, name)]
 
 
-def test_a_name_is_placed_where_a_pubend_carries_its_topic() -> None:
-    net = Net(TWO)
-    net.tell("p", Opened(PubendMeta("p@1", "p", ("trains",)), {}))
-    net.tell("q", Opened(PubendMeta("q@1", "q", ("flights",)), {}))
-    for number in range(8):
-        net.tell("s", SubmitOpen(OpenRequest(f"loader-{number}", "i", 1, "flights", principal="anonymous"), number))
-
-    assert (len(net.take(SubmitOpen, "p")), len(net.take(SubmitOpen, "q"))) == (0, 8)
-
-
-def test_what_a_process_that_is_over_had_asked_is_not_submitted() -> None:
-    net = subscribed()
-    net.lost = lambda sent: isinstance(sent.message, Pub)
-    net.tell("s", Submit(batch(), "old"))
-    late = next(sent for sent in net.sent if isinstance(sent.message, Pub) and sent.to == "i")
-    net.lost = lambda _: False
-    net.now += 1_000_000_000
-    net.start("s")
-    net.connect("s", "i")
+def renewed(net: Net, name: str, life: int) -> None:
+    """A broker's process begins anew, with this life; its links are up again."""
+    peers = [peer for at, peer in list(net._links) if at == name]
+    for peer in peers:
+        net.cut(name, peer)
+    now, net.now = net.now, life
+    net.start(name)
+    net.now = now
+    for peer in peers:
+        net.connect(name, peer)
     net.flow()
-    net.pass_time(6_000_000_000)
-    net.tell("s", Submit(batch(), "new"))
-    assert len(net.take(Submit, "p")) == 1
-
-    net.arrive("s", "i", late.message, late.address)
-    assert net.take(Submit, "p") == []
+    net.forget()
 
 
-def test_a_life_has_a_higher_name_than_the_one_that_it_surpasses() -> None:
-    first = new_life("s", 1, 0)
-    second = new_life("s", 2, first)
+# ---------------------------------------------------------------------------------------- the way
 
-    assert second >> LIFE_BITS > first >> LIFE_BITS
-    assert new_life("s", 1, 5) != new_life("s", 2, 5)
-    assert new_life("s", 1, 5) != new_life("t", 1, 5)
+
+def test_a_batch_travels_to_the_pubend_and_its_answer_back() -> None:
+    net = opened()
+    net.tell("s", Submit(pub(1), "r1"))
+
+    assert submitted(net) == [1]
+    assert answers(net) == [("r1", Verdict.OK)]
+    assert net.ways(Pub) == [("s", "i"), ("i", "p")]
+    assert net.ways(Answer) == [("p", "i"), ("i", "s")]
+
+
+def test_at_the_pubends_own_broker_nothing_travels() -> None:
+    net = opened()
+    net.tell("p", Submit(pub(1), "r1"))
+
+    assert submitted(net) == [1]
+    assert answers(net, "p") == [("r1", Verdict.OK)]
+    assert net.sent == []
+
+
+def test_a_broker_without_a_role_takes_publishers_too() -> None:
+    net = opened(DIAMOND)
+    net.tell("j", SubmitOpen(opening(), "o1"))
+    (asked,) = net.take(SubmitOpen, "p")
+    net.tell("p", Submitted(asked.reply_to, P, Outcome(Verdict.OK, epoch=1)))
+
+    assert answers(net, "j") == [("o1", Verdict.OK)]
+
+
+def test_the_way_takes_a_step_sideways_where_it_must() -> None:
+    net = Net(DIAMOND, cut=("p-i", "j-s"))
+    net.open()
+    net.pass_time(2 * SECOND)
+    net.forget()
+    net.tell("s", Submit(pub(1), "r1"))
+
+    assert submitted(net) == [1]
+    assert answers(net) == [("r1", Verdict.OK)]
+    assert net.ways(Pub) == [("s", "i"), ("i", "j"), ("j", "p")]
+    assert net.ways(Answer) == [("p", "j"), ("j", "i"), ("i", "s")]
+
+
+def test_a_batch_that_was_lost_is_sent_again_and_submitted_once() -> None:
+    net = opened()
+    net.lost = lambda sent: sent.to == "p"
+    net.tell("s", Submit(pub(1), "r1"))
+    net.lost = lambda sent: isinstance(sent.message, Answer)
+    net.pass_time(REPEAT)
+    assert submitted(net) == [1]
+    net.lost = lambda _: False
+    net.pass_time(2 * REPEAT)
+
+    assert submitted(net) == []
+    assert answers(net) == [("r1", Verdict.OK)]
+
+
+def test_a_batch_that_nobody_answers_is_uncertain_in_the_end() -> None:
+    net = opened()
+    net.cut("p", "i")
+    net.tell("s", Submit(pub(1), "r1"), SubmitOpen(opening(pubend=P), "o1"))
+    net.pass_time(ANSWER_LIMIT)
+
+    assert answers(net) == [("r1", Verdict.UNCERTAIN), ("o1", Verdict.RETRY)]
+
+
+def test_a_message_of_a_broker_that_is_not_on_the_map_is_dropped() -> None:
+    """It could not be answered."""
+    net = opened()
+    life = net.routers["p"]._state.life
+    net.arrive("i", "p", pub(1), ("p", "nobody", life, 1, 1, 0, 1))
+    net.arrive("i", "p", pub(1), ("nobody", "s", life, 1, 1, 0, 1))
+
+    assert submitted(net) == []
+    assert net.sent == []
+
+
+# ------------------------------------------------------------------------------------------ where
+
+
+def homes(net: Net, topic: str | None = None) -> dict[str, str]:
+    """Where publishers of twenty names are opened."""
+    found: dict[str, str] = {}
+    for name in map(str, range(20)):
+        net.tell("s", SubmitOpen(opening(name, topic=topic), name))
+        for host in "pq":
+            found.update((asked.request.publisher, host) for asked in net.take(SubmitOpen, host))
+    return found
+
+
+def with_two_phbs(p: str = "#", q: str = "#") -> Net:
+    net = Net(TWO_PHBS)
+    for name, topics in (("p", p), ("q", q)):
+        net.tell(name, Opened(PubendMeta(f"{name}@1", name, (topics,)), {}))
+    net.tell("s")
+    return net
+
+
+def test_a_name_that_is_nowhere_yet_goes_where_it_always_goes() -> None:
+    first, again = homes(with_two_phbs()), homes(with_two_phbs())
+
+    assert set(first.values()) == {"p", "q"}
+    assert first == again
+
+
+def test_a_name_goes_only_where_its_topic_is_carried() -> None:
+    net = with_two_phbs(p="orders.#", q="flights.#")
+
+    assert set(homes(net, "orders.new").values()) == {"p"}
+    assert set(homes(net, "flights.late").values()) == {"q"}
+    assert set(homes(net, "neither").values()) == {"p", "q"}, "the PHB refuses it, and says why"
+
+
+def test_who_was_open_somewhere_is_opened_there_again() -> None:
+    net = with_two_phbs()
+    for name in map(str, range(10)):
+        net.tell("s", SubmitOpen(opening(name, "q@1"), name))
+
+    assert net.take(SubmitOpen, "p") == []
+    assert len(net.take(SubmitOpen, "q")) == 10
+
+
+# ------------------------------------------------------------------------------------------ lives
+
+
+def test_nothing_of_a_life_that_is_over_is_taken() -> None:
+    net = opened()
+    net.tell("s", Submit(pub(1), "r1"))
+    assert submitted(net) == [1]
+    old = next(one for one in net.sent if isinstance(one.message, Pub) and one.to == "p")
+    renewed(net, "s", net.now + 1)
+    net.pass_time(6 * SECOND)
+    net.tell("s", Submit(pub(2), "r2"))
+    assert submitted(net) == [2]
+
+    net.arrive("i", "p", old.message, old.address)
+    assert submitted(net) == [], "it was still on its way"
 
 
 def test_a_process_whose_clock_was_set_back_is_told_and_goes_on() -> None:
-    net = subscribed()
-    net.tell("s", Submit(batch(), "before"))
-    (before,) = net.take(Submit, "p")
-    net.tell("p", Submitted(before.reply_to, P, OK))
-    far = net.now
-    net.now = 1
-    net.start("s")
-    net.now = far
-    net.connect("s", "i")
-    net.flow()
-    net.pass_time(6_000_000_000)
-    net.forget()
-    net.tell("s", Submit(batch(2), "after"))
-    net.pass_time(2_000_000_000)
+    net = opened()
+    net.tell("s", Submit(pub(1), "r1"))
+    assert submitted(net) == [1]
+    before = net.routers["s"]._state.life
+    renewed(net, "s", before - 5)
+    net.pass_time(6 * SECOND)
+    assert net.routers["s"]._state.life == before - 5
 
-    (after,) = net.take(Submit, "p")
-    net.tell("p", Submitted(after.reply_to, P, OK))
-    assert net.take(Submitted, "s") == [Submitted("after", P, OK)]
+    net.tell("s", Submit(pub(2), "r2"))
+    assert submitted(net) == [2]
+    assert answers(net) == [("r2", Verdict.OK)]
+    assert net.routers["s"]._state.life > before
+
+
+def test_an_answer_to_another_life_does_not_raise_this_one() -> None:
+    net = opened()
+    router = net.routers["s"]
+    life = router._state.life
+    net.arrive("i", "s", Answer(P, OK), ("s", "p", life - 1, 1, 5, LATER))
+
+    assert router._state.life == life
+
+
+def test_a_pubends_broker_that_takes_a_higher_life_is_found_again() -> None:
+    """The pubend's own broker was set back, and learns of it from another PHB: who places here has to name its life."""
+    net = opened()
+    router = net.routers["p"]
+    life = router._state.life
+    net.arrive("i", "p", Answer(P, OK), ("p", "s", life, 1, 5, life + 7))
+    assert router._state.life == life + 8
+
+    net.tell("s", Submit(pub(1), "r1"))
+    assert submitted(net) == [1]
+    assert answers(net) == [("r1", Verdict.OK)]
+
+    net.pass_time(6 * SECOND)
+    net.forget()
+    net.tell("s", Submit(pub(2), "r2"))
+    assert submitted(net) == [2]
+    assert net.ways(Pub) == [("s", "i"), ("i", "p")], "notices name the life that it has now"
+
+
+def test_after_the_pubends_broker_began_anew_a_batch_is_asked_again_of_its_new_life() -> None:
+    net = opened()
+    renewed(net, "p", net.now + 1)
+    net.tell("p", Opened(PubendMeta(P, "p"), {}))
+    net.tell("s", Submit(pub(1), "r1"))
+
+    assert submitted(net) == [1]
+    assert answers(net) == [("r1", Verdict.OK)]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_batch_that_its_client_gave_up_is_submitted_no_more(number: int) -> None:
+    net = opened()
+    net.lost = lambda sent: sent.to == "p"
+    net.tell("s", Submit(pub(1), "r1"), Submit(pub(2), "r2"))
+    net.pass_time(ANSWER_LIMIT)
+    late = [one for one in net.sent if isinstance(one.message, Pub) and one.to == "p"]
+    net.lost = lambda _: False
+    net.pass_time(6 * SECOND)
+    net.tell("s", Submit(pub(1), "r3"))
+    assert submitted(net) == [1]
+
+    found = next(one for one in late if one.message.first == number)  # type: ignore[union-attr]
+    net.arrive("i", "p", found.message, found.address)
+    assert submitted(net) == []

@@ -1,140 +1,268 @@
-"""The router at the seam: what it passes on for others, and whom it does not listen to."""
+"""The router at the seam: what it starts with, what it hangs up on, and what it only passes on (C6, C7, C10)."""
 
 from __future__ import annotations
 
 import pytest
 
 from gapless.core.gauges import value_of
-from gapless.core.network.facts import Held, Hold, LinkUp, Post, Posted, Probe, Progress, Released
-from gapless.core.network.frames import Private, ProgressRows
+from gapless.core.network.facts import (
+    Enrol,
+    FrameArrived,
+    Hangup,
+    Held,
+    Hold,
+    LinkUp,
+    Outcome,
+    Post,
+    Posted,
+    Seen,
+    Verdict,
+    Wake,
+    Want,
+)
+from gapless.core.network.frames import (
+    Address,
+    Answer,
+    InterestSummary,
+    Message,
+    Private,
+    ProgressRows,
+    encode,
+)
+from gapless.core.network.interest import parts_of
 from gapless.core.network.seam import RouterContext
+from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError
+from gapless.plugins import load
 from gapless_routing.knowledge import open_routing
-from gapless_routing.knowledge.progress import ALL_EVERY, EVERY_MIN
-from gapless_routing.knowledge.router import CACHED, LINKS, KnowledgeRouter
-from unit.gapless_routing.knowledge.net import CHAIN, DIAMOND, FORK, Net, P, hung_up, knowledge, subscribed
+from gapless_routing.knowledge.peers import SIDEWAYS
+from gapless_routing.knowledge.router import CACHED, LINKS
+from unit.gapless_routing.knowledge.net import (
+    CHAIN,
+    DIAMOND,
+    PHB,
+    SECOND,
+    SHB,
+    Net,
+    P,
+    delivered,
+    done,
+    full,
+    hung_up,
+    knowledge,
+    network_map,
+    said,
+    subscribed,
+    want,
+)
+
+# ------------------------------------------------------------------------------------------ start
+
+
+def test_it_is_found_by_its_name() -> None:
+    assert load("routing", "knowledge")(options={}).name == "knowledge"
 
 
 def test_an_option_that_it_does_not_know_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="no option 'cash_bytes'; it has cache_bytes"):
-        open_routing(options={"cash_bytes": 1})
-    with pytest.raises(ConfigurationError, match="a number of bytes from 0 on, not '1 MB'"):
-        KnowledgeRouter().start(0, RouterContext("p", 1, CHAIN, {"cache_bytes": "1 MB"}))
+    with pytest.raises(ConfigurationError, match="has no option 'cache'"):
+        open_routing({"cache": 1})
 
 
-def test_who_is_not_on_the_map_is_hung_up_on() -> None:
+@pytest.mark.parametrize("size", [-1, "1 MB", True, None])
+def test_a_size_that_is_none_is_refused(size: object) -> None:
+    context = RouterContext("p", 1, CHAIN, {"cache_bytes": size})
+    with pytest.raises(ConfigurationError, match="a number of bytes from 0 on"):
+        open_routing({}).handlers()[RouterContext](1, context)
+
+
+def test_a_map_that_is_no_tree_is_refused() -> None:
+    apart = network_map({"P": {"p": PHB}, "S": {"s": SHB}})
+    with pytest.raises(ConfigurationError, match="no links lead"):
+        open_routing({}).handlers()[RouterContext](1, RouterContext("p", 1, apart))
+
+
+def test_two_equal_lives_are_equal_to_the_byte() -> None:
+    """C6."""
+
+    def live() -> list[bytes]:
+        net = subscribed(DIAMOND)
+        net.say(0, 20, "a")
+        net.tell("s", want(20, 40), done(5, 6))
+        net.pass_time(20 * SECOND)
+        return [encode(one.message, one.address) for one in net.sent]
+
+    assert live() == live()
+
+
+# ---------------------------------------------------------------------------------------- hanging up
+
+
+def test_who_is_no_neighbour_is_hung_up_on() -> None:
     net = Net(CHAIN)
-    net.tell("i", LinkUp(99, "stranger", frozenset(), 7))
 
-    assert hung_up(net, "i")
+    assert net.tell("p", LinkUp(99, "s", frozenset(SHB), 1)) == [Hangup(99)]
 
 
-@pytest.mark.parametrize("address", [("sideways",), ("sideways", "S", "S"), (1,)], ids=str)
-def test_an_envelope_that_no_router_writes_ends_the_link(address: tuple[str | int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("message", "address"),
+    [
+        pytest.param(b"\x01\x02", (), id="no-frame"),
+        pytest.param(InterestSummary("s@disk", 1, 2), (), id="a-summary"),
+        pytest.param(Enrol(P, "s@disk"), (), id="an-enrolment"),
+        pytest.param(Private(99, b""), (), id="an-unknown-kind"),
+        pytest.param(Private(1, b"\x91\x01"), (), id="no-hello"),
+        pytest.param(want(0, 20), ("p",), id="a-want-with-an-address"),
+        pytest.param(knowledge(0, 20), ("sideways",), id="half-an-address"),
+        pytest.param(knowledge(0, 20), (1, 2), id="numbers-for-names"),
+        pytest.param(knowledge(0, 20), (SIDEWAYS, "S"), id="sideways-from-no-mate"),
+        pytest.param(knowledge(0, 20), ("elsewhere", "S"), id="another-word"),
+        pytest.param(ProgressRows((done(1, 2),)), ("p", "s"), id="rows-with-an-address"),
+        pytest.param(Posted("s", "phb", b"x"), (), id="mail-without-an-address"),
+        pytest.param(Answer(P, Outcome(Verdict.OK)), ("p", "s", 1, 1, 1), id="half-a-way"),
+        pytest.param(parts_of(full(1, "s@disk", "a"))[0], (), id="an-interest-without-an-age"),
+    ],
+)
+def test_what_no_router_writes_ends_the_link(message: Message | bytes, address: Address) -> None:
     net = subscribed()
-    net.arrive("p", "i", knowledge(0, 10), address)
+    net.arrive("i", "p", message, address)
 
+    assert hung_up(net, "p")
+
+
+def test_only_a_mate_says_something_sideways_and_only_for_a_neighbouring_cell() -> None:
+    net = subscribed(DIAMOND)
+    net.arrive("p", "i", knowledge(0, 20), (SIDEWAYS, "S"))
     assert hung_up(net, "i")
+    net.arrive("j", "i", knowledge(0, 20), (SIDEWAYS, "M"))
+    assert hung_up(net, "i")
+    net.arrive("j", "i", knowledge(0, 20), (SIDEWAYS, "S"))
+    assert not hung_up(net, "i")
+    assert said(net.messages(Knowledge, "i", "s")) == [(0, 20, ())]
 
 
-def test_only_a_mate_sends_sideways() -> None:
+def test_a_frame_of_a_link_that_is_gone_means_nothing() -> None:
     net = subscribed()
-    net.arrive("p", "i", knowledge(0, 10), ("sideways", "S"))
-
-    assert hung_up(net, "i")
-
-
-@pytest.mark.parametrize("frame", [b"", b"nonsense", b"\x92\x90\x93\x10\x63\xc4\x00"], ids=["empty", "words", "kind"])
-def test_nonsense_ends_the_link(frame: bytes) -> None:
-    net = Net(CHAIN)
-    net.arrive("p", "i", frame)
-
-    assert hung_up(net, "i")
+    link = net._links["p", "i"]
+    net.cut("p", "i")
+    assert net.tell("p", FrameArrived(link, encode(want(0, 20)))) == []
 
 
-def test_a_private_message_of_no_kind_ends_the_link() -> None:
-    net = Net(CHAIN)
-    net.arrive("p", "i", Private(99, b""))
-
-    assert hung_up(net, "i")
+# ------------------------------------------------------------------------------------ passing on
 
 
-def test_mail_goes_through_the_tree_and_to_nobody_else() -> None:
-    net = Net(FORK)
-    net.tell("s", Post("t", "shb", b"letter"))
-    net.tell("p", Post("p", "phb", b"to myself"))
-
-    assert net.take(Posted, "t") == [Posted("s", "shb", b"letter")]
-    assert net.take(Posted, "p") == [Posted("p", "phb", b"to myself")]
-    assert [net.take(Posted, name) for name in ("i", "s")] == [[], []]
-
-
-def test_a_row_of_holds_goes_to_the_pubend_and_its_answer_comes_back() -> None:
-    net = subscribed(FORK)
-    row = Hold("t@disk", P, 3, {7: 40})
-    net.tell("t", row)
+def test_a_row_of_holds_goes_to_the_pubend_and_its_answer_to_the_shb() -> None:
+    net = subscribed()
+    row = Hold("s@disk", P, 3, {7: 12})
+    net.tell("s", row)
     assert net.take(Hold, "p") == [row]
 
-    held = Held("t@disk", P, 3, {7: 50}, 60)
+    held = Held("s@disk", P, 3, {7: 15}, 40)
     net.tell("p", held)
-    assert (net.take(Held, "t"), net.take(Held, "s")) == ([held], [])
+    assert net.take(Held, "s") == [held]
 
 
-def test_a_probe_reaches_every_shb() -> None:
-    net = subscribed(FORK)
-    net.tell("p", Probe(P, 50))
-
-    assert [net.take(Probe, name) for name in ("s", "t")] == [[Probe(P, 50)]] * 2
-
-
-# ------------------------------------------------------------------------------------------ progress
-
-
-def test_progress_travels_as_rows_and_the_pubends_broker_takes_the_minimum() -> None:
-    net = subscribed(FORK)
-    net.tell("s", Progress("s@disk", P, 30, 40))
-    net.tell("t", Progress("t@disk", P, 20, 60))
-    net.pass_time(4 * EVERY_MIN)
-
-    assert sorted(row.shb for said in net.messages(ProgressRows, "i", "p") for row in said.rows) == ["s@disk", "t@disk"]
-    assert net.take(Released, "p") == [Released(P, 20, 40)]
-
-
-def test_a_row_goes_to_every_broker_of_the_next_cell() -> None:
+@pytest.mark.parametrize("gone", ["i", "j"])
+def test_an_answer_to_a_hold_finds_a_way_in_the_end(gone: str) -> None:
+    """The one that is next may not reach that SHB; who asks repeats, and the answer goes another way."""
     net = subscribed(DIAMOND)
-    net.tell("s", Progress("s@disk", P, 30, 40))
-    net.pass_time(4 * EVERY_MIN)
+    net.cut(gone, "s")
+    net.cut("i", "j")
+    held = Held("s@disk", P, 3, {7: 15}, 40)
+    for _ in range(30):
+        net.tell("p", held)
 
-    ways = net.ways(ProgressRows)
-    assert {("s", "i"), ("s", "j"), ("i", "p"), ("j", "p")} <= {*ways}
-    assert ("i", "j") not in ways
+    assert held in net.take(Held, "s")
 
 
-def test_a_row_that_was_lost_is_sent_again() -> None:
+def test_rows_of_what_is_not_known_go_nowhere() -> None:
     net = subscribed()
-    net.lost = lambda sent: isinstance(sent.message, ProgressRows)
-    net.tell("s", Progress("s@disk", P, 30, 40))
-    net.pass_time(2 * EVERY_MIN)
-    net.lost = lambda _: False
-    net.pass_time(ALL_EVERY + 4 * EVERY_MIN)
+    net.tell("s", Hold("s@disk", "q@1", 3, {}))
+    net.tell("p", Held("nobody@disk", P, 3, {}, 40))
 
-    assert net.take(Released, "p") == [Released(P, 30, 40)]
+    assert net.sent == []
 
 
-def test_a_row_that_comes_late_lowers_nothing() -> None:
+@pytest.mark.parametrize("to", ["p", "i", "s"])
+def test_mail_arrives_at_the_node_that_it_is_for_and_nowhere_else(to: str) -> None:
+    """C10."""
     net = subscribed()
-    net.tell("s", Progress("s@disk", P, 30, 40))
-    net.pass_time(4 * EVERY_MIN)
-    net.arrive("s", "i", ProgressRows((Progress("s@disk", P, 10, 10),)))
-    net.pass_time(ALL_EVERY)
+    net.tell("s", Post(to, "phb", b"hello"))
 
-    assert net.take(Released, "p") == [Released(P, 30, 40)]
+    assert {name: net.take(Posted, name) for name in "pis" if name != to} == {name: [] for name in "pis" if name != to}
+    net.tell("s", Post(to, "phb", b"again"))
+    assert net.take(Posted, to)[-1] == Posted("s", "phb", b"again")
 
 
-def test_figures_say_who_is_linked_and_what_is_cached() -> None:
+def test_mail_for_nobody_is_dropped() -> None:
     net = subscribed()
-    net.say(0, 30, "a", "b")
-    gauges = list(net.routers["i"].gauges())
+    net.tell("s", Post("nobody", "phb", b"hello"))
 
-    assert [value_of(gauges, LINKS, broker=name) for name in ("p", "s")] == [1, 1]
-    assert value_of(gauges, CACHED) > 0
+    assert net.sent == []
+
+
+def test_mail_takes_a_step_sideways_where_it_must() -> None:
+    net = Net(DIAMOND, cut=("p-i", "j-s"))
+    net.pass_time(2 * SECOND)
+    net.tell("s", Post("p", "phb", b"up"))
+    net.tell("p", Post("s", "shb", b"down"))
+
+    assert net.take(Posted, "p") == [Posted("s", "phb", b"up")]
+    assert net.take(Posted, "s") == [Posted("p", "shb", b"down")]
+
+
+# --------------------------------------------------------------------------------------------- soft
+
+
+def test_a_broker_in_between_that_forgot_everything_costs_nothing_but_time() -> None:
+    """C7: all that it needs it hears again, from its neighbours alone."""
+    net = subscribed()
+    for name in ("p", "s"):
+        net.cut("i", name)
+    net.start("i")
+    for name in ("p", "s"):
+        net.connect("i", name)
+    net.flow()
+    net.pass_time(11 * SECOND)
+    net.forget()
+    net.say(0, 20, "b", "a")
+
+    (one,) = net.messages(Knowledge, "i", "s")
+    assert (said([one]), one.stamp) == ([(0, 20, (2,))], {"s@disk": 1})
+    assert len(delivered(net)) == 1
+
+
+def test_an_shb_whose_router_began_anew_is_told_of_the_pubend_when_it_speaks() -> None:
+    net = subscribed()
+    net.cut("i", "s")
+    net.start("s")
+    net.connect("i", "s")
+    net.flow()
+    assert net.take(Seen, "s") == []
+
+    net.tell("s", full(1, "s@disk", "a"))
+    assert [seen.enrolled_at for seen in net.take(Seen, "s")] == [0]
+
+
+def test_it_wakes_only_when_something_is_due() -> None:
+    net = subscribed()
+    due = net.routers["p"].next_wake()
+    assert due is not None
+    assert due > net.now
+    assert net.tell("p", Wake()) == []
+    assert net.sent == []
+
+
+def test_its_figures_are_links_and_the_size_of_its_cache() -> None:
+    net = subscribed(DIAMOND)
+    net.say(0, 20, "a")
+    gauges = list(net.routers["p"].gauges())
+
+    assert [value_of(gauges, LINKS, broker=broker) for broker in "ij"] == [1, 1]
+    assert value_of(gauges, CACHED) == 7, "one event"
+
+
+def test_a_want_of_another_broker_is_heard() -> None:
+    net = subscribed()
+    net.arrive("s", "i", want(0, 20))
+
+    assert net.messages(Want, "i", "p") == [want(0, 20)]

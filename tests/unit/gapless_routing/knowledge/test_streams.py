@@ -130,10 +130,10 @@ def test_a_push_that_reaches_back_has_the_events_that_lie_there() -> None:
 
 def test_what_reaches_back_stops_at_silence_that_says_less() -> None:
     net = subscribed()
-    net.arrive("p", "i", knowledge(0, 20, stamp={}))
+    net.arrive("p", "i", knowledge(0, 20, "c", stamp={}))
     net.arrive("p", "i", knowledge(20, 40, "a", stamp={"s@disk": 1}))
 
-    assert pushed(net, "i", "s") == [(0, 20, ()), (20, 40, (21,))]
+    assert pushed(net, "i", "s") == [(20, 40, (21,))], "the lower stamp would hold for all of it"
 
 
 def test_only_what_is_new_is_said_again() -> None:
@@ -290,8 +290,7 @@ def test_no_notice_says_more_than_was_pushed() -> None:
     net = subscribed()
     net.say(0, 20, "a")
     net.say(20, 40, "b")
-    net.forget()
-    net.tell("p", Opened(PubendMeta(P, "p", stable=40), {"s@disk": 0}))
+    net.tell("p", Opened(PubendMeta(P, "p", ("a.#",), stable=40), {"s@disk": 0}))
 
     assert [streams._decode(one).meta.stable for one in private(net, PUBEND, "p", "i")] == [20]
 
@@ -305,7 +304,7 @@ def test_a_full_link_that_has_room_again_is_pushed_on_from_there() -> None:
 
     net.pass_time(SILENCE_AFTER)
     net.say(60, 80, "a")
-    assert pushed(net, "p", "i") == [(40, 80, (41, 61))], "what was not told to be there goes along"
+    assert pushed(net, "p", "i") == [(40, 80, (41, 61))], "what lies below was said to be there, and is asked for"
 
 
 def test_another_broker_of_the_cell_is_taken_while_a_link_is_full() -> None:

@@ -169,6 +169,15 @@ def test_what_is_pushed_to_who_waits_for_it_is_not_sent_twice() -> None:
     assert said(delivered(net)) == [(0, 20, (1,))]
 
 
+def test_an_shb_in_the_middle_of_the_tree_is_not_told_twice_either() -> None:
+    net = subscribed(network_map({"P": {"p": PHB}, "M": {"m": SHB}, "S": {"s": SHB}}, "p-m", "m-s"))
+    net.tell("m", want(0, 20, {"m@disk": 1}, "m@disk"))
+    net.forget()
+    net.say(0, 20, "a")
+
+    assert said(delivered(net, "m")) == [(0, 20, (1,))]
+
+
 def test_who_needs_more_than_a_push_says_is_answered_as_well() -> None:
     net = subscribed()
     net.tell("s", want(0, 20, RAW))

@@ -7,24 +7,23 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.network.frames import Address, Answer
 from gapless.core.network.placing import ANSWER_LIMIT, REPEAT, ClientSide
-from unit.gapless_sim.hostile.parts import LIFE, P, Parts, pub
+from unit.gapless.core.network.placing_world import LIFE, P, World, pub
 
 FAR = 9
 """The life of the router at `far`."""
 
 
 class Side:
-    """The part; the pubend is at `far`."""
+    """The part that asks; the pubend is at `far`."""
 
     def __init__(self) -> None:
-        self.parts = Parts()
-        self.parts.station.owners[P] = "far"
-        self.entry = ClientSide(self.parts.station, self.parts.mesh)
+        self.world = World()
+        self.entry = ClientSide(self.world, self.world)
         self.entry.on_life("far", FAR)
 
     def sent(self) -> list[tuple[str, Address]]:
         """Where questions went, and under which address."""
-        return [(sent.peer, sent.address) for sent in self.parts.sent()]
+        return [(broker, address) for broker, _, address in self.world.take_messages()]
 
     def answer(self, number: int, outcome: Outcome, *, life: int = LIFE, theirs: int = FAR, taken: int = 1) -> None:
         """The owner answers."""
@@ -32,11 +31,12 @@ class Side:
 
     def placed(self) -> list[tuple[object, Verdict]]:
         """What clients are told."""
-        return [(one.reply_to, one.outcome.verdict) for one in self.parts.effects() if isinstance(one, Submitted)]
+        return [(one.reply_to, one.outcome.verdict) for one in self.world.take_effects() if isinstance(one, Submitted)]
 
     def pass_time(self, span: int) -> None:
         """Timers do what they do."""
-        for _, number in self.parts.pass_time(span):
+        self.world.now += span
+        for _, number in self.world.timers.take_due(self.world.now):
             self.entry.repeat(int(number))
 
 
@@ -56,7 +56,7 @@ def test_no_number_is_used_twice_in_a_process(side: Side) -> None:
     side.entry.place(pub(1), "r2")
     assert [address[2] for _, address in side.sent()] == [1, 2]
 
-    side.entry = ClientSide(side.parts.station, side.parts.mesh, 1000)
+    side.entry = ClientSide(side.world, side.world, 1000)
     side.entry.place(pub(1), "r3")
     assert [address[2] for _, address in side.sent()] == [1001]
 
@@ -148,7 +148,7 @@ def test_an_opening_goes_where_the_publisher_was_opened_before(side: Side) -> No
 def test_a_pubend_of_which_nobody_has_heard(side: Side) -> None:
     side.entry.place(pub(4, pubend="q@1"), "r4")
 
-    (placed,) = side.parts.effects()
+    (placed,) = side.world.take_effects()
     assert isinstance(placed, Submitted)
     assert (placed.outcome.verdict, placed.outcome.sequence) == (Verdict.RETRY, 4)
 
@@ -166,7 +166,7 @@ def test_who_does_not_know_us_any_more_is_asked_again(side: Side) -> None:
 
 
 def test_the_router_of_this_node_is_always_known(side: Side) -> None:
-    side.parts.station.owners[P] = "here"
+    side.world.owners[P] = "here"
     side.entry.place(pub(1), "r1")
 
     assert side.sent() == [("here", (LIFE, LIFE, 1, 0, 1))]
