@@ -38,6 +38,7 @@ from gapless_testing.routing.world import RouterWorld
 SEED = 11
 SECONDS = 4
 TEXT_MAX = 400
+PLAIN = frozenset({bool, bytes, float, int, str, type(None)})
 
 DIGESTS, GUARDED = MODES = ("digests", "guarded")
 READS_THE_CLOCK = ("now", "utcnow", "today")
@@ -49,6 +50,8 @@ AUDITED = ("_thread.", "ctypes.", "fcntl.", "glob.", "http.", "mmap.", "open", "
 
 def plain(value: Any) -> Any:
     """A value in a form whose repr depends on what it says, not on the process."""
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, EventBatch):
         return "events", list(value.ticks), list(value.events), list(value.body_lengths)
     if isinstance(value, EventColumns):

@@ -5,7 +5,8 @@ every member was heard since it was enrolled and since the membership was handed
 reported is true for ever, so its highest report bounds the release, however old it is. *When* a router
 heard of it cannot be seen from outside: a report may be on its way when the membership is handed over, and
 arrive behind it. What can be seen is a release in the very call that hands the membership over, and one
-from a router that was told nothing yet in its life: no frame, nor, by an SHB of its own broker, a report.
+from a router that was told nothing yet in its life: no frame, nor, by an SHB of its own broker, a report. (What an
+SHB there told the router before may come back in a frame, from whoever passed it on.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ class Members:
     places: dict[ShbId, list[Tick]] = field(default_factory=dict)
     """From where each SHB counts, or ever counted."""
     reports: dict[ShbId, Minima] = field(default_factory=dict)
-    homes: dict[ShbId, BrokerId] = field(default_factory=dict)
     heard: dict[ShbId, None] = field(default_factory=dict)
     """Who reported to this very router, at the pubend's broker."""
     said: Minima = NOTHING
@@ -72,7 +72,6 @@ class Members:
         """An SHB says what it is done with, durably."""
         shb, before = progress.shb, self.reports.get(progress.shb, NOTHING)
         self.reports[shb] = Minima(max(progress.released, before.released), max(progress.delivered, before.delivered))
-        self.homes[shb] = broker
         if broker == self.broker:
             self.heard[shb] = None
 
@@ -101,7 +100,7 @@ class Members:
     def _may_be_heard(self, shb: ShbId, frames: int) -> bool:
         if shb not in self.reports:
             return False
-        return shb in self.heard if self.homes[shb] == self.broker else frames > 0
+        return shb in self.heard or frames > 0
 
     def check_seen(self, meta: PubendMeta, at: Tick | None, shbs: Mapping[ShbId, None], stable: Tick) -> None:
         """Raises ContractError unless the SHBs of a broker may be told this of the pubend."""

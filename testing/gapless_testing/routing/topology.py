@@ -41,10 +41,10 @@ PAIR = Topology("pair", {"p": _roles(PHB), "s": _roles(SHB)}, (("p", "s"),))
 """A PHB, an SHB, and one link."""
 CHAIN = Topology(
     "chain",
-    {"p": _roles(PHB), "i": _roles(), "s": _roles(SHB), "t": _roles(SHB)},
-    (("p", "i"), ("i", "s"), ("i", "t")),
+    {"p": _roles(PHB), "i": _roles(), "j": _roles(), "s": _roles(SHB), "t": _roles(SHB)},
+    (("p", "i"), ("i", "s"), ("i", "j"), ("j", "t")),
 )
-"""A broker in between that filters for two SHBs."""
+"""A broker in between that filters for two SHBs, and one more before the second of them."""
 DIAMOND = Topology(
     "diamond",
     {

@@ -120,6 +120,20 @@ def test_a_member_at_the_brokers_own_shb_is_heard_without_a_frame() -> None:
     seam.release(5, 5)
 
 
+def test_a_member_at_the_brokers_own_shb_may_be_heard_from_elsewhere() -> None:
+    """What its router was told before it was replaced comes back from who passed it on."""
+    seam = Seam()
+    seam.open({"p": 0})
+    seam.report("p", 5, 5, arrives=False)
+    seam.contract.vanished("p")
+    seam.open({"p": 0})
+    with breaks(Clause.MINIMA, "before p was heard"):
+        seam.release(5, 5)
+
+    seam.call("p", FrameArrived(1, b""))
+    seam.release(5, 5)
+
+
 def test_a_pubend_that_moves_is_released_where_it_is(seam: Seam) -> None:
     seam.report("s", 5, 5)
     seam.report("t", 5, 5)
