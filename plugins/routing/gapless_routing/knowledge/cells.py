@@ -44,7 +44,7 @@ class Cells:
         self.neighbours = sorted(neighbours[self.own])
         """The neighbouring cells, also those to which only a mate has a link."""
         self._toward: dict[Cell, Cell] = {}
-        self._behind: dict[Cell, frozenset[Cell]] = {}
+        self._behind: dict[Cell, tuple[Cell, ...]] = {}
         for neighbour in self.neighbours:
             behind = _reachable(neighbours, neighbour, self.own)
             self._behind[neighbour] = behind
@@ -64,13 +64,13 @@ class Cells:
         """The neighbouring cell on the way to another one; None: it is this broker's own."""
         return self._toward.get(cell)
 
-    def behind(self, neighbour: Cell) -> frozenset[Cell]:
+    def behind(self, neighbour: Cell) -> tuple[Cell, ...]:
         """All cells in the direction of a neighbouring one, that one among them."""
         return self._behind[neighbour]
 
     def with_shbs_behind(self, neighbour: Cell) -> list[Cell]:
         """The cells in that direction that have an SHB, in an order that is the same everywhere."""
-        cells = sorted(self._behind[neighbour])
+        cells = self._behind[neighbour]
         return [cell for cell in cells if any("shb" in self._roles[name] for name in self._members[cell])]
 
     def has_role_behind(self, neighbour: Cell, role: str) -> bool:
@@ -95,7 +95,7 @@ def _cell(broker: BrokerId, place: tuple[str, ...]) -> Cell:
     return place[0] if place else broker
 
 
-def _reachable(neighbours: dict[Cell, set[Cell]], start: Cell, without: Cell) -> frozenset[Cell]:
+def _reachable(neighbours: dict[Cell, set[Cell]], start: Cell, without: Cell) -> tuple[Cell, ...]:
     """The cells that one comes to from `start` without passing another one."""
     found = {start: None}
     waiting = deque([start])
@@ -104,4 +104,4 @@ def _reachable(neighbours: dict[Cell, set[Cell]], start: Cell, without: Cell) ->
             if cell != without and cell not in found:
                 found[cell] = None
                 waiting.append(cell)
-    return frozenset(found)
+    return tuple(sorted(found))

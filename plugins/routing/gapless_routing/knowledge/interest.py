@@ -144,7 +144,7 @@ class Interests:
         self.shb = interest.shb
         if self._apply(CORE, interest):
             self._forward(CORE, interest, None)
-        elif interest.shb not in self._directions[CORE].table.versions or interest.base != interest.version:
+        elif not self._has(CORE, interest):
             self._state.effects.append(AskInterest())
         self._hear(CORE, interest.shb, self._state.now)
 
@@ -163,7 +163,7 @@ class Interests:
             return
         if self._apply(cell, interest):
             self._forward(cell, interest, to if broker in self._cells.mates else None)
-        elif direction.table.summary(part.shb)[0] < interest.version:
+        elif not self._has(cell, interest):
             self._peers.send(broker, InterestQuestion(part.shb))
 
     def on_census(self, broker: BrokerId, data: bytes) -> None:
@@ -254,6 +254,11 @@ class Interests:
         heard = self._directions[cell].heard
         heard[shb] = max(at, heard.get(shb, at))
         self._on_heard(shb, cell)
+
+    def _has(self, cell: Cell, interest: Interest) -> bool:
+        """Whether the table is as far as an interest, or farther."""
+        table = self._directions[cell].table
+        return interest.shb in table.versions and table.summary(interest.shb)[0] >= interest.version
 
     def _apply(self, cell: Cell, interest: Interest) -> bool:
         """Takes an interest in. Returns whether it raised the version of the table, or what it holds of it."""

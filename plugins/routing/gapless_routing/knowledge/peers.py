@@ -200,6 +200,14 @@ class Peers:
             self.send(broker, message, address)
         return broker is not None
 
+    def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
+        """Sends a message one step on its way to a certain broker: to itself, where there is a link."""
+        cell = self._cells.of(to)
+        if to in self._links_of:
+            self.send(to, message, address)
+        elif cell is not None:
+            self.send_toward(cell, to, message, sender, address)
+
     def push(self, cell: Cell, knowledge: Knowledge) -> BrokerId | None:
         """Sends first-time knowledge to one broker of a neighbouring cell.
 
@@ -220,7 +228,7 @@ class Peers:
         self.send(best, knowledge)
         return best
 
-    def _is_good(self, broker: BrokerId, cells: frozenset[Cell]) -> bool:
+    def _is_good(self, broker: BrokerId, cells: tuple[Cell, ...]) -> bool:
         return self.is_synced(broker) and not any(self.is_blind(broker, cell) for cell in cells)
 
     def send(self, broker: BrokerId, message: Message, address: Address = ()) -> None:

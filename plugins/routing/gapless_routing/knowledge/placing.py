@@ -62,9 +62,7 @@ class PlacingWay:
         if to == self._state.broker:
             self.arrived.append((source, message, address[ROUTE:]))
             return
-        cell = self._cells.of(to)
-        if cell is not None:
-            self._peers.send_toward(cell, to, message, sender, address)
+        self._peers.send_to(to, message, sender, address)
 
 
 class TreeClientSide(ClientSide):

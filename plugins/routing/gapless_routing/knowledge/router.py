@@ -349,6 +349,4 @@ class KnowledgeRouter(RouterBase):
         if to == self._state.broker:
             self._state.effects.append(mail)
         else:
-            cell = self._cells.of(to)
-            if cell is not None:
-                self._peers.send_toward(cell, to, mail, sender, (to,))
+            self._peers.send_to(to, mail, sender, (to,))

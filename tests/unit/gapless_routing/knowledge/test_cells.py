@@ -55,7 +55,7 @@ def test_each_cell_is_in_one_direction() -> None:
 
     assert {cell: cells.toward(cell) for cell in "PST"} == {"P": "P", "S": "S", "T": "T"}
     assert cells.toward("M") is None
-    assert Cells(FORK, "p").behind("M") == {"M", "S", "T"}
+    assert Cells(FORK, "p").behind("M") == ("M", "S", "T")
     assert Cells(FORK, "p").with_shbs_behind("M") == ["S", "T"]
     assert sorted(cells.away_from("P")) == ["S", "T"]
 

