@@ -51,7 +51,7 @@ def test_what_broke_in_a_mesh_is_looked_at_in_a_mesh(gapless: Gapless, broken: N
     mesh = ("--topology", "mesh", "--processes", "1")
     result = gapless("simulate", "--router", "hostile", *mesh, "--seeds", "1", status=1)
 
-    assert "gapless simulate --router hostile --topology mesh --seed 0" in result.output
+    assert "gapless simulate --router hostile --seed 0 --topology mesh" in result.output
 
 
 def test_a_run_in_a_mesh_says_which_nodes_there_are(gapless: Gapless) -> None:
