@@ -240,6 +240,7 @@ class SqliteVolume:
         found = VolumeIdentity(*rows[0])
         if wanted.network not in ("", found.network) or wanted.node not in ("", found.node):
             raise VolumeForeignError(f"{self._directory} belongs to {found}, not to {wanted}")
+        self.sync()  # a process that was killed may have written more: what is shown from here on has to stay
         return found, False
 
     # What the plugin's own parts use.

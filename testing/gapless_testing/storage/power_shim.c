@@ -34,6 +34,7 @@
 
 #define PATH_BYTES 4096
 #define CHUNK (1 << 16)
+#define READERS 4096
 
 static char root[PATH_BYTES], copies[PATH_BYTES];
 static size_t root_length;
@@ -147,28 +148,45 @@ static void keep_content(int file, const struct stat *status) {
     syscall(SYS_linkat, AT_FDCWD, link, AT_FDCWD, target, AT_SYMLINK_FOLLOW); /* it may be there, or have no name */
 }
 
-/* Makes what is open here certain, as it is now. */
-static void keep(int descriptor) {
-    char link[64];
+/* A descriptor to read a file with, which stays open: closing any descriptor of a file gives up the locks that this
+   process has on it (fcntl), and SQLite's lock is one of those. `copying` is held. */
+static int reader_of(const char *path, const struct stat *status) {
+    static struct { dev_t device; ino_t inode; int file; } readers[READERS];
+    static size_t count;
+    for (size_t at = 0; at < count; at++)
+        if (readers[at].device == status->st_dev && readers[at].inode == status->st_ino) return readers[at].file;
+    need(count < READERS, "keep so many files open");
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (file < 0) return file;
+    readers[count].device = status->st_dev;
+    readers[count].inode = status->st_ino;
+    readers[count++].file = file;
+    return file;
+}
+
+/* Makes what is there certain, as it is now. */
+static void keep_path(const char *path) {
     struct stat status;
     int error = errno;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    int file = (int)syscall(SYS_openat, AT_FDCWD, link, O_RDONLY | O_CLOEXEC, 0); /* it may be open to write only */
-    if (file >= 0 && fstat(file, &status) == 0) {
+    if (fstatat(AT_FDCWD, path, &status, 0) == 0) {
         pthread_mutex_lock(&copying);
-        if (S_ISDIR(status.st_mode)) keep_names(file, status.st_ino);
-        else if (S_ISREG(status.st_mode)) keep_content(file, &status);
+        if (S_ISDIR(status.st_mode)) {
+            int directory = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+            if (directory >= 0) keep_names(directory, status.st_ino);
+            if (directory >= 0) syscall(SYS_close, directory);
+        } else if (S_ISREG(status.st_mode)) {
+            int file = reader_of(path, &status);
+            if (file >= 0 && fstat(file, &status) == 0) keep_content(file, &status);
+        }
         pthread_mutex_unlock(&copying);
     }
-    if (file >= 0) syscall(SYS_close, file);
     errno = error;
 }
 
-static void keep_path(const char *path) {
-    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (file < 0) return;
-    keep(file);
-    syscall(SYS_close, file);
+static void keep(int descriptor) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor); /* it may be open to write only, so it is opened anew */
+    keep_path(link);
 }
 
 /* Whether this call is the one at which the process is to end. */
@@ -265,18 +283,16 @@ static void keep_range(int descriptor, off_t at, off_t length) {
     char link[64], name[PATH_BYTES + 64];
     struct stat status;
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    int file = (int)syscall(SYS_openat, AT_FDCWD, link, O_RDONLY | O_CLOEXEC, 0);
-    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
-        copy_name(name, status.st_ino, "synced");
-        pthread_mutex_lock(&copying);
-        int to = (int)syscall(SYS_openat, AT_FDCWD, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-        need(to >= 0, "keep what was written in sync");
-        copy_range(file, to, at, at + length);
-        syscall(SYS_close, to);
-        pthread_mutex_unlock(&copying);
-        fields[SYNCS]++;
-    }
-    if (file >= 0) syscall(SYS_close, file);
+    if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return;
+    copy_name(name, status.st_ino, "synced");
+    pthread_mutex_lock(&copying);
+    int file = reader_of(link, &status);
+    int to = (int)syscall(SYS_openat, AT_FDCWD, name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    need(file >= 0 && to >= 0, "keep what was written in sync");
+    copy_range(file, to, at, at + length);
+    syscall(SYS_close, to);
+    pthread_mutex_unlock(&copying);
+    fields[SYNCS]++;
 }
 
 static ssize_t put(int number, int descriptor, off64_t at, long second, long third, long fourth, long fifth,
