@@ -102,7 +102,8 @@ async def publish(url: str, count: int, seconds: float) -> float:
             flying.add(asyncio.create_task(publisher.send_batch(messages(start))))
             if len(flying) >= 8:
                 _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait(flying)
+        if flying:
+            await asyncio.wait(flying)
     return time.perf_counter() - began
 
 

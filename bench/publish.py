@@ -36,7 +36,8 @@ async def batches(publisher: gapless.Publisher, count: int, size: int) -> None:
         flying.add(asyncio.create_task(publisher.send_batch(batch)))
         if len(flying) >= 8:
             _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.wait(flying)
+    if flying:
+        await asyncio.wait(flying)
 
 
 async def one_by_one(publisher: gapless.Publisher, count: int) -> None:
