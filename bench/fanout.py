@@ -104,8 +104,7 @@ async def publish(url: str, count: int) -> None:
             if len(flying) >= 8:
                 _, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
         if flying:
-            if flying:
-                await asyncio.wait(flying)
+            await asyncio.wait(flying)
 
 
 def figures_of(broker_cpu: float, clients: list[subprocess.Popen[str]], began: float) -> dict[str, float]:
