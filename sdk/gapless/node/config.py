@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
-from gapless.node.network import Membership, join
+from gapless.node.network import NodeMembership, join
 from gapless.node.settings import Section, parsed, read_toml, suggestion
 from gapless.spi import Create
 
@@ -147,7 +147,7 @@ class NodeConfig(BaseModel):
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
     network: NetworkSection | None = None
-    _membership: Membership | None = PrivateAttr(default=None)
+    _membership: NodeMembership | None = PrivateAttr(default=None)
     _source: str = PrivateAttr(default="")
     _create: Create = PrivateAttr(default=Create.WHERE_NOTHING_IS)
 
@@ -157,7 +157,7 @@ class NodeConfig(BaseModel):
         return self._source
 
     @property
-    def membership(self) -> Membership | None:
+    def membership(self) -> NodeMembership | None:
         """The network that is described, and which node of it this is; None: a node by itself."""
         return self._membership
 
@@ -212,7 +212,7 @@ def make_config(
     membership = None
     if "network" in settings:
         own = parsed(NetworkSection, settings["network"], f"{source or 'configuration'}: network")
-        membership = Membership.of(Path(source).parent / own.file, own.node, own.listen)
+        membership = NodeMembership.of(Path(source).parent / own.file, own.node, own.listen)
         settings = join(settings, membership, source or "configuration")
     config = parsed(NodeConfig, settings, source, variables)
     config._source = source  # noqa: SLF001 - of this very module

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gapless.core.alarms import Alarm
 from gapless.core.network.facts import Dial, FrameArrived, Hangup, LinkDown, LinkId, LinkUp, SendFrame
-from gapless.core.network.links import CloseLink, Connect, RaiseLimit, SendPayloads, Waiting
+from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, SendPayloads, Waiting
 
 if TYPE_CHECKING:
     from gapless.core.gauges import Gauge
@@ -57,8 +57,8 @@ class NodeLinks:
         self._act: dict[type, Callable[[Any], None]] = {
             Connect: self._connect,
             SendPayloads: self._send,
-            RaiseLimit: self._raise_limit,
-            CloseLink: self._close,
+            RaiseFrameLimit: self._raise_limit,
+            EndLink: self._close,
             Waiting: lambda effect: machine.on_broker_pending(effect.link, effect.pending),
             LinkUp: self._up,
             LinkDown: self._down,
@@ -183,12 +183,12 @@ class NodeLinks:
         if link is not None:
             link.send(effect.payloads, urgent=effect.urgent)
 
-    def _raise_limit(self, effect: RaiseLimit) -> None:
+    def _raise_limit(self, effect: RaiseFrameLimit) -> None:
         link = self._links.get(effect.link)
         if link is not None:
             link.raise_limit(effect.limit)
 
-    def _close(self, effect: CloseLink) -> None:
+    def _close(self, effect: EndLink) -> None:
         dial, link = self._dials.get(effect.link), self._links.pop(effect.link, None)
         if link is not None:
             link.close(effect.reason)

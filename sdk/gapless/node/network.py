@@ -142,7 +142,7 @@ class NetworkDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class NodeMembership:
     """A node's place in a network."""
 
     network: NetworkDescription
@@ -151,7 +151,7 @@ class Membership:
     """Where it takes the links of others."""
 
     @classmethod
-    def of(cls, path: Path, node: str, listen: str = "") -> Membership:
+    def of(cls, path: Path, node: str, listen: str = "") -> NodeMembership:
         """That of the node of this name. Raises ConfigurationError."""
         network = load_network(path)
         settings = network.node(node)
@@ -169,7 +169,7 @@ def load_network(path: Path) -> NetworkDescription:
     return NetworkDescription(path, file, secret)
 
 
-def join(settings: Mapping[str, Any], membership: Membership, source: str) -> dict[str, Any]:
+def join(settings: Mapping[str, Any], membership: NodeMembership, source: str) -> dict[str, Any]:
     """A node's configuration with what the network's file says of it. Raises ConfigurationError where they differ."""
     node, path = membership.node, membership.network.path
     joined: dict[str, Any] = {**settings}

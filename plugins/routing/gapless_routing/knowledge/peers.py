@@ -1,7 +1,7 @@
 """Links to other brokers, what those can reach, and which of them to send to.
 
-A broker is *blind* to a cell if it knows no way there. Each broker sends its neighbours a `Hello` on every change and
-once a second, with the cells on its own side to which it is blind; one that was silent for three seconds is blind to
+A broker is *blind* to a cell if it knows no way there. Each broker sends its neighbours a `RouterHello` on every change
+and once a second, with the cells on its own side to which it is blind; one that was silent for three seconds is blind to
 everything. A way may take one step sideways in each cell, over a cellmate; so cellmates are sent what a broker
 reaches without them.
 """
@@ -28,14 +28,14 @@ HELLO_LASTS: Final = 3 * SECOND
 REDIAL: Final = 2 * SECOND
 """How long a dialled broker may take."""
 HELLO: Final = 1
-"""The kind of a `Private` that holds a Hello."""
+"""The kind of a `Private` that holds a RouterHello."""
 CAN_WAIT: Final = (Knowledge, InterestPart, Pub)
 """What is not sent on a full link: it would only grow old there. Whoever misses it asks."""
 SIDEWAYS: Final = "sideways"
 """What stands in front of a cell in the address of knowledge that a cellmate is to pass on to it."""
 
 
-class Hello(Struct, array_like=True, frozen=True, gc=False):
+class RouterHello(Struct, array_like=True, frozen=True, gc=False):
     """What a broker can do for the one that it sends this to."""
 
     life: int
@@ -46,7 +46,7 @@ class Hello(Struct, array_like=True, frozen=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Hello).decode
+_decode = msgspec.msgpack.Decoder(RouterHello).decode
 
 
 class Peers:
@@ -58,8 +58,8 @@ class Peers:
         self._links: dict[LinkId, BrokerId] = {}
         self._links_of: dict[BrokerId, dict[LinkId, None]] = {}
         self._full: dict[LinkId, None] = {}
-        self._hellos: dict[BrokerId, tuple[Hello, int]] = {}
-        self._sent_hellos: dict[BrokerId, Hello] = {}
+        self._hellos: dict[BrokerId, tuple[RouterHello, int]] = {}
+        self._sent_hellos: dict[BrokerId, RouterHello] = {}
         self.synced = False
         """Whether this broker knows what everybody behind it wants; the interest says so."""
 
@@ -147,7 +147,7 @@ class Peers:
         """Sends hellos that say something new; `again`: all of them."""
         for broker in self._links_of:
             cell = self._cells.of(broker)
-            hello = Hello(self._state.life, tuple(self._blind_for(cell)), self.synced)
+            hello = RouterHello(self._state.life, tuple(self._blind_for(cell)), self.synced)
             if again or self._sent_hellos.get(broker) != hello:
                 self._sent_hellos[broker] = hello
                 self.send(broker, Private(HELLO, _encode(hello)))

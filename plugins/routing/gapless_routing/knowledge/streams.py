@@ -82,7 +82,7 @@ class Bundle:
 
 
 @dataclass(slots=True)
-class Stream:
+class PubendStream:
     """One pubend."""
 
     meta: PubendMeta
@@ -113,7 +113,7 @@ class Streams:
         self._peers = peers
         self._interests = interests
         self._progress = progress
-        self._streams: dict[PubendId, Stream] = {}
+        self._streams: dict[PubendId, PubendStream] = {}
         self._shb_here = "shb" in cells.roles_of(state.broker)
         self.lives: dict[BrokerId, int] = {}
         """The life of the router at each broker with pubends."""
@@ -203,7 +203,7 @@ class Streams:
         if changed:
             self._announce(stream, but=broker)
 
-    def _stream(self, meta: PubendMeta) -> Stream | None:
+    def _stream(self, meta: PubendMeta) -> PubendStream | None:
         """The stream of a pubend, which may be new here; None if its broker is not on the map."""
         stream = self._streams.get(meta.pubend)
         if stream is not None:
@@ -212,7 +212,7 @@ class Streams:
         if home is None:
             return None
         up = self._cells.toward(home)
-        stream = Stream(meta, home, up, cache=KnowledgeStream(meta.pubend))
+        stream = PubendStream(meta, home, up, cache=KnowledgeStream(meta.pubend))
         down = [cell for cell in self._cells.neighbours if cell != up and self._cells.has_role_behind(cell, "shb")]
         stream.bundles = {cell: Bundle() for cell in down}
         self._streams[meta.pubend] = stream
@@ -266,7 +266,7 @@ class Streams:
             self._announce(stream, mates=stream.up is None or stream.heard_directly)
             stream.heard_directly = False
 
-    def _announce(self, stream: Stream, but: BrokerId | None = None, *, mates: bool = True) -> None:
+    def _announce(self, stream: PubendStream, but: BrokerId | None = None, *, mates: bool = True) -> None:
         """Says what the pubend is, and who is enrolled, to everybody below; a mate may lack a way to hear of it.
 
         Also where no SHB is: publishers everywhere have to know where the pubend is.
@@ -279,13 +279,13 @@ class Streams:
             for mate in self._peers.live(self._cells.own):
                 self._notify(stream, mate)
 
-    def _say_behind(self, stream: Stream, stable: Tick) -> None:
+    def _say_behind(self, stream: PubendStream, stable: Tick) -> None:
         """Nothing comes from above because a link there is full: all below learn that there is something to ask for."""
         for cell in stream.bundles:
             for broker in self._peers.live(cell):
                 self._notify(stream, broker, stable=stable)
 
-    def _notify(self, stream: Stream, broker: BrokerId, *, stable: Tick | None = None) -> None:
+    def _notify(self, stream: PubendStream, broker: BrokerId, *, stable: Tick | None = None) -> None:
         """Sends a notice; with `stable`, nothing up to there is going to be pushed."""
         cell = self._cells.of(broker)
         if cell == stream.up:
@@ -300,7 +300,7 @@ class Streams:
         notice = PubendNotice(said, dict(stream.enrolled), stream.life, stable is not None)
         self._peers.send(broker, Private(PUBEND, _encode(notice)))
 
-    def _see(self, stream: Stream) -> None:
+    def _see(self, stream: PubendStream) -> None:
         """The SHB here is told of the pubend, once it has spoken; and from where it counts there."""
         shb = self._interests.shb
         if not shb:
@@ -312,7 +312,7 @@ class Streams:
 
     # -------------------------------------------------------------------------------------- knowledge
 
-    def _on_knowledge(self, stream: Stream, knowledge: Knowledge, sender: BrokerId | None) -> None:
+    def _on_knowledge(self, stream: PubendStream, knowledge: Knowledge, sender: BrokerId | None) -> None:
         if stream.up is None:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
         delta = self._take(stream, knowledge)
@@ -333,7 +333,7 @@ class Streams:
         if live:
             self._peers.push(cell, knowledge)
 
-    def _take(self, stream: Stream, knowledge: Knowledge) -> Delta:
+    def _take(self, stream: PubendStream, knowledge: Knowledge) -> Delta:
         """Caches it, where somebody below may ask for it. Returns what is new."""
         if not stream.bundles:
             return Delta(knowledge.data, ())
@@ -345,7 +345,7 @@ class Streams:
             stream.cache = KnowledgeStream(knowledge.pubend)
             return stream.cache.accumulate(knowledge)
 
-    def _deliver(self, stream: Stream, knowledge: Knowledge) -> list[Knowledge]:
+    def _deliver(self, stream: PubendStream, knowledge: Knowledge) -> list[Knowledge]:
         """To the SHB here, unfiltered and at once, but not before it knows where it counts (C5). Returns that."""
         if stream.seen is None or stream.seen.enrolled_at is None:
             return []
@@ -355,7 +355,7 @@ class Streams:
 
     def _first(
         self,
-        stream: Stream,
+        stream: PubendStream,
         cell: Cell,
         bundle: Bundle,
         knowledge: Knowledge,
@@ -395,7 +395,7 @@ class Streams:
         new.add(max(knowledge.lo, sent), knowledge.hi)
         return new.ranges
 
-    def _stretch(self, stream: Stream, top: Tick, floor: Tick, need: Stamp) -> Tick:
+    def _stretch(self, stream: PubendStream, top: Tick, floor: Tick, need: Stamp) -> Tick:
         """How far down everything is known, from `top` to `floor` at most: events, or silence that covers `need`."""
         low = top
         if low <= floor:
@@ -406,7 +406,7 @@ class Streams:
             low = run.lo
         return low
 
-    def _said(self, stream: Stream, cell: Cell, lo: Tick, hi: Tick) -> Knowledge | None:
+    def _said(self, stream: PubendStream, cell: Cell, lo: Tick, hi: Tick) -> Knowledge | None:
         """What is to be said of an interval in a direction, by what is known and wanted now; None: not all is known."""
         stamp: Stamp = RAW
         for run in stream.cache.runs(lo, hi):
@@ -421,7 +421,7 @@ class Streams:
         return Knowledge(stream.meta.pubend, lo, hi, data, lost, decision.stamp)
 
     def _push(
-        self, stream: Stream, cell: Cell, bundle: Bundle, said: Knowledge, pushed: dict[BrokerId, list[Knowledge]]
+        self, stream: PubendStream, cell: Cell, bundle: Bundle, said: Knowledge, pushed: dict[BrokerId, list[Knowledge]]
     ) -> None:
         broker = self._peers.push(cell, said)
         if broker == "":
@@ -475,7 +475,7 @@ class Streams:
             stream.askers.add(asker, rest, want.need, above, self._state.now)
         self._ask_on(stream, want, (IntervalSet(rest) - IntervalSet(unsent)).ranges, above, asker)
 
-    def _ask_on(self, stream: Stream, want: Want, ranges: Ranges, above: Tick | None, asker: BrokerId) -> None:
+    def _ask_on(self, stream: PubendStream, want: Want, ranges: Ranges, above: Tick | None, asker: BrokerId) -> None:
         """Asks on for what is not known here, unless that was asked for lately: once for all who need it."""
         need = want.need
         if need is not None:
@@ -492,14 +492,14 @@ class Streams:
         else:
             self._peers.send_toward(stream.home, want.pubend, asking, None if asker == CORE else asker)
 
-    def _serve(self, stream: Stream, knowledge: Knowledge, pushed: dict[BrokerId, list[Knowledge]]) -> None:
+    def _serve(self, stream: PubendStream, knowledge: Knowledge, pushed: dict[BrokerId, list[Knowledge]]) -> None:
         """Answers those who waited for it. Who was just sent it of its own accord is not sent it twice."""
         for asker in stream.askers.names:
             answers = stream.askers.take(asker, knowledge, self._state.now, pushed.get(asker, ()))
             if answers:
                 self._reply(stream, asker, answers)
 
-    def _reply(self, stream: Stream, asker: BrokerId, answers: list[Knowledge]) -> Ranges:
+    def _reply(self, stream: PubendStream, asker: BrokerId, answers: list[Knowledge]) -> Ranges:
         """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out."""
         if asker == CORE:
             for answer in answers:
@@ -538,7 +538,7 @@ class Streams:
         if stream is not None and stream.fresh_bytes > share // 4:
             self._evict(stream, share)
 
-    def _evict(self, stream: Stream, share: int) -> None:
+    def _evict(self, stream: PubendStream, share: int) -> None:
         stream.fresh_bytes = 0
         cache = stream.cache
         while cache.event_count and cache.size > share:

@@ -32,7 +32,7 @@ Digest: TypeAlias = Annotated[bytes, Meta(max_length=32)]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=FOREVER)]
 
 
-class Hello(Struct, array_like=True, frozen=True, tag=1):
+class NodeHello(Struct, array_like=True, frozen=True, tag=1):
     """Who says it, and whom it wants."""
 
     protocol: Number
@@ -49,14 +49,14 @@ class Hello(Struct, array_like=True, frozen=True, tag=1):
     nonce: Nonce
 
 
-class Answer(Struct, array_like=True, frozen=True, tag=2):
+class NodeAnswer(Struct, array_like=True, frozen=True, tag=2):
     """The listener's introduction, and its proof."""
 
-    hello: Hello
+    hello: NodeHello
     proof: Digest
 
 
-class Proof(Struct, array_like=True, frozen=True, tag=3):
+class NodeProof(Struct, array_like=True, frozen=True, tag=3):
     """The dialer's proof."""
 
     proof: Digest
@@ -73,7 +73,7 @@ class Bye(Struct, array_like=True, frozen=True, tag=5):
     duplicate: bool = False
 
 
-Control: TypeAlias = Hello | Answer | Proof | Accepted | Bye
+Control: TypeAlias = NodeHello | NodeAnswer | NodeProof | Accepted | Bye
 decode_control = msgspec.msgpack.Decoder(Control).decode
 encode_control = msgspec.msgpack.Encoder().encode
 
@@ -96,9 +96,9 @@ class LinkIdentity:
     """Whether a peer's certificate must bear its name."""
     frame_bytes: int = (4 << 20) + PART_BYTES
 
-    def hello(self, to: BrokerId, nonce: bytes) -> Hello:
+    def hello(self, to: BrokerId, nonce: bytes) -> NodeHello:
         """Its introduction to a peer."""
-        return Hello(
+        return NodeHello(
             PROTOCOL,
             self.network,
             self.node,
@@ -130,7 +130,7 @@ class _Other(NamedTuple):
 
 
 def check_introduction(
-    me: LinkIdentity, nodes: Mapping[BrokerId, frozenset[str]], theirs: Hello, wanted: BrokerId, certificate: str
+    me: LinkIdentity, nodes: Mapping[BrokerId, frozenset[str]], theirs: NodeHello, wanted: BrokerId, certificate: str
 ) -> None:
     """Raises RefusedPeerError when somebody is not who should be there.
 
@@ -186,7 +186,7 @@ class Transcript:
     secret: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, dialer: Hello, listener: Hello, secret: bytes) -> Transcript:
+    def of(cls, dialer: NodeHello, listener: NodeHello, secret: bytes) -> Transcript:
         """Of these two introductions."""
         return cls(sha256(encode_control([dialer, listener])).digest(), secret)
 

@@ -1,9 +1,9 @@
 """A link between two brokers, pure: who is at the other end, whether it lives, and the router's frames on it.
 
     dialer                                             listener
-      │ ── Hello(who I am, whom I want, nonce) ──────────▶ │
-      │ ◀───────────── Answer(who I am, nonce; its proof) ─│
-      │ ── Proof ────────────────────────────────────────▶ │   up, if no other link between the two survives
+      │ ── NodeHello(who I am, whom I want, nonce) ──────────▶ │
+      │ ◀───────────── NodeAnswer(who I am, nonce; its proof) ─│
+      │ ── NodeProof ────────────────────────────────────────▶ │   up, if no other link between the two survives
    up │ ◀──────────────────────────────────────── Accepted │
 
 Every payload begins with what it is and with the number of the link, which follows from the nonces: what was said on an
@@ -33,12 +33,12 @@ from gapless.core.network.greeting import (
     PART_BYTES,
     REASON_MAX,
     Accepted,
-    Answer,
     Bye,
     Control,
-    Hello,
     LinkIdentity,
-    Proof,
+    NodeAnswer,
+    NodeHello,
+    NodeProof,
     RefusedPeerError,
     Transcript,
     check_introduction,
@@ -90,14 +90,14 @@ class SendPayloads(Struct, frozen=True, gc=False):
     urgent: bool
 
 
-class RaiseLimit(Struct, frozen=True, gc=False):
+class RaiseFrameLimit(Struct, frozen=True, gc=False):
     """From now on take payloads of up to so many bytes."""
 
     link: LinkId
     limit: int
 
 
-class CloseLink(Struct, frozen=True, gc=False):
+class EndLink(Struct, frozen=True, gc=False):
     """Give up a dial, or close a link once what was sent on it has left. Nothing more of it is to be said."""
 
     link: LinkId
@@ -151,7 +151,7 @@ class BrokerLink:
         """Of the other end, for people."""
         self.certificate = certificate
         """Whose name the transport saw in the other end's certificate."""
-        self.theirs: Hello | None = None
+        self.theirs: NodeHello | None = None
         self.began: int | None = None
         """When it came up."""
         self.pending = 0
@@ -160,7 +160,7 @@ class BrokerLink:
         self._nodes = nodes
         self._nonce = nonce
         self._emit = emit
-        self._ours: Hello | None = None
+        self._ours: NodeHello | None = None
         self._session = 0
         self._transcript: Transcript | None = None
         self._greeted = 0
@@ -275,7 +275,7 @@ class BrokerLink:
         """Both ends are proven."""
         self.phase = LinkPhase.UP
         self.began = now
-        self._emit(RaiseLimit(self.number, HEAD_BYTES + PART_BYTES))
+        self._emit(RaiseFrameLimit(self.number, HEAD_BYTES + PART_BYTES))
 
     # The handshake.
 
@@ -287,11 +287,11 @@ class BrokerLink:
         expected = Bye, self._expected()
         if type(message) not in expected:
             raise RemoteProtocolError(f"it said {type(message).__name__} where {expected[1].__name__} was to come")
-        if type(message) is Hello:
+        if type(message) is NodeHello:
             self._on_hello(message)
-        elif type(message) is Answer:
+        elif type(message) is NodeAnswer:
             self._on_answer(message)
-        elif type(message) is Proof:
+        elif type(message) is NodeProof:
             self._check_proof(message.proof, b"dialer")
             return message
         else:
@@ -300,30 +300,30 @@ class BrokerLink:
 
     def _expected(self) -> type:
         if self.phase is LinkPhase.GREETING:
-            return Answer if self.dialed else Hello
+            return NodeAnswer if self.dialed else NodeHello
         if self.phase is LinkPhase.PROVING:
-            return Accepted if self.dialed else Proof
+            return Accepted if self.dialed else NodeProof
         return Bye
 
-    def _on_hello(self, theirs: Hello) -> None:
+    def _on_hello(self, theirs: NodeHello) -> None:
         self._take_introduction(theirs)
         self.peer = theirs.node
         ours = self._ours = self._me.hello(theirs.node, self._nonce)
         self._know_both(theirs, ours)
-        self._control(Answer(ours, self._proof(b"listener")), session=0)
+        self._control(NodeAnswer(ours, self._proof(b"listener")), session=0)
 
-    def _on_answer(self, message: Answer) -> None:
+    def _on_answer(self, message: NodeAnswer) -> None:
         assert self._ours is not None
         self._take_introduction(message.hello)
         self._know_both(self._ours, message.hello)
         self._check_proof(message.proof, b"listener")
-        self._control(Proof(self._proof(b"dialer")))
+        self._control(NodeProof(self._proof(b"dialer")))
 
-    def _take_introduction(self, theirs: Hello) -> None:
+    def _take_introduction(self, theirs: NodeHello) -> None:
         check_introduction(self._me, self._nodes, theirs, self.peer if self.dialed else theirs.node, self.certificate)
         self.theirs = theirs
 
-    def _know_both(self, dialer: Hello, listener: Hello) -> None:
+    def _know_both(self, dialer: NodeHello, listener: NodeHello) -> None:
         self._transcript = Transcript.of(dialer, listener, self._me.secret)
         self._session = self._transcript.session
         self.phase = LinkPhase.PROVING

@@ -26,7 +26,7 @@ from gapless.core.network.greeting import (
     Bye,
     Control,
     LinkIdentity,
-    Proof,
+    NodeProof,
     RefusedPeerError,
 )
 from gapless.core.network.links import (
@@ -34,9 +34,9 @@ from gapless.core.network.links import (
     GREETING_TIME,
     SECOND,
     BrokerLink,
-    CloseLink,
     Connect,
     DeadLinkError,
+    EndLink,
     LinkPhase,
 )
 from gapless.errors import RemoteProtocolError
@@ -264,7 +264,7 @@ class BrokerLinks:
             self._end(link, reason, now, told=None)
         elif type(said) is Accepted:
             self._come_up(link, now)
-        elif type(said) is Proof:
+        elif type(said) is NodeProof:
             self._on_proven(link, now)
 
     def _on_proven(self, link: BrokerLink, now: int) -> None:
@@ -340,7 +340,7 @@ class BrokerLinks:
         link.phase = LinkPhase.OVER
         del self._links[link.number]
         self._timers.clear(("link", link.number))
-        self._effects.append(CloseLink(link.number, reason))
+        self._effects.append(EndLink(link.number, reason))
         peer = self._peers.get(link.peer)
         if peer is None or not (was_up or peer.dial == link.number):
             return  # whoever it was, it is no link of this peer's

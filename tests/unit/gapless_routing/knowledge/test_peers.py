@@ -9,7 +9,7 @@ from gapless.core.network.facts import Dial, NetworkMap, SendFrame
 from gapless.core.network.frames import Private, decode
 from gapless.core.network.interest import parts_of
 from gapless_routing.knowledge.cells import Cells
-from gapless_routing.knowledge.peers import HELLO_LASTS, REDIAL, SIDEWAYS, Hello, Peers, rank
+from gapless_routing.knowledge.peers import HELLO_LASTS, REDIAL, SIDEWAYS, Peers, RouterHello, rank
 from gapless_routing.knowledge.state import State
 from unit.gapless_routing.knowledge.net import DIAMOND, PHB, SECOND, SHB, full, knowledge, network_map
 
@@ -52,15 +52,15 @@ class Side:
 
     def blind(self) -> dict[str, tuple[str, ...]]:
         """What each was last told that this broker is blind to."""
-        return {peer: hello.blind for peer, hello in self.sent() if isinstance(hello, Hello)}
+        return {peer: hello.blind for peer, hello in self.sent() if isinstance(hello, RouterHello)}
 
 
 def _hello(blind: tuple[str, ...], synced: bool) -> bytes:
-    return msgspec.msgpack.encode(Hello(1, blind, synced))
+    return msgspec.msgpack.encode(RouterHello(1, blind, synced))
 
 
-def _said(message: object) -> Hello | None:
-    return msgspec.msgpack.decode(message.data, type=Hello) if isinstance(message, Private) else None
+def _said(message: object) -> RouterHello | None:
+    return msgspec.msgpack.decode(message.data, type=RouterHello) if isinstance(message, Private) else None
 
 
 # ------------------------------------------------------------------------------------------- links

@@ -9,7 +9,7 @@ from typing import Any
 from gapless.core.alarms import Alarm
 from gapless.core.network.facts import FrameArrived, LinkDown, LinkUp
 from gapless.core.network.greeting import LinkIdentity
-from gapless.core.network.links import CloseLink, Connect, Payload, RaiseLimit, SendPayloads, Waiting
+from gapless.core.network.links import Connect, EndLink, Payload, RaiseFrameLimit, SendPayloads, Waiting
 from gapless.core.network.peers import BrokerLinks
 from wire import joined
 
@@ -90,9 +90,9 @@ class LinkNode:
                 target, number = wire.other(self)
                 if (self.name, target.name) not in self.world.cuts:
                     self.world.later.append((target.receive, (number, list(map(joined, effect.payloads)))))
-        elif isinstance(effect, RaiseLimit):
+        elif isinstance(effect, RaiseFrameLimit):
             self.limits[effect.link] = effect.limit
-        elif isinstance(effect, CloseLink):
+        elif isinstance(effect, EndLink):
             self.closed[effect.link] = effect.reason
             self.world.close(self, effect.link)
         elif isinstance(effect, LinkUp):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.network import links
-from gapless.core.network.greeting import PART_BYTES, PROTOCOL, Answer, LinkIdentity
+from gapless.core.network.greeting import PART_BYTES, PROTOCOL, LinkIdentity, NodeAnswer
 from gapless.core.network.links import (
     GREETING_BYTES_MAX,
     HEAD_BYTES,
@@ -151,7 +151,7 @@ def test_nobody_can_prove_with_the_other_s_proof() -> None:
 
 def _session_of(answer: bytes, hello: object) -> bytes:
     """The number of the link, which anybody can compute."""
-    listener = msgspec.msgpack.decode(answer[HEAD_BYTES:], type=Answer).hello
+    listener = msgspec.msgpack.decode(answer[HEAD_BYTES:], type=NodeAnswer).hello
     transcript = sha256(msgspec.msgpack.encode([hello, listener])).digest()
     return sha256(b"session" + transcript).digest()[:8]
 
