@@ -1,8 +1,8 @@
 """Links to other brokers, what those can reach, and which of them to send to.
 
 A broker is *blind* to a cell if it knows no way there. Each broker sends its neighbours a `RouterHello` on every change
-and once a second, with the cells on its own side to which it is blind; one that was silent for three seconds is blind to
-everything. A way may take one step sideways in each cell, over a cellmate; so cellmates are sent what a broker
+and once a second, with the cells on its own side to which it is blind. A broker that was silent for three seconds is
+blind to everything. A way may take one step sideways in each cell, over a cellmate, so cellmates are sent what a broker
 reaches without them.
 """
 
