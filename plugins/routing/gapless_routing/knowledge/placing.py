@@ -16,7 +16,7 @@ from typing import cast
 
 from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Verdict
 from gapless.core.network.frames import Address, Answer
-from gapless.core.network.placing import ClientSide, Origin, RequestIntake
+from gapless.core.network.placing import ClientSide, RequestIntake
 from gapless.core.stream.ticks import PubendId
 from gapless.selectors.topics import topic_matches
 from gapless_routing.knowledge.cells import Cells
@@ -37,14 +37,16 @@ class PlacingWay:
         self._peers = peers
         self.arrived: list[tuple[BrokerId, OpenRequest | Pub | Answer, Address]] = []
         """What is for this very broker: from whom, what, and the address without the way."""
+        self.lives: dict[BrokerId, int] = {}
+        """The highest life that the pubends here have seen of each broker."""
 
     def with_role(self, role: str) -> list[BrokerId]:
         """The brokers that have a role."""
         return self._cells.with_role(role)
 
     def incarnation(self, broker: BrokerId) -> int | None:
-        """Lives take its place here."""
-        return 0 if self._cells.of(broker) is not None else None
+        """The latest life of a broker names the process that is there."""
+        return self.lives.get(broker, 0) if self._cells.of(broker) is not None else None
 
     def life_for(self, broker: BrokerId) -> int:
         """This router's life."""
@@ -109,7 +111,7 @@ class TreeIntake(RequestIntake):
     def __init__(self, state: State, way: PlacingWay, hosted: Callable[[], list[PubendId]]) -> None:
         super().__init__(state, way, ())
         self._hosted = hosted
-        self._lives: dict[BrokerId, int] = {}
+        self._lives = way.lives
 
     def on_request(self, broker: BrokerId, message: OpenRequest | Pub, address: Address) -> None:
         """An opening or a batch; nothing of a life that is over."""
@@ -122,7 +124,8 @@ class TreeIntake(RequestIntake):
             )
             return
         if theirs > latest and ours == self._mesh.life_for(broker):
+            # What an earlier life asked goes with it: this one may use the same numbers for other questions.
+            self._origins.pop((broker, latest), None)
             self._lives[broker] = theirs
-            self._origins[broker, 0] = Origin()
         self._pubends = self._hosted()
         super().on_request(broker, message, address)
