@@ -281,3 +281,23 @@ def test_a_batch_that_its_client_gave_up_is_submitted_no_more(number: int) -> No
     found = next(one for one in late if one.message.first == number)  # type: ignore[union-attr]
     net.arrive("i", "p", found.message, found.address)
     assert submitted(net) == []
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4, 5])
+def test_an_answer_to_the_process_before_ends_no_question_of_the_one_in_its_place(seed: int) -> None:
+    """Both number their questions from the same moment on: each machine's clock begins anew."""
+    net = opened()
+    net.tell("s", Submit(pub(1), "old"))
+    (old,) = net.take(Submit, "p")
+    net._seed = seed
+    renewed(net, "s", 10 * SECOND)
+    net.pass_time(6 * SECOND)
+    net.tell("s", Submit(pub(2), "new"))
+    net.pass_time(SECOND)
+    (new,) = net.take(Submit, "p")
+
+    net.tell("p", Submitted(old.reply_to, P, Outcome(Verdict.OK, sequence=1)))
+    net.pass_time(SECOND)
+    assert net.take(Submitted, "s") == []
+    net.tell("p", Submitted(new.reply_to, P, Outcome(Verdict.OK, sequence=2)))
+    assert [one.outcome.sequence for one in net.take(Submitted, "s")] == [2]
