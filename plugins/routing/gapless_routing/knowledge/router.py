@@ -61,6 +61,8 @@ _INTS = (int,) * 5
 _ADDRESSES: Final[dict[type, tuple[tuple[type, ...], ...]]] = {
     Knowledge: ((), (str, str)),
     InterestPart: ((int, str, str),),
+    Hold: ((str,),),
+    Held: ((str,),),
     Posted: ((str,),),
     OpenRequest: ((str, str, *_INTS),),
     Pub: ((str, str, *_INTS),),
@@ -84,8 +86,8 @@ class KnowledgeRouter(RouterBase):
         self._way: PlacingWay
         self._entry: TreeClientSide
         self._requests: TreeIntake
-        self._answers = 0
-        """How many rows of holds were answered."""
+        self._shb_nodes: dict[ShbId, BrokerId] = {}
+        """Where the SHBs are that need something kept: who has to have the answer."""
         self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
         self._on_private: dict[int, Callable[[BrokerId, bytes], None]]
         self._on_timer: dict[str, Callable[..., object]]
@@ -202,7 +204,9 @@ class KnowledgeRouter(RouterBase):
     def held(self, now: int, held: Held) -> Effects:
         """A row of holds is durable: the SHB's own broker hears of it."""
         self._state.now = now
-        self._pass_held(None, held)
+        node = self._shb_nodes.get(held.shb)
+        if node is not None:
+            self._pass_held(None, held, node)
         return self._effects()
 
     def submitted(self, now: int, submitted: Submitted) -> Effects:
@@ -223,7 +227,7 @@ class KnowledgeRouter(RouterBase):
     def hold(self, now: int, row: Hold) -> Effects:
         """What the SHB needs kept."""
         self._state.now = now
-        self._pass_hold(None, row)
+        self._pass_hold(None, row, self._state.broker)
         return self._effects()
 
     def want(self, now: int, want: Want) -> Effects:
@@ -281,8 +285,8 @@ class KnowledgeRouter(RouterBase):
             InterestPart: self._interests.on_part,
             InterestQuestion: lambda peer, question, _: self._interests.on_question(peer, question),
             ProgressRows: lambda peer, said, _: self._progress.on_rows(said.rows, peer),
-            Hold: lambda peer, row, _: self._pass_hold(peer, row),
-            Held: lambda peer, row, _: self._pass_held(peer, row),
+            Hold: lambda peer, row, address: self._pass_hold(peer, row, str(address[0])),
+            Held: lambda peer, row, address: self._pass_held(peer, row, str(address[0])),
             OpenRequest: self._way.route,
             Pub: self._way.route,
             Answer: self._way.route,
@@ -327,23 +331,21 @@ class KnowledgeRouter(RouterBase):
     def _on_heard(self, shb: ShbId, cell: str) -> None:
         self._streams.on_heard(shb, cell)
 
-    def _pass_hold(self, sender: BrokerId | None, row: Hold) -> None:
-        """A row goes to the pubend."""
+    def _pass_hold(self, sender: BrokerId | None, row: Hold, node: BrokerId) -> None:
+        """A row goes to the pubend, and says at which node the SHB is."""
         owner = self._state.owners.get(row.pubend)
         if owner == self._state.broker:
+            self._shb_nodes[row.shb] = node
             self._state.effects.append(row)
         elif owner is not None:
-            self._peers.send_toward(str(self._cells.of(owner)), row.pubend, row, sender)
+            self._peers.send_to(owner, row, sender, (node,))
 
-    def _pass_held(self, sender: BrokerId | None, row: Held) -> None:
-        """The answer goes to where the SHB is."""
-        cell = self._interests.direction_of(row.shb)
-        if cell == CORE:
+    def _pass_held(self, sender: BrokerId | None, row: Held, node: BrokerId) -> None:
+        """The answer goes to that node. Who heard of an SHB on the way knows a direction, and maybe no way (T59)."""
+        if node == self._state.broker:
             self._state.effects.append(row)
-        elif cell is not None:
-            # Who asks repeats. Each time it may go another way: of those who are next, only some may reach that SHB.
-            self._answers += 1
-            self._peers.send_toward(cell, f"{row.shb}/{self._answers}", row, sender)
+        else:
+            self._peers.send_to(node, row, sender, (node,))
 
     def _pass_mail(self, sender: BrokerId | None, mail: Posted, to: BrokerId) -> None:
         if to == self._state.broker:

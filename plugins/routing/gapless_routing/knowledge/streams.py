@@ -114,7 +114,6 @@ class Streams:
         self._interests = interests
         self._progress = progress
         self._streams: dict[PubendId, PubendStream] = {}
-        self._shb_here = "shb" in cells.roles_of(state.broker)
         self.lives: dict[BrokerId, int] = {}
         """The life of the router at each broker with pubends."""
 

@@ -162,16 +162,29 @@ def test_a_row_of_holds_goes_to_the_pubend_and_its_answer_to_the_shb() -> None:
 
 
 @pytest.mark.parametrize("gone", ["i", "j"])
-def test_an_answer_to_a_hold_finds_a_way_in_the_end(gone: str) -> None:
-    """The one that is next may not reach that SHB; who asks repeats, and the answer goes another way."""
+def test_an_answer_to_a_hold_takes_a_way_that_leads_on(gone: str) -> None:
+    """Of those that are next only some may reach that SHB."""
     net = subscribed(DIAMOND)
     net.cut(gone, "s")
     net.cut("i", "j")
+    net.pass_time(2 * SECOND)
+    net.tell("s", Hold("s@disk", P, 3, {7: 12}))
     held = Held("s@disk", P, 3, {7: 15}, 40)
-    for _ in range(30):
-        net.tell("p", held)
+    net.tell("p", held)
 
-    assert held in net.take(Held, "s")
+    assert net.take(Held, "s") == [held]
+
+
+def test_an_answer_to_a_hold_goes_over_a_mate_who_alone_has_a_link() -> None:
+    net = subscribed(DIAMOND)
+    net.cut("p", "i")
+    net.cut("j", "s")
+    net.pass_time(2 * SECOND)
+    net.tell("s", Hold("s@disk", P, 3, {7: 12}))
+    held = Held("s@disk", P, 3, {7: 15}, 40)
+    net.tell("p", held)
+
+    assert net.take(Held, "s") == [held]
 
 
 def test_rows_of_what_is_not_known_go_nowhere() -> None:
