@@ -77,6 +77,10 @@ class Cells:
         """Whether some broker in that direction has a role."""
         return any(role in self._roles[name] for cell in self._behind[neighbour] for name in self._members[cell])
 
+    def is_alone(self, broker: BrokerId) -> bool:
+        """Whether a broker shares its cell with no other."""
+        return len(self._members[self._cell_of[broker]]) == 1
+
     def with_role(self, role: str) -> list[BrokerId]:
         """All brokers that have a role, in an order that is the same everywhere."""
         return [name for name in sorted(self._roles) if role in self._roles[name]]

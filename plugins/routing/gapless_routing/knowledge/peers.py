@@ -60,6 +60,7 @@ class Peers:
         self._full: dict[LinkId, None] = {}
         self._hellos: dict[BrokerId, tuple[RouterHello, int]] = {}
         self._sent_hellos: dict[BrokerId, RouterHello] = {}
+        self._detours = 0
         self.synced = False
         """Whether this broker knows what everybody behind it wants; the interest says so."""
 
@@ -201,12 +202,18 @@ class Peers:
         return broker is not None
 
     def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
-        """Sends a message one step on its way to a certain broker: to itself, where there is a link."""
+        """Sends a message one step on its way to a certain broker: to itself, where there is a link.
+
+        Brokers say which cells they reach, and not which brokers of those. So a message to one of several takes another
+        way each time: whoever sent it repeats it, and one of the ways leads to it.
+        """
         cell = self._cells.of(to)
         if to in self._links_of:
             self.send(to, message, address)
         elif cell is not None:
-            self.send_toward(cell, to, message, sender, address)
+            self._detours += 1
+            key = to if self._cells.is_alone(to) else f"{to}/{self._detours}"
+            self.send_toward(cell, key, message, sender, address)
 
     def push(self, cell: Cell, knowledge: Knowledge) -> BrokerId | None:
         """Sends first-time knowledge to one broker of a neighbouring cell.

@@ -301,3 +301,24 @@ def test_an_answer_to_the_process_before_ends_no_question_of_the_one_in_its_plac
     assert net.take(Submitted, "s") == []
     net.tell("p", Submitted(new.reply_to, P, Outcome(Verdict.OK, sequence=2)))
     assert [one.outcome.sequence for one in net.take(Submitted, "s")] == [2]
+
+
+def test_an_answer_to_one_broker_of_a_cell_finds_it_over_a_mate() -> None:
+    """`i` has no link to the PHB; of those that have one, only `j` has one to `i`."""
+    cells: dict[str, dict[str, tuple[str, ...]]]
+    cells = {"P": {"p": PHB}, "M": {"i": (), "j": (), "k": ()}, "S": {"s": SHB}}
+    links = ["p-i", "p-j", "p-k", "i-j", "i-k", "j-k", "i-s", "j-s", "k-s"]
+    net = opened(network_map(cells, *links))
+    for one, other in (("p", "i"), ("i", "k"), ("i", "s"), ("j", "k")):
+        net.cut(one, other)
+    net.pass_time(2 * SECOND)
+    verdicts: list[Verdict] = []
+    while Verdict.OK not in verdicts and len(verdicts) < 10:  # a client asks again when it was put off
+        net.tell("i", SubmitOpen(opening(), len(verdicts)))
+        for _ in range(8):
+            for submit in net.take(SubmitOpen, "p"):
+                net.tell("p", Submitted(submit.reply_to, P, OK))
+            net.pass_time(SECOND // 2)
+        verdicts += [verdict for _, verdict in answers(net, "i")]
+
+    assert verdicts[-1] is Verdict.OK
