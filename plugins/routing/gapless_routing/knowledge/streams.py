@@ -31,7 +31,7 @@ from gapless.core.network.frames import Private
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.curiosity import CuriosityTimes, RecentWants
 from gapless.core.stream.intervals import IntervalSet, Ranges
-from gapless.core.stream.knowledge import Delta, Kind, Knowledge, KnowledgeConflict, KnowledgeStream
+from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet, restrict
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless_routing.knowledge.askers import Askers
@@ -314,7 +314,7 @@ class Streams:
     def _on_knowledge(self, stream: PubendStream, knowledge: Knowledge, sender: BrokerId | None) -> None:
         if stream.up is None:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
-        delta = self._take(stream, knowledge)
+        new = self._take(stream, knowledge)
         pushed: dict[BrokerId, list[Knowledge]] = {}
         if knowledge.reply and not stream.bundles:
             self._reply(stream, CORE, [knowledge])  # nobody else can have asked
@@ -322,7 +322,7 @@ class Streams:
             pushed[CORE] = self._deliver(stream, knowledge)
             for cell, bundle in stream.bundles.items():
                 if sender is None or self._cells.of(sender) != cell:
-                    self._first(stream, cell, bundle, knowledge, delta, pushed)
+                    self._first(stream, cell, bundle, knowledge, new, pushed)
         if stream.askers:
             self._serve(stream, knowledge, pushed)
 
@@ -332,17 +332,27 @@ class Streams:
         if live:
             self._peers.push(cell, knowledge)
 
-    def _take(self, stream: PubendStream, knowledge: Knowledge) -> Delta:
-        """Caches it, where somebody below may ask for it. Returns what is new."""
+    def _take(self, stream: PubendStream, knowledge: Knowledge) -> IntervalSet:
+        """Caches it, where somebody below may ask for it. Returns the ticks of which nothing was known.
+
+        Silence that is only known under a higher stamp now is not new: who needs that asks, and the events in it would
+        be sent once more for nothing, whenever another broker above begins to send.
+        """
         if not stream.bundles:
-            return Delta(knowledge.data, ())
+            return IntervalSet()
         stream.fresh_bytes += knowledge.data.size if knowledge.data else 0
+        new = IntervalSet(stream.cache.unknown(knowledge.lo, knowledge.hi, {}))
         try:
-            return stream.cache.accumulate(knowledge)
+            delta = stream.cache.accumulate(knowledge)
         except KnowledgeConflict as conflict:
             self._state.effects.append(Alarm(AlarmCode.BROKERS_CONTRADICT, str(conflict), knowledge.pubend))
             stream.cache = KnowledgeStream(knowledge.pubend)
-            return stream.cache.accumulate(knowledge)
+            stream.cache.accumulate(knowledge)
+            return IntervalSet([(knowledge.lo, knowledge.hi)])
+        if new.ranges != ((knowledge.lo, knowledge.hi),):
+            for tick in delta.events.ticks:
+                new.add(tick - 1, tick)
+        return new
 
     def _deliver(self, stream: PubendStream, knowledge: Knowledge) -> list[Knowledge]:
         """To the SHB here, unfiltered and at once, but not before it knows where it counts (C5). Returns that."""
@@ -358,7 +368,7 @@ class Streams:
         cell: Cell,
         bundle: Bundle,
         knowledge: Knowledge,
-        delta: Delta,
+        new: IntervalSet,
         pushed: dict[BrokerId, list[Knowledge]],
     ) -> None:
         """Says in one direction what is new, as far as somebody there wants it; silence alone waits a while."""
@@ -367,7 +377,8 @@ class Streams:
             return
         if bundle.behind:
             return
-        for start, hi in self._new(knowledge, delta, bundle.sent):
+        # What lies above the mark was new once, when nobody here wanted it, or nobody could be reached.
+        for start, hi in (new | IntervalSet([(max(knowledge.lo, bundle.sent), knowledge.hi)])).ranges:
             lo = max(start, stream.cache.lost)
             if hi > bundle.sent:
                 lo = min(
@@ -383,16 +394,6 @@ class Streams:
             elif ("silence", stream.meta.pubend, cell) not in self._state.timers:
                 at = self._state.now + SILENCE_AFTER
                 self._state.timers.set(("silence", stream.meta.pubend, cell), at)
-
-    def _new(self, knowledge: Knowledge, delta: Delta, sent: Tick) -> Ranges:
-        """The runs of ticks that were new here, or lie above what was said."""
-        if delta.known == ((knowledge.lo, knowledge.hi),):
-            return delta.known
-        new = IntervalSet(delta.known)
-        for tick in delta.events.ticks:
-            new.add(tick - 1, tick)
-        new.add(max(knowledge.lo, sent), knowledge.hi)
-        return new.ranges
 
     def _stretch(self, stream: PubendStream, top: Tick, floor: Tick, need: Stamp) -> Tick:
         """How far down everything is known, from `top` to `floor` at most: events, or silence that covers `need`."""
