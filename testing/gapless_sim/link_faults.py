@@ -112,7 +112,7 @@ class LinkLayer:
         return True
 
     def _die(self) -> None:
-        if self.kill(self._draws.pick(self._topology.links)):
+        if self._topology.links and self.kill(self._draws.pick(self._topology.links)):
             self._world.sometimes("topology.link died")
 
     def _links(self) -> list[BrokerLink]:

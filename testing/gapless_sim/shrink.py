@@ -19,6 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless_sim.options import MILLISECOND, NetworkFaults, Options
+from gapless_sim.topology import Cell, Topology, topology_of
 
 if TYPE_CHECKING:
     from gapless_sim.choices import ChoiceSequences
@@ -34,6 +35,8 @@ LEAST_DURATION = 100 * MILLISECOND
 _PARTS = ("disk", "clock", "process", "network")
 _CLASSES = (*_PARTS, "hostility")
 _COUNTS = ("phbs", "shbs", "pubends", "clients", "subscriptions")
+_NODES = ("topology", "cells", "phbs", "shbs", "together")
+"""What belongs together in a drawn topology: none of it can be changed alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,13 +282,16 @@ def _without_singles(options: Options) -> Iterator[tuple[str, Options]]:
         elif name == "hostility":
             for kind, _ in options.hostility:
                 yield f"hostility.{kind}", replace(options, hostility=_without(options.hostility, kind))
-        elif name not in {*_COUNTS, "seed", "duration", "rate"} and value != simple:
+        elif name not in {*_COUNTS, *_fixed(options), "seed", "duration", "rate"} and value != simple:
             yield name, replace(options, **{name: simple})
 
 
 def _with_fewer(options: Options) -> Iterator[tuple[str, Options]]:
     """Less of everything that is counted: as little as possible at first, then half."""
+    yield from _with_fewer_nodes(options)
     for name in _COUNTS:
+        if name in _fixed(options):
+            continue
         count = getattr(options, name)
         for fewer in dict.fromkeys((1, count // 2, count - 1)):
             if 0 < fewer < count:
@@ -297,6 +303,30 @@ def _with_fewer(options: Options) -> Iterator[tuple[str, Options]]:
         if LEAST_DURATION <= duration < options.duration:
             what = f"duration {options.duration / 1e9:g} s → {duration / 1e9:g} s"
             yield what, replace(options, duration=duration)
+
+
+def _fixed(options: Options) -> tuple[str, ...]:
+    return _NODES if options.topology else ()
+
+
+def _with_fewer_nodes(options: Options) -> Iterator[tuple[str, Options]]:
+    """A cell at the rim of a drawn topology less, or a node less in a cell of several."""
+    topology = topology_of(options)
+    if topology is None:
+        return
+    cells = list(topology.cells.values())
+    for place, cell in enumerate(cells):
+        if len(cell.nodes) > 1:
+            rest: list[Cell] = [replace(cell, nodes=cell.nodes[:-1])]
+        elif place and all(other.up != cell.name for other in cells):
+            rest = []
+        else:
+            continue
+        fewer = Topology([*cells[:place], *rest, *cells[place + 1 :]], mesh=topology.mesh)
+        hosted = [role for roles in fewer.roles.values() for role in roles]
+        phbs, shbs = hosted.count("phb"), hosted.count("shb")
+        if phbs and shbs:
+            yield f"node {cell.nodes[-1]}", replace(options, cells=str(fewer), phbs=phbs, shbs=shbs)
 
 
 def _without(hostility: Sequence[tuple[str, float]], kind: str) -> tuple[tuple[str, float], ...]:

@@ -248,11 +248,15 @@ class Expiry:
         return None if lapsed is None else lapsed.late_start
 
     def _there(self, ticks: dict[PubendId, Tick]) -> Iterable[tuple[PubendId, Tick]]:
-        """Yields the ticks without those of pubends that have begun anew since."""
+        """Yields the ticks without those of pubends that have begun anew since.
+
+        Nor is 0 a position. It asks for the earliest tick, and no client has learned which one that is: the name lapsed
+        while its subscription was being created.
+        """
         streams = self._hosting.streams
         names = {pubend.rpartition("@")[0] for pubend in streams}
         for pubend, tick in ticks.items():
-            if pubend in streams or pubend.rpartition("@")[0] not in names:
+            if tick and (pubend in streams or pubend.rpartition("@")[0] not in names):
                 yield pubend, tick
 
 

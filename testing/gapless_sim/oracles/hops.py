@@ -6,14 +6,14 @@ These hold for routers that work by hops. They watch the frames between brokers,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gapless.core.network.facts import LINK_HIGH, Want
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.stamps import covers
+from gapless.core.stream.stamps import covers, join
 from gapless.core.stream.ticks import FOREVER
 from gapless_sim.network import WEIGHT
 from gapless_sim.options import MILLISECOND, SECOND
@@ -130,8 +130,8 @@ class K5Answered(HopJudge):
         if type(message) is Want:
             # Whoever asks without an end is answered once, by whatever comes; V2 sees to him.
             ranges = IntervalSet((lo, hi) for lo, hi in message.ranges if hi < FOREVER)
-            asked = Question(message.pubend, message.need, self.world.now, ranges)
-            self._questions.setdefault(hop.back, []).append(asked)
+            questions = self._questions.setdefault(hop.back, [])
+            questions.append(Question(message.pubend, _taken_over(questions, message, ranges), self.world.now, ranges))
         elif type(message) is Knowledge and not message.damaged:
             for back, questions in self._questions.items():
                 if back.source == hop.target and back.target != hop.source:
@@ -178,6 +178,18 @@ class K5Answered(HopJudge):
                 question.owed.add(start, end)
         if question.owed and not was_owed:
             question.owed_since = self.world.now
+
+
+def _taken_over(questions: Sequence[Question], want: Want, ranges: IntervalSet) -> Stamp:
+    """Who asks again gets one answer: it has to be good for all that was asked. Returns that need."""
+    need = want.need
+    for question in questions:
+        if question.pubend == want.pubend and any(question.ranges.within(lo, hi) for lo, hi in ranges.ranges):
+            need = join(need, question.need)
+            for lo, hi in ranges.ranges:
+                question.ranges.remove(lo, hi)
+                question.owed.remove(lo, hi)
+    return need
 
 
 def _satisfied(said: Knowledge, need: Stamp) -> Iterator[tuple[Tick, Tick]]:

@@ -12,6 +12,7 @@ from gapless_sim.choices import Choices, ChoiceSequences
 from gapless_sim.options import SECOND, NetworkFaults, Options, ProcessFaults
 from gapless_sim.result import Failure, Result
 from gapless_sim.shrink import Progress, draws, plain, shrink, sparse
+from gapless_sim.topology import Topology
 
 BUSY = Options(
     7,
@@ -90,6 +91,27 @@ def test_options_that_do_not_matter_are_plain_again() -> None:
     assert options == replace(expected, network=replace(expected.network, loss=0.2))
     assert options.rate <= 0.5
     assert options.duration <= 2 * SECOND
+
+
+def test_a_drawn_topology_loses_whole_nodes_and_stays_a_network() -> None:
+    """Counts of it changed alone would name nodes that are not there (simulator, knowledge 30057)."""
+    cells = "phb1:phb ib1+ib2+ib3<phb1 phb2:phb<ib1 shb1:shb<ib1 shb2:shb<ib1"
+    tree = replace(BUSY, router="knowledge", topology="tree", cells=cells)
+    tried: list[Options] = []
+
+    def fails(options: Options, step: int, *_: int) -> str:
+        tried.append(options)
+        return "I3" if "ib1+ib2" in options.cells and "shb2" in options.cells and step > 20 else ""
+
+    toy = Toy(fails)
+    smallest = shrink(toy, toy(tree, None)).smallest.options
+
+    assert smallest.cells == "phb1:phb ib1+ib2<phb1 shb2:shb<ib1"
+    assert (smallest.phbs, smallest.shbs) == (1, 1)
+    for options in tried:
+        topology = Topology.parse(options.cells)
+        hosted = [role for roles in topology.roles.values() for role in roles]
+        assert (options.phbs, options.shbs) == (hosted.count("phb"), hosted.count("shb"))
 
 
 def test_of_hostilities_only_the_guilty_one_remains() -> None:

@@ -178,10 +178,13 @@ class Peers:
         toward = self._cells.toward(cell)
         return [] if toward is None else [name for name in self.live(toward) if not self.is_blind(name, cell)]
 
+    def _mates(self, cell: Cell) -> list[BrokerId]:
+        """The mates that know a way to a cell."""
+        return [mate for mate in self.live(self._cells.own) if not self.is_blind(mate, cell)]
+
     def _mate_toward(self, cell: Cell) -> BrokerId | None:
-        """A mate that knows a way to a cell."""
-        mates = [mate for mate in self.live(self._cells.own) if not self.is_blind(mate, cell)]
-        return max(mates, key=lambda mate: rank(cell, mate), default=None)
+        """The mate that is asked to go on to a cell."""
+        return max(self._mates(cell), key=lambda mate: rank(cell, mate), default=None)
 
     # -------------------------------------------------------------------------------------- sending
 
@@ -205,15 +208,19 @@ class Peers:
         """Sends a message one step on its way to a certain broker: to itself, where there is a link.
 
         Brokers say which cells they reach, and not which brokers of those. So a message to one of several takes another
-        way each time: whoever sent it repeats it, and one of the ways leads to it.
+        way each time, over a mate too: whoever sent it repeats it, and one of the ways leads to it.
         """
         cell = self._cells.of(to)
         if to in self._links_of:
             self.send(to, message, address)
+        elif cell is not None and self._cells.is_alone(to):
+            self.send_toward(cell, to, message, sender, address)
         elif cell is not None:
             self._detours += 1
-            key = to if self._cells.is_alone(to) else f"{to}/{self._detours}"
-            self.send_toward(cell, key, message, sender, address)
+            mates = () if sender in self._cells.mates else self._mates(cell)
+            ways = [*self._direct(cell), *mates]
+            if ways:
+                self.send(max(ways, key=lambda name: rank(f"{to}/{self._detours}", name)), message, address)
 
     def push(self, cell: Cell, knowledge: Knowledge) -> BrokerId | None:
         """Sends first-time knowledge to one broker of a neighbouring cell.

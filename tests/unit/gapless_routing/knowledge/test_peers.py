@@ -249,3 +249,23 @@ def test_a_push_goes_sideways_when_only_a_mate_has_a_link_into_the_cell() -> Non
     side.sent()
     side.peers.push("S", knowledge(1, 2))
     assert side.sent() == [], "the mate has no way either"
+
+
+def test_a_message_to_one_of_several_brokers_also_goes_over_a_mate_although_a_neighbour_knows_its_cell() -> None:
+    """Found by the simulator (knowledge 30279): the way to that very broker led over the mate alone."""
+    network = network_map(
+        {"P": {"p": PHB}, "M": {"i": (), "j": ()}, "N": {"k": (), "l": ()}, "S": {"s": SHB}},
+        *("p-i", "p-j", "i-j", "i-k", "i-l", "j-k", "j-l", "k-l", "k-s", "l-s"),
+    )
+    side = Side("i", network, "j", "k")
+    side.hello("j")
+    side.hello("k")
+
+    def ways(sender: str) -> set[str]:
+        side.sent()
+        for _ in range(20):
+            side.peers.send_to("l", knowledge(0, 9), sender, ())
+        return {peer for peer, _ in side.sent()}
+
+    assert ways("p") == {"j", "k"}
+    assert ways("j") == {"k"}, "a mate sent it: one step sideways is enough"

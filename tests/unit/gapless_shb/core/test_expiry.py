@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import PubendMeta, Seen
+from gapless.core.network.facts import Held, Hold, PubendMeta, Seen
 from gapless.core.ports import SessionEnded, Set
 from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire import messages as m
@@ -285,6 +285,26 @@ class TestItsReturn:
         assert (back.created, back.sid != answer.sid) == (True, True)
         assert [(position.pubend, position.tick) for position in back.positions] == [(PUBEND, acked)]
         assert office.world.rows(LAPSED) == {}
+
+    def test_of_one_that_was_never_told_where_it_begins_begins_at_what_is_kept_for_it(self) -> None:
+        """Found by the simulator (knowledge 30057): 0 asks for the earliest tick, and was taken for a position."""
+        office = Office()
+        office.ask(1, start=m.StartAt.EARLIEST)
+        office.leave(1)
+        office.pass_beats(40)
+        assert office.names == []
+        office.world.held_answers.clear()
+
+        office.ask(2, start=m.StartAt.EARLIEST)
+        office.world.sync()
+        (row,) = [effect for effect in office.said if isinstance(effect, Hold) and effect.at][-1:]
+        office.world.held_answers.clear()
+        office.world.feed(Held(row.shb, PUBEND, row.version, dict.fromkeys(row.at, BASE + MILLISECOND)))
+        for _ in range(3):
+            office.world.pump()
+            office.world.sync()
+
+        assert office.subscribed(2).positions == [m.Position(PUBEND, BASE + MILLISECOND)]
 
     def test_by_name_after_a_restart_too(self) -> None:
         office, _, acked = self.lapsed()

@@ -183,6 +183,19 @@ def test_silence_under_a_lower_stamp_answers_nobody_but_events_do() -> None:
         tree.judge.checkpoint()
 
 
+def test_who_asks_again_with_a_higher_need_gets_one_answer_that_is_good_for_both() -> None:
+    tree = asked(need={"shb1@disk": 1})
+    tree.sends("shb1", "ib1", want((0, 9), need={"shb1@disk": 2}))
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 1}))
+    tree.after(6 * SECOND)
+    tree.judge.checkpoint()
+
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 2}))
+    tree.after(6 * SECOND)
+    with violates("K5"):
+        tree.judge.checkpoint()
+
+
 def _forgets(tree: Tree) -> None:
     tree.world.brokers["ib1"].life.over = True
 
