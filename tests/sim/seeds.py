@@ -7,7 +7,7 @@ import time
 
 DAY = 86_400 * 10**9
 DAILY = 300
-"""Each under both routers."""
+"""Each under `local` and `hostile`; a third of them under `knowledge`, too."""
 
 
 def seed_count() -> int:

@@ -111,6 +111,8 @@ class Question:
     owed: IntervalSet = field(default_factory=IntervalSet)
     """What the IB has heard of that, and has not passed on."""
     owed_since: int = 0
+    is_known: bool = True
+    """Whether the IB knew the pubend: one that has just started drops what is asked before anybody has named it."""
 
 
 class K5Answered(HopJudge):
@@ -122,6 +124,8 @@ class K5Answered(HopJudge):
         super().__init__(model)
         self._questions: dict[Hop, list[Question]] = {}
         """By the hop that the answer goes on."""
+        self._knows: dict[tuple[str, PubendId], object] = {}
+        """In which life an IB has sent anything about a pubend."""
 
     def frame_arrived(self, hop: Hop, message: Message) -> None:
         """An IB is asked, or hears an answer."""
@@ -131,7 +135,9 @@ class K5Answered(HopJudge):
             # Whoever asks without an end is answered once, by whatever comes; V2 sees to him.
             ranges = IntervalSet((lo, hi) for lo, hi in message.ranges if hi < FOREVER)
             questions = self._questions.setdefault(hop.back, [])
-            questions.append(Question(message.pubend, _taken_over(questions, message, ranges), self.world.now, ranges))
+            asked = Question(message.pubend, _taken_over(questions, message, ranges), self.world.now, ranges)
+            asked.is_known = self._knows.get((hop.target, message.pubend)) is self.world.brokers[hop.target].life
+            questions.append(asked)
         elif type(message) is Knowledge and not message.damaged:
             for back, questions in self._questions.items():
                 if back.source == hop.target and back.target != hop.source:
@@ -139,8 +145,14 @@ class K5Answered(HopJudge):
                         self._owe(question, message)
 
     def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
-        """An asker is given something."""
+        """An asker is given something, or is asked for in turn."""
+        if type(message) is Want:
+            self._knows[hop.source, message.pubend] = self.world.brokers[hop.source].life
+            for questions in self._questions.values():
+                for question in questions:
+                    question.is_known |= question.asked_at == self.world.now and question.pubend == message.pubend
         if type(message) is Knowledge:
+            self._knows[hop.source, message.pubend] = self.world.brokers[hop.source].life
             for question in self._questions.get(hop, ()):
                 if question.pubend == message.pubend:
                     question.ranges.remove(message.lo, message.hi)
@@ -170,7 +182,7 @@ class K5Answered(HopJudge):
         return True
 
     def _owe(self, question: Question, said: Knowledge) -> None:
-        if question.pubend != said.pubend:
+        if question.pubend != said.pubend or not question.is_known:
             return
         was_owed = bool(question.owed)
         for lo, hi in _satisfied(said, question.need):

@@ -32,6 +32,8 @@ class Switch:
     """What must happen for it to show."""
     workload: str | None = None
     """The workload whose runs show it; None: those that seeds draw."""
+    routers: tuple[str, ...] = ("local", "hostile")
+    """Under which routers it is looked for."""
     awaits: str = ""
     """What does not exist yet, without which it cannot show; "": it can."""
 
