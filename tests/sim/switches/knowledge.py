@@ -1,4 +1,4 @@
-"""Broken rules of the router `knowledge`, on trees of cells (protocol: the page on that router; T51 to T57)."""
+"""Broken rules of the router `knowledge`, on trees of cells (traps T7, T51 to T57)."""
 
 from __future__ import annotations
 
