@@ -9,6 +9,7 @@
     crash subscriber     start subscriber       the same for the application, which keeps its token
     show credit          hide credit            a kind of line
     retain 2 s                                  before `start`: older events are released, even if somebody needs them
+    network phb1:phb ib1+ib2<phb1 shb1:shb<ib1  before `start`: a tree of cells instead, under the router `knowledge`
     token late                                  the application's position
 
 After each command 50 ms pass. Nothing is drawn: everything takes as long as it takes at best, every time.
@@ -17,7 +18,7 @@ After each command 50 ms pass. Nothing is drawn: everything takes as long as it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from gapless.core.client.subscribing import WINDOW_EVENTS
@@ -31,15 +32,18 @@ from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.picture import QUIET
 from gapless_sim.producer import Outbox, Producer, Publication
 from gapless_sim.short_names import Names
+from gapless_sim.topology import TREE, Topology
 from gapless_sim.trace import Trace
 from gapless_sim.trace_recorder import record_trace
 from gapless_sim.world import World
 from gapless_sim.world_builder import build
 
 STEP = 50 * MILLISECOND
-LANES = ("publisher", "phb1", "shb1", "subscriber")
+WIDTH, NETWORK_WIDTH = 100, 118
 TOPIC = "flights"
 HIDDEN = (*QUIET, "disconnected", "publishes", "attached", "probe")
+UPKEEP = ("private", "hold")
+"""What the brokers of a network say among themselves to know each other: hidden too, unless a page asks for it."""
 _FENCE = re.compile(r"^```transcript\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SUBSCRIBE = re.compile(
     r"(?P<name>\S+)(?: where (?P<selector>.+?))??(?: from (?P<start>latest|earliest))?"
@@ -74,7 +78,7 @@ class Script:
         self._options = Options(
             1, router="hostile", together=False, clients=0, network=NetworkFaults(bytewise=0.0), catchup_bytes=0
         )
-        self._chart = Chart(LANES, 100)
+        self._chart = self._new_chart(("phb1", "shb1"))
         self._hidden = dict.fromkeys(HIDDEN)
         self._told = 0
         self._key = 0
@@ -97,6 +101,7 @@ class Script:
             "show": self._show,
             "hide": self._hide,
             "retain": self._retain,
+            "network": self._network,
             "token": self._token,
         }
 
@@ -148,9 +153,28 @@ class Script:
         world.run_until(SECOND + STEP)  # until the brokers know each other, and the publisher is open
         self._skip()
 
-    def _retain(self, rest: str) -> None:
+    def _new_chart(self, brokers: Iterable[str], width: int = WIDTH) -> Chart:
+        self._lanes = ("publisher", *brokers, "subscriber")
+        return Chart(self._lanes, width)
+
+    def _before_start(self, verb: str) -> None:
         if self._world is not None:
-            raise ScriptError("`retain` comes before `start`")
+            raise ScriptError(f"`{verb}` comes before `start`")
+
+    def _network(self, rest: str) -> None:
+        self._before_start("network")
+        try:
+            topology = Topology.parse(rest)
+        except ValueError as error:
+            raise ScriptError(str(error)) from error
+        if not {"phb1", "shb1"} <= topology.roles.keys():
+            raise ScriptError("the publisher is at phb1, and the subscriber at shb1: the network needs both")
+        self._options = replace(self._options, router="knowledge", topology=TREE, cells=rest)
+        self._chart = self._new_chart(topology.roles, NETWORK_WIDTH)
+        self._hidden |= dict.fromkeys(UPKEEP)
+
+    def _retain(self, rest: str) -> None:
+        self._before_start("retain")
         self._options = replace(self._options, max_retain_seconds=_time(rest) / SECOND)
 
     def _run(self, rest: str) -> None:
@@ -168,8 +192,8 @@ class Script:
 
     def _two(self, rest: str) -> tuple[str, str]:
         names = rest.split()
-        if len(names) != 2 or not set(names) <= set(LANES):
-            raise ScriptError(f"two of {', '.join(LANES)} are needed, not {rest!r}")
+        if len(names) != 2 or not set(names) <= set(self._lanes):
+            raise ScriptError(f"two of {', '.join(self._lanes)} are needed, not {rest!r}")
         return names[0], names[1]
 
     def _crash(self, name: str) -> None:

@@ -89,11 +89,31 @@ def test_early_release_makes_a_gap() -> None:
         ("subscribe", "no subscription"),
         ("token late", "no subscription"),
         ("retain 1 s", "before `start`"),
+        ("network phb1:phb shb1:shb<phb1", "before `start`"),
     ],
 )
 def test_what_makes_no_sense_is_refused(command: str, says: str) -> None:
     with pytest.raises(ScriptError, match=says):
         play("start", command)
+
+
+def test_a_network_has_a_lane_for_each_broker() -> None:
+    script = Script()
+    script.do("network phb1:phb ib1<phb1 shb1:shb<ib1")
+    script.do("start")
+    script.do("subscribe late")
+
+    assert script.heading().split() == ["seconds", "publisher", "phb1", "ib1", "shb1", "subscriber"]
+    assert sum("holds #1" in line for line in script.do("publish k=1")) == 2  # from phb1 to ib1, and on to shb1
+
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [("phb1:phb shb1:shb<ib1", "hangs on ib1"), ("phb1:phb shb2:shb<phb1", "needs both"), ("", "needs both")],
+)
+def test_a_network_needs_a_tree_with_both_ends(network: str, says: str) -> None:
+    with pytest.raises(ScriptError, match=says):
+        play(f"network {network}")
 
 
 def test_first_comes_the_start() -> None:
