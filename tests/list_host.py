@@ -258,7 +258,7 @@ class ListHost:
         self._timers = Timers(self._outbox)
         self.source = ListSource(saved.row.pubend, log, self._outbox)
         options = PubendSettings(context.role, min_retain_seconds=0, min_retain_bytes=0)
-        self.pubend = Pubend(shared, saved, self.source, options, self._timers, is_new=True, sealed=False)
+        self.pubend = Pubend(shared, saved, self.source, options, self._timers, None, is_new=True, sealed=False)
         self._read: list[ReadResult] = []
         self._look_at = 0
 

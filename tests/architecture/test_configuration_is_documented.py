@@ -16,6 +16,7 @@ from gapless.node.config import (
     RoutingSection,
     StorageSection,
 )
+from gapless.node.groups import GroupSection
 from gapless.node.network import NetworkSettings, NetworkTls, NodeSettings
 from gapless_phb.config import PhbSection, PubendSection
 from gapless_shb.config import ShbConfig
@@ -48,6 +49,7 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("## `[auth]` and `[routing]`") == keys(AuthSection, RoutingSection)
     assert documented("## `[network]`") == keys(NetworkSection)
     assert documented("### The network's file") == keys(NetworkSettings, NetworkTls, NodeSettings)
+    assert documented("## `[[group]]`") == keys(GroupSection)
     assert documented("## `[limits]`") == keys(LimitsSection)
     assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}
     assert documented("### `[[phb.pubends]]`") == keys(PubendSection)

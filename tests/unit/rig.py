@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from gapless.core.network.facts import OrderedGroup
 from gapless.core.ports import (
     AllowAll,
     Append,
@@ -64,6 +65,7 @@ class Rig(Generic[R]):
         self.name = role
         self.roles = frozenset({role})
         self.rules: Authorizer = AllowAll()
+        self.groups: tuple[OrderedGroup, ...] = ()
         self.said: list[object] = []
         self.reads: list[Read] = []
         self.performed: list[Read] = []
@@ -89,6 +91,7 @@ class Rig(Generic[R]):
             b"secret",
             self.rules,
             roles=self.roles,
+            groups=self.groups,
         )
         try:
             self.role = self.make(context)

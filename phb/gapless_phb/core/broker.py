@@ -14,6 +14,7 @@ from gapless.core.network.facts import (
     Enrol,
     Hold,
     OpenRequest,
+    OrderedGroup,
     Outcome,
     Released,
     Submit,
@@ -102,6 +103,7 @@ class PublisherHostingBroker:
         self._clocks: list[TickClock] = []
         own = f"{context.broker}@{context.storage_id}" if "shb" in context.roles else ""
         self._retiring = Retiring(own, self._pubends, self._outbox, self._tables, context.reader)
+        self._groups = groups_by_name(context, self.settings)
         self._recover(context)
 
     def _recover(self, context: RoleContext) -> None:
@@ -149,8 +151,13 @@ class PublisherHostingBroker:
         self, shared: PubendContext, found: Recovered, options: PubendSettings, context: RoleContext, *, sealed: bool
     ) -> None:
         timers = Timers(self._outbox)
-        own = Own(shared, found, timers, sealed=sealed, now=context.now, wall=context.wall)
-        pubend = Pubend(shared, found.saved, own, options, timers, is_new=found.is_new, sealed=sealed)
+        group = self._groups.get(name_of(found.saved.row.pubend))
+        silence = self.settings.silence_seconds
+        if group is not None:
+            silence = min(silence, group.silence_seconds)
+        own = Own(shared, found, timers, silence, sealed=sealed, now=context.now, wall=context.wall)
+        name = None if group is None else group.name
+        pubend = Pubend(shared, found.saved, own, options, timers, name, is_new=found.is_new, sealed=sealed)
         self._clocks.append(own.clock)
         self._pubends[pubend.pubend] = pubend
         self._by_name[name_of(pubend.pubend)] = pubend
@@ -307,6 +314,28 @@ class PublisherHostingBroker:
                 text = _CLOCK_ALARMS[code].format(**values) if is_so else _CLOCK_RIGHT[code]
                 self._outbox.emit(Alarm(code, text, over=not is_so))
         self._alarms = found
+
+
+def groups_by_name(context: RoleContext, settings: Settings) -> dict[str, OrderedGroup]:
+    """Returns the group of each pubend of this node that is in one, by the pubend's name (protocol: groups).
+
+    Raises ConfigurationError if a group names a pubend of this node that is not configured.
+    """
+    here = options_by_name(settings.pubends)
+    found: dict[str, OrderedGroup] = {}
+    for group in context.groups:
+        for member in group.members:
+            node, _, name = member.partition("/")
+            if node != context.broker:
+                continue
+            if name not in here:
+                known = ", ".join(map(repr, here))
+                raise ConfigurationError(
+                    f"the group {group.name!r} has the member {member!r}, and this node has no pubend {name!r}"
+                    f" (phb.pubends); {known} would be"
+                )
+            found[name] = group
+    return found
 
 
 def _duration(ticks: Tick) -> str:

@@ -34,12 +34,17 @@ class Own:
         context: PubendContext,
         recovered: Recovered,
         timers: Timers,
+        silence_seconds: float,
         *,
         sealed: bool,
         now: int,
         wall: int,
     ) -> None:
-        """Begins with what recovery found or created. `sealed`: not configured, so closed to new publishers."""
+        """Begins with what recovery found or created.
+
+        `silence_seconds`: how soon silence is sent while nothing is published. `sealed`: not configured, so closed to
+        new publishers.
+        """
         saved, settings, outbox = recovered.saved, context.settings, context.outbox
         self._outbox = outbox
         self._timers = timers
@@ -78,7 +83,7 @@ class Own:
             check,
             outbox,
         )
-        self._silence_every = round(settings.silence_seconds * source.SECOND)
+        self._silence_every = round(silence_seconds * source.SECOND)
         timers.on(Timer.SILENCE, self._on_silence)
         timers.on(Timer.FORGETTING, lambda now, _wall: self._forget_gone(now))
 

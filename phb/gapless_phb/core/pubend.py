@@ -28,15 +28,21 @@ class Pubend:
         source: Source,
         options: PubendSettings,
         timers: Timers,
+        group: str | None,
         *,
         is_new: bool,
         sealed: bool,
     ) -> None:
-        """Restores a pubend from its rows. `is_new`: the rows are not written yet. `sealed`: no longer configured."""
+        """Restores a pubend from its rows.
+
+        `group`: the group in total order that it is in. `is_new`: the rows are not written yet. `sealed`: no longer
+        configured.
+        """
         self.pubend: PubendId = saved.row.pubend
         self.number = saved.number
         self.row = saved.row
         self.sealed = sealed
+        self.group = group
         self.source = source
         self.log = source.log
         self.keeping = Keeping(context, source, saved, options, timers)
@@ -54,7 +60,7 @@ class Pubend:
             self.pubend,
             self._context.broker,
             row.topics,
-            None,
+            self.group,
             row.created,
             self.sealed,
             row.voids,

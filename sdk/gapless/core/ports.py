@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from gapless.core.gauges import Gauge
-from gapless.core.network.facts import BrokerId
+from gapless.core.network.facts import BrokerId, OrderedGroup
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import ServerMessage
 
@@ -274,6 +274,8 @@ class RoleContext:
     """The role's own section of the configuration, unchecked."""
     roles: frozenset[str] = frozenset()
     """All roles of the node, including this one."""
+    groups: tuple[OrderedGroup, ...] = ()
+    """The groups of pubends in total order: the same at every node of the network."""
 
 
 class Role(Protocol):

@@ -189,6 +189,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
             max_event_bytes=config.limits.max_event_bytes,
             config=config.role(role),
             roles=frozenset(loaded.open_roles),
+            groups=tuple(section.group for section in config.group),
         )
         with said_of(config, role):
             roles.append(open_role(context=context))

@@ -6,6 +6,7 @@
     [auth]      plugin, and what else it takes
     [routing]   plugin, and what else it takes
     [network]   file, node, listen: which node this is of a network that is described
+    [[group]]   name, members, silence_seconds: pubends in total order
     [limits]    what clients are allowed
     [phb] [shb] what the roles take; a role of another name has a section of that name
 
@@ -26,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
+from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
 from gapless.node.network import NodeMembership, join
 from gapless.node.settings import Section, parsed, read_toml, suggestion
 from gapless.spi import Create
@@ -147,6 +149,7 @@ class NodeConfig(BaseModel):
     routing: RoutingSection = RoutingSection()
     limits: LimitsSection = LimitsSection()
     network: NetworkSection | None = None
+    group: tuple[GroupSection, ...] = ()
     _membership: NodeMembership | None = PrivateAttr(default=None)
     _source: str = PrivateAttr(default="")
     _create: Create = PrivateAttr(default=Create.WHERE_NOTHING_IS)
@@ -215,6 +218,11 @@ def make_config(
         membership = NodeMembership.of(Path(source).parent / own.file, own.node, own.listen)
         settings = join(settings, membership, source or "configuration")
     config = parsed(NodeConfig, settings, source, variables)
+    if membership is None and config.group:  # those of a network are checked with its file
+        publishing = [config.node.name] if "phb" in config.node.roles else []
+        problems = [*wrong_groups(config.group), *unknown_nodes(config.group, publishing)]
+        if problems:
+            raise ConfigurationError("\n".join(f"{source or 'configuration'}: group: {each}" for each in problems))
     config._source = source  # noqa: SLF001 - of this very module
     config._membership = membership  # noqa: SLF001 - and this
     config._create = create  # noqa: SLF001 - and this

@@ -5,6 +5,7 @@
     [network]        name, secret or secret_file, router, insecure
     [network.tls]    certificate, key, ca: `{node}` in a path is the node's name
     [[node]]         name, roles (none: it only stands between others), address, cell, options
+    [[group]]        name, members, silence_seconds: pubends in total order
 
 Cells are nodes that do the same job; a node with a role stands in one alone. `options` are sections of the node's own
 configuration, which what that says goes before.
@@ -25,6 +26,7 @@ from pydantic import Field, SecretStr
 from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.errors import ConfigurationError, PluginError
+from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
 from gapless.node.settings import Section, parsed, read_toml, suggestion
 
 TRANSPORT: Final = "tcp"
@@ -74,6 +76,7 @@ class NetworkFile(Section):
     network: NetworkSettings
     node: tuple[NodeSettings, ...] = Field(min_length=1)
     bundles: tuple[tuple[str, str], ...] = ()
+    group: tuple[GroupSection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,9 @@ class NetworkDescription:
         """Differs from that of any other map."""
         nodes = sorted((node.name, sorted(node.roles), node.address, node.cell) for node in self.file.node)
         bundles = sorted(sorted(bundle) for bundle in self.file.bundles)
-        return sha256(json.dumps([self.name, self.file.network.router, nodes, bundles]).encode()).digest()[:16]
+        groups = sorted((group.name, sorted(group.members)) for group in self.file.group)
+        described = [self.name, self.file.network.router, nodes, bundles, groups]
+        return sha256(json.dumps(described).encode()).digest()[:16]
 
     def transport_options(self, node: str) -> dict[str, Any]:
         """With which options a node's transport is made, for listening and for dialing."""
@@ -162,7 +167,8 @@ def load_network(path: Path) -> NetworkDescription:
     """The network that a file describes. Raises ConfigurationError: a line for each thing that is wrong with it."""
     file = parsed(NetworkFile, read_toml(path), str(path))
     secret, problems = _secret(path, file.network)
-    problems += [*_wrong_nodes(file), *_wrong_cells(file), *_wrong_bundles(file)]
+    problems += [*_wrong_nodes(file), *_wrong_cells(file), *_wrong_bundles(file), *wrong_groups(file.group)]
+    problems += unknown_nodes(file.group, [node.name for node in file.node if "phb" in node.roles])
     problems += _wrong_addresses(file, secret)
     if problems:
         raise ConfigurationError("\n".join(f"{path}: {problem}" for problem in problems))
@@ -189,6 +195,9 @@ def join(settings: Mapping[str, Any], membership: NodeMembership, source: str) -
                 )
         if isinstance(own, Mapping):
             joined[section] = {**own, **keys}
+    groups = [group.model_dump() for group in membership.network.file.group]
+    if joined.setdefault("group", groups) != groups:
+        raise ConfigurationError(f"{source}: group: {path} has the groups of the network: leave them to that file")
     if not node.roles:
         joined.setdefault("storage", {"plugin": "memory", "path": ""})
     return joined

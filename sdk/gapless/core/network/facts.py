@@ -7,6 +7,7 @@ one broker to another (`gapless.core.network.frames`). Those that travel as they
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Final, TypeAlias
 
@@ -139,6 +140,11 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     """
 
     @property
+    def member(self) -> str:
+        """How a group's configuration names it: by its node and its own name, whichever incarnation it is."""
+        return f"{self.broker}/{self.pubend.rpartition('@')[0]}"
+
+    @property
     def timed(self) -> bool:
         """Whether its ticks are times."""
         return self.grain == MILLISECOND
@@ -147,6 +153,17 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     def spacing(self) -> Tick:
         """How far the places of neighbouring events are apart at least."""
         return min(STEP, self.grain)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedGroup:
+    """Pubends whose events subscribers get in one order, if they ask for that (protocol: groups)."""
+
+    name: str
+    members: tuple[str, ...]
+    """As in `PubendMeta.member`. They are the same at every node."""
+    silence_seconds: float = 0.02
+    """How soon each of them says that it is silent."""
 
 
 class Ending(str, Enum):

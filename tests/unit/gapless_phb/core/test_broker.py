@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
 from gapless.core.alarms import Alarm
 from gapless.core.gauges import value_of
-from gapless.core.network.facts import AskPubend, Enrol, Hold, Opened, Pub, Released, Submit, Verdict, Want
+from gapless.core.network.facts import (
+    AskPubend,
+    Enrol,
+    Hold,
+    Opened,
+    OrderedGroup,
+    Pub,
+    Released,
+    Submit,
+    Verdict,
+    Want,
+)
 from gapless.core.ports import Tell
 from gapless.core.stream.ticks import EPOCH_MS, FOREVER, STEP
 from gapless.core.wire.messages import ListPubends, PubendList
@@ -70,6 +83,31 @@ class TestPubends:
         members = opened(harness.sync())["flights"].members
 
         assert members == {"away": created, "own": created}
+
+    def test_one_in_a_group_says_its_silence_sooner_and_tells_its_group(self) -> None:
+        harness = Harness(REST, FLIGHTS)
+        harness.sync()
+        harness.groups = (OrderedGroup("book", ("broker/flights", "elsewhere/rest"), 0.02),)
+        harness.crash()
+        metas = {name: effect.meta for name, effect in opened(harness.sync()).items()}
+        before = len(harness.said)
+        for _ in range(100):
+            harness.advance(1)
+            harness.sync()
+
+        said = [know.pubend.partition("@")[0] for know in map(attrgetter("knowledge"), knows(harness.said[before:]))]
+        assert {name: (meta.group, meta.member) for name, meta in metas.items()} == {
+            "rest": (None, "broker/rest"),
+            "flights": ("book", "broker/flights"),
+        }
+        assert said == 5 * ["flights"]
+
+    def test_a_group_that_names_a_pubend_which_is_not_configured_is_refused(self) -> None:
+        harness = Harness(REST)
+        harness.groups = (OrderedGroup("book", ("broker/flights",)),)
+
+        with pytest.raises(ConfigurationError, match=r"no pubend 'flights' \(phb\.pubends\); 'rest' would be"):
+            harness.crash()
 
     def test_one_that_is_no_longer_configured_is_served_and_takes_no_new_publishers(self) -> None:
         harness = Harness(REST, FLIGHTS)

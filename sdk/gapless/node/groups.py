@@ -1,0 +1,67 @@
+"""Groups of pubends in total order, as a configuration names them (protocol: groups).
+
+    [[group]]
+    name = "orders"
+    members = ["left/default", "right/default"]      # node/pubend
+    silence_seconds = 0.02
+
+The members are the same at every node: each subscriber merges the same pubends, and waits for the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from gapless.core.network.facts import OrderedGroup
+from gapless.node.settings import Section
+
+MEMBER: Final = r"^[A-Za-z0-9._-]+/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+"""The form of a member: the name of its node, and its own name there."""
+
+
+class GroupSection(Section):
+    """`[[group]]`: pubends whose events subscribers with `order="total"` get in one order."""
+
+    name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")
+    members: Annotated[tuple[Annotated[str, Field(pattern=MEMBER)], ...], Field(min_length=1, max_length=64)]
+    """Each is node/pubend."""
+    silence_seconds: float = Field(default=0.02, ge=0.01, le=60)
+    """How soon a member says that it is silent: an event of another member waits about so long."""
+
+    @property
+    def group(self) -> OrderedGroup:
+        """The same in the core's words."""
+        return OrderedGroup(self.name, self.members, self.silence_seconds)
+
+
+def wrong_groups(groups: Sequence[GroupSection]) -> Iterator[str]:
+    """Yields a sentence for each name that stands twice: of a group, or of a member in whatever groups."""
+    for name in _repeated([group.name for group in groups]):
+        yield f"the group {name!r} stands here twice"
+    for member in _repeated([member for group in groups for member in group.members]):
+        inside = [group.name for group in groups if member in group.members]
+        where = f"twice in the group {inside[0]!r}" if len(inside) == 1 else f"in the groups {_list(inside)}"
+        yield f"the pubend {member!r} stands {where}: it is in one group, once"
+
+
+def unknown_nodes(groups: Sequence[GroupSection], publishing: Sequence[str]) -> Iterator[str]:
+    """Yields a sentence for each member of a node that hosts no pubends. `publishing`: the nodes that do."""
+    for group in groups:
+        for member in group.members:
+            node = member.partition("/")[0]
+            if node not in publishing:
+                yield (
+                    f"the group {group.name!r} has the member {member!r}, and no node {node!r} with the role 'phb' is"
+                    f" known here; {_list(publishing) or 'none'} would be"
+                )
+
+
+def _repeated(values: Sequence[str]) -> list[str]:
+    return [value for value in dict.fromkeys(values) if values.count(value) > 1]
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
