@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 
+from bench.network.command import add_options as add_options_of_network
 from bench.peers.command import add_options as add_options_of_peers
 from bench.pipelines import add_options as add_options_of_pipelines
 from bench.spark.command import add_options as add_options_of_spark
@@ -21,12 +22,13 @@ NAMES = {
     "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "pipelines": "archive, compact and replay on all flights, killed on the way, beside a plain computation",
+    "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
     "transport": "frames over loopback, without any protocol",
     "peers": "the race: gapless beside NATS, Kafka, Redis and others",
     "spark": "gapless as a source of Spark, beside Kafka and Parquet files",
 }
 """Every benchmark, and what it measures. A name is a module of this package with `run(json) -> dict`."""
-PACKAGES = {"peers": "peers.command", "spark": "spark.command"}
+PACKAGES = {"network": "network.command", "peers": "peers.command", "spark": "spark.command"}
 """Where the module of a name is, if elsewhere."""
 
 
@@ -37,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, what in NAMES.items():
         benchmark = benchmarks.add_parser(name, help=what.replace("%", "%%"), description=what)
         benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
+    add_options_of_network(benchmarks.choices["network"])
     add_options_of_peers(benchmarks.choices["peers"])
     add_options_of_pipelines(benchmarks.choices["pipelines"])
     add_options_of_spark(benchmarks.choices["spark"])

@@ -1,0 +1,27 @@
+"""`python -m bench network WORK`: which work there is."""
+
+from __future__ import annotations
+
+import importlib
+from argparse import ArgumentParser
+from typing import Any, Final
+
+WORKS: Final = {
+    "faults": "every node killed, links cut, stalled and slowed, one dead throughout: databases exact, and how late",
+    "slow": "an SHB whose link carries a third of the stream for a minute, beside two others",
+}
+"""Every work, and what it shows. A name is a module of this package with `run(json, …)`."""
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Which work, and how long."""
+    works = parser.add_subparsers(dest="work", required=True, metavar="WORK", title="works")
+    for name, what in WORKS.items():
+        work = works.add_parser(name, help=what, description=what)
+        importlib.import_module(f"bench.network.{name}").add_options(work)
+
+
+def run(*, json: bool, work: str, **options: Any) -> dict[str, Any]:
+    """Does the work that was named; returns its figures."""
+    figures: dict[str, Any] = importlib.import_module(f"bench.network.{work}").run(json=json, **options)
+    return figures
