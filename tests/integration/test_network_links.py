@@ -51,6 +51,31 @@ async def test_an_event_published_at_one_node_reaches_a_subscription_at_another(
     assert [event.body for event in events] == [b"%d" % number for number in range(100)]
 
 
+async def test_a_publisher_finds_the_phb_that_takes_its_name_from_any_node(tmp_path: Path) -> None:
+    async with network_of(tmp_path, "phb", "ib", "phb2") as network:
+        network.network["router"] = "knowledge"
+        for phb, names in (("phb", "loader-*"), ("phb2", "audit-*")):
+            await network.start(phb, phb={"pubends": [{"name": f"of-{phb}", "publishers": [names]}]})
+        await network.start("ib")
+        await network.until_linked("phb", "ib")
+        await network.until_linked("phb2", "ib")
+
+        async with gapless.connect(network.nodes["ib"].url) as connection, connection.session() as session:
+            receipts = {
+                name: await bounded(session.publisher("t", name=name).send(b""))
+                for name in ("loader-1", "loader-2", "audit-1", "audit-2")
+            }
+            with pytest.raises(gapless.PublishRejectedError, match="from publisher 'stranger'"):
+                await bounded(session.publisher("t", name="stranger").send(b""))
+
+    assert {name: receipt.pubend.partition("@")[0] for name, receipt in receipts.items()} == {
+        "loader-1": "of-phb",
+        "loader-2": "of-phb",
+        "audit-1": "of-phb2",
+        "audit-2": "of-phb2",
+    }
+
+
 async def test_large_events_go_through_a_link(pair: TestNetwork) -> None:
     await pair.start_all()
     await pair.until_linked("phb", "shb")

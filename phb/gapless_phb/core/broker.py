@@ -263,7 +263,8 @@ class PublisherHostingBroker:
         request = submit.request
         pubend, fault = self._pubend_of(request)
         if pubend is None:
-            self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.REJECTED, fault)))
+            verdict = Verdict.REJECTED if request.pubend else Verdict.ELSEWHERE
+            self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(verdict, fault)))
         elif request.ending is not None and not request.keyed:
             pubend.source.end(request, submit.reply_to, now)
         else:

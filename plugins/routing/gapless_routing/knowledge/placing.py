@@ -86,11 +86,11 @@ class TreeClientSide(ClientSide):
             return
         super().on_answer(broker, answer, address)
 
-    def _home(self, request: OpenRequest) -> BrokerId | None:
-        """The broker for a publisher that is nowhere yet: for one name always the same, as long as the map stays."""
+    def _homes(self, request: OpenRequest) -> list[BrokerId]:
+        """The brokers for a publisher that is nowhere yet, in an order that stays the same as long as the map does."""
         hosts = self._mesh.with_role("phb")
         fitting = [host for host in hosts if self._may_carry(host, request.topic)]
-        return max(fitting or hosts, key=lambda host: rank(request.publisher, host), default=None)
+        return sorted(fitting or hosts, key=lambda host: rank(request.publisher, host), reverse=True)
 
     def _may_carry(self, host: BrokerId, topic: str | None) -> bool:
         """Whether a pubend of a broker may carry a topic, as far as is known here."""

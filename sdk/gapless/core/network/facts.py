@@ -238,6 +238,7 @@ class Verdict(str, Enum):
     RETRY = "retry"
     UNCERTAIN = "uncertain"
     FORGOTTEN = "forgotten"
+    ELSEWHERE = "elsewhere"
 
 
 class Outcome(Struct, array_like=True, frozen=True, gc=False):
@@ -246,6 +247,7 @@ class Outcome(Struct, array_like=True, frozen=True, gc=False):
     OK of an opening: `epoch`, `sequence` and `tick` of the last event logged. OK of a publish: `ticks`
     of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
     FORGOTTEN: the publisher, which has no name of its own, was known once and is not known any more.
+    ELSEWHERE, of an opening: no pubend of this broker takes that publisher with that topic, another broker's may.
     """
 
     verdict: Verdict

@@ -109,6 +109,8 @@ class Placement:
     message: OpenRequest | Pub
     reply_to: Hashable
     owner: BrokerId
+    others: list[BrokerId]
+    """Whom to ask if the owner says that it takes no such publisher, in order."""
     until: int
     wait: int = REPEAT
     life: int = 0
@@ -142,12 +144,11 @@ class ClientSide:
         """
         for number in list(self._lines.get(line_of(request), ())):
             self._end(number, "the publisher was opened again")
-        owner = self._station.owners.get(request.pubend) if request.pubend else self._home(request)
-        self._ask(request, reply_to, owner)
+        self._ask(request, reply_to, self._owners(request.pubend) if request.pubend else self._homes(request))
 
     def place(self, pub: Pub, reply_to: Hashable) -> None:
         """Places a batch where its publisher is open."""
-        self._ask(pub, reply_to, self._station.owners.get(pub.pubend))
+        self._ask(pub, reply_to, self._owners(pub.pubend))
 
     def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
         """The owner's answer, or that it does not know us any more. It may come more than once."""
@@ -182,22 +183,25 @@ class ClientSide:
         for number in list(self._questions):
             self._end(number, "the router has begun anew")
 
-    def _home(self, request: OpenRequest) -> BrokerId | None:
-        """The broker for a publisher that is nowhere yet: for one name always the same, on every node."""
-        hosts = self._mesh.with_role("phb")
-        if not hosts:
-            return None
-        digest = blake2b(request.publisher.encode(), digest_size=8).digest()
-        return hosts[int.from_bytes(digest, "big") % len(hosts)]
+    def _owners(self, pubend: PubendId) -> list[BrokerId]:
+        owner = self._station.owners.get(pubend)
+        return [] if owner is None else [owner]
 
-    def _ask(self, message: OpenRequest | Pub, reply_to: Hashable, owner: BrokerId | None) -> None:
-        if owner is None or len(self._questions) >= QUESTIONS_MAX:
+    def _homes(self, request: OpenRequest) -> list[BrokerId]:
+        """The brokers for a publisher that is nowhere yet, the first choice first: for one name always, everywhere."""
+        hosts = self._mesh.with_role("phb")
+        digest = blake2b(request.publisher.encode(), digest_size=8).digest()
+        first = int.from_bytes(digest, "big") % max(1, len(hosts))
+        return hosts[first:] + hosts[:first]
+
+    def _ask(self, message: OpenRequest | Pub, reply_to: Hashable, owners: list[BrokerId]) -> None:
+        if not owners or len(self._questions) >= QUESTIONS_MAX:
             first = message.first if isinstance(message, Pub) else 0
             outcome = Outcome(Verdict.RETRY, "no broker is known for the pubend at present", first)
             self._station.effects.append(Submitted(reply_to, message.pubend, outcome))
             return
         self._number += 1
-        question = Placement(message, reply_to, owner, self._station.now + ANSWER_LIMIT)
+        question = Placement(message, reply_to, owners[0], owners[1:], self._station.now + ANSWER_LIMIT)
         self._questions[self._number] = question
         self._lines.setdefault(question.line, {})[self._number] = None
         self._send(self._number, question)
@@ -226,6 +230,9 @@ class ClientSide:
         repeated under the ones that they had.
         """
         question = self._take(number)
+        if outcome.verdict is Verdict.ELSEWHERE and question.others:
+            self._ask(question.message, question.reply_to, question.others)
+            return
         self._station.effects.append(Submitted(question.reply_to, pubend, outcome))
         if outcome.verdict is not Verdict.OK and isinstance(question.message, Pub):
             for other in list(self._lines.get(question.line, ())):

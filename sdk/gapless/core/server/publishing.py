@@ -41,6 +41,7 @@ from gapless.errors import RemoteProtocolError
 
 CODES = {
     Verdict.REJECTED: Code.REJECTED,
+    Verdict.ELSEWHERE: Code.REJECTED,
     Verdict.INVALID: Code.INVALID_MESSAGE,
     Verdict.FORBIDDEN: Code.FORBIDDEN,
     Verdict.FENCED: Code.FENCED,

@@ -187,6 +187,19 @@ def test_a_name_goes_only_where_its_topic_is_carried() -> None:
     assert set(homes(net, "neither").values()) == {"p", "q"}, "the PHB refuses it, and says why"
 
 
+def test_a_name_that_a_pubends_broker_does_not_take_goes_to_the_next() -> None:
+    net = with_two_phbs()
+    first = homes(net)["7"]
+    second = "q" if first == "p" else "p"
+    net.tell("s", SubmitOpen(opening("7"), "again"))
+    (asked,) = net.take(SubmitOpen, first)
+    net.tell(first, Submitted(asked.reply_to, "", Outcome(Verdict.ELSEWHERE, "not that name")))
+
+    (asked,) = net.take(SubmitOpen, second)
+    net.tell(second, Submitted(asked.reply_to, f"{second}@1", OK))
+    assert ("again", Verdict.OK) in answers(net)
+
+
 def test_who_was_open_somewhere_is_opened_there_again() -> None:
     net = with_two_phbs()
     for name in map(str, range(10)):

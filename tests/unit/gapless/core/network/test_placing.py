@@ -138,6 +138,36 @@ def test_an_opening_goes_where_the_publishers_name_says(side: Side) -> None:
         assert [peer for peer, _ in other.sent()] == [homes[name]], "for one name it is one broker"
 
 
+def test_an_opening_that_a_broker_does_not_take_goes_to_the_next(side: Side) -> None:
+    name = next(name for name in map(str, range(20)) if _first_choice(name) == "far")
+    side.entry.open(OpenRequest(name, "i", 1, None, principal="anonymous"), "r1")
+    side.sent()
+
+    side.answer(1, Outcome(Verdict.ELSEWHERE, "not here"))
+    ((broker, address),) = side.sent()
+    assert (broker, side.placed()) == ("here", [])
+
+    side.answer(1, Outcome(Verdict.OK))
+    assert side.placed() == [], "an answer of the first one, which came again"
+    side.entry.on_answer("here", Answer(P, Outcome(Verdict.ELSEWHERE, "no")), (LIFE, address[2], LIFE, 1))
+    assert side.placed() == [("r1", Verdict.ELSEWHERE)], "there is no other"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.REJECTED, Verdict.FENCED, Verdict.RETRY])
+def test_any_other_refusal_sends_an_opening_nowhere_else(side: Side, verdict: Verdict) -> None:
+    side.entry.open(OpenRequest("0", "i", 1, None, P, principal="anonymous"), "r1")
+    side.sent()
+    side.answer(1, Outcome(verdict))
+
+    assert (side.sent(), side.placed()) == ([], [("r1", verdict)])
+
+
+def _first_choice(name: str) -> str:
+    side = Side()
+    side.entry.open(OpenRequest(name, "i", 1, None, principal="anonymous"), name)
+    return side.sent()[0][0]
+
+
 def test_an_opening_goes_where_the_publisher_was_opened_before(side: Side) -> None:
     for name in map(str, range(10)):
         side.entry.open(OpenRequest(name, "i", 1, None, P, principal="anonymous"), name)
