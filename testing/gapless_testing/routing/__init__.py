@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.contract import Contract
-from gapless_testing.routing.topology import ALL, ALONE, CHAIN, DIAMOND, PAIR, Topology
+from gapless_testing.routing.topology import ALL, ALONE, CHAIN, DIAMOND, INNER, LEVELS, PAIR, Topology
 
 if TYPE_CHECKING:
     from gapless_testing.routing.harness import RouterHarness
@@ -35,6 +35,8 @@ __all__ = [
     "ALONE",
     "CHAIN",
     "DIAMOND",
+    "INNER",
+    "LEVELS",
     "PAIR",
     "Clause",
     "Contract",

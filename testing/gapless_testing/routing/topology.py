@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gapless.core.network.facts import BrokerId, NetworkMap, NetworkNode
 
@@ -17,14 +17,18 @@ class Topology:
     name: str
     brokers: Mapping[BrokerId, frozenset[str]]
     links: tuple[tuple[BrokerId, BrokerId], ...] = ()
+    cells: Mapping[BrokerId, str] = field(default_factory=dict)
+    """The cell of each broker that does the same job as others; every other one is a cell of its own."""
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def network(self) -> NetworkMap:
-        """The map of it, on which no node has a place."""
-        return NetworkMap({broker: NetworkNode(roles) for broker, roles in self.brokers.items()}, self.links)
+        """The map of it: the place of a node is its cell, if it shares one."""
+        places = {broker: (cell,) for broker, cell in self.cells.items()}
+        nodes = {broker: NetworkNode(roles, places.get(broker, ())) for broker, roles in self.brokers.items()}
+        return NetworkMap(nodes, self.links)
 
     def with_role(self, role: str) -> list[BrokerId]:
         """The brokers that have a role, in order."""
@@ -55,7 +59,37 @@ DIAMOND = Topology(
         "s": _roles(SHB),
     },
     (("p", "i"), ("p", "j"), ("q", "i"), ("q", "j"), ("i", "s"), ("j", "s")),
+    {"i": "middle", "j": "middle"},
 )
 """Two pubends, two ways, and a broker that publishes and subscribes."""
 
-ALL = (ALONE, PAIR, CHAIN, DIAMOND)
+
+LEVELS = Topology(
+    "levels",
+    {"p": _roles(PHB), "i": _roles(), "j": _roles(), "k": _roles(), "l": _roles(), "s": _roles(SHB), "t": _roles(SHB)},
+    (
+        *(("p", "i"), ("p", "j"), ("i", "j")),
+        *(("i", "k"), ("i", "l"), ("j", "k"), ("j", "l"), ("k", "l")),
+        *(("k", "s"), ("l", "s"), ("k", "t"), ("l", "t")),
+    ),
+    {"i": "upper", "j": "upper", "k": "lower", "l": "lower"},
+)
+"""Two levels of two brokers each between a PHB and two SHBs: of each level any broker will do."""
+INNER = Topology(
+    "inner",
+    {
+        "p": _roles(PHB),
+        "m": _roles(SHB),
+        "i": _roles(),
+        "j": _roles(),
+        "k": _roles(),
+        "q": _roles(PHB, SHB),
+        "s": _roles(SHB),
+    },
+    (("p", "m"), ("m", "i"), ("m", "j"), ("i", "j"), ("i", "k"), ("j", "k"), ("j", "q"), ("k", "q"), ("q", "s")),
+    {"i": "middle", "j": "middle", "k": "middle"},
+)
+"""Brokers with roles that others are behind, and three between them, of which two reach one side only: without the
+third, the one way is from the first to the second of these."""
+
+ALL = (ALONE, PAIR, CHAIN, DIAMOND, LEVELS, INNER)
