@@ -1,0 +1,155 @@
+"""Merges the pubends of a group into one order: by tick, and where ticks are equal by pubend (protocol: merging; T14).
+
+Each member gives what it has for a subscription, in its own order, and how far it is known. Whatever stands before the
+next thing that any member may still have can leave; the rest waits. So a member that is slow or dead holds the others.
+
+A gap leaves as one item, at the place of its end. The merge decides only the order: whether a consumer has credit, and
+how much of a member may wait here, is decided by `gapless_shb.core.ordering`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TypeAlias
+
+from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless_shb.core.fetches import GapSegment, Segment
+
+Place: TypeAlias = "tuple[Tick, PubendId]"
+"""A place in the order."""
+
+
+@dataclass(slots=True)
+class MergedMember:
+    """What a member has given and what has not left yet."""
+
+    pubend: PubendId
+    known: Tick
+    """Everything up to here was given, or is silence."""
+    waiting: deque[Segment] = field(default_factory=deque)
+    taken: int = 0
+    """How many events of the first segment have left."""
+
+    @property
+    def next_place(self) -> Place:
+        """Nothing of this member stands before this place, but for what has left."""
+        if not self.waiting:
+            return self.known + 1, self.pubend
+        first = self.waiting[0]
+        return first.end if isinstance(first, GapSegment) else first.ticks[self.taken], self.pubend
+
+    @property
+    def done_upto(self) -> Tick:
+        """Everything of this member up to here has left, or is silence."""
+        if not self.waiting:
+            return self.known
+        first = self.waiting[0]
+        return first.start if isinstance(first, GapSegment) else first.ticks[self.taken] - 1
+
+
+class OrderedMerge:
+    """The merge for one consumer."""
+
+    def __init__(self, starts: Mapping[PubendId, Tick]) -> None:
+        """The members of the group, and from where on each is merged."""
+        self._members = {pubend: MergedMember(pubend, start) for pubend, start in starts.items()}
+        self.events = 0
+        """How many events wait here."""
+        self.bytes = 0
+        """How many bytes they have."""
+
+    def __contains__(self, pubend: object) -> bool:
+        return pubend in self._members
+
+    def add(self, pubend: PubendId, start: Tick) -> None:
+        """Adds a member. It is merged from `start` on, which is not before what has left already."""
+        self._members[pubend] = MergedMember(pubend, start)
+
+    def member(self, pubend: PubendId) -> MergedMember:
+        """Returns what a member has given."""
+        return self._members[pubend]
+
+    def members(self) -> list[MergedMember]:
+        """Returns all members."""
+        return list(self._members.values())
+
+    # What members give.
+
+    def know(self, pubend: PubendId, upto: Tick) -> None:
+        """Everything of a member up to here was given, or is silence."""
+        member = self._members[pubend]
+        member.known = max(member.known, upto)
+
+    def put(self, pubend: PubendId, segment: Segment) -> None:
+        """Takes events or a gap of a member; they come behind all that it has given before."""
+        member = self._members[pubend]
+        if isinstance(segment, GapSegment):
+            member.waiting.append(segment)
+            member.known = max(member.known, segment.end)
+            return
+        if not len(segment):
+            return
+        # Cut into single events, of which any number may leave at once: columns would be copied for each piece.
+        events = EventBatch(
+            segment.ticks, segment.events, segment.body_lengths, segment.headers if segment.decoded else None
+        )
+        assert member.known < events.ticks[0], "a member gives its events in order, each once"
+        member.waiting.append(events)
+        member.known = max(member.known, events.ticks[-1])
+        self.events += len(events)
+        self.bytes += size_of(events)
+
+    # What may leave.
+
+    @property
+    def bound(self) -> Place:
+        """All that stands before this place has left, or may leave now."""
+        return min(member.next_place for member in self._members.values())
+
+    def take(self, room: Callable[[EventBatch], int]) -> tuple[PubendId, Segment] | None:
+        """Takes out what comes next: a gap, or as many events of one member as may leave and as there is room for.
+
+        Returns None if nothing may leave. `room`: returns how many of these events may leave now.
+        """
+        places = sorted(((each.next_place, each) for each in self._members.values()), key=itemgetter(0))
+        member = places[0][1]
+        if not member.waiting:
+            return None
+        first = member.waiting[0]
+        if isinstance(first, GapSegment):
+            member.waiting.popleft()
+            return member.pubend, first
+        ticks, end = first.ticks, len(first)
+        if len(places) > 1:
+            tick, pubend = places[1][0]
+            end = bisect_right(ticks, tick if member.pubend < pubend else tick - 1, member.taken)
+        events = first.slice(member.taken, end)
+        count = room(events)
+        if not count:
+            return None
+        events = events.slice(0, count)
+        member.taken += count
+        if member.taken == len(first):
+            member.waiting.popleft()
+            member.taken = 0
+        self.events -= count
+        self.bytes -= size_of(events)
+        return member.pubend, events
+
+    def silent_upto(self, pubend: PubendId) -> Tick:
+        """Returns up to where a consumer that has got all that has left may be told silence of a member.
+
+        After an item (m, p), nothing is left at or below m of pubends up to p, nor below m of those behind p.
+        """
+        tick, at = self.bound
+        return min(self._members[pubend].done_upto, tick if pubend < at else tick - 1)
+
+
+def size_of(events: EventBatch) -> int:
+    """Returns what these events cost of a consumer's credit in bytes, about."""
+    return events.size + ROW.size * len(events)
