@@ -58,6 +58,9 @@ class Peers:
         self._links: dict[LinkId, BrokerId] = {}
         self._links_of: dict[BrokerId, dict[LinkId, None]] = {}
         self._full: dict[LinkId, None] = {}
+        self._said: dict[LinkId, int] = {}
+        """How many bytes that can wait were said on each link in this instant: the node has not reported them yet."""
+        self._said_at = 0
         self._hellos: dict[BrokerId, tuple[RouterHello, int]] = {}
         self._sent_hellos: dict[BrokerId, RouterHello] = {}
         self._detours = 0
@@ -131,6 +134,11 @@ class Peers:
         """Whether so much waits on the link to a broker that nothing which can wait is sent there."""
         link = self._link(broker)
         return link is None or link in self._full
+
+    def said_now(self, broker: BrokerId) -> int:
+        """How many bytes that can wait were sent to a broker in this very instant."""
+        link = self._link(broker)
+        return 0 if link is None or self._said_at != self._state.now else self._said.get(link, 0)
 
     def is_blind(self, broker: BrokerId, cell: Cell) -> bool:
         """Whether a broker knows no way to a cell, as far as this one knows."""
@@ -252,7 +260,16 @@ class Peers:
             return
         urgent = not isinstance(message, CAN_WAIT)
         for piece in pieces(message) if isinstance(message, Knowledge) else (message,):
-            self._state.effects.append(SendFrame(link, encode(piece, address), urgent))
+            frame = encode(piece, address)
+            self._state.effects.append(SendFrame(link, frame, urgent))
+            if not urgent:
+                self._count(link, len(frame))
+
+    def _count(self, link: LinkId, size: int) -> None:
+        if self._said_at != self._state.now:
+            self._said_at = self._state.now
+            self._said.clear()
+        self._said[link] = self._said.get(link, 0) + size
 
     def _link(self, broker: BrokerId) -> LinkId | None:
         return next(reversed(self._links_of.get(broker, {})), None)

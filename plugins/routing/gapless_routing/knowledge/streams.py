@@ -48,7 +48,7 @@ SILENCE_AFTER: Final = 1 * SECOND
 NOTICE_EVERY: Final = 5 * SECOND
 UPKEEP_EVERY: Final = 1 * SECOND
 REPLY_BYTES_MAX: Final = 1 << 20
-"""So much answers one want at once; who asked repeats what is left."""
+"""So much is answered to one broker in one turn of the node; who asked repeats what is left."""
 RUNS_MAX: Final = 4096
 """So many runs of silence are kept of a pubend."""
 TIMES: Final = CuriosityTimes(forget=400 * MILLISECOND)
@@ -500,14 +500,18 @@ class Streams:
                 self._reply(stream, asker, answers)
 
     def _reply(self, stream: PubendStream, asker: BrokerId, answers: list[Knowledge]) -> Ranges:
-        """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out."""
+        """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out.
+
+        A node that slept hears in one turn all that was asked meanwhile, repetitions too, and learns what waits on a
+        link only after it: so the room is that of the turn, not of the want.
+        """
         if asker == CORE:
             for answer in answers:
                 self._deliver(stream, replace(answer, reply=True))
             return ()
         cell = str(self._cells.of(asker))
         behind = self._interests.shbs(cell) if cell in stream.bundles else None
-        room = 0 if self._peers.is_full(asker) else REPLY_BYTES_MAX
+        room = 0 if self._peers.is_full(asker) else REPLY_BYTES_MAX - self._peers.said_now(asker)
         left: list[tuple[Tick, Tick]] = []
         for answer in answers:
             if room <= 0:

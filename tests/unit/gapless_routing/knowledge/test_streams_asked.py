@@ -227,6 +227,26 @@ def test_an_answer_is_no_larger_than_there_is_room_for_and_the_rest_is_asked_for
     assert asked(net) == []
 
 
+def test_a_node_that_slept_does_not_answer_each_repetition_that_came_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """K6: it hears in one turn what was asked again and again, before it is told what waits on the link."""
+    monkeypatch.setattr(streams, "REPLY_BYTES_MAX", 1000)
+    net = subscribed(FORK)
+    net.say(0, 100, *["a" * 30] * 10, reply=True)
+    net.forget()
+    for _ in range(20):
+        net.arrive("i", "p", want(0, 100))
+    sent = net.messages(Knowledge, "p", "i")
+    assert sum(one.data.size for one in sent) <= 1000
+    assert len(sent) < 20
+
+    net.pass_time(SECOND)
+    net.forget()
+    net.arrive("i", "p", want(0, 100))
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 100, tuple(range(1, 11)))], "the next turn has room again"
+
+
 def test_on_a_full_link_nothing_is_answered_until_it_is_asked_again() -> None:
     net = subscribed()
     net.say(0, 20, "b")
