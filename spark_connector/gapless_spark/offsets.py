@@ -21,7 +21,7 @@ ORIGIN = "$token"
 
 def offset_of(token: CheckpointToken) -> str:
     """Returns the offset of a position."""
-    origin = CheckpointToken(token.network, {}, token.sid, token.generation, token.seal)
+    origin = CheckpointToken(token.network, {}, token.sid, token.generation, token.seal, token.home)
     return json.dumps({ORIGIN: str(origin), **token.ticks}, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 

@@ -228,7 +228,7 @@ class Stream:
         self._lease = self._leased()
         if self._initial is None:  # the query continues: check that the subscription still fits the options
             own = self._attach(None)
-            if (own.network, own.sid, own.generation) != (position.network, position.sid, position.generation):
+            if not own.has_subscription_of(position):
                 raise TokenMismatchError("the offset is of another subscription, or of an earlier one of this name")
 
     def _leased(self) -> Lease:

@@ -72,6 +72,7 @@ class Row:
             token_sid=token.sid,
             token_generation=token.generation,
             token_seal=token.seal,
+            token_home=token.home,
             in_use=in_use,
             silence=self.silence,
             **window,
@@ -133,7 +134,9 @@ class Consumer:
     def token(self) -> CheckpointToken:
         """The position behind what was handed out."""
         core = self.core
-        return CheckpointToken(self.client.core.network, core.end_positions(), core.sid, core.generation, core.seal)
+        return CheckpointToken(
+            self.client.core.network, core.end_positions(), core.sid, core.generation, core.seal, core.home
+        )
 
     def commit(self) -> None:
         """The effects of everything handed out and the token are committed together."""
@@ -191,7 +194,8 @@ class Consumer:
 
     def _is_own(self, token: CheckpointToken) -> bool:
         """Whether it is of this subscription, and not of one before it whose lease ran out: a client refuses those."""
-        return (token.sid, token.generation) == (self.core.sid, self.core.generation)
+        core = self.core
+        return (token.home, token.sid, token.generation) == (core.home, core.sid, core.generation)
 
     def on_arrived(self) -> None:
         """There is something to take."""

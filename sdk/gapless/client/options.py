@@ -91,6 +91,7 @@ def _start(start: Any, network: str) -> dict[str, Any]:
             "token_sid": start.sid,
             "token_generation": start.generation,
             "token_seal": start.seal,
+            "token_home": start.home,
         }
     if isinstance(start, datetime):
         if start.tzinfo is None:

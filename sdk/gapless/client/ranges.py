@@ -51,7 +51,7 @@ class RangeCalls:
         )
         answer = await self._driver.ask(lambda now: self._driver.core.ranges.attach(asked, now))
         ticks = {position.pubend: position.tick for position in answer.positions}
-        return CheckpointToken(network, ticks, answer.sid, answer.generation, answer.seal)
+        return CheckpointToken(network, ticks, answer.sid, answer.generation, answer.seal, answer.home)
 
     async def heads(
         self,
@@ -154,7 +154,7 @@ class RangeCalls:
         """
         ticks, target, seal = self._ticks(token), self._target(subscription), b""
         if token.sid:
-            if target.sid and (target.sid, target.generation) != (token.sid, token.generation):
+            if isinstance(subscription, CheckpointToken) and not token.has_subscription_of(subscription):
                 raise TokenMismatchError("the token is of another subscription, or of an earlier one of this name")
             target, seal = self._target(token), token.seal
         await self._driver.ask(lambda now: self._driver.core.ranges.settle(target, seal, ticks, now))
@@ -200,7 +200,7 @@ class RangeCalls:
             self._ticks(subscription)
             if not subscription.sid:
                 raise TokenMismatchError("the token was issued for no subscription: say which by its name")
-            return Target("", subscription.sid, subscription.generation)
+            return Target("", subscription.sid, subscription.generation, subscription.home)
         return Target(check_name(subscription, "the name of a subscription"))
 
     def _ticks(self, token: CheckpointToken) -> Mapping[PubendId, Tick]:

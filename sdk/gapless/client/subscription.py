@@ -400,9 +400,9 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
 
     def _own_origin(self) -> CheckpointToken:
         core, origin = self._core, self._origin
-        if origin is None or origin.sid != core.sid:
+        if origin is None or (origin.home, origin.sid) != (core.home, core.sid):
             network = self._driver.core.network
-            origin = self._origin = CheckpointToken(network, {}, core.sid, core.generation, core.seal)
+            origin = self._origin = CheckpointToken(network, {}, core.sid, core.generation, core.seal, core.home)
         return origin
 
     def _checked(self, token: CheckpointToken) -> CheckpointToken:
@@ -412,9 +412,9 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         own = self._own_origin()
         if token.network != own.network:
             raise TokenMismatchError(f"the token is of network {token.network!r}, this is {own.network!r}")
-        if token.sid in self._core.former_sids or not token.sid:
+        if (token.home, token.sid) in self._core.former_sids or not token.sid:
             return token
-        if (token.sid, token.generation) != (own.sid, own.generation):
+        if not token.has_subscription_of(own):
             raise TokenMismatchError("the token is of another subscription, or of an earlier one of this name")
         return token
 

@@ -252,6 +252,19 @@ class RecoveryReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Roaming:
+    """What the SHBs of a network have in common, so that a subscription of one can be consumed at another one."""
+
+    shbs: tuple[BrokerId, ...]
+    """All nodes of the network that host an SHB."""
+    secret: bytes
+    """The secret of the network, which seals tokens; b"": it has none, and subscriptions stay at their homes."""
+
+    def __repr__(self) -> str:
+        return f"Roaming({self.shbs!r})"  # never the secret
+
+
+@dataclass(frozen=True, slots=True)
 class RoleContext:
     """Everything from which a role is made."""
 
@@ -265,7 +278,7 @@ class RoleContext:
     now: int
     wall: int
     secret: bytes
-    """A secret of this network's brokers. It seals tokens."""
+    """A secret of this volume. It seals tokens where no network has a secret for that."""
     authorizer: Authorizer
     """Decides who may do what. A role asks it about resources that only the role knows."""
     max_event_bytes: int = 1 << 20
@@ -276,6 +289,8 @@ class RoleContext:
     """All roles of the node, including this one."""
     groups: tuple[OrderedGroup, ...] = ()
     """The groups of pubends in total order: the same at every node of the network."""
+    roaming: Roaming | None = None
+    """None: the node is in no network."""
 
 
 class Role(Protocol):

@@ -19,7 +19,7 @@ from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.network.greeting import PART_BYTES, LinkIdentity
 from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
-from gapless.core.ports import AllowAll, Authorizer, Role, RoleContext
+from gapless.core.ports import AllowAll, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
 from gapless.errors import ConfigurationError, VolumeCorruptError, VolumeForeignError
 from gapless.node.links import LinksShell, NodeLinks
@@ -46,6 +46,8 @@ class Loaded:
     open_roles: Mapping[str, Any]
     nodes_transport: Transport | None = None
     """Makes links to other nodes, where the configuration names a network."""
+    roaming: Roaming | None = None
+    """What the SHBs of that network have in common."""
 
 
 def load_plugins(config: NodeConfig) -> Loaded:
@@ -75,6 +77,7 @@ def load_plugins(config: NodeConfig) -> Loaded:
         open_routing,
         open_roles,
         _nodes_transport(config),
+        _roaming(config),
     )
 
 
@@ -88,6 +91,13 @@ def _nodes_transport(config: NodeConfig) -> Transport | None:
         transport: Transport = plugins.load("transport", TRANSPORT)(options=options)
         network.check_listening(membership.listen, transport)
     return transport
+
+
+def _roaming(config: NodeConfig) -> Roaming | None:
+    if config.membership is None:
+        return None
+    network = config.membership.network
+    return Roaming(tuple(network.map().with_role("shb")), network.secret)
 
 
 @contextmanager
@@ -190,6 +200,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
             config=config.role(role),
             roles=frozenset(loaded.open_roles),
             groups=tuple(section.group for section in config.group),
+            roaming=loaded.roaming,
         )
         with said_of(config, role):
             roles.append(open_role(context=context))

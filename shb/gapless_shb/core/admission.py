@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 from zlib import crc32
 
 from gapless.core.ports import ClientSession
-from gapless.core.stream.ticks import PubendId
+from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.core.wire.messages import Code, Position, RequestFailed, Subscribe, Target
-from gapless.core.wire.tokens import check_seal
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
 class RefusedError(Exception):
@@ -40,9 +39,11 @@ def checked_filter(request: Subscribe) -> Filter:
         raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
 
 
-def known_by_id(registry: Registry, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:
+def known_by_id(hosting: Hosting, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:
     """Returns the subscription that a client names by its id. Raises RefusedError unless it is the client's own."""
-    found = registry.get(named.sid)
+    if named.home not in {"", hosting.seals.home}:
+        raise RefusedError(Code.CONFIGURATION, is_elsewhere(named.home, hosting))
+    found = hosting.registry.get(named.sid)
     if found is None or found.generation != named.generation or found.client_id != session.client_id:
         raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
     return found
@@ -57,12 +58,20 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     if not target.sid and by_name is None:
         reason = f"there is no subscription {target.name!r} of client {session.client_id!r}: attach it first"
         raise RefusedError(Code.NOT_FOUND, reason)
-    found = by_name or known_by_id(hosting.registry, session, target)
+    found = by_name or known_by_id(hosting, session, target)
     if not found.durable:
         raise RefusedError(Code.NOT_FOUND, "only a durable subscription is read by ranges")
     if not found.begun:
         raise RefusedError(Code.RETRY, "the subscription is being created")
     return found
+
+
+def is_elsewhere(home: ShbId, hosting: Hosting) -> str:
+    """Returns the error text for a subscription of another SHB that cannot be used here."""
+    why = "only its consumers may come to another broker"
+    if not hosting.seals.roams:
+        why = "this broker is in no network with a secret (secret_file in [network]), so it can be used only there"
+    return f"the subscription is kept by {home.rpartition('@')[0]}: {why}"
 
 
 def removed() -> RefusedError:
@@ -86,16 +95,17 @@ def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: H
         return
     if subscription.origin == origin_of(request) and not has_acknowledged(subscription, hosting):
         return  # the creating request once more: its answer was lost
-    if (request.token_sid, request.token_generation) != (subscription.sid, subscription.generation):
+    named = (request.token_sid, request.token_generation)
+    if named != (subscription.sid, subscription.generation) or request.token_home not in {"", hosting.seals.home}:
         raise RefusedError(
             Code.TOKEN_MISMATCH, "the token belongs to another subscription, or to an earlier one of this name"
         )
-    check_sealed(subscription, request.token_seal, hosting)
+    check_sealed(subscription, request.token_home, request.token_seal, hosting)
 
 
-def check_sealed(subscription: SubscriptionRecord, offered: bytes, hosting: Hosting) -> None:
+def check_sealed(subscription: SubscriptionRecord, home: ShbId, offered: bytes, hosting: Hosting) -> None:
     """Raises RefusedError if a token that names a subscription was not issued by this network."""
-    if not check_seal(hosting.secret, hosting.network, subscription.sid, subscription.generation, offered):
+    if not hosting.seals.check(subscription, home, offered):
         raise RefusedError(Code.INVALID_TOKEN, "the token was not issued by this network, or was tampered with")
 
 

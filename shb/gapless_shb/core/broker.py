@@ -41,6 +41,7 @@ from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
 from gapless_shb.core.rows import position_row
+from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import CatchUp
 from gapless_shb.core.subscribing import Subscribing
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry
@@ -89,7 +90,8 @@ class SubscriberHostingBroker:
         meta = dict(context.reader.scan(META)).get(b"registry")
         self._shb = shb_id(context)
         registry = Registry.recover(meta, context.reader.scan(SUBSCRIPTIONS))
-        self._hosting = Hosting(self._shb, context.network, context.secret, registry)
+        seals = Seals(self._shb, context.network, context.secret, context.roaming)
+        self._hosting = Hosting(self._shb, seals, registry)
         if catch_up is not None:
             self._hosting.catch_up = catch_up
         self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)

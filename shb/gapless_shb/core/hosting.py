@@ -11,6 +11,7 @@ from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.rows import pubend_row
+from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
@@ -18,10 +19,9 @@ from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 class Hosting(BrokerState):
     """The state of an SHB, and the operations on it that several parts need."""
 
-    def __init__(self, shb: ShbId, network: str, secret: bytes, registry: Registry) -> None:
+    def __init__(self, shb: ShbId, seals: Seals, registry: Registry) -> None:
         super().__init__(shb, registry)
-        self.network = network
-        self.secret = secret
+        self.seals = seals
         self.streams: dict[PubendId, Constream] = {}
         self._unflushed: list[Channel] = []
         self._announcing: dict[int, Interest] = {}

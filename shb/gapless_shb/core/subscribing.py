@@ -23,7 +23,6 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unsubscribe,
 )
-from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import (
     RefusedError,
     called,
@@ -179,7 +178,7 @@ class Subscribing:
     def _existing(self, session: ClientSession, request: Subscribe) -> SubscriptionRecord | None:
         registry = self._hosting.registry
         if request.sid:
-            return known_by_id(registry, session, request)
+            return known_by_id(self._hosting, session, request)
         return registry.find(session.client_id, request.name) if request.name else None
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
@@ -384,9 +383,10 @@ class Subscribing:
             request.request,
             sid,
             subscription.generation,
-            seal(hosting.secret, hosting.network, sid, subscription.generation),
+            hosting.seals.of(subscription),
             created,
             [Position(pubend, tick) for pubend, tick in at.items()],
+            hosting.seals.home,
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)

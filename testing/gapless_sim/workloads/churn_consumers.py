@@ -112,7 +112,9 @@ class ChurnConsumer(Consumer):
 
 def without_token(wanted: SubscribeOptions) -> SubscribeOptions:
     """The same, from where the subscription has acknowledged."""
-    return replace(wanted, start=StartAt.LATEST, positions=None, token_sid=0, token_generation=0, token_seal=b"")
+    return replace(
+        wanted, start=StartAt.LATEST, positions=None, token_sid=0, token_generation=0, token_seal=b"", token_home=""
+    )
 
 
 def with_token(wanted: SubscribeOptions, token: CheckpointToken) -> SubscribeOptions:
@@ -124,4 +126,5 @@ def with_token(wanted: SubscribeOptions, token: CheckpointToken) -> SubscribeOpt
         token_sid=token.sid,
         token_generation=token.generation,
         token_seal=token.seal,
+        token_home=token.home,
     )

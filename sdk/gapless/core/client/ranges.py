@@ -57,6 +57,7 @@ class RangeRequests:
                 wanted.token_sid,
                 wanted.token_generation,
                 wanted.token_seal,
+                wanted.token_home,
             ),
         )
 

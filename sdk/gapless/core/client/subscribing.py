@@ -23,7 +23,7 @@ from gapless.core.client.items import Delivery, Item
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import ClientTimer, Key
 from gapless.core.deadlines import Deadlines
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import (
     Acknowledge,
@@ -62,6 +62,7 @@ class SubscribeOptions:
     token_sid: int = 0
     token_generation: int = 0
     token_seal: bytes = b""
+    token_home: ShbId = ""
     in_use: InUse = InUse.ERROR
     silence: bool = False
     """Whether silences are handed out, too."""
@@ -90,9 +91,14 @@ class SubscriptionCore:
         self.wanted = wanted
         self.phase = SubscriptionPhase.IDLE
         self.sid = 0
+        """The subscription's id at its home, which its tokens have."""
+        self.home: ShbId = ""
+        """The SHB that keeps it; "" if the broker is in no network."""
         self.generation = 0
         self.seal = b""
-        self.former_sids: deque[int] = deque(maxlen=FORMER_SIDS)
+        self.session_sid = 0
+        """Its id in the present session: another one than `sid` if it is attached elsewhere than at its home."""
+        self.former_sids: deque[tuple[ShbId, int]] = deque(maxlen=FORMER_SIDS)
         """The former ids of a subscription that is not durable.
 
         The broker gives it a new id at every reconnect. Tokens issued under its earlier ids stay valid, so the ids are
@@ -170,10 +176,12 @@ class SubscriptionCore:
 
     def on_subscribed(self, subscribed: Subscribed) -> None:
         """The broker has attached this subscription."""
-        if self._was_attached and self.sid != subscribed.sid:
-            self.former_sids.append(self.sid)
+        sid = subscribed.home_sid or subscribed.sid
+        if self._was_attached and (self.home, self.sid) != (subscribed.home, sid):
+            self.former_sids.append((self.home, self.sid))
         self.phase = SubscriptionPhase.ATTACHED
-        self.sid = subscribed.sid
+        self.sid, self.home = sid, subscribed.home
+        self.session_sid = subscribed.sid
         self.generation = subscribed.generation
         self.seal = subscribed.seal
         self._stalled = False
@@ -282,7 +290,7 @@ class SubscriptionCore:
     def send_acknowledgement(self) -> None:
         """Sends what is acknowledged, if the subscription is attached."""
         if self.phase is SubscriptionPhase.ATTACHED and self.acknowledging.unsent:
-            self._outbox.send(Acknowledge(self.sid, self.acknowledging.take_unsent()))
+            self._outbox.send(Acknowledge(self.session_sid, self.acknowledging.take_unsent()))
 
     def drain(self) -> None:
         """Hands out nothing more. Acknowledgements still work."""
@@ -293,7 +301,7 @@ class SubscriptionCore:
         """Sends what is acknowledged, and detaches, if the subscription is attached."""
         if self.phase is SubscriptionPhase.ATTACHED:
             self.send_acknowledgement()
-            self._outbox.send(Detach(self.sid, self.number))
+            self._outbox.send(Detach(self.session_sid, self.number))
 
     def end(self) -> None:
         """Ends it: what is buffered is dropped. Its positions stay."""
@@ -341,6 +349,8 @@ class SubscriptionCore:
             credit_bytes=self._credit_bytes,
             sid=self.sid if attach else 0,
             generation=self.generation if attach else 0,
+            home=self.home if attach else "",
+            token_home=self.home if again else wanted.token_home,
         )
 
     def _acknowledge_silence(self) -> None:
@@ -394,4 +404,4 @@ class SubscriptionCore:
         if enough and self.phase is SubscriptionPhase.ATTACHED:
             self._credit_events += events
             self._credit_bytes += max(0, size)
-            self._outbox.send(Credit(self.sid, events, max(0, size), self.number))
+            self._outbox.send(Credit(self.session_sid, events, max(0, size), self.number))

@@ -116,8 +116,8 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         super()._forget_if_over(subscription)
         if subscription.over:
             self._unsent.pop(subscription.number, None)
-            if self._attached.get(subscription.sid) is subscription:
-                del self._attached[subscription.sid]
+            if self._attached.get(subscription.session_sid) is subscription:
+                del self._attached[subscription.session_sid]
 
     def _on_subscribed(self, message: Subscribed) -> None:
         subscription = self.get(message.request)

@@ -2,11 +2,12 @@
 
 A token is a vector clock `pubend → tick`. It contains no selector, so it fits every subscription. Beside the clock it
 has its origin: the network, and the subscription for which it was issued, with a seal that only a broker can make.
+A token from a network of brokers also names the home of that subscription, the SHB that keeps it.
 
-    text  := "gl1." base64url(head) ("." names | "~" base64url(names))
-    head  := subscription, generation, seal (length, bytes), network (length, UTF-8), number of pubends,
-             highest tick; per pubend, in the order of their ids: how many bytes its id shares with the one
-             before, how many follow, highest tick minus its tick; CRC-32 of all that and of the names
+    text  := ("gl1." | "gl2.") base64url(head) ("." names | "~" base64url(names))
+    head  := subscription, generation, seal (length, bytes), network (length, UTF-8), in gl2 home (length, UTF-8),
+             number of pubends, highest tick; per pubend, in the order of their ids: how many bytes its id shares
+             with the one before, how many follow, highest tick minus its tick; CRC-32 of all that and of the names
     names := what follows of each id; in readable characters, "~" for "@", if all of them are safe in a URL
 
 Numbers are LEB128, the checksum has four bytes. A token has exactly one text, on every machine. So nothing is
@@ -24,19 +25,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.errors import InvalidTokenError, TokenMismatchError
 
 TEXT_MAX = 4096
 """A longer text is refused before it is parsed."""
 SEAL_BYTES = 8
 
-_Origin: TypeAlias = tuple[str, int, int, bytes]
+_Origin: TypeAlias = tuple[str, int, int, bytes, str]
 
-_TEXT = re.compile(r"gl1\.([A-Za-z0-9_-]+)([.~])([A-Za-z0-9_.~-]*)", re.ASCII)
+_TEXT = re.compile(r"gl([12])\.([A-Za-z0-9_-]+)([.~])([A-Za-z0-9_.~-]*)", re.ASCII)
 _ANY_VERSION = re.compile(r"gl[0-9]{1,9}\.", re.ASCII)
 _READABLE = re.compile(rb"[A-Za-z0-9_.@-]*")
 _CHECKSUM_BYTES = 4
+_GL2 = zlib.crc32(b"gl2")
+"""Begins the checksum of a text with a home, so that none is good under the other version."""
 
 
 class CheckpointToken:
@@ -60,10 +63,11 @@ class CheckpointToken:
         sid: int = 0,
         generation: int = 0,
         seal: bytes = b"",
+        home: ShbId = "",
     ) -> None:
         """For gapless itself; applications get tokens from subscriptions and from `parse`."""
         _check_ticks(ticks)
-        self._origin: _Origin = (network, sid, generation, seal)
+        self._origin: _Origin = (network, sid, generation, seal, home)
         self._ticks: dict[PubendId, Tick] = dict(ticks)
         self._text: str | None = None
 
@@ -75,8 +79,9 @@ class CheckpointToken:
         match = _TEXT.fullmatch(text)
         if match is None:
             raise InvalidTokenError(_what_is_wrong(text))
-        head, kind, names = match.groups()
-        token = _decode(_unbase64(head), names.replace("~", "@").encode() if kind == "." else _unbase64(names))
+        version, head, kind, names = match.groups()
+        rests = names.replace("~", "@").encode() if kind == "." else _unbase64(names)
+        token = _decode(_unbase64(head), rests, has_home=version == "2")
         if str(token) != text:
             raise InvalidTokenError("the text of a token is garbled: gapless would write it differently")
         return token
@@ -105,6 +110,20 @@ class CheckpointToken:
     def seal(self) -> bytes:
         """The broker's seal over network, subscription and generation, or b"" without a subscription."""
         return self._origin[3]
+
+    @property
+    def home(self) -> ShbId:
+        """The SHB that keeps that subscription and gave it its id; "" if the token is of a broker in no network."""
+        return self._origin[4]
+
+    def has_subscription_of(self, other: CheckpointToken) -> bool:
+        """Whether both were issued for the same subscription. One from before its broker joined a network has no home.
+
+        Two tokens of no subscription have the same one, too.
+        """
+        mine, theirs = self._origin, other._origin
+        same_home = self.home == other.home or "" in {self.home, other.home}
+        return same_home and (mine[0], mine[1], mine[2]) == (theirs[0], theirs[1], theirs[2])
 
     def advance(self, changes: Mapping[PubendId, Tick]) -> CheckpointToken:
         """Returns the same token with these pubends at these ticks, even if the ticks are lower than before."""
@@ -173,14 +192,27 @@ class CheckpointToken:
 
 
 def seal(secret: bytes, network: str, sid: int, generation: int) -> bytes:
-    """Returns the seal for tokens that a broker issues for this subscription."""
+    """Returns the seal for tokens that a broker issues for this subscription, if only this broker has to know it."""
     message = b"gapless token 1\0" + sid.to_bytes(8, "big") + generation.to_bytes(8, "big") + network.encode()
     return hmac.digest(secret, message, "sha256")[:SEAL_BYTES]
 
 
-def check_seal(secret: bytes, network: str, sid: int, generation: int, offered: bytes) -> bool:
-    """Whether `offered` is the seal of this subscription. It takes the same time wherever the two differ."""
-    return hmac.compare_digest(seal(secret, network, sid, generation), offered)
+def network_seal(secret: bytes, network: str, home: ShbId, sid: int, generation: int, *what: str) -> bytes:
+    """Returns the seal that every broker of a network can check.
+
+    `what`: the client id, the name and the filter of the subscription. A broker that cannot ask the home has no other
+    proof that the token is of the very subscription that its client asks for.
+    """
+    message = bytearray(b"gapless token 2\0" + sid.to_bytes(8, "big") + generation.to_bytes(8, "big"))
+    for text in (network, home, *what):
+        part = text.encode()
+        message += len(part).to_bytes(4, "big") + part
+    return hmac.digest(secret, message, "sha256")[:SEAL_BYTES]
+
+
+def same_seal(expected: bytes, offered: bytes) -> bool:
+    """Whether two seals are the same. It takes the same time wherever they differ."""
+    return hmac.compare_digest(expected, offered)
 
 
 def _check_ticks(ticks: Mapping[PubendId, Tick]) -> None:
@@ -225,6 +257,10 @@ def _encode(token: CheckpointToken) -> str:
     head += token.seal
     _put_number(head, len(network))
     head += network
+    if token.home:
+        home = token.home.encode()
+        _put_number(head, len(home))
+        head += home
     _put_number(head, len(ids))
     _put_number(head, highest)
     before, rests = b"", []
@@ -235,22 +271,23 @@ def _encode(token: CheckpointToken) -> str:
             _put_number(head, number)
         before = pubend
     names = b"".join(rests)
-    head += zlib.crc32(names, zlib.crc32(head)).to_bytes(_CHECKSUM_BYTES, "big")
+    head += _checksum(head, names, has_home=bool(token.home))
     readable = _READABLE.fullmatch(names) is not None
     tail = "." + names.decode().replace("@", "~") if readable else "~" + _base64(names)
-    text = f"gl1.{_base64(head)}{tail}"
+    text = f"gl{2 if token.home else 1}.{_base64(head)}{tail}"
     if len(text) > TEXT_MAX:
         raise InvalidTokenError(f"a token of {len(ids)} pubends would be longer than {TEXT_MAX} characters")
     return text
 
 
-def _decode(head: bytes, names: bytes) -> CheckpointToken:
+def _decode(head: bytes, names: bytes, *, has_home: bool) -> CheckpointToken:
     fields, checksum = head[:-_CHECKSUM_BYTES], head[-_CHECKSUM_BYTES:]
-    if zlib.crc32(names, zlib.crc32(fields)).to_bytes(_CHECKSUM_BYTES, "big") != checksum:
+    if _checksum(fields, names, has_home=has_home) != checksum:
         raise InvalidTokenError("the text of a token is garbled or cut off: its checksum does not match")
     reader, rests = _Reader(fields), _Reader(names)
     sid, generation, sealed = reader.number(), reader.number(), reader.take(reader.number())
     network = _decoded(reader.take(reader.number()))
+    home = _decoded(reader.take(reader.number())) if has_home else ""
     count, highest = reader.number(), reader.number()
     ticks: dict[PubendId, Tick] = {}
     pubend = b""
@@ -258,7 +295,11 @@ def _decode(head: bytes, names: bytes) -> CheckpointToken:
         shared, length, behind = reader.number(), reader.number(), reader.number()
         pubend = pubend[:shared] + rests.take(length)
         ticks[_decoded(pubend)] = highest - behind
-    return CheckpointToken(network, ticks, sid, generation, sealed)
+    return CheckpointToken(network, ticks, sid, generation, sealed, home)
+
+
+def _checksum(fields: bytes | bytearray, names: bytes, *, has_home: bool) -> bytes:
+    return zlib.crc32(names, zlib.crc32(fields, _GL2 if has_home else 0)).to_bytes(_CHECKSUM_BYTES, "big")
 
 
 class _Reader:
@@ -326,7 +367,7 @@ def _what_is_wrong(text: str) -> str:
     """Returns why a text is no token of this version, for people."""
     if not text:
         return "an empty text is no checkpoint token"
-    if text.startswith("gl1."):
+    if text.startswith(("gl1.", "gl2.")):
         return "the text of a token is garbled or cut off: it has not the form of one"
     if _ANY_VERSION.match(text):
         return "a checkpoint token of a version that this gapless does not know"

@@ -28,7 +28,6 @@ from gapless.core.wire.messages import (
     Subscribe,
     TakeLease,
 )
-from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import RefusedError, called, check_positions, check_sealed, found_for_ranges, removed
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
@@ -157,7 +156,7 @@ class Ranges:
         """Takes a reader's position, and answers when it is durable. A repeated request changes nothing."""
         subscription = found_for_ranges(self._hosting, session, request.target)
         if request.target.sid:
-            check_sealed(subscription, request.token_seal, self._hosting)
+            check_sealed(subscription, request.target.home, request.token_seal, self._hosting)
         check_positions(request.positions, self._hosting.streams, called(subscription.name))
         streams = self._hosting.streams
         news = [
@@ -245,8 +244,8 @@ class Attaching:
             Position(stream.pubend, self._subscribing.attach_at(stream, stream.positions[sid], given))
             for stream in hosting.streams.values()
         ]
-        sealed = seal(hosting.secret, hosting.network, sid, subscription.generation)
-        hosting.tell(session, AttachedTo(request.request, sid, subscription.generation, sealed, positions))
+        sealed, home = hosting.seals.of(subscription), hosting.seals.home
+        hosting.tell(session, AttachedTo(request.request, sid, subscription.generation, sealed, positions, home))
 
 
 def as_subscribe(request: Attach) -> Subscribe:
@@ -266,4 +265,5 @@ def as_subscribe(request: Attach) -> Subscribe:
         InUse.ERROR,
         0,
         0,
+        token_home=request.token_home,
     )

@@ -10,6 +10,7 @@ import pytest
 from gapless.core.wire.messages import InUse, Position, StartAt, Subscribe
 from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import RefusedError, called, check_positions, check_token, origin_of
+from gapless_shb.core.seals import Seals
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 PUBEND = "p@1"
@@ -29,7 +30,7 @@ def subscription(**fields: Any) -> SubscriptionRecord:
 
 def hosting(acked: int = 100, lost: int = 0) -> Any:
     stream = SimpleNamespace(positions={7: SimpleNamespace(acked=acked, start=100)}, is_lost=lost.__eq__)
-    return SimpleNamespace(secret=SECRET, network=NETWORK, streams={PUBEND: stream})
+    return SimpleNamespace(seals=Seals("h", NETWORK, SECRET, None), streams={PUBEND: stream})
 
 
 def test_its_own_token_with_the_right_seal_is_good() -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from gapless.core.stream.ticks import ShbId
+
 PROTOCOL = 2
 """The version of the client protocol that this build speaks."""
 
@@ -21,6 +23,8 @@ Wall: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 """A wall time in milliseconds since 1970."""
 Seal: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=64)]
 """The seal of a token."""
+Home: TypeAlias = Annotated[ShbId, msgspec.Meta(max_length=512)]
+"""The SHB that keeps a subscription; "" in no network."""
 
 
 class Code(str, Enum):

@@ -8,7 +8,7 @@ import msgspec
 
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.core.wire.messages.base import NUMBER_MAX, ClientMessage, Code, Number, Seal, ServerMessage, Wall
+from gapless.core.wire.messages.base import NUMBER_MAX, ClientMessage, Code, Home, Number, Seal, ServerMessage, Wall
 from gapless.core.wire.messages.subscribing import InUse, Position, RealTick, StartAt
 
 
@@ -21,6 +21,8 @@ class Target(msgspec.Struct, array_like=True, frozen=True):
     name: str
     sid: Number = 0
     generation: Number = 0
+    home: Home = ""
+    """The SHB that gave `sid`; "" if it told none."""
 
 
 class Attach(ClientMessage, frozen=True, tag=40):
@@ -36,6 +38,7 @@ class Attach(ClientMessage, frozen=True, tag=40):
     token_sid: Number
     token_generation: Number
     token_seal: Seal
+    token_home: Home = ""
 
 
 class AttachedTo(ServerMessage, frozen=True, tag=40):
@@ -46,6 +49,7 @@ class AttachedTo(ServerMessage, frozen=True, tag=40):
     generation: int
     seal: bytes
     positions: list[Position]
+    home: Home = ""
 
 
 class AskHeads(ClientMessage, frozen=True, tag=41):

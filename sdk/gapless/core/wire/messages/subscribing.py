@@ -9,7 +9,7 @@ import msgspec
 
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.core.wire.messages.base import ClientMessage, Code, Number, Seal, ServerMessage, Wall
+from gapless.core.wire.messages.base import ClientMessage, Code, Home, Number, Seal, ServerMessage, Wall
 
 RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
 """A possible tick. Others cannot be decoded: a client's impossible tick must not be passed on to other brokers."""
@@ -74,6 +74,10 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     credit_bytes: Number
     sid: Number = 0
     generation: Number = 0
+    home: Home = ""
+    """The SHB that gave `sid`; "" if it told none."""
+    token_home: Home = ""
+    """The home in the token; "" without one."""
 
 
 class Subscribed(ServerMessage, frozen=True, tag=20):
@@ -81,10 +85,15 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
 
     request: int
     sid: int
+    """The subscription's id in this session."""
     generation: int
     seal: bytes
     created: bool
     positions: list[Position]
+    home: Home = ""
+    """The SHB that keeps the subscription; "" if this broker is in no network."""
+    home_sid: int = 0
+    """Its id there, which its tokens have, if it is attached at another SHB; else 0."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):

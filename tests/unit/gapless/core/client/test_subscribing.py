@@ -210,7 +210,7 @@ def test_one_that_is_not_durable_comes_back_as_a_new_one_where_the_old_one_was()
     assert (again.sid, again.start, again.positions) == (0, m.StartAt.TOKEN, [m.Position(PUBEND, ticks[1])])
     core = world.core.subscription(reader.number)
     assert core is not None
-    assert (core.sid, list(core.former_sids)) == (2, [1])
+    assert (core.sid, list(core.former_sids)) == (2, [("", 1)])
 
 
 @pytest.mark.parametrize(("start", "wall"), [(m.StartAt.TIME, 1_800_000_000_000), (m.StartAt.LATEST, 0)])

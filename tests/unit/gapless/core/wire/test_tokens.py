@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gapless.core.stream.ticks import FOREVER
-from gapless.core.wire.tokens import TEXT_MAX, CheckpointToken, check_seal, seal
+from gapless.core.wire.tokens import TEXT_MAX, CheckpointToken, network_seal, same_seal, seal
 from gapless.errors import GaplessError, InvalidTokenError, TokenMismatchError
 
 NOW = 6 * 365 * 86_400_000 << 22
@@ -29,6 +29,7 @@ tokens = st.builds(
     sid=st.integers(0, (1 << 64) - 1),
     generation=st.integers(0, (1 << 64) - 1),
     seal=st.binary(max_size=8),
+    home=st.just("") | st.text(max_size=8),
 )
 
 
@@ -201,7 +202,7 @@ def test_thirty_two_pubends_fit_into_a_kibibyte() -> None:
 @given(tokens)
 def test_a_text_is_safe_in_a_url_and_says_its_version(original: CheckpointToken) -> None:
     assert set(str(original)) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
-    assert str(original).startswith("gl1.")
+    assert str(original).startswith("gl2." if original.home else "gl1.")
 
 
 def test_the_text_of_version_one_stays_as_it_is() -> None:
@@ -211,6 +212,37 @@ def test_the_text_of_version_one_stays_as_it_is() -> None:
 
     assert str(expected) == kept
     assert CheckpointToken.parse(kept) == expected
+
+
+def test_the_text_of_version_two_stays_as_it_is() -> None:
+    kept = "gl2.BwIIc3Nzc3Nzc3MDbmV0B3NoYjFANXQCgICAgICAQAAGAAAIA35dTLY.a~t3k9orders~x"
+    expected = CheckpointToken("net", {"a@t3k9": 1 << 48, "orders@x": (1 << 48) - 3}, 7, 2, b"s" * 8, "shb1@5t")
+
+    assert str(expected) == kept
+    assert CheckpointToken.parse(kept) == expected
+    assert pickle.loads(pickle.dumps(expected)) == expected
+
+
+@given(tokens)
+def test_a_text_is_good_under_its_own_version_only(original: CheckpointToken) -> None:
+    text = str(original)
+    with pytest.raises(InvalidTokenError):
+        CheckpointToken.parse(("gl1." if text[2] == "2" else "gl2.") + text[4:])
+
+
+def test_tokens_of_one_subscription_are_recognised_with_and_without_its_home() -> None:
+    """A token may be older than the membership of its broker in a network."""
+
+    def of(network: str = "net", sid: int = 7, generation: int = 1, home: str = "") -> CheckpointToken:
+        return CheckpointToken(network, {}, sid, generation, b"", home)
+
+    assert of(home="a@1").has_subscription_of(of(home="a@1"))
+    assert of(home="a@1").has_subscription_of(of())
+    assert of().has_subscription_of(of(home="a@1"))
+    assert not of(home="a@1").has_subscription_of(of(home="b@1"))
+    assert not of().has_subscription_of(of(sid=8))
+    assert not of().has_subscription_of(of(generation=2))
+    assert not of().has_subscription_of(of("other"))
 
 
 @given(tokens, st.data())
@@ -293,7 +325,7 @@ def test_readable_names_are_never_written_otherwise() -> None:
     [
         ("", "an empty text is no checkpoint token"),
         ("hello", "not a checkpoint token: it begins with 'gl1.'"),
-        ("gl2.abc.def", "a checkpoint token of a version that this gapless does not know"),
+        ("gl3.abc.def", "a checkpoint token of a version that this gapless does not know"),
         ("gl1.%%%", "garbled or cut off"),
         (str(token(a=1)).replace(".a", ".b"), "its checksum does not match"),
         (f"{token(a=1)}\n", "garbled or cut off"),
@@ -335,16 +367,30 @@ def test_a_seal_fits_what_it_was_made_for_and_nothing_else() -> None:
     made = seal(b"secret", "net", 7, 2)
 
     assert len(made) == 8
-    assert check_seal(b"secret", "net", 7, 2, made)
-    assert not check_seal(b"other", "net", 7, 2, made)
-    assert not check_seal(b"secret", "other", 7, 2, made)
-    assert not check_seal(b"secret", "net", 8, 2, made)
-    assert not check_seal(b"secret", "net", 7, 3, made)
-    assert not check_seal(b"secret", "net", 7, 2, b"")
-    assert not check_seal(b"secret", "net", 7, 2, made[:7])
-    assert not any(
-        check_seal(b"secret", "net", 7, 2, bytes([*made[:at], made[at] ^ 1, *made[at + 1 :]])) for at in range(8)
-    )
+    assert same_seal(seal(b"secret", "net", 7, 2), made)
+    assert not same_seal(seal(b"other", "net", 7, 2), made)
+    assert not same_seal(seal(b"secret", "other", 7, 2), made)
+    assert not same_seal(seal(b"secret", "net", 8, 2), made)
+    assert not same_seal(seal(b"secret", "net", 7, 3), made)
+    assert not same_seal(made, b"")
+    assert not same_seal(made, made[:7])
+    assert not any(same_seal(made, bytes([*made[:at], made[at] ^ 1, *made[at + 1 :]])) for at in range(8))
+
+
+def test_the_seal_of_a_network_fits_one_subscription_with_its_name_and_filter() -> None:
+    what = ["client", "name", "a = 1", "topic"]
+    made = network_seal(b"secret", "net", "shb1@5t", 7, 2, *what)
+
+    assert len(made) == 8
+    assert made == network_seal(b"secret", "net", "shb1@5t", 7, 2, *what)
+    others = [[*what[:at], "other", *what[at + 1 :]] for at in range(len(what))]
+    assert made not in [network_seal(b"secret", "net", "shb1@5t", 7, 2, *other) for other in others]
+    assert made != network_seal(b"other", "net", "shb1@5t", 7, 2, *what)
+    assert made != network_seal(b"secret", "other", "shb1@5t", 7, 2, *what)
+    assert made != network_seal(b"secret", "net", "shb2@5t", 7, 2, *what)
+    assert made != network_seal(b"secret", "net", "shb1@5t", 8, 2, *what)
+    assert made != network_seal(b"secret", "net", "shb1@5t", 7, 3, *what)
+    assert network_seal(b"s", "net", "h", 1, 1, "ab", "c") != network_seal(b"s", "net", "h", 1, 1, "a", "bc")
 
 
 def test_seals_last() -> None:

@@ -1,0 +1,59 @@
+"""The seals of tokens: which subscription a token is of, and that a broker has issued it (protocol: tokens).
+
+A node in no network, or in one without a secret, seals with the secret of its own volume. So its tokens are good only
+where they were issued. A network with a secret has one seal, which every SHB of it can check.
+"""
+
+from __future__ import annotations
+
+from gapless.core.ports import Roaming
+from gapless.core.stream.ticks import ShbId
+from gapless.core.wire.tokens import network_seal, same_seal, seal
+from gapless_shb.core.subscriptions import SubscriptionRecord
+
+
+class Seals:
+    """The seals of one SHB."""
+
+    def __init__(self, shb: ShbId, network: str, secret: bytes, roaming: Roaming | None) -> None:
+        """`secret`: that of the own volume."""
+        self.home = "" if roaming is None else shb
+        """The home that the tokens of this SHB name; "" if it is in no network."""
+        self._network = network
+        self._secret = secret
+        self._roaming = roaming
+
+    @property
+    def roams(self) -> bool:
+        """Whether tokens of the other SHBs can be checked here."""
+        return self._roaming is not None and bool(self._roaming.secret)
+
+    def of(self, subscription: SubscriptionRecord) -> bytes:
+        """Returns the seal for tokens of a subscription that is at home here."""
+        sid, generation = subscription.sid, subscription.generation
+        if self._roaming is None or not self._roaming.secret:
+            return seal(self._secret, self._network, sid, generation)
+        return self._common(self._roaming.secret, self.home, sid, generation, subscription)
+
+    def check(self, subscription: SubscriptionRecord, home: ShbId, offered: bytes) -> bool:
+        """Whether a token that names a subscription of this SHB was issued by it. `home`: that in the token.
+
+        A token without a home may be older than this node's membership in its network.
+        """
+        if home not in {"", self.home}:
+            return False
+        own = seal(self._secret, self._network, subscription.sid, subscription.generation)
+        return same_seal(self.of(subscription), offered) or (not home and same_seal(own, offered))
+
+    def vouch(self, subscription: SubscriptionRecord, home: ShbId, sid: int, generation: int, offered: bytes) -> bool:
+        """Whether another SHB has issued a token for a subscription with this client id, name and filter.
+
+        `home`, `sid`, `generation`: those in the token.
+        """
+        if self._roaming is None or not self._roaming.secret or not home:
+            return False
+        return same_seal(self._common(self._roaming.secret, home, sid, generation, subscription), offered)
+
+    def _common(self, secret: bytes, home: ShbId, sid: int, generation: int, of: SubscriptionRecord) -> bytes:
+        what = (of.client_id, of.name, of.selector, *of.topics)
+        return network_seal(secret, self._network, home, sid, generation, *what)

@@ -1,0 +1,59 @@
+"""Which tokens an SHB takes for its own, and for which it can answer for another one (protocol: tokens)."""
+
+from __future__ import annotations
+
+import pytest
+
+from gapless.core.ports import Roaming
+from gapless.core.wire.tokens import seal
+from gapless_shb.core.seals import Seals
+from gapless_shb.core.subscriptions import SubscriptionRecord
+
+HOME, ELSEWHERE = "shb1@a", "shb2@b"
+
+
+def record(**changes: object) -> SubscriptionRecord:
+    fields = {"client_id": "c", "name": "n", "topics": ("t",), "selector": ""} | changes
+    return SubscriptionRecord(7, generation=2, version=1, late_start=0, start={}, **fields)  # type: ignore[arg-type]
+
+
+def seals(shb: str, secret: bytes | None = b"common secret") -> Seals:
+    roaming = None if secret is None else Roaming(("shb1", "shb2"), secret)
+    return Seals(shb, "net", f"secret of {shb}".encode(), roaming)
+
+
+def test_another_shb_of_the_network_vouches_for_a_token() -> None:
+    offered = seals(HOME).of(record())
+    other = seals(ELSEWHERE)
+
+    assert other.vouch(record(), HOME, 7, 2, offered)
+    assert not other.vouch(record(), ELSEWHERE, 7, 2, offered)
+    assert not other.vouch(record(), HOME, 8, 2, offered)
+    assert not other.vouch(record(), HOME, 7, 3, offered)
+    assert not seals(ELSEWHERE, b"another secret").vouch(record(), HOME, 7, 2, offered)
+
+
+@pytest.mark.parametrize("change", [{"client_id": "d"}, {"name": "m"}, {"topics": ("u",)}, {"selector": "a = 1"}])
+def test_it_does_not_vouch_for_another_subscription(change: dict[str, object]) -> None:
+    assert not seals(ELSEWHERE).vouch(record(**change), HOME, 7, 2, seals(HOME).of(record()))
+
+
+@pytest.mark.parametrize("secret", [None, b""])
+def test_without_a_secret_of_the_network_nobody_vouches(secret: bytes | None) -> None:
+    home, other = seals(HOME, secret), seals(ELSEWHERE, secret)
+
+    assert not home.roams
+    assert not other.vouch(record(), HOME, 7, 2, home.of(record()))
+    assert home.check(record(), home.home, home.of(record()))
+
+
+def test_the_home_takes_its_tokens_from_before_it_joined_the_network() -> None:
+    old = seal(b"secret of shb1@a", "net", 7, 2)
+
+    assert seals(HOME).check(record(), "", old)
+    assert not seals(HOME).check(record(), HOME, old)
+    assert not seals(HOME).check(record(), "", seals(ELSEWHERE).of(record()))
+
+
+def test_a_token_of_another_home_is_not_its_own() -> None:
+    assert not seals(HOME).check(record(), ELSEWHERE, seals(ELSEWHERE).of(record()))
