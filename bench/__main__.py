@@ -8,6 +8,7 @@ import json
 import sys
 
 from bench.network.command import add_options as add_options_of_network
+from bench.papers.command import add_options as add_options_of_papers
 from bench.peers.command import add_options as add_options_of_peers
 from bench.pipelines import add_options as add_options_of_pipelines
 from bench.spark.command import add_options as add_options_of_spark
@@ -25,10 +26,16 @@ NAMES = {
     "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
     "transport": "frames over loopback, without any protocol",
     "peers": "the race: gapless beside NATS, Kafka, Redis and others",
+    "papers": "the experiments of the papers that gapless comes from, done again",
     "spark": "gapless as a source of Spark, beside Kafka and Parquet files",
 }
 """Every benchmark, and what it measures. A name is a module of this package with `run(json) -> dict`."""
-PACKAGES = {"network": "network.command", "peers": "peers.command", "spark": "spark.command"}
+PACKAGES = {
+    "network": "network.command",
+    "papers": "papers.command",
+    "peers": "peers.command",
+    "spark": "spark.command",
+}
 """Where the module of a name is, if elsewhere."""
 
 
@@ -40,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         benchmark = benchmarks.add_parser(name, help=what.replace("%", "%%"), description=what)
         benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
     add_options_of_network(benchmarks.choices["network"])
+    add_options_of_papers(benchmarks.choices["papers"])
     add_options_of_peers(benchmarks.choices["peers"])
     add_options_of_pipelines(benchmarks.choices["pipelines"])
     add_options_of_spark(benchmarks.choices["spark"])

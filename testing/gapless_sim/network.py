@@ -17,7 +17,7 @@ from gapless_sim.frame_tap import FrameTap
 from gapless_sim.leftovers import Leftovers, Way
 from gapless_sim.link_faults import LinkLayer
 from gapless_sim.links import ClientLink, Pipe
-from gapless_sim.options import MICROSECOND, MILLISECOND, SECOND
+from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.topology import TREE
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Network:
 
     def latency(self) -> int:
         """How long something is on its way."""
-        return self.choices.delay(50 * MICROSECOND, self.faults.delay)
+        return self.choices.delay(self.faults.least, self.faults.delay)
 
     # Cuts.
 

@@ -43,6 +43,8 @@ class NetworkFaults:
 
     delay: int = 300 * MICROSECOND
     """The mean of what is added to the least latency."""
+    least: int = 50 * MICROSECOND
+    """The least latency."""
     loss: float = 0.0
     """Between brokers."""
     repeat: float = 0.0
