@@ -27,7 +27,7 @@ class State:
     broker: BrokerId
     seed: int
     cache_bytes: int
-    """So many bytes of events are kept of all pubends together."""
+    """So much memory is for events of all pubends together."""
     life: int
     """Names this life of the router; see `new_life`."""
     now: int = 0

@@ -49,6 +49,8 @@ NOTICE_EVERY: Final = 5 * SECOND
 UPKEEP_EVERY: Final = 1 * SECOND
 REPLY_BYTES_MAX: Final = 1 << 20
 """So much is answered to one broker in one turn of the node; who asked repeats what is left."""
+EVENT_BYTES: Final = 100
+"""What an event takes in memory beside its bytes, about: small ones take more than they hold."""
 RUNS_MAX: Final = 4096
 """So many runs of silence are kept of a pubend."""
 TIMES: Final = CuriosityTimes(forget=400 * MILLISECOND)
@@ -96,7 +98,7 @@ class PubendStream:
     """Whether somebody who is no mate spoke of it since it was last repeated to the mates."""
     cache: KnowledgeStream = field(default_factory=lambda: KnowledgeStream(""))
     fresh_bytes: int = 0
-    """Bytes of events that were cached since somebody looked how many there are."""
+    """Memory of events that were cached since somebody looked how many there are."""
     bundles: dict[Cell, Bundle] = field(default_factory=dict)
     askers: Askers = field(default_factory=Askers)
     asked: RecentWants = field(default_factory=lambda: RecentWants(TIMES))
@@ -122,17 +124,14 @@ class Streams:
         self._state.timers.set(("notices",), self._state.now + NOTICE_EVERY)
         self._state.timers.set(("upkeep",), self._state.now + UPKEEP_EVERY)
 
-    def __contains__(self, pubend: PubendId) -> bool:
-        return pubend in self._streams
-
     @property
     def hosted(self) -> list[PubendId]:
         """The pubends of this broker."""
         return [pubend for pubend, stream in self._streams.items() if stream.up is None]
 
     def cached_bytes(self) -> int:
-        """Bytes of all events that are cached."""
-        return sum(stream.cache.size for stream in self._streams.values())
+        """The memory that all cached events take."""
+        return sum(_memory(stream.cache) for stream in self._streams.values())
 
     def topics_of(self, broker: BrokerId) -> list[tuple[str, ...]]:
         """The patterns of the topics that a broker's pubends carry, as far as this one knows them."""
@@ -340,7 +339,7 @@ class Streams:
         """
         if not stream.bundles:
             return IntervalSet()
-        stream.fresh_bytes += knowledge.data.size if knowledge.data else 0
+        stream.fresh_bytes += knowledge.data.size + EVENT_BYTES * len(knowledge.data)
         new = IntervalSet(stream.cache.unknown(knowledge.lo, knowledge.hi, {}))
         try:
             delta = stream.cache.accumulate(knowledge)
@@ -545,12 +544,17 @@ class Streams:
     def _evict(self, stream: PubendStream, share: int) -> None:
         stream.fresh_bytes = 0
         cache = stream.cache
-        while cache.event_count and cache.size > share:
+        while cache.event_count and _memory(cache) > share:
             ticks = cache.take(cache.base, cache.known_upto).ticks
             cache.forget(cache.base, ticks[len(ticks) // 4])
         if cache.run_count > RUNS_MAX:
             runs = [run for run in cache.runs(cache.base, cache.known_upto) if run.kind is Kind.SILENCE]
             cache.forget(cache.base, runs[len(runs) // 2].hi)
+
+
+def _memory(cache: KnowledgeStream) -> int:
+    """What the events of a cache take, about."""
+    return cache.size + EVENT_BYTES * cache.event_count
 
 
 def _fitting(answer: Knowledge, room: int) -> Knowledge:
