@@ -55,9 +55,7 @@ from gapless_routing.knowledge.state import CORE, State, cache_bytes_of, new_lif
 from gapless_routing.knowledge.streams import PUBEND, Streams
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
-CACHED = Family(
-    "gapless_router_cached_bytes", "Memory for events that the router keeps for whoever asks for them again."
-)
+CACHED = Family("gapless_router_cached_bytes", "Memory for events that are kept for whoever asks for them again.")
 
 _INTS = (int,) * 5
 _ADDRESSES: Final[dict[type, tuple[tuple[type, ...], ...]]] = {
