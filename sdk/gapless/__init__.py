@@ -7,7 +7,15 @@ from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
 from gapless.client.keyed import KeyedReceipt
 from gapless.client.leasing import Lease
-from gapless.client.listings import AlarmInfo, BrokerStatus, PubendInfo, SubscriptionInfo
+from gapless.client.listings import (
+    AlarmInfo,
+    BrokerStatus,
+    Listing,
+    MissingAnswer,
+    PubendInfo,
+    Retirement,
+    SubscriptionInfo,
+)
 from gapless.client.messages import Message
 from gapless.client.publisher import Publisher
 from gapless.client.reading import RangeReader
@@ -31,6 +39,7 @@ from gapless.errors import (
     InvalidTokenError,
     InvalidTopicError,
     LocalProtocolError,
+    NoAnswerError,
     PluginError,
     ProtocolError,
     PublisherFencedError,
@@ -80,8 +89,11 @@ __all__ = [
     "InvalidTopicError",
     "KeyedReceipt",
     "Lease",
+    "Listing",
     "LocalProtocolError",
     "Message",
+    "MissingAnswer",
+    "NoAnswerError",
     "PluginError",
     "ProtocolError",
     "PubendInfo",
@@ -94,6 +106,7 @@ __all__ = [
     "Receipt",
     "RecordsDamagedError",
     "RemoteProtocolError",
+    "Retirement",
     "Selector",
     "Session",
     "Silence",

@@ -10,6 +10,7 @@
     │   └── TokenMismatchError        a token of another network, subscription or pubend epoch
     │       └── TokenAheadError       a token where nobody can have come: ahead of everything, or of lost data
     ├── AuthorizationError            this client is not allowed to do that
+    ├── NoAnswerError                 another node of the network, which was asked, has not answered
     ├── SubscriptionError             a subscription cannot be used as asked
     │   ├── SubscriptionNotFoundError it does not exist (any more)
     │   ├── SubscriptionInUseError    another consumer holds it
@@ -104,6 +105,10 @@ class TokenAheadError(TokenMismatchError):
 
 class AuthorizationError(GaplessError):
     """This client, known for what it is, is not allowed to do that; says what."""
+
+
+class NoAnswerError(GaplessError):
+    """Another node of the network, which was asked by the broker of this connection, has not answered; says why."""
 
 
 class SubscriptionError(GaplessError):

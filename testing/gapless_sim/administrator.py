@@ -1,40 +1,52 @@
-"""An administrator at a console: asks a broker as `gapless retire` does, through a client of his own."""
+"""An administrator at a console: asks some node as `gapless retire` does, through a client of his own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gapless.errors import ConfigurationError, GaplessError
 from gapless_sim.application import SimClient
+from gapless_sim.options import SECOND
 
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import ShbId
+    from gapless.core.wire.messages import Retired
     from gapless_sim.broker import SimBroker
 
-SOMETIMES = ("administrator.retired", "administrator.refused")
+SOMETIMES = ("administrator.not confirmed", "administrator.refused", "administrator.retired")
 
 
-def retire(shb: SimBroker, at: SimBroker) -> None:
-    """Gives an SHB up at a PHB. The client tries until it is answered, however long the PHB is away."""
-    if not shb.storage_id or "phb" not in at.roles:
+def retire(shb: SimBroker) -> None:
+    """Gives an SHB up at every PHB, by asking any other node. The client tries until all of them have confirmed it."""
+    if not shb.storage_id:
         return
     identity: ShbId = f"{shb.name}@{shb.storage_id}"
-    world = at.world
+    world = shb.world
+    at = world.choices.stream("administrator").pick(
+        [each for each in world.brokers.values() if each is not shb] or [shb]
+    )
     client = SimClient(world, f"operator {identity} {at.name}", [at.name])
     world.note(at.name, "retire", identity)
     # It may be carried out at any time from now on: the answer comes later than that.
     world.observe.retired(identity)
     client.start()
 
-    def answered(_result: Any) -> None:
+    def ask() -> None:
+        client.ask(client.core.retire(identity, client.monotonic()), answered, failed)
+
+    def answered(retired: Retired) -> None:
+        if any(missing.node != shb.name for missing in retired.missing):
+            world.sometimes("administrator.not confirmed")
+            world.after(SECOND, client.name, "retire again", ask)
+            return
         world.sometimes("administrator.retired")
         client.close()
 
     def failed(error: GaplessError) -> None:
         if not isinstance(error, ConfigurationError):
             raise error
-        # It runs again in the node of that PHB, or was never counted there.
+        # It runs again in the node of the only PHB that counts it, or was never counted.
         world.sometimes("administrator.refused")
         client.close()
 
-    client.ask(client.core.retire(identity, client.monotonic()), answered, failed)
+    ask()

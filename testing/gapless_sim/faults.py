@@ -406,8 +406,7 @@ class Faults:
             return
         shb = self._choices.pick(away)
         self._world.sometimes("operator.retire")
-        for broker in self._world.brokers.values():
-            retire(shb, at=broker)
+        retire(shb)
 
     def _add_pubend(self) -> None:
         phbs = [broker for broker in self._world.brokers.values() if "phb" in broker.roles and broker.running]

@@ -125,8 +125,9 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         authorizer=AllowAll(),
         listeners=(),
         open_storage=None,
-        open_routing=_seeded_router(world, name, network, routing),
+        open_routing=_seeded_router(world, name, routing),
         open_roles={role: _open_role(world, name, role) for role in hosted},
+        network=network,
     )
 
 
@@ -135,7 +136,7 @@ def _open_role(world: World, name: str, role: str) -> Any:
     return watched_role(world, name, open_role) if role == "shb" else open_role
 
 
-def _seeded_router(world: World, name: str, network: NetworkMap, config: Mapping[str, Any]) -> Any:
+def _seeded_router(world: World, name: str, config: Mapping[str, Any]) -> Any:
     open_router = plugins.load("routing", world.options.router)
 
     def open_routing(options: Mapping[str, Any]) -> Router:
@@ -147,7 +148,7 @@ def _seeded_router(world: World, name: str, network: NetworkMap, config: Mapping
             seed = world.choices.stream("routers").draw(1 << 30)
             if world.topology is not None:  # no two starts have the same one, where all draws are benign too
                 seed += world.brokers[name].boots << 30
-            effects = start(now, replace(context, seed=seed, network=network, config=config))
+            effects = start(now, replace(context, seed=seed, config=config))
             world.seam.started(name, router)
             return effects
 

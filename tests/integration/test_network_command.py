@@ -24,15 +24,15 @@ PATIENCE_OF_ALL = 3 * PATIENCE
 """Several interpreters start at once."""
 
 
-def write_network(directory: Path, **options: Mapping[str, Any]) -> Path:
+def write_network(directory: Path, router: str = "local", **options: Mapping[str, Any]) -> Path:
     """A PHB, an IB and an SHB in a row."""
     roles = {"phb": ["phb"], "ib": [], "shb": ["shb"]}
     nodes = [
         {"name": name, "roles": roles[name], "address": address, "cell": name, "options": dict(options.get(name, {}))}
         for name, address in zip(roles, free_addresses(3), strict=True)
     ]
-    # The router of one node: here only the processes count.
-    network = {"name": "flights", "secret": "a secret of some length", "router": "local"}
+    # By default the router of one node: here only the processes count.
+    network = {"name": "flights", "secret": "a secret of some length", "router": router}
     path = directory / "network.toml"
     sections = to_toml({"network": network, "node": nodes})
     path.write_text(f'bundles = [["phb", "ib"], ["ib", "shb"]]\n{sections}', "utf-8")
@@ -66,13 +66,14 @@ class Command:
 
 
 @asynccontextmanager
-async def running(file: Path) -> AsyncIterator[Command]:
+async def running(file: Path, *arguments: str) -> AsyncIterator[Command]:
     """The command on a file; at the end it and all that it started are gone."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *CLI,
         "network",
         str(file),
+        *arguments,
         "--json",
         cwd=file.parent,
         env=clean_environment() | {"GAPLESS_NODE__NAME": "not for these"},
@@ -127,6 +128,20 @@ async def test_a_node_that_dies_ends_the_command_and_is_named(tmp_path: Path) ->
         assert await command.ended() == 1
         assert "gapless: node ib was ended by signal 9; the end of" in await command.errors()
         assert not any(map(_runs, command.up.values()))
+
+
+async def test_the_others_stay_if_they_are_to(tmp_path: Path) -> None:
+    async with running(write_network(tmp_path), "--stay") as command:
+        await command.until_up()
+        for name in ("ib", "phb"):
+            os.kill(command.up[name]["pid"], signal.SIGKILL)
+        await until(lambda: not any(_runs(command.up[name]) for name in ("ib", "phb")), "two nodes to be gone")
+        async with gapless.connect(command.up["shb"]["url"]) as connection:
+            await bounded(connection.status())
+        command.process.send_signal(signal.SIGINT)
+
+        assert await command.ended() == 1
+        assert "gapless: node ib was ended by signal 9" in await command.errors()
 
 
 async def test_a_node_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import (
     AskPubend,
+    BrokerId,
     Enrol,
     Hold,
     OpenRequest,
@@ -36,6 +37,7 @@ from gapless.core.ports import (
 )
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import Code, ListPubends, PubendList, RequestFailed, Retire, Retired
+from gapless.core.wire.messages.checks import Problem
 from gapless.errors import ConfigurationError
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.assignment import assign, merged_topics, name_of, options_by_name, pubend_id
@@ -102,7 +104,7 @@ class PublisherHostingBroker:
         self._by_name: dict[str, Pubend] = {}
         self._clocks: list[TickClock] = []
         own = f"{context.broker}@{context.storage_id}" if "shb" in context.roles else ""
-        self._retiring = Retiring(own, self._pubends, self._outbox, self._tables, context.reader)
+        self._retiring = Retiring(context.broker, own, self._pubends, self._outbox, self._tables, context.reader)
         self._groups = groups_by_name(context, self.settings)
         self._recover(context)
 
@@ -354,13 +356,18 @@ class Retiring:
 
     def __init__(
         self,
+        node: BrokerId,
         own: ShbId,
         pubends: Mapping[PubendId, Pubend],
         outbox: Outbox,
         tables: Tables,
         reader: RecoveryReader,
     ) -> None:
-        """`own`: the SHB of the same node, or "". `pubends`: all pubends of this broker; the mapping grows later."""
+        """`node`: this one. `own`: the SHB of the same node, or "".
+
+        `pubends`: all pubends of this broker; the mapping grows later.
+        """
+        self._node = node
         self._own = own
         self._pubends = pubends
         self._outbox = outbox
@@ -370,10 +377,12 @@ class Retiring:
     def on_retire(self, session: ClientSession, request: Retire, _now: int, _wall: int) -> None:
         """Answers which pubends wait for an SHB, and retires the SHB unless the client only wanted to look."""
         shb, fault = self._find(request.shb)
-        if not fault and not request.only_look and shb == self._own:
-            fault = f"SHB {shb!r} runs in this very node: it cannot be given up while it does"
-        if fault:
-            self._outbox.emit(Tell(session.number, RequestFailed(request.request, Code.CONFIGURATION, fault)))
+        if fault is None and not request.only_look and shb == self._own:
+            fault = Problem(
+                Code.CONFIGURATION, f"SHB {shb!r} runs in this very node: it cannot be given up while it does"
+            )
+        if fault is not None:
+            self._outbox.emit(Tell(session.number, RequestFailed(request.request, *fault)))
             return
         answer = Tell(session.number, Retired(request.request, shb, self._counted_by(shb), shb in self._retired))
         if request.only_look:
@@ -393,18 +402,23 @@ class Retiring:
     def _counted_by(self, shb: ShbId) -> list[PubendId]:
         return [name for name, pubend in self._pubends.items() if pubend.release.is_member(shb)]
 
-    def _find(self, name: str) -> tuple[ShbId, str]:
-        """Returns the id of the one SHB with this name (its whole id, or its node alone), and "" or what is wrong."""
+    def _find(self, name: str) -> tuple[ShbId, Problem | None]:
+        """Returns the id of the one SHB with this name (its whole id, or its node alone), and what is wrong, or None.
+
+        NOT_FOUND: no log of this broker waits for such an SHB. Another broker's may.
+        """
         members = {shb: None for pubend in self._pubends.values() for shb in pubend.release.members}
         known = sorted({**members, **self._retired})
         found = [shb for shb in known if name in {shb, shb.partition("@")[0]}]
         if name in found:
-            return name, ""
+            return name, None
         if len(found) == 1:
-            return found[0], ""
+            return found[0], None
         if found:
             # Never guess: where the disk of a node was replaced, one SHB of this node is gone and another is in its
             # place.
-            return name, f"several SHBs are called {name!r}, name one of them in full: {', '.join(found)}"
+            reason = f"several SHBs are called {name!r}, name one of them in full: {', '.join(found)}"
+            return name, Problem(Code.CONFIGURATION, reason)
         counted = ", ".join(sorted(members)) or "none"
-        return name, f"no pubend of this broker counts an SHB {name!r}; those that count: {counted}"
+        reason = f"no pubend of node {self._node!r} counts an SHB {name!r}; those that count: {counted}"
+        return name, Problem(Code.NOT_FOUND, reason)

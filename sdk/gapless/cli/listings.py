@@ -8,10 +8,12 @@ import typer
 
 from gapless.cli.connecting import connected, run
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
-from gapless.cli.output import print_json, print_listing, shown_bytes, shown_lag
+from gapless.cli.output import one_line, print_json, print_listing, shown_bytes, shown_lag
 
 if TYPE_CHECKING:
-    from gapless import PubendInfo, SubscriptionInfo
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gapless import Listing, MissingAnswer, PubendInfo, SubscriptionInfo
 
 SUBSCRIPTION_COLUMNS = {
     "client_id": "client",
@@ -21,6 +23,7 @@ SUBSCRIPTION_COLUMNS = {
     "connected": "connected",
     "lag_events": "lag in events",
     "lag": "lag in time",
+    "node": "node",
 }
 PUBEND_COLUMNS = {
     "pubend": "pubend",
@@ -29,31 +32,67 @@ PUBEND_COLUMNS = {
     "newest_time": "newest event",
     "log": "log",
     "publishers": "publishers",
+    "node": "node",
 }
 
 
 def subscriptions(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
-    """List the durable subscriptions of all clients, their positions and how far they lag."""
+    """List the durable subscriptions of all clients and nodes, their positions and how far they lag.
 
-    async def ask() -> list[SubscriptionInfo]:
+    A node that does not answer is named, and makes the exit status 1.
+    """
+
+    async def ask() -> Listing[SubscriptionInfo]:
         async with connected(url, "", wait) as connection:
-            return list(await connection.subscriptions())
+            return await connection.subscriptions()
 
     fields = subscription_json if as_json else subscription_cells
-    rows = [fields(info) for info in run(ask())]
-    print_listing(rows, SUBSCRIPTION_COLUMNS, as_json=as_json, empty="there is no durable subscription")
+    show(run(ask()), fields, SUBSCRIPTION_COLUMNS, as_json=as_json, empty="there is no durable subscription")
 
 
 def pubends(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
-    """List the pubends and what they hold."""
+    """List the pubends of all nodes and what they hold.
 
-    async def ask() -> list[PubendInfo]:
+    A node that does not answer is named, and makes the exit status 1.
+    """
+
+    async def ask() -> Listing[PubendInfo]:
         async with connected(url, "", wait) as connection:
-            return list(await connection.pubends())
+            return await connection.pubends()
 
     fields = pubend_json if as_json else pubend_cells
-    rows = [fields(info) for info in run(ask())]
-    print_listing(rows, PUBEND_COLUMNS, as_json=as_json, empty="there is no pubend: nothing was published yet")
+    show(run(ask()), fields, PUBEND_COLUMNS, as_json=as_json, empty="there is no pubend: nothing was published yet")
+
+
+def show(
+    found: Listing[Any],
+    fields: Callable[[Any], dict[str, Any]],
+    columns: Mapping[str, str],
+    *,
+    as_json: bool,
+    empty: str,
+) -> None:
+    """Prints what was found, and then whose part is missing; ends the command with 1 if somebody's is."""
+    rows = [fields(info) for info in found]
+    if as_json:
+        print_json([*rows, *map(missing_json, found.missing)])
+    else:
+        if rows or not found.missing:
+            print_listing(rows, columns, as_json=False, empty=empty)
+        print_missing(found.missing)
+    if found.missing:
+        raise typer.Exit(1)
+
+
+def missing_json(missing: MissingAnswer) -> dict[str, Any]:
+    """A node whose part is missing, as JSON says it."""
+    return {"node": missing.node, "missing": missing.reason}
+
+
+def print_missing(missing: Iterable[MissingAnswer]) -> None:
+    """Prints whose part is missing."""
+    for each in missing:
+        print(f"the part of node {one_line(each.node)} is missing: {one_line(each.reason)}")
 
 
 def unsubscribe(
@@ -89,6 +128,7 @@ def subscription_json(info: SubscriptionInfo) -> dict[str, Any]:
         "lag_events": info.lag_events,
         "lag_seconds": info.lag_seconds,
         "lag_complete": info.lag_complete,
+        "node": info.node,
     }
 
 
@@ -120,6 +160,7 @@ def pubend_json(info: PubendInfo) -> dict[str, Any]:
         "policy": info.policy,
         "damaged": [{"after": start, "upto": end, "reason": why} for start, end, why in info.damaged],
         "refusal": info.refusal,
+        "node": info.node,
     }
 
 

@@ -42,12 +42,15 @@ def network(
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Where volumes and logs go: by default ./gapless-network/NAME."),
     ] = None,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="If a node ends by itself, the others go on; to try out what that does.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run all nodes of a network on this machine, each as a process of its own; with --check only check its file.
 
     A line is printed for each node that is up. Ctrl-C ends all of them in order. If one ends by itself, the others
-    are stopped and the exit status is 1.
+    are stopped, unless they are to stay, and the exit status is 1.
     """
     from gapless import plugins
     from gapless.node.network import load_network
@@ -58,7 +61,7 @@ def network(
         show(description, as_json=as_json)
         return
     home = directory or Path("gapless-network") / description.name
-    if not run(run_all(Processes(description, file, home, as_json=as_json))):
+    if not run(run_all(Processes(description, file, home, stay=stay, as_json=as_json))):
         raise typer.Exit(1)
 
 
@@ -143,11 +146,12 @@ class Child:
 class Processes:
     """The nodes of a network as processes of this machine, each with a directory of its own."""
 
-    def __init__(self, description: NetworkDescription, file: Path, home: Path, *, as_json: bool) -> None:
-        """`file`: what each of them reads again by itself."""
+    def __init__(self, description: NetworkDescription, file: Path, home: Path, *, stay: bool, as_json: bool) -> None:
+        """`file`: what each of them reads again by itself. `stay`: whether the others go on if one ends by itself."""
         self._description = description
         self._file = file.resolve()
         self._home = home.resolve()
+        self._stay = stay
         self._as_json = as_json
         self._children: list[Child] = []
         self._stopping = asyncio.Event()
@@ -173,13 +177,13 @@ class Processes:
         announcing = [asyncio.ensure_future(self._announce(child)) for child in self._children]
         ending = {asyncio.ensure_future(child.process.wait()): child for child in self._children}
         try:
-            await asyncio.wait([stopping, *ending], return_when=asyncio.FIRST_COMPLETED)
-            dead = [child for ended, child in ending.items() if ended.done()]
-            if stopping.done():
-                return True
-            for child in dead:
-                self._report_death(child)
-            return False
+            alive = dict(ending)
+            while alive and not stopping.done() and (self._stay or len(alive) == len(ending)):
+                await asyncio.wait([stopping, *alive], return_when=asyncio.FIRST_COMPLETED)
+                if not stopping.done():
+                    for ended in [ended for ended in alive if ended.done()]:
+                        self._report_death(alive.pop(ended))
+            return len(alive) == len(ending)
         finally:
             for task in (stopping, *announcing, *ending):
                 task.cancel()

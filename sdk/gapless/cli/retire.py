@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gapless.cli.connecting import connected, run
+from gapless.cli.listings import missing_json
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, Url, Wait
-from gapless.cli.output import print_json
+from gapless.cli.output import one_line, print_json
 from gapless.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def retire(
     """Give up a subscriber-hosting broker (SHB) that will never come back.
 
     Until then every log keeps what its durable subscriptions have not acknowledged. Should it return all the
-    same, they are told of a gap. Repeat it at each broker that hosts pubends; to repeat it at one does no harm.
+    same, they are told of a gap. Any node of the network takes it to every node that hosts pubends. It may be repeated,
+    and has to be if one of these does not confirm it, which makes the exit status 1.
     """
 
     async def ask(shb: str, *, only_look: bool) -> Retirement:
@@ -39,11 +41,33 @@ def retire(
         _confirm(found)
     done = run(ask(found.shb, only_look=False))
     if as_json:
-        print_json({"shb": done.shb, "pubends": list(done.pubends), "retired_before": done.before})
-    elif done.pubends:
-        print(f"SHB {done.shb!r} is retired: no log waits for it any more, of {', '.join(done.pubends)}")
+        print_json(
+            {
+                "shb": done.shb,
+                "pubends": list(done.pubends),
+                "retired_before": done.before,
+                "confirmed": list(done.confirmed),
+                "missing": [missing_json(each) for each in done.missing],
+            }
+        )
     else:
-        print(f"SHB {done.shb!r} was retired already, and no log waits for it")
+        print(_outcome(done))
+        for each in done.missing:
+            print(
+                f"node {one_line(each.node)} has not confirmed it: {one_line(each.reason)}. Repeat the command when"
+                " that node is there again: its logs may still wait for the SHB"
+            )
+    if done.missing:
+        raise typer.Exit(1)
+
+
+def _outcome(done: Retirement) -> str:
+    where = f" (confirmed by {', '.join(done.confirmed)})" if done.confirmed else ""
+    if done.pubends:
+        return f"SHB {done.shb!r} is retired: no log waits for it any more, of {', '.join(done.pubends)}{where}"
+    if done.before or not done.missing:
+        return f"SHB {done.shb!r} was retired already, and no log waits for it{where}"
+    return f"SHB {done.shb!r} is not known to any node that has answered{where}"
 
 
 def _confirm(found: Retirement) -> None:

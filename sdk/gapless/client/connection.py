@@ -19,10 +19,12 @@ from gapless.client.embedded import EmbeddedBroker
 from gapless.client.keyed import KeyedPublishing
 from gapless.client.listings import (
     BrokerStatus,
+    Listing,
     PubendInfo,
     Retirement,
     SubscriptionInfo,
     broker_status,
+    missing_answers,
     pubend_info,
     retirement,
     subscription_info,
@@ -159,21 +161,24 @@ class Connection(RangeCalls):
         self._sessions.append(session)
         return session
 
-    async def subscriptions(self) -> list[SubscriptionInfo]:
-        """Returns all durable subscriptions that the broker hosts."""
-        rows = await self._driver.ask(self._driver.core.list_subscriptions)
-        return [subscription_info(row, self.network) for row in rows]
+    async def subscriptions(self) -> Listing[SubscriptionInfo]:
+        """Returns all durable subscriptions of the network: a list, whose `missing` names nodes that did not answer."""
+        found = await self._driver.ask(self._driver.core.list_subscriptions)
+        return Listing((subscription_info(row, self.network) for row in found.rows), missing_answers(found.missing))
 
-    async def pubends(self) -> list[PubendInfo]:
-        """Returns all pubends that the broker knows."""
-        return [pubend_info(row) for row in await self._driver.ask(self._driver.core.list_pubends)]
+    async def pubends(self) -> Listing[PubendInfo]:
+        """Returns all pubends of the network: a list, whose `missing` names nodes that did not answer."""
+        found = await self._driver.ask(self._driver.core.list_pubends)
+        return Listing(map(pubend_info, found.rows), missing_answers(found.missing))
 
-    async def status(self) -> BrokerStatus:
-        """Returns the figures and the alarms of the broker.
+    async def status(self, node: str = "") -> BrokerStatus:
+        """Returns the figures and the alarms of a node of the network; "" is the broker of this connection.
 
-        Raises ConfigurationError if the broker is too old to answer.
+        Raises NoAnswerError if that node has not answered the broker, and ConfigurationError if there is no such node
+        or the broker is too old to answer.
         """
-        return broker_status(await self._driver.ask(self._driver.core.ask_status))
+        found = await self._driver.ask(lambda now: self._driver.core.ask_status(node, now))
+        return broker_status(found.rows)
 
     async def unsubscribe(self, name: str, client_id: str | None = None) -> None:
         """Removes a durable subscription for good, even if it has a consumer. `client_id` None: this connection's.
@@ -185,11 +190,12 @@ class Connection(RangeCalls):
         await self._driver.ask(lambda now: self._driver.core.unsubscribe(name, owner, now))
 
     async def retire(self, shb: str, *, only_look: bool = False) -> Retirement:
-        """Gives up an SHB that will never come back, at all pubends of this broker: no log waits for it any more.
+        """Gives up an SHB that will never come back, at all pubends of the network: no log waits for it any more.
 
         For administrators. `shb`: its id, or the name of its node alone. If it comes back all the same, its durable
-        subscriptions get a gap. With `only_look` nothing is done; the answer shows what would be. It may be repeated.
-        Raises ConfigurationError if no such SHB is known, or several, or if it is the SHB of this very node.
+        subscriptions get a gap. With `only_look` nothing is done; the answer shows what would be. It may be repeated,
+        and has to be where the answer has `missing` nodes.
+        Raises ConfigurationError if no such SHB is known, or several, or if it runs in the only node that counts it.
         """
         check_name(shb, "the name of an SHB")
         return retirement(await self._driver.ask(lambda now: self._driver.core.retire(shb, now, only_look=only_look)))

@@ -5,12 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import TypeVar
 
 from gapless.core.alarms import RaisedAlarm
 from gapless.core.gauges import Gauge, value_of
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, time_at
 from gapless.core.wire.messages import ListedPubend, ListedSubscription, Retired
+from gapless.core.wire.messages import MissingAnswer as WireMissingAnswer
 from gapless.core.wire.tokens import CheckpointToken
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MissingAnswer:
+    """A node of the network that was asked, and whose part is missing in an answer."""
+
+    node: str
+    reason: str
+    """Why, for people: it has not answered in time, or has refused."""
+
+
+class Listing(list[T]):
+    """What all nodes of a network have listed: a list, which also says whose part is missing."""
+
+    def __init__(self, rows: Iterable[T] = (), missing: Iterable[MissingAnswer] = ()) -> None:
+        super().__init__(rows)
+        self.missing: tuple[MissingAnswer, ...] = tuple(missing)
+        """The nodes whose rows are not in the list; empty if the list is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +56,8 @@ class SubscriptionInfo:
 
     Events from before its broker knew of it are read from the log only when it
     is consumed, and are not counted before: so for a subscription that begins in the past, or was never consumed."""
+    node: str = ""
+    """The node of the network that hosts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +95,8 @@ class PubendInfo:
     """Ranges (start, end] of its log that cannot be read, with the reason; "" if it was given up (`gapless repair`)."""
     refusal: str = ""
     """Why nothing can be published to it, for people, or ""."""
+    node: str = ""
+    """The node of the network that hosts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +150,10 @@ class Retirement:
     """The pubends whose logs waited for it until now."""
     before: bool
     """Whether it was given up before."""
+    confirmed: tuple[str, ...] = ()
+    """The nodes at which no log waits for it any more, durably; with `only_look`, those that have answered."""
+    missing: tuple[MissingAnswer, ...] = ()
+    """The nodes whose logs may still wait for it, because they have not answered or have refused: ask again."""
 
 
 def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo:
@@ -139,6 +169,7 @@ def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo
         lag_events=row.lag_events,
         lag_seconds=row.lag_seconds,
         lag_complete=row.lag_complete,
+        node=row.node,
     )
 
 
@@ -162,6 +193,7 @@ def pubend_info(row: ListedPubend) -> PubendInfo:
         policy=row.policy,
         damaged=row.damaged,
         refusal=row.refusal,
+        node=row.node,
     )
 
 
@@ -181,4 +213,10 @@ def broker_status(rows: Iterable[Gauge | RaisedAlarm]) -> BrokerStatus:
 
 def retirement(answer: Retired) -> Retirement:
     """Returns an answer in the form for applications."""
-    return Retirement(answer.shb, tuple(answer.pubends), answer.before)
+    missing = missing_answers(answer.missing)
+    return Retirement(answer.shb, tuple(answer.pubends), answer.before, answer.confirmed, missing)
+
+
+def missing_answers(missing: Iterable[WireMissingAnswer]) -> tuple[MissingAnswer, ...]:
+    """Returns the nodes whose part is missing, in the form for applications."""
+    return tuple(MissingAnswer(each.node, each.reason) for each in missing)

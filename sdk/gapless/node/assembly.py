@@ -44,6 +44,8 @@ class Loaded:
     open_storage: Any
     open_routing: Any
     open_roles: Mapping[str, Any]
+    network: NetworkMap
+    """Of the network, or of this node alone."""
     nodes_transport: Transport | None = None
     """Makes links to other nodes, where the configuration names a network."""
     roaming: Roaming | None = None
@@ -76,9 +78,16 @@ def load_plugins(config: NodeConfig) -> Loaded:
         open_storage,
         open_routing,
         open_roles,
+        _map_of(config),
         _nodes_transport(config),
         _roaming(config),
     )
+
+
+def _map_of(config: NodeConfig) -> NetworkMap:
+    if config.membership is not None:
+        return config.membership.network.map()
+    return NetworkMap({config.node.name: NetworkNode(frozenset(config.node.roles))})
 
 
 def _nodes_transport(config: NodeConfig) -> Transport | None:
@@ -218,11 +227,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     )
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
-    if config.membership is not None:
-        network = config.membership.network.map()
-    else:
-        network = NetworkMap({name: NetworkNode(frozenset(loaded.open_roles))})
-    machine.start(now, wall, RouterContext(name, identity.start, network, config.routing.options, saved))
+    machine.start(now, wall, RouterContext(name, identity.start, loaded.network, config.routing.options, saved))
     return machine
 
 

@@ -38,7 +38,8 @@ from gapless.core.ports import (
     Write,
 )
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
-from gapless.core.wire.messages import AskStatus
+from gapless.core.server.inquiries import Inquiries
+from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
 from gapless.errors import RecordsDamagedError, StorageError
 from gapless.node.dispatch import Dispatch
@@ -165,7 +166,12 @@ class Machine:
         self._volume = volume
         self._shell = shell
         self._dispatch = Dispatch(roles)
-        requests = {**self._dispatch.requests, AskStatus: self._on_ask_status}
+        inquired = self._dispatch.inquired
+        inquired[AskStatus] = {NODE: self._on_ask_status}
+        self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session)
+        self._dispatch.take_node_mail(self._inquiries.on_posted)
+        self._dispatch.session_ended.append(self._inquiries.on_session_ended)
+        requests = {**self._dispatch.requests, **dict.fromkeys(inquired, self._inquiries.on_request)}
         self.sessions = Sessions(broker, limits, authenticator, authorizer, requests)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
         self._to_router = router.handlers()
@@ -218,6 +224,7 @@ class Machine:
     def start(self, now: int, wall: int, context: RouterContext) -> None:
         """The first call: the router starts, then each role says what there is."""
         self._now, self._wall = now, wall
+        self._inquiries.start(context.network)
         self._tell_router(context, NODE)
         for source, role in enumerate(self._roles):
             role.start(now, wall)
@@ -336,7 +343,7 @@ class Machine:
         wake = self._router.next_wake()
         if wake is not None and (due is None or wake < due):
             due = wake
-        for wake in self._role_dues:
+        for wake in (*self._role_dues, self._inquiries.deadline()):
             if wake is not None and (due is None or wake < due):
                 due = wake
         return due
@@ -406,6 +413,9 @@ class Machine:
         wake = self._router.next_wake()
         if wake is not None and wake <= now:
             self._tell_router(routing.Wake(), NODE)
+        wake = self._inquiries.deadline()
+        if wake is not None and wake <= now:
+            self._inquiries.on_deadline(now, wall)
         for source, due in enumerate(self._role_dues):
             if due is not None and due <= now:
                 self._dispatch.touched.add(source)
@@ -417,7 +427,8 @@ class Machine:
         """A part to which nothing happened is not asked: what a role wants changes when it is called, and only then."""
         now, wall, touched = self._now, self._wall, self._dispatch.touched
         rounds = 0
-        while self._queue or touched:
+        posts = self._inquiries.posts
+        while self._queue or touched or posts:
             rounds += 1
             if rounds > ROUNDS_MAX:
                 raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
@@ -437,6 +448,9 @@ class Machine:
                 self._role_dues[source] = role.deadline()
             if self.sessions.effects:
                 self._take_from_sessions()
+            for post in posts:
+                self._tell_router(post, NODE)
+            posts.clear()
 
     def _take_from_sessions(self) -> None:
         """At once, so that no role hears of a later session before it knows that an earlier one is over."""
@@ -502,9 +516,13 @@ class Machine:
 
     def _tell(self, tell: Tell, source: int) -> None:
         self._pass(source, tell)
-        answer = self._dispatch.merged.answer(tell, source)
-        if answer is not None:
-            self.sessions.tell(answer.session, answer.message)
+        if tell.session < 0:  # an answer to an inquiry: no client has such a session
+            self._inquiries.on_told(tell, source, self._now, self._wall)
+        else:
+            self.sessions.tell(tell.session, tell.message)
+
+    def _tell_session(self, session: int, message: ServerMessage) -> None:
+        self.sessions.tell(session, message)
 
     def _transmit(self, transmit: Transmit, source: int) -> None:
         self._pass(source, transmit)
@@ -541,7 +559,7 @@ class Machine:
 
     def _on_ask_status(self, client: ClientSession, request: AskStatus, _now: int, _wall: int) -> None:
         for part in status_parts(request.request, [*self.gauges(), *self._shell.status()], self._status_part_bytes):
-            self.sessions.tell(client.number, part)
+            self._inquiries.on_told(Tell(client.number, part), NODE, self._now, self._wall)
 
     # Carrying it out.
 

@@ -21,7 +21,7 @@ from gapless.sync.runner import Runner
 from gapless.sync.session import Session
 
 if TYPE_CHECKING:
-    from gapless.client.listings import BrokerStatus, PubendInfo, Retirement, SubscriptionInfo
+    from gapless.client.listings import BrokerStatus, Listing, PubendInfo, Retirement, SubscriptionInfo
 
 EXIT_TIMEOUT = 2.0
 """How many seconds each connection has for its Goodbye when the interpreter ends."""
@@ -98,17 +98,17 @@ class Connection(RangeCalls):
         """Makes a session, to be used as a block or not. `ack_mode`: who acknowledges; by default the application."""
         return Session(self._runner, self._runner.do(lambda: self._connection.session(ack_mode)))
 
-    def subscriptions(self, timeout: float | None = None) -> list[SubscriptionInfo]:
-        """Returns all durable subscriptions that the broker hosts."""
+    def subscriptions(self, timeout: float | None = None) -> Listing[SubscriptionInfo]:
+        """Returns all durable subscriptions of the network; see `gapless.Connection.subscriptions`."""
         return self._runner.call(self._connection.subscriptions, timeout)
 
-    def pubends(self, timeout: float | None = None) -> list[PubendInfo]:
-        """Returns all pubends that the broker knows."""
+    def pubends(self, timeout: float | None = None) -> Listing[PubendInfo]:
+        """Returns all pubends of the network; see `gapless.Connection.pubends`."""
         return self._runner.call(self._connection.pubends, timeout)
 
-    def status(self, timeout: float | None = None) -> BrokerStatus:
-        """Returns the figures and the alarms of the broker; see `gapless.Connection.status`."""
-        return self._runner.call(self._connection.status, timeout)
+    def status(self, node: str = "", timeout: float | None = None) -> BrokerStatus:
+        """Returns the figures and the alarms of a node; see `gapless.Connection.status`."""
+        return self._runner.call(lambda: self._connection.status(node), timeout)
 
     def unsubscribe(self, name: str, client_id: str | None = None, timeout: float | None = None) -> None:
         """Removes a durable subscription for good; see `gapless.Connection.unsubscribe`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.wire.messages import ListedPubend, ListedSubscription
-from gapless.errors import ConfigurationError, ConnectionClosedError, GaplessError
+from gapless.errors import ConnectionClosedError, GaplessError
 from gapless_sim.application import SimClient
 from gapless_sim.options import MILLISECOND
 from gapless_sim.workloads.churn_listings import (
@@ -25,6 +25,7 @@ from gapless_sim.workloads.churn_state import ChurnState, is_able, wrong
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
 
 if TYPE_CHECKING:
+    from gapless.core.client.effects import Listed
     from gapless.core.stream.ticks import PubendId, Tick
 
 CARE = 400 * MILLISECOND
@@ -156,8 +157,9 @@ class Application:
         asked = self.state.world.now
         attached = self._attached(client)
 
-        def answered(rows: Sequence[ListedSubscription]) -> None:
-            self.state.sometimes("subscriptions listed")
+        def answered(found: Listed) -> None:
+            rows: Sequence[ListedSubscription] = found.rows
+            self._note_listing("subscriptions", found)
             check_subscriptions(client, rows)
             check_connected(client, rows, attached & self._attached(client))
             for application in applications:
@@ -180,19 +182,23 @@ class Application:
         """Asks for all pubends, and looks whether the answer makes sense."""
         known = dict(self.known)  # an answer may be on its way for long: it is no older than the question
 
-        def answered(rows: Sequence[ListedPubend]) -> None:
-            self.state.sometimes("pubends listed")
+        def answered(found: Listed) -> None:
+            rows: Sequence[ListedPubend] = found.rows
+            self._note_listing("pubends", found)
             check_pubends(client, rows, known, lossy=self.state.lossy)
             self.known.update((row.pubend, (row.lost, row.stable)) for row in rows if row.stable)
 
         number = client.core.list_pubends(client.monotonic())
         client.ask(number, answered, lambda error: self._on_unlisted(client, error))
 
+    def _note_listing(self, what: str, found: Listed) -> None:
+        self.state.sometimes(f"{what} listed")
+        if found.missing:
+            self.state.sometimes("listed in part")
+        if len({row.node for row in found.rows}) > 1:
+            self.state.sometimes("listed by several nodes")
+
     def _on_unlisted(self, client: SimClient, error: GaplessError) -> None:
         if type(error) is ConnectionClosedError and self.state.closing is client:
-            return
-        hosts = [self.state.world.brokers[address].roles for address in client.addresses]
-        if isinstance(error, ConfigurationError) and any("phb" not in roles for roles in hosts):
-            self.state.sometimes("pubends are elsewhere")
             return
         raise wrong(client.name, f"a listing failed: {type(error).__name__}: {error}")

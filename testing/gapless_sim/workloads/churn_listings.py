@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def check_subscriptions(client: SimClient, rows: Sequence[ListedSubscription]) -> None:
-    """Each is listed once, has a name, and no number is negative."""
-    names = {(row.client_id, row.name) for row in rows}
-    if len(names) != len(rows) or len({row.sid for row in rows}) != len(rows):
+    """Each is listed once at its node, has a name, and no number is negative."""
+    names = {(row.node, row.client_id, row.name) for row in rows}
+    if len(names) != len(rows) or len({(row.node, row.sid) for row in rows}) != len(rows):
         raise wrong(client.name, f"a subscription is listed twice: {[(row.client_id, row.name) for row in rows]}")
     for row in rows:
         pubends = [position.pubend for position in row.acknowledged]
@@ -29,7 +29,7 @@ def check_connected(
     client: SimClient, rows: Sequence[ListedSubscription], attached: frozenset[tuple[int, int]]
 ) -> None:
     """What this process consumed all the time since it asked is connected; `attached`: sessions and ids."""
-    unconnected = {row.sid for row in rows if not row.connected}
+    unconnected = {row.sid for row in rows if not row.connected and row.node in client.addresses}
     for _, sid in sorted(attached):
         if sid in unconnected:
             raise wrong(client.name, f"subscription {sid} is consumed, and listed as not connected")
@@ -37,7 +37,7 @@ def check_connected(
 
 def check_names(client: SimClient, rows: Sequence[ListedSubscription], asked: int, application: Application) -> None:
     """What an application has had, or not had, ever since this was `asked` is listed, or is not."""
-    found = {(row.client_id, row.name): row for row in rows}
+    found = {(row.client_id, row.name): row for row in rows if row.node in client.addresses}
     for name, changed_at in application.changed_at.items():
         if changed_at >= asked:
             continue

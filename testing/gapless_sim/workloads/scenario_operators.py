@@ -61,11 +61,12 @@ class Operator(Scenario):
         self.state.check(answer.error, NoneType, ConfigurationError)
         if answer.error is not None or self.state.has_lost_data:
             return
-        rows: Sequence[ListedSubscription] = answer.result
+        rows: Sequence[ListedSubscription] = answer.result.rows
         self.sometimes("saw subscriptions" if rows else "saw nothing")
-        listed = [(row.client_id, row.name) for row in rows]
-        assert len(set(listed)) == len(listed), f"a subscription is listed twice: {listed}"
-        assert len({row.sid for row in rows}) == len(rows), f"two subscriptions have one id: {rows}"
+        named = [(row.node, row.client_id, row.name) for row in rows]
+        assert len(set(named)) == len(named), f"a subscription is listed twice: {named}"
+        assert len({(row.node, row.sid) for row in rows}) == len(rows), f"two subscriptions have one id: {rows}"
+        listed = [(row.client_id, row.name) for row in rows if row.node in self.client.addresses]
         for row in sure:
             assert (row.client_id, row.name) in listed or not self._is_sure(row), f"{row.name} is not listed: {listed}"
         for shown in rows:
@@ -87,7 +88,7 @@ class Operator(Scenario):
         self.state.check(answer.error, NoneType, ConfigurationError)
         if answer.error is not None or self.state.has_lost_data:
             return
-        rows: Sequence[ListedPubend] = answer.result
+        rows: Sequence[ListedPubend] = answer.result.rows
         for row in rows:
             self._check_pubend(row, self.seen.get(row.pubend))
             if row.stable:

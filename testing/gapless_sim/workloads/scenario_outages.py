@@ -16,7 +16,6 @@ from gapless_sim.workloads.scenario_troubles import Troubled
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
-    from gapless_sim.broker import SimBroker
     from gapless_sim.workloads.scenario_scripts import Script
 
 SOMETIMES = (
@@ -211,7 +210,7 @@ class Replaced(Two):
         for way in ways:
             network.cut(*way)
         yield from self.talk(200, 3_000)
-        self._retire(others)
+        retire(self.shb)
         self.sometimes("retired while it was cut off")
         yield from self.talk(500, 4_000)
         for way in ways:
@@ -221,13 +220,9 @@ class Replaced(Two):
         """Its disk is gone with it. Another machine takes its name; the old one is retired, if anybody thinks of it."""
         self.shb.kill()
         if retired:
-            self._retire(list(self.world.brokers.values()))
+            retire(self.shb)
         self.sometimes("another machine, and the old one retired" if retired else "another machine")
         self.shb.replace_disk()
-
-    def _retire(self, at: list[SimBroker]) -> None:
-        for broker in at:
-            retire(self.shb, at=broker)
 
 
 TROUBLE: dict[str, type[Troubled]] = {

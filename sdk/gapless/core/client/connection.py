@@ -332,16 +332,16 @@ class ClientCore:
         return self._requests.begin(Query, lambda number: Unsubscribe(number, name, client_id), now)
 
     def list_subscriptions(self, now: int) -> int:
-        """Asks for all durable subscriptions. The answer is their rows."""
+        """Asks for all durable subscriptions of the network. The answer is `Listed`."""
         return self._requests.begin(Query, ListSubscriptions, now)
 
     def list_pubends(self, now: int) -> int:
-        """Asks for all pubends. The answer is their rows."""
+        """Asks for all pubends of the network. The answer is `Listed`."""
         return self._requests.begin(Query, ListPubends, now)
 
-    def ask_status(self, now: int) -> int:
-        """Asks for the figures and alarms of the broker. The answer is one list of both."""
-        return self._requests.begin(Query, AskStatus, now)
+    def ask_status(self, node: str, now: int) -> int:
+        """Asks for the figures and alarms of a node; "" is the broker's own. The answer is `Listed`, with both."""
+        return self._requests.begin(Query, lambda number: AskStatus(number, node), now)
 
     def retire(self, shb: str, now: int, *, only_look: bool = False) -> int:
         """Gives an SHB up for good, or asks what that would do. The answer is the broker's `Retired`."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
-from gapless.core.alarms import RaisedAlarm
-from gapless.core.gauges import Gauge
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless.core.wire.messages import AttachedTo, KeyedPublished, ListedPubend, ListedSubscription, Retired, Ticks
+from gapless.core.wire.messages import AttachedTo, KeyedPublished, MissingAnswer, Retired, Ticks
 from gapless.errors import GaplessError
 
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
@@ -102,18 +100,16 @@ class Attached(msgspec.Struct, frozen=True):
     created: bool
 
 
-Result: TypeAlias = (
-    PublisherReady
-    | Attached
-    | Sequence[ListedSubscription]
-    | Sequence[ListedPubend]
-    | Sequence[Gauge | RaisedAlarm]
-    | Retired
-    | AttachedTo
-    | Ticks
-    | KeyedPublished
-    | None
-)
+class Listed(msgspec.Struct, frozen=True):
+    """The rows of a list."""
+
+    rows: Sequence[Any]
+    """`ListedSubscription`, `ListedPubend`, or of a status `Gauge` and `RaisedAlarm`."""
+    missing: Sequence[MissingAnswer] = ()
+    """The nodes whose rows are not there."""
+
+
+Result: TypeAlias = PublisherReady | Attached | Listed | Retired | AttachedTo | Ticks | KeyedPublished | None
 
 
 class Answered(msgspec.Struct, frozen=True):

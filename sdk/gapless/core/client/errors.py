@@ -13,6 +13,7 @@ from gapless.errors import (
     InvalidSelectorError,
     InvalidTokenError,
     InvalidTopicError,
+    NoAnswerError,
     PublisherFencedError,
     PublishRejectedError,
     PublishUncertainError,
@@ -45,6 +46,7 @@ ERRORS: dict[Code, type[GaplessError]] = {
     Code.FORGOTTEN: PublishUncertainError,
     Code.REJECTED: PublishRejectedError,
     Code.RESUME: PublishRejectedError,
+    Code.NO_ANSWER: NoAnswerError,
     Code.RETRY: ConnectionClosedError,
     Code.CLOSED: ConnectionClosedError,
 }

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from gapless.core.client.backoff import Backoff
-from gapless.core.client.effects import Answered, Failed, Result
+from gapless.core.client.effects import Answered, Failed, Listed, Result
 from gapless.core.client.errors import TEMPORARY, error_of, publish_error, request_error
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import ClientRegistry, ClientTimer, Key
@@ -148,7 +148,7 @@ class Query(PendingRequest):
     def _on_list(self, message: SubscriptionList | Status) -> None:
         self._rows += message.rows
         if not message.more:
-            self._answer(self._rows)
+            self._answer(Listed(self._rows, getattr(message, "missing", ())))
 
     def _answer(self, result: Result) -> None:
         self.end()
@@ -158,7 +158,7 @@ class Query(PendingRequest):
         Done: lambda self, _: self._answer(None),
         SubscriptionList: _on_list,
         Status: _on_list,
-        PubendList: lambda self, message: self._answer(message.rows),
+        PubendList: lambda self, message: self._answer(Listed(message.rows, message.missing)),
         **dict.fromkeys((Retired, AttachedTo, Ticks, KeyedPublished), _answer),
     }
 

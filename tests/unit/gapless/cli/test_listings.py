@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+import typer
 
-from gapless import CheckpointToken, PubendInfo, SubscriptionInfo
-from gapless.cli.listings import pubend_cells, pubend_json, subscription_cells, subscription_json
+from gapless import CheckpointToken, Listing, MissingAnswer, PubendInfo, SubscriptionInfo
+from gapless.cli.listings import (
+    PUBEND_COLUMNS,
+    pubend_cells,
+    pubend_json,
+    show,
+    subscription_cells,
+    subscription_json,
+)
 from gapless.core.stream.ticks import tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
@@ -67,6 +76,37 @@ def test_a_subscription_of_another_client_is_another_one(gapless: Gapless, url: 
 
     assert "there is no subscription 'late'" in result.stderr
     assert len(json.loads(gapless("subscriptions", "--json", "--url", url).stdout)) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], ["the part of node phb2 is missing: it is away"]),
+        ([PubendInfo("p@1", ("#",), NOON, 0, 0, 0, 0, 0, 1, node="phb1")], ["p@1", "the part of node phb2 is missing"]),
+    ],
+)
+def test_a_node_whose_part_is_missing_is_named(
+    rows: list[PubendInfo], said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Listing(rows, [MissingAnswer("phb2", "it is away")])
+
+    for as_json in (False, True):
+        with pytest.raises(typer.Exit) as ended:
+            show(found, pubend_json if as_json else pubend_cells, PUBEND_COLUMNS, as_json=as_json, empty="nothing")
+        assert ended.value.exit_code == 1
+    *text, told = capsys.readouterr().out.splitlines()
+
+    assert all(any(word in line for line in text) for word in said)
+    assert json.loads(told)[-1] == {"node": "phb2", "missing": "it is away"}
+    assert len(json.loads(told)) == len(rows) + 1
+    assert "nothing" not in text
+
+
+def test_a_listing_is_a_list_that_knows_whose_part_is_missing() -> None:
+    listing = Listing([1, 2], [MissingAnswer("phb2", "it is away")])
+
+    assert listing == [1, 2]
+    assert pickle.loads(pickle.dumps(listing)).missing == listing.missing
 
 
 def test_a_broker_that_does_not_answer_is_said(gapless: Gapless) -> None:

@@ -127,7 +127,7 @@ def test_a_network_of_one_cell_is_one_line(tmp_path: Path) -> None:
 
 def test_each_node_is_told_who_it_is_and_where_its_volume_goes(file: Path, tmp_path: Path) -> None:
     description = load_network(file)
-    processes = Processes(description, file, tmp_path / "home", as_json=False)
+    processes = Processes(description, file, tmp_path / "home", stay=False, as_json=False)
     configs = {}
     for node in description.file.node:
         directory = tmp_path / "home" / node.name

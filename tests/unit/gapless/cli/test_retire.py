@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gapless.cli import retire as retire_module
 from gapless.cli.app import app
-from gapless.client.listings import Retirement
+from gapless.client.listings import MissingAnswer, Retirement
 from gapless.errors import ConfigurationError
 from unit.gapless.cli.conftest import Gapless
 
@@ -24,12 +24,16 @@ class Administered:
     def __init__(self) -> None:
         self.asked: list[tuple[str, bool]] = []
         self.before = False
+        self.silent = False
+        """Whether another PHB does not answer."""
 
     async def retire(self, shb: str, *, only_look: bool = False) -> Retirement:
         self.asked.append((shb, only_look))
         if shb not in {"away", "away@disk"}:
-            raise ConfigurationError(f"no pubend of this broker counts an SHB {shb!r}; those that count: away@disk")
-        found = Retirement("away@disk", () if self.before else ("p@1", "q@1"), self.before)
+            raise ConfigurationError(f"no pubend of node 'node' counts an SHB {shb!r}; those that count: away@disk")
+        pubends = () if self.before else ("p@1", "q@1")
+        missing = (MissingAnswer("phb2", "it has not answered for 3 s"),) if self.silent else ()
+        found = Retirement("away@disk", pubends, self.before, ("phb1",), missing)
         self.before = self.before or not only_look
         return found
 
@@ -72,18 +76,32 @@ def test_where_nobody_can_be_asked_nothing_is_done(gapless: Gapless, broker: Adm
 
 def test_it_may_be_said_twice(gapless: Gapless, broker: Administered) -> None:
     assert gapless("retire", "away", "--yes").stdout == (
-        "SHB 'away@disk' is retired: no log waits for it any more, of p@1, q@1\n"
+        "SHB 'away@disk' is retired: no log waits for it any more, of p@1, q@1 (confirmed by phb1)\n"
     )
-    assert gapless("retire", "away").stdout == "SHB 'away@disk' was retired already, and no log waits for it\n"
+    assert gapless("retire", "away").stdout == (
+        "SHB 'away@disk' was retired already, and no log waits for it (confirmed by phb1)\n"
+    )
     assert broker.done == ["away@disk", "away@disk"]
 
 
 def test_for_programs(gapless: Gapless, broker: Administered) -> None:
     first, second = (json.loads(gapless("retire", "away", "--yes", "--json").stdout) for _ in range(2))
 
-    assert first == {"shb": "away@disk", "pubends": ["p@1", "q@1"], "retired_before": False}
-    assert second == {"shb": "away@disk", "pubends": [], "retired_before": True}
+    confirmed = {"confirmed": ["phb1"], "missing": []}
+    assert first == {"shb": "away@disk", "pubends": ["p@1", "q@1"], "retired_before": False} | confirmed
+    assert second == {"shb": "away@disk", "pubends": [], "retired_before": True} | confirmed
     assert len(broker.done) == 2
+
+
+def test_who_has_not_confirmed_is_named(gapless: Gapless, broker: Administered) -> None:
+    broker.silent = True
+
+    said = gapless("retire", "away", "--yes", status=1).stdout
+    told = json.loads(gapless("retire", "away", "--yes", "--json", status=1).stdout)
+
+    assert "SHB 'away@disk' is retired" in said
+    assert "node phb2 has not confirmed it: it has not answered for 3 s. Repeat the command" in said
+    assert told["missing"] == [{"node": "phb2", "missing": "it has not answered for 3 s"}]
 
 
 def test_one_that_nobody_knows_is_an_error(gapless: Gapless, broker: Administered) -> None:
@@ -104,6 +122,6 @@ def test_a_real_broker_says_whom_it_counts_and_keeps_its_own(
     unknown = gapless("retire", "nobody", "--yes", "--url", url, status=2)
     refused = gapless("retire", own.partition("@")[0], "--yes", "--url", url, status=2)
 
-    assert f"no pubend of this broker counts an SHB 'nobody'; those that count: {own}" in unknown.stderr
+    assert f"no pubend of node 'embedded' counts an SHB 'nobody'; those that count: {own}" in unknown.stderr
     assert f"SHB {own!r} runs in this very node" in refused.stderr
     assert json.loads(gapless("pubends", "--json", "--url", url).stdout)[0]["shbs"] == [own]

@@ -136,7 +136,7 @@ async def test_a_bug_in_one_place_keeps_nothing_back_from_others() -> None:
         run.core.on_frames(run.core._outbox.link, _answers(network, run), run.now())
         run.pump()
 
-    assert len(await answer) == 1
+    assert len((await answer).rows) == 1
     await run.close()
 
 

@@ -25,6 +25,7 @@ ROW: dict[str, Any] = {
     "lag_events": 0,
     "lag_seconds": 0.0,
     "lag_complete": True,
+    "node": "node1",
 }
 PUBEND: dict[str, Any] = {
     "pubend": P,

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gapless.core.client.effects import Listed
 from gapless.core.wire.messages import ListedPubend, ListedSubscription, Position
 from gapless_sim.workloads.scenario_operators import Operator
 from gapless_sim.workloads.scenario_publishers import OrderService
@@ -14,7 +15,7 @@ from gapless_sim.workloads.scenario_readers import Odd, Report
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture, play_until
 
 PUBEND = ListedPubend("p@1", ("#",), 10, 20, 40, 50, 30, 100, 1)
-SUBSCRIPTION = ListedSubscription(1, "client1", "report1", (), "", False, [Position("p@1", 5)], 0, 0.0, True)
+SUBSCRIPTION = ListedSubscription(1, "client1", "report1", (), "", False, [Position("p@1", 5)], 0, 0.0, True, "node1")
 
 
 class Given:
@@ -23,7 +24,7 @@ class Given:
     error = None
 
     def __init__(self, *rows: Any) -> None:
-        self.result = rows
+        self.result = Listed(rows)
 
 
 def operator() -> tuple[ScenarioFixture, Operator]:

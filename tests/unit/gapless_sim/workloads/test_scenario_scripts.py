@@ -111,7 +111,7 @@ def test_an_answer_comes_either_way() -> None:
     fixture.rest(1)
 
     assert listed.come()
-    assert [row.topics for row in listed.result] == [("#",)]
+    assert [row.topics for row in listed.result.rows] == [("#",)]
     assert refused.come()
     assert refused.error is not None
     assert "nobody" in str(refused.error)

@@ -13,6 +13,14 @@ from gapless.core.wire.messages.base import ClientMessage, Number, ServerMessage
 from gapless.core.wire.messages.subscribing import Position
 
 
+class MissingAnswer(msgspec.Struct, array_like=True, frozen=True):
+    """A node of the network whose part of an answer is missing."""
+
+    node: str
+    reason: str
+    """Why, for people."""
+
+
 class Unsubscribe(ClientMessage, frozen=True, tag=30):
     """Removes a durable subscription."""
 
@@ -28,7 +36,7 @@ class Done(ServerMessage, frozen=True, tag=30):
 
 
 class ListSubscriptions(ClientMessage, frozen=True, tag=31):
-    """Asks for all durable subscriptions."""
+    """Asks for all durable subscriptions of the network."""
 
     request: Number
 
@@ -47,6 +55,8 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     lag_seconds: float
     lag_complete: bool
     """Whether everything unacknowledged was counted; if not, the two numbers are lower bounds."""
+    node: str = ""
+    """The node that hosts it."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):
@@ -56,10 +66,12 @@ class SubscriptionList(ServerMessage, frozen=True, tag=31):
     rows: list[ListedSubscription]
     more: bool = False
     """Whether another message with more rows follows."""
+    missing: tuple[MissingAnswer, ...] = ()
+    """Nodes whose subscriptions are not in the list. Only in the last message."""
 
 
 class ListPubends(ClientMessage, frozen=True, tag=32):
-    """Asks for all pubends of the broker."""
+    """Asks for all pubends of the network."""
 
     request: Number
 
@@ -96,6 +108,8 @@ class ListedPubend(msgspec.Struct, array_like=True, frozen=True):
     """Ranges (lo, hi] that cannot be read, each with the reason; "" if an operator has given it up."""
     refusal: str = ""
     """Why nothing can be published to it, or ""."""
+    node: str = ""
+    """The node that hosts it."""
 
 
 class PubendList(ServerMessage, frozen=True, tag=32):
@@ -103,10 +117,12 @@ class PubendList(ServerMessage, frozen=True, tag=32):
 
     request: int
     rows: list[ListedPubend]
+    missing: tuple[MissingAnswer, ...] = ()
+    """Nodes whose pubends are not in the list."""
 
 
 class Retire(ClientMessage, frozen=True, tag=33):
-    """Gives an SHB up for good, at all pubends of this broker; sent by an administrator (T10). Idempotent."""
+    """Gives an SHB up for good, at all pubends of the network; sent by an administrator (T10). Idempotent."""
 
     request: Number
     shb: str
@@ -124,12 +140,18 @@ class Retired(ServerMessage, frozen=True, tag=33):
     """The pubends that counted it until now; none if it was retired before and has not come back."""
     before: bool
     """Whether it was retired before."""
+    confirmed: tuple[str, ...] = ()
+    """The nodes at which no log waits for it any more; if nothing was to be done, those that have answered."""
+    missing: tuple[MissingAnswer, ...] = ()
+    """The nodes whose logs may still wait for it."""
 
 
 class AskStatus(ClientMessage, frozen=True, tag=34):
-    """Asks for the figures and the alarms of the broker. Sent only if the broker's Welcome lists it in `answers`."""
+    """Asks for the figures and the alarms of a node. Sent only if the broker's Welcome lists it in `answers`."""
 
     request: Number
+    node: str = ""
+    """Which one; "" for the one that the client is connected to."""
 
 
 class Status(ServerMessage, frozen=True, tag=34):

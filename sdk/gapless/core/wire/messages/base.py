@@ -50,6 +50,7 @@ class Code(str, Enum):
     FORGOTTEN = "publisher-forgotten"
     REJECTED = "publish-rejected"
     RESUME = "publish-resume"
+    NO_ANSWER = "no-answer"
     RETRY = "retry"
     CLOSED = "closed"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from gapless.core.wire.messages.asking import Retire, Unsubscribe
+from gapless.core.wire.messages.asking import AskStatus, Retire, Unsubscribe
 from gapless.core.wire.messages.base import NUMBER_MAX, Code
 from gapless.core.wire.messages.keyed import PublishKeyed
 from gapless.core.wire.messages.publishing import OpenPublisher
@@ -141,6 +141,7 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
     # Not checked: subscriptions of older volumes, with any name, must be removable.
     Unsubscribe: {"name": _anything, "client_id": _anything},
     Retire: {"shb": _text("the SHB's name", Code.NOT_FOUND)},
+    AskStatus: {"node": _text("the node's name", Code.CONFIGURATION)},
     AskHeads: {"target": _target, "after": _positions},
     AskBound: {"target": _target, "start": _positions},
     AskEarliest: {"target": _target},

@@ -17,8 +17,8 @@ def test_listings_are_answered_by_their_rows() -> None:
     pubends = world.core.list_pubends(world.now)
     world.pump()
 
-    assert [row.name for row in world.answer(subscriptions)] == ["s"]
-    assert [row.pubend for row in world.answer(pubends)] == ["p@1"]
+    assert [row.name for row in world.answer(subscriptions).rows] == ["s"]
+    assert [row.pubend for row in world.answer(pubends).rows] == ["p@1"]
 
 
 def test_what_is_asked_before_there_is_a_session_is_asked_then() -> None:
@@ -26,7 +26,7 @@ def test_what_is_asked_before_there_is_a_session_is_asked_then() -> None:
     asked = world.core.list_pubends(world.now)
     world.start()
 
-    assert len(world.answer(asked)) == 1
+    assert len(world.answer(asked).rows) == 1
 
 
 def test_unsubscribe() -> None:
@@ -94,7 +94,7 @@ def test_a_list_may_come_in_parts_and_begins_anew_in_another_session(monkeypatch
     world.broker.tell(world.broker.session, m.SubscriptionList(asked, rows[2:]))
     world.pump()
 
-    assert world.answer(asked) == rows
+    assert world.answer(asked).rows == rows
 
 
 def test_an_answer_to_nothing_means_nothing() -> None:
