@@ -125,6 +125,7 @@ class TestNetwork:
         self.nodes: dict[str, Node] = {}
         self.network: dict[str, Any] = {"name": "flights", "secret": SECRET, "router": "hostile"}
         self.tls: dict[str, Any] = {}
+        self.groups: list[dict[str, Any]] = []
 
     def write(self, file: str = "network.toml", **network: Any) -> Path:
         """Writes a network file; `network`: what of its section is to be different."""
@@ -135,7 +136,7 @@ class TestNetwork:
         ]
         names = list(self.proxies)
         bundles = [list(pair) for pair in pairwise(names)]
-        sections: dict[str, Any] = {"network": self.network | network, "node": nodes}
+        sections: dict[str, Any] = {"network": self.network | network, "node": nodes, "group": self.groups}
         if self.tls:
             sections = {"network": sections["network"], "network.tls": self.tls, "node": nodes}
         path.write_text(f"bundles = {bundles}\n{to_toml(sections)}", "utf-8")

@@ -322,8 +322,10 @@ class PublisherHostingBroker:
 def groups_by_name(context: RoleContext, settings: Settings) -> dict[str, OrderedGroup]:
     """Returns the group of each pubend of this node that is in one, by the pubend's name (protocol: groups).
 
-    Raises ConfigurationError if a group names a pubend of this node that is not configured.
+    Raises ConfigurationError if a group names a pubend of this node that is not configured. Where other roles of the
+    node may host it, nobody can tell.
     """
+    alone = not context.roles - {context.role, "shb"}
     here = options_by_name(settings.pubends)
     found: dict[str, OrderedGroup] = {}
     for group in context.groups:
@@ -331,7 +333,7 @@ def groups_by_name(context: RoleContext, settings: Settings) -> dict[str, Ordere
             node, _, name = member.partition("/")
             if node != context.broker:
                 continue
-            if name not in here:
+            if name not in here and alone:
                 known = ", ".join(map(repr, here))
                 raise ConfigurationError(
                     f"the group {group.name!r} has the member {member!r}, and this node has no pubend {name!r}"

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal, TypeAlias
 
 from gapless.core.client import SubscribeOptions
-from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.messages import InUse, Order, StartAt
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
     ConfigurationError,
@@ -25,6 +25,7 @@ Start: TypeAlias = "str | datetime | CheckpointToken | None"
 because `stored_token() or "earliest"` would not match it then."""
 OnGap: TypeAlias = Literal["raise", "deliver"]
 OnConflict: TypeAlias = Literal["error", "wait", "takeover"]
+EventOrder: TypeAlias = Literal["pubend", "total"]
 
 NAME_BYTES_MAX: Final = 255
 
@@ -55,6 +56,7 @@ def wanted(
     selector: str | Selector,
     start: Start,
     in_use: str,
+    order: str,
     silence: bool,
     network: str,
 ) -> SubscribeOptions:
@@ -76,6 +78,7 @@ def wanted(
         name=name,
         selector=selector.expression,
         in_use=conflict,
+        order=Order(check_choice(order, tuple(member.value for member in Order), "order")),
         silence=silence,
         **_start(start, network),
     )

@@ -47,7 +47,14 @@ class RangeCalls:
         check_name(subscription, "the name of a subscription")
         network = self._driver.core.network
         asked = wanted(
-            topics, name=subscription, selector=selector, start=start, in_use="error", silence=False, network=network
+            topics,
+            name=subscription,
+            selector=selector,
+            start=start,
+            in_use="error",
+            order="pubend",
+            silence=False,
+            network=network,
         )
         answer = await self._driver.ask(lambda now: self._driver.core.ranges.attach(asked, now))
         ticks = {position.pubend: position.tick for position in answer.positions}

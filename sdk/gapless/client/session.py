@@ -12,7 +12,7 @@ from gapless.client.ack_modes import POLICIES, AckMode
 from gapless.client.archives import Archive, selection_of
 from gapless.client.awaitable import AwaitableContext
 from gapless.client.driver import Driver
-from gapless.client.options import OnConflict, OnGap, Start, check_choice, check_name, wanted
+from gapless.client.options import EventOrder, OnConflict, OnGap, Start, check_choice, check_name, wanted
 from gapless.client.publisher import Publisher
 from gapless.client.subscription import Subscription
 from gapless.core.client import Gap, Silence
@@ -96,6 +96,7 @@ class Session:
         silence: Literal[False] = False,
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
     ) -> Events: ...
     @overload
     def subscribe(
@@ -107,6 +108,7 @@ class Session:
         silence: Literal[True],
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
     ) -> EventsSilences: ...
     @overload
     def subscribe(
@@ -118,6 +120,7 @@ class Session:
         silence: Literal[False] = False,
         on_gap: Literal["deliver"],
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
     ) -> EventsGaps: ...
     @overload
     def subscribe(
@@ -129,6 +132,7 @@ class Session:
         silence: bool = False,
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
     ) -> EventsSilencesGaps: ...
     def subscribe(
         self,
@@ -139,6 +143,7 @@ class Session:
         silence: bool = False,
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
     ) -> AwaitableContext[Any]:
         """Returns a subscription to topic patterns, to be awaited or entered. It is created unless it exists.
 
@@ -153,10 +158,13 @@ class Session:
                 connection has an archive, the archive's events are handed out in place of the gap.
             in_use: What to do if it has another consumer: "error" (SubscriptionInUseError), "wait" until that is
                 gone, or "takeover" (then the other one gets SubscriptionTakenOverError).
+            order: "pubend": each pubend in its own order. "total": all pubends in one order, the same for every
+                subscriber; it needs a group of pubends that the topics are published to.
 
         Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError, TokenMismatchError and ConfigurationError
         here. When awaited or entered, it also raises TokenAheadError, SubscriptionInUseError, SubscriptionMismatchError
-        (it exists with other topics or another selector) and ConnectionClosedError.
+        (it exists with other topics, another selector or order), ConfigurationError (order="total" for topics that are
+        not all of one group) and ConnectionClosedError.
 
         """
         self._check_open()
@@ -167,6 +175,7 @@ class Session:
             selector=selector,
             start=start,
             in_use=in_use,
+            order=order,
             silence=silence,
             network=self._driver.core.network,
         )

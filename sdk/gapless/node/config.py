@@ -219,8 +219,8 @@ def make_config(
         settings = join(settings, membership, source or "configuration")
     config = parsed(NodeConfig, settings, source, variables)
     if membership is None and config.group:  # those of a network are checked with its file
-        publishing = [config.node.name] if "phb" in config.node.roles else []
-        problems = [*wrong_groups(config.group), *unknown_nodes(config.group, publishing)]
+        roles = {config.node.name: config.node.roles}
+        problems = [*wrong_groups(config.group), *unknown_nodes(config.group, roles)]
         if problems:
             raise ConfigurationError("\n".join(f"{source or 'configuration'}: group: {each}" for each in problems))
     config._source = source  # noqa: SLF001 - of this very module

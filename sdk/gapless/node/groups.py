@@ -10,7 +10,7 @@ The members are the same at every node: each subscriber merges the same pubends,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -47,14 +47,18 @@ def wrong_groups(groups: Sequence[GroupSection]) -> Iterator[str]:
         yield f"the pubend {member!r} stands {where}: it is in one group, once"
 
 
-def unknown_nodes(groups: Sequence[GroupSection], publishing: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence for each member of a node that hosts no pubends. `publishing`: the nodes that do."""
+def unknown_nodes(groups: Sequence[GroupSection], roles: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Yields a sentence for each member of a node that hosts no pubends. `roles`: those of each node.
+
+    A role of any other name than "shb" may host pubends.
+    """
+    publishing = [name for name, kinds in roles.items() if set(kinds) - {"shb"}]
     for group in groups:
         for member in group.members:
             node = member.partition("/")[0]
             if node not in publishing:
                 yield (
-                    f"the group {group.name!r} has the member {member!r}, and no node {node!r} with the role 'phb' is"
+                    f"the group {group.name!r} has the member {member!r}, and no node {node!r} that hosts pubends is"
                     f" known here; {_list(publishing) or 'none'} would be"
                 )
 

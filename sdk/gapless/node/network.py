@@ -168,7 +168,7 @@ def load_network(path: Path) -> NetworkDescription:
     file = parsed(NetworkFile, read_toml(path), str(path))
     secret, problems = _secret(path, file.network)
     problems += [*_wrong_nodes(file), *_wrong_cells(file), *_wrong_bundles(file), *wrong_groups(file.group)]
-    problems += unknown_nodes(file.group, [node.name for node in file.node if "phb" in node.roles])
+    problems += unknown_nodes(file.group, {node.name: node.roles for node in file.node})
     problems += _wrong_addresses(file, secret)
     if problems:
         raise ConfigurationError("\n".join(f"{path}: {problem}" for problem in problems))

@@ -73,6 +73,18 @@ def pattern_covers(wide: str, narrow: str) -> bool:
     return all(want in ("*", level) for want, level in zip(wanted, levels))  # noqa: B905  # `#` stands for the rest
 
 
+def patterns_meet(one: str, other: str) -> bool:
+    """Whether any topic matches both checked patterns."""
+    levels, wanted = one.split("."), other.split(".")
+    open_end, open_wanted = levels[-1] == "#", wanted[-1] == "#"
+    named, asked = levels[: len(levels) - open_end], wanted[: len(wanted) - open_wanted]
+    if len(named) < len(asked) and not open_end:
+        return False
+    if len(asked) < len(named) and not open_wanted:
+        return False
+    return all("*" in pair or pair[0] == pair[1] for pair in zip(named, asked))  # noqa: B905  # `#` stands for the rest
+
+
 def _levels(name: str) -> list[str]:
     if not isinstance(name, str):
         raise InvalidTopicError(f"a topic is a str, not {type(name).__name__}")

@@ -15,7 +15,7 @@ from gapless.sync.subscription import Subscription
 if TYPE_CHECKING:
     import gapless.client.session as awaited
     from gapless.client.ack_modes import AckMode
-    from gapless.client.options import OnConflict, OnGap, Start
+    from gapless.client.options import EventOrder, OnConflict, OnGap, Start
     from gapless.selectors.selector import Selector
     from gapless.sync.runner import Runner
 
@@ -63,6 +63,7 @@ class Session:
         silence: Literal[False] = False,
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
         timeout: float | None = None,
     ) -> Events: ...
     @overload
@@ -75,6 +76,7 @@ class Session:
         silence: Literal[True],
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
         timeout: float | None = None,
     ) -> EventsSilences: ...
     @overload
@@ -87,6 +89,7 @@ class Session:
         silence: Literal[False] = False,
         on_gap: Literal["deliver"],
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
         timeout: float | None = None,
     ) -> EventsGaps: ...
     @overload
@@ -99,6 +102,7 @@ class Session:
         silence: bool = False,
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
         timeout: float | None = None,
     ) -> EventsSilencesGaps: ...
     def subscribe(
@@ -110,6 +114,7 @@ class Session:
         silence: bool = False,
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
+        order: EventOrder = "pubend",
         timeout: float | None = None,
     ) -> Subscription[Any, Any]:
         """Returns a subscription, to be used as a block or not; see `gapless.Session.subscribe`.
@@ -125,6 +130,7 @@ class Session:
                 silence=silence,
                 on_gap=on_gap,
                 in_use=in_use,
+                order=order,
             ),
             timeout,
             give_up=True,

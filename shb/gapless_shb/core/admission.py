@@ -7,7 +7,7 @@ from zlib import crc32
 
 from gapless.core.ports import ClientSession
 from gapless.core.stream.ticks import PubendId, ShbId
-from gapless.core.wire.messages import Code, Position, RequestFailed, Subscribe, Target
+from gapless.core.wire.messages import Code, Order, Position, RequestFailed, Subscribe, Target
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
 from gapless_shb.core.constream import Constream
@@ -81,7 +81,16 @@ def removed() -> RefusedError:
 
 def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
     """Raises RefusedError if the request has other topics or another selector than the existing subscription."""
-    if request.sid or checked_filter(request) == subscription.filter:
+    if request.sid:
+        return
+    order = Order.TOTAL if subscription.group else Order.PUBEND
+    if checked_filter(request) == subscription.filter:
+        if request.order is not order:
+            raise RefusedError(
+                Code.MISMATCH,
+                f"subscription {subscription.name!r} exists with order={order.value!r}; unsubscribe it first, or use"
+                " this order",
+            )
         return
     has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}"
     raise RefusedError(

@@ -5,6 +5,7 @@ The parts:
 - `constream` follows a pubend; `readers` catch up, and the `scheduler` gives them their turns;
 - `pfs` keeps which ticks matched which subscription;
 - `subscribing` creates subscriptions and attaches consumers to them;
+- `ordering` merges the pubends of a `groups`' group for consumers that want one order;
 - `checkpoint` makes positions durable; `recovery` restores them at a start;
 - `listing` answers questions about subscriptions;
 - `ranges` serves applications that keep their position themselves.
@@ -25,14 +26,17 @@ from gapless.core.wire.messages import (
     Acknowledge,
     Credit,
     Detach,
+    Detached,
     ListSubscriptions,
     Subscribe,
     Unsubscribe,
 )
 from gapless_shb.core import gauges
+from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.checkpoint import ShbCheckpoints
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.expiry import Expiry
+from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.pfs import Pfs
@@ -94,9 +98,10 @@ class SubscriberHostingBroker:
         self._hosting = Hosting(self._shb, seals, registry)
         if catch_up is not None:
             self._hosting.catch_up = catch_up
+        self._groups = Groups(context.groups, self._hosting.streams)
         self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
         self._ahead = PositionsAhead(self._hosting, self._end_consumption)
-        self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead)
+        self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead, self._groups)
         self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead)
         self._listings = Listings(self._hosting)
         self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
@@ -163,6 +168,7 @@ class SubscriberHostingBroker:
                 self._ranges.answer_ready(now, wall)
             # A consumer that was attached just now may complete another creation, and other requests wait for that one.
             goes_on = self._subscribing.may_complete
+        self._hosting.ordering.finish_turn(now, wall)
         stalled_after = self._timing.stalled_ms * _MILLISECOND
         due = self._ranges.deadline if self._ranges.used else None
         for stream in self._hosting.streams.values():
@@ -194,10 +200,13 @@ class SubscriberHostingBroker:
         stream = self._hosting.streams.get(seen.meta.pubend)
         if stream is None and seen.enrolled_at is None:
             return
+        known = None if stream is None else stream.meta
         if stream is None:
             assert seen.enrolled_at is not None
             stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
         stream.learn(seen.meta)
+        if known is None or (known.topics, known.sealed) != (stream.meta.topics, stream.meta.sealed):
+            self._judge_orders(now, wall)
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):
             self._hosting.unsaved = True
             self._subscribing.may_complete = True
@@ -211,12 +220,16 @@ class SubscriberHostingBroker:
         stream.learn(meta)
         self._hosting.streams[meta.pubend] = stream
         rows: list[Operation] = []
+        group = self._groups.group_of_member(stream)
+        late = self._groups.start_of_late(stream, group) if group else 0
         for subscription in self._hosting.registry:
             start = stream.start_of(subscription)
             # The start by time lies after `at`: this broker's clock seems to be hours ahead of the pubend's. Events
             # from now on are owed all the same.
             too_late = start > at and meta.pubend not in subscription.start
             start = stream.behind(at) if too_late else start
+            if group and subscription.group == group and start < late:
+                start, too_late = stream.behind(late), True  # which no restart would find again
             position = SubscriptionPosition(start, acked=start, held=start < at)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
@@ -225,8 +238,24 @@ class SubscriberHostingBroker:
                 rows.append(position_row(subscription.sid, meta.pubend, position))
             self._ahead.look_at(stream, subscription.sid, now)
         self._hosting.write_holds(stream, *rows)
-        self._hosting.attach_to_new(stream, now, wall)
+        if group and self._groups.replaces_another(stream):
+            # Whoever merges the older incarnation would wait for it for ever. Its client connects again by itself.
+            for consumer in list(self._hosting.consumers.values()):
+                if consumer.subscription.group == group:
+                    reason = f"{meta.member} of the group {group!r} has begun anew as {meta.pubend}"
+                    self._hosting.end_session(consumer.channel.session, reason)
+        self._hosting.attach_to_new(stream, group, now, wall)
         return stream
+
+    def _judge_orders(self, now: int, wall: int) -> None:
+        """Pubends carry other topics than before: ends consumers whose topics are no longer all of one group."""
+        for consumer in [one for one in self._hosting.consumers.values() if one.ordered is not None]:
+            try:
+                self._groups.group_of(consumer.subscription.topics)
+            except RefusedError as refused:
+                detached = Detached(consumer.sid, refused.code, str(refused))
+                self._hosting.tell(consumer.channel.session, detached)
+                self._end_consumption(consumer.sid, now, wall)
 
     def _on_probed(self, probed: Probe, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(probed.pubend)
@@ -257,6 +286,8 @@ class SubscriberHostingBroker:
         if credit.request not in {0, consumer.request}:
             return  # granted by the consumer of the same session that this one took over from
         consumer.grant(credit.events, credit.bytes)
+        if consumer.ordered is not None:
+            consumer.ordered.touch()
         for stream in self._hosting.streams.values():
             if credit.sid in stream.scheduler.readers:
                 stream.scheduler.step(credit.sid, now, wall)
@@ -345,10 +376,12 @@ class SubscriberHostingBroker:
         """Yields how many subscriptions and consumers there are, and the positions on each pubend."""
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
+        yield from self._groups.gauges()
         for stream in self._hosting.streams.values():
             yield from stream.gauges()
 
     def _say_silence(self) -> None:
+        self._hosting.ordering.say_silence()
         for stream in self._hosting.streams.values():
             for channel in self._hosting.channels.values():
                 channel.tell_idle(stream.pubend, stream.behind(stream.head), stream.live)

@@ -100,7 +100,10 @@ class Constream(ServedPubend):
         position = self.positions.get(sid)
         if position is not None:
             position.acknowledge(tick, event)
-            if sid in self.scheduler.readers:
+            consumer = self._state.consumers.get(sid)
+            if consumer is not None and consumer.ordered is not None and self.pubend in consumer.ordered:
+                position.pass_over(consumer.ordered.done_upto(self.pubend))
+            elif sid in self.scheduler.readers:
                 position.pass_over(self.scheduler.readers[sid].horizon)
             elif sid in self.live:
                 position.pass_over(self.head)
@@ -128,6 +131,15 @@ class Constream(ServedPubend):
         if position is not None and position.reading:
             position.reading = False
             self.touch(sid, position)
+
+    def served_upto(self, sid: int) -> Tick:
+        """Returns up to where everything was given to a consumer, or to the merge that it is served by."""
+        reader = self.scheduler.readers.get(sid)
+        if reader is not None:
+            return reader.settled
+        if sid in self.open_gaps:
+            return self.open_gaps[sid].start
+        return max(self.head, self.floors.get(sid, 0)) if sid in self.live else 0
 
     @property
     def told_upto(self) -> Tick:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
+from typing import TYPE_CHECKING
 
 from gapless.core.ports import Tell, Transmit
 from gapless.core.stream.columns import ROW, EventBatch
@@ -17,6 +18,9 @@ from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
 from gapless.core.wire.messages import DeliverGap, DeliverSilence, GapReason, PubendNumber
 from gapless_shb.core.subscriptions import SubscriptionRecord
+
+if TYPE_CHECKING:
+    from gapless_shb.core.ordering import OrderedDelivery
 
 
 @dataclass(slots=True)
@@ -67,7 +71,12 @@ class Channel:
         """Sends the silence that moves the position of every live consumer, at most once per head."""
         if self._told.get(pubend, 0) >= head:
             return
-        sids = [sid for sid in self.consumers if sid in live]
+        # A consumer in total order is told by its delivery, which may be behind the head.
+        sids = [
+            sid
+            for sid, consumer in self.consumers.items()
+            if sid in live and (consumer.ordered is None or pubend not in consumer.ordered)
+        ]
         if sids:
             self._told[pubend] = head
             self.silence(pubend, head, None if len(sids) == len(self.consumers) else sids)
@@ -128,6 +137,20 @@ class Consumer(Credited):
     """The number that the client gave to its request to attach."""
     since: int
     """The wall time of the attachment, in milliseconds since 1970."""
+    ordered: OrderedDelivery | None = None
+    """What it gets in total order; None without such an order."""
+
+    def send(self, pubend: PubendId, events: int, payload: bytes) -> None:
+        """Sends so many events, which the credit covers."""
+        self.spend(events, len(payload))
+        self.channel.deliver(self.sid, pubend, payload)
+
+    def gap(self, pubend: PubendId, start: Tick, end: Tick, reason: GapReason) -> None:
+        """Sends a gap, in its place in the order."""
+        if self.ordered is not None and pubend in self.ordered:
+            self.ordered.gap(pubend, start, end, reason)
+        else:
+            self.channel.gap(self.sid, pubend, start, end, reason)
 
     @property
     def sid(self) -> int:

@@ -7,6 +7,7 @@ subscription: subscriptions with equal matches share one payload, which is joine
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, Tick
@@ -16,6 +17,9 @@ from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page, StepMasks
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
+
+if TYPE_CHECKING:
+    from gapless_shb.core.ordering import OrderedDelivery
 
 
 class LiveDelivery:
@@ -71,6 +75,9 @@ class LiveDelivery:
     def _send(self, sid: int, consumer: Consumer, position: SubscriptionPosition, mask: int) -> None:
         """Sends events, if the consumer's credit covers them; otherwise a reader has to serve it from here on (T26)."""
         mask &= self._fresh
+        if consumer.ordered is not None and self._stream.pubend in consumer.ordered:
+            self._send_in_order(sid, consumer, consumer.ordered, position, mask)
+            return
         if not mask:
             # All of them have expired, and without an event the client may never acknowledge up to here.
             position.pass_over(self._stream.head)
@@ -87,6 +94,17 @@ class LiveDelivery:
         else:
             begin = max(self._previous, self._stream.floors.get(sid, 0))
             self.demoted.append((consumer, position, begin))
+
+    def _send_in_order(
+        self, sid: int, consumer: Consumer, ordered: OrderedDelivery, position: SubscriptionPosition, mask: int
+    ) -> None:
+        """Gives events to the merge, if it has room for all of them; otherwise a reader has to, from here on."""
+        if self._stream.open_gaps and sid in self._stream.open_gaps and mask:
+            self._stream.send_gap(sid)
+        if not mask:
+            ordered.touch()
+        elif not ordered.offer(self._stream.pubend, self._batch.select(mask)):
+            self.demoted.append((consumer, position, max(self._previous, self._stream.floors.get(sid, 0))))
 
 
 def above(ticks: Iterable[Tick], floor: Tick) -> int:

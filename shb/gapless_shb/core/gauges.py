@@ -9,6 +9,11 @@ _PUBEND = ("pubend",)
 SUBSCRIPTIONS = Family("gapless_shb_subscriptions", "Subscriptions that it hosts, those that are not durable too.")
 CONSUMERS = Family("gapless_shb_consumers", "Subscriptions that somebody consumes just now.")
 HEAD = Family("gapless_shb_head_ticks", "Everything up to here is known, and noted for whom it is.", _PUBEND)
+GROUP = Family(
+    "gapless_shb_group_ticks",
+    "How far a member of a group in total order is known here: the lowest holds its group.",
+    ("group", "member"),
+)
 LATEST_DELIVERED = Family("gapless_shb_latest_delivered_ticks", "Up to here that is durable, too.", _PUBEND)
 RELEASED = Family("gapless_shb_released_ticks", "All its durable subscriptions have everything up to here.", _PUBEND)
 LIVE = Family("gapless_shb_live_consumers", "Consumers that are given events as they come.", _PUBEND)

@@ -10,6 +10,7 @@ from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.ordering import Ordering
 from gapless_shb.core.rows import pubend_row
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import BrokerState
@@ -23,6 +24,7 @@ class Hosting(BrokerState):
         super().__init__(shb, registry)
         self.seals = seals
         self.streams: dict[PubendId, Constream] = {}
+        self.ordering = Ordering(self.streams)
         self._unflushed: list[Channel] = []
         self._announcing: dict[int, Interest] = {}
         self._announced = 0
@@ -123,10 +125,15 @@ class Hosting(BrokerState):
         for pubend, tick in at.items():
             self.streams[pubend].attach(consumer, tick, now, wall)
 
-    def attach_to_new(self, stream: Constream, now: int, wall: int) -> None:
-        """Attaches every consumer to a new pubend, at the start of its subscription."""
+    def attach_to_new(self, stream: Constream, group: str, now: int, wall: int) -> None:
+        """Attaches every consumer to a new pubend, at the start of its subscription.
+
+        `group`: the group that the pubend is in; "" for none.
+        """
         for consumer in list(self.consumers.values()):
             start = stream.positions[consumer.sid].start
+            if consumer.ordered is not None and consumer.subscription.group == group:
+                start = consumer.ordered.add(stream.pubend, start)
             consumer.channel.flush()
             number = consumer.channel.number(stream.pubend)
             self.outbox.emit(Tell(consumer.channel.session, DeliverSilence(number, start, [consumer.sid])))
@@ -138,6 +145,7 @@ class Hosting(BrokerState):
         if consumer is None:
             return None
         consumer.channel.consumers.pop(sid, None)
+        self.ordering.end(sid)
         for stream in self.streams.values():
             stream.detach(sid)
         return consumer

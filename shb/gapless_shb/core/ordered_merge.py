@@ -58,6 +58,8 @@ class OrderedMerge:
     def __init__(self, starts: Mapping[PubendId, Tick]) -> None:
         """The members of the group, and from where on each is merged."""
         self._members = {pubend: MergedMember(pubend, start) for pubend, start in starts.items()}
+        self._last: Place = max((start, pubend) for pubend, start in starts.items())
+        """The last place from which something has left."""
         self.events = 0
         """How many events wait here."""
         self.bytes = 0
@@ -66,9 +68,11 @@ class OrderedMerge:
     def __contains__(self, pubend: object) -> bool:
         return pubend in self._members
 
-    def add(self, pubend: PubendId, start: Tick) -> None:
-        """Adds a member. It is merged from `start` on, which is not before what has left already."""
+    def add(self, pubend: PubendId, start: Tick) -> Tick:
+        """Adds a member. Returns from where it is merged: from `start`, or behind what has left already."""
+        start = max(start, late_start(pubend, self._last))
         self._members[pubend] = MergedMember(pubend, start)
+        return start
 
     def member(self, pubend: PubendId) -> MergedMember:
         """Returns what a member has given."""
@@ -123,6 +127,7 @@ class OrderedMerge:
         first = member.waiting[0]
         if isinstance(first, GapSegment):
             member.waiting.popleft()
+            self._last = max(self._last, places[0][0])
             return member.pubend, first
         ticks, end = first.ticks, len(first)
         if len(places) > 1:
@@ -134,6 +139,7 @@ class OrderedMerge:
             return None
         events = events.slice(0, count)
         member.taken += count
+        self._last = max(self._last, (events.ticks[-1], member.pubend))
         if member.taken == len(first):
             member.waiting.popleft()
             member.taken = 0
@@ -148,6 +154,12 @@ class OrderedMerge:
         """
         tick, at = self.bound
         return min(self._members[pubend].done_upto, tick if pubend < at else tick - 1)
+
+
+def late_start(pubend: PubendId, last: Place) -> Tick:
+    """Returns from where a member is merged that is found when an order has come to `last` (protocol: late-members)."""
+    tick, at = last
+    return tick if pubend < at else tick - 1
 
 
 def size_of(events: EventBatch) -> int:

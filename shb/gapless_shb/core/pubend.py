@@ -161,7 +161,7 @@ class ServedPubend:
     def send_gap(self, sid: int) -> None:
         """Sends the open gap to a live consumer: the gap ends here."""
         gap = self.open_gaps.pop(sid)
-        self.live[sid].channel.gap(sid, self.pubend, gap.start, self.behind(gap.end), gap.reason)
+        self.live[sid].gap(self.pubend, gap.start, self.behind(gap.end), gap.reason)
 
 
 @dataclass(slots=True)

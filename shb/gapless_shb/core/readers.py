@@ -259,16 +259,11 @@ class ConsumerSink:
     def events(self, events: EventBatch) -> EventBatch | None:
         """Sends as many events as the credit allows. Returns the rest, or None if all were sent."""
         while count := self._consumer.affordable(events, BATCH):
-            self.send(count, events.slice(0, count).payload((1 << count) - 1))
+            self._consumer.send(self._pubend, count, events.slice(0, count).payload((1 << count) - 1))
             if count == len(events):
                 return None
             events = events.slice(count, len(events))
         return events
-
-    def send(self, count: int, payload: bytes) -> None:
-        """Sends so many events, which the credit covers."""
-        self._consumer.spend(count, len(payload))
-        self._consumer.channel.deliver(self._consumer.sid, self._pubend, payload)
 
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
         """Sends a gap; it costs no credit."""
@@ -283,10 +278,9 @@ class CatchUpReader(Reader):
     """
 
     def __init__(
-        self, host: Host, number: int, consumer: Consumer, position: SubscriptionPosition, start: Tick
+        self, host: Host, number: int, consumer: Consumer, position: SubscriptionPosition, start: Tick, sink: Sink
     ) -> None:
-        self._feed = ConsumerSink(consumer, host.stream.pubend)
-        super().__init__(host, consumer.subscription, position, start, FOREVER, self._feed)
+        super().__init__(host, consumer.subscription, position, start, FOREVER, sink)
         self.number = number
         """Distinguishes an answer to this reader from an answer to an earlier reader of the subscription."""
         self.consumer = consumer
@@ -323,6 +317,16 @@ class CatchUpReader(Reader):
     def idle(self) -> bool:
         """Whether it waits for nothing and has nothing left to send."""
         return not self._is_busy and self._gap is None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether no event could be sent now, so that it must not become live."""
+        return self._sink.full
+
+    @property
+    def settled(self) -> Tick:
+        """Everything up to here was given to the sink; an open gap was not yet."""
+        return self.horizon if self._gap is None else self._gap.start
 
     @property
     def _is_busy(self) -> bool:
@@ -376,7 +380,7 @@ class CatchUpReader(Reader):
                 part = lowest(mask, consumer.affordable(page.select(mask), BATCH))
                 payload = page.part(part)
             self._close_gap()
-            self._feed.send(part.bit_count(), payload)
+            consumer.send(self.stream.pubend, part.bit_count(), payload)
             self._handed_out = True
             self._told(page.ticks[part.bit_length() - 1])
             mask ^= part

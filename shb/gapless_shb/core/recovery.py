@@ -42,7 +42,14 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
     chopped = context.reader.facts(stream_name(pubend)).first
     pfs = Pfs(pubend, row.grain, row.latest_delivered, chopped, imprecise=hosting.catch_up.imprecise)
     meta = PubendMeta(
-        pubend, "", row.topics, created=row.created, voids=row.voids, residue=row.residue, grain=row.grain
+        pubend,
+        row.broker,
+        row.topics,
+        created=row.created,
+        sealed=row.sealed,
+        voids=row.voids,
+        residue=row.residue,
+        grain=row.grain,
     )
     stream = Constream(meta, row.latest_delivered, pfs, hosting)
     stream.released = stream.reported = row.released

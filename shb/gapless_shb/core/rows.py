@@ -35,6 +35,9 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
     residue: int | None = None
     voids: Ranges = ()
     grain: int = MILLISECOND
+    broker: str = ""
+    """The node of its host. "" in a row of an earlier version."""
+    sealed: bool = False
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -64,6 +67,8 @@ def pubend_row(stream: ServedPubend) -> Set:
         residue=stream.meta.residue,
         voids=stream.meta.voids,
         grain=stream.meta.grain,
+        broker=stream.meta.broker,
+        sealed=stream.meta.sealed,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

@@ -20,10 +20,11 @@ from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import Tick
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.ordered_reader import OrderedReader, OrderedSink
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
-from gapless_shb.core.readers import CatchUpReader
+from gapless_shb.core.readers import CatchUpReader, ConsumerSink
 from gapless_shb.core.state import BrokerState
 
 _PAGE_CACHE = 0
@@ -73,12 +74,18 @@ class Scheduler:
     def start(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """Starts a reader that serves the consumer from `at` on; it waits for its turn."""
         self._reader_count += 1
-        self.readers[consumer.sid] = CatchUpReader(self, self._reader_count, consumer, position, at)
+        self.readers[consumer.sid] = self._reader(consumer, position, at)
         if not consumer.subscription.durable:
             position.reading = True
             position.acknowledge(at, at)
             self.stream.touch(consumer.sid, position)
         self._runnable[consumer.sid] = None
+
+    def _reader(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> CatchUpReader:
+        pubend, number = self.stream.pubend, self._reader_count
+        if consumer.ordered is not None and pubend in consumer.ordered:
+            return OrderedReader(self, number, consumer, position, at, OrderedSink(consumer.ordered, consumer, pubend))
+        return CatchUpReader(self, number, consumer, position, at, ConsumerSink(consumer, pubend))
 
     def end(self, sid: int) -> None:
         """Ends the reader of a subscription that is no longer consumed."""
@@ -88,7 +95,7 @@ class Scheduler:
         """The head is about to move: consumers whose readers wait at it go live."""
         for sid in list(self._at_head):
             reader = self.readers.get(sid)
-            if reader is None or not reader.idle or reader.horizon < self.stream.head or reader.consumer.starved:
+            if reader is None or not reader.idle or reader.horizon < self.stream.head or reader.is_blocked:
                 continue
             if reader.position.since <= reader.horizon:
                 self._promote(reader)
@@ -141,7 +148,7 @@ class Scheduler:
         self.stream.touch(sid, position)
         if not (reader.idle and reader.horizon >= self.stream.head):
             return
-        if position.since <= reader.horizon and not reader.consumer.starved:
+        if position.since <= reader.horizon and not reader.is_blocked:
             self._promote(reader)
         else:
             self._at_head[sid] = None

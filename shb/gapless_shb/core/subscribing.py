@@ -17,6 +17,7 @@ from gapless.core.wire.messages import (
     Detached,
     Done,
     InUse,
+    Order,
     Position,
     StartAt,
     Subscribe,
@@ -37,6 +38,7 @@ from gapless_shb.core.admission import (
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.expiry import Expiry
+from gapless_shb.core.groups import Groups, late_starts
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
@@ -61,10 +63,11 @@ class Creation:
 class Subscribing:
     """The life of subscriptions: takes requests, and sends writes and answers through the hosting SHB."""
 
-    def __init__(self, hosting: Hosting, expiry: Expiry, ahead: PositionsAhead) -> None:
+    def __init__(self, hosting: Hosting, expiry: Expiry, ahead: PositionsAhead, groups: Groups) -> None:
         self._hosting = hosting
         self._expiry = expiry
         self._ahead = ahead
+        self._groups = groups
         self._creations: dict[int, Creation] = {}
         self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
         self.may_complete = False
@@ -183,6 +186,7 @@ class Subscribing:
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         selector_filter = checked_filter(request)
+        group = self._groups.group_of(selector_filter.topics) if request.order is Order.TOTAL else ""
         original, request = request, self._expiry.resumed(session.client_id, request)
         hosting = self._hosting
         if request.start is StartAt.TOKEN:
@@ -201,6 +205,7 @@ class Subscribing:
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
+            group=group,
         )
         operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
         hosting.matcher.add(subscription.sid, subscription.filter)
@@ -273,8 +278,14 @@ class Subscribing:
             self._begin(creation.subscription)
             return
         del self._creations[sid]
-        if creation.session is not None:
+        if creation.session is None:
+            return
+        try:
             self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
+        except RefusedError as refused:  # its topics are no longer all of one group
+            self._hosting.tell(creation.session.number, refused.answer(creation.request.request))
+            if not creation.subscription.durable:
+                self.remove(creation.subscription, now)
 
     def _begin(self, subscription: SubscriptionRecord) -> None:
         """The start is known on every pubend, and final now: makes that durable in one write."""
@@ -318,6 +329,8 @@ class Subscribing:
         check_same(request, subscription)
         check_token(request, subscription, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(subscription.name))
+        if subscription.group:
+            self._groups.group_of(subscription.topics)
         sid = subscription.sid
         if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
@@ -365,6 +378,7 @@ class Subscribing:
         hosting = self._hosting
         sid = subscription.sid
         given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+        group = self._groups.group_of(subscription.topics) if subscription.group else ""
         consumer = Consumer(
             subscription,
             hosting.channel(session.number),
@@ -379,6 +393,13 @@ class Subscribing:
         at = {
             stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
         }
+        if group:
+            members = self._groups.members(group)
+            at.update(late_starts(subscription, members, at, given or {}))
+            hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members})
+            if group != subscription.group:
+                subscription.group = group
+                hosting.outbox.write(hosting.registry.save(subscription))
         answer = Subscribed(
             request.request,
             sid,
@@ -387,6 +408,7 @@ class Subscribing:
             created,
             [Position(pubend, tick) for pubend, tick in at.items()],
             hosting.seals.home,
+            group=group,
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)

@@ -45,6 +45,8 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """Whether `start` is final. Events that go from the log afterwards are a gap; before, they only move the start."""
     origin: tuple[int, int, int] | None = None
     """The token that it was created with: id and generation of its subscription, and a checksum of its positions."""
+    group: str = ""
+    """The group of which it gets the events in total order; "": the pubends are independent."""
 
     @property
     def durable(self) -> bool:
@@ -124,15 +126,27 @@ class Registry:
         *,
         begun: bool = True,
         origin: tuple[int, int, int] | None = None,
+        group: str = "",
     ) -> tuple[SubscriptionRecord, list[Operation]]:
         """Creates a subscription under the next version. Returns it, with the writes that precede its announcement.
 
-        `begun`: no pubend has to be asked whether it still has the events after the start.
+        `begun`: no pubend has to be asked whether it still has the events after the start. `group`: see there.
         """
         self._meta.last_sid += 1
         operations = self.next_version()
         subscription = SubscriptionRecord(
-            self._meta.last_sid, client_id, name, 1, topics, selector, self.version, late_start, start, begun, origin
+            self._meta.last_sid,
+            client_id,
+            name,
+            1,
+            topics,
+            selector,
+            self.version,
+            late_start,
+            start,
+            begun,
+            origin,
+            group,
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]

@@ -80,13 +80,16 @@ class PubendBuffer:
         self._append(BufferedEntry(self.received, ticks[-1], None, columns, ticks))
         return columns
 
-    def on_silence(self, upto: Tick) -> bool:
-        """Silence has arrived up to a tick. Returns whether there is a new entry to hand out."""
+    def on_silence(self, upto: Tick, *, joins: bool) -> bool:
+        """Silence has arrived up to a tick. Returns whether there is a new entry to hand out.
+
+        `joins`: it may become part of a silence that was not handed out yet, if that is the last entry.
+        """
         if upto <= self.received:
             return False
         last = self._entries[-1] if self._entries else self._in_flight
         if self._wants_silence:
-            if not self._entries or last is None or last.columns is not None or last.gap is not None:
+            if not (joins and self._entries) or last is None or last.columns is not None or last.gap is not None:
                 self._append(BufferedEntry(self.received, upto))
                 return True
             last.upto = self.received = upto
@@ -113,12 +116,15 @@ class PubendBuffer:
 
     # Commands.
 
-    def take(self, events_max: int | None) -> Item:
-        """Hands out the next entry. With `events_max`: consecutive events, up to so many."""
+    def take(self, events_max: int | None, entries_max: int) -> Item:
+        """Hands out the next entry. With `events_max`: consecutive events, up to so many.
+
+        They are of `entries_max` entries at most.
+        """
         assert self._in_flight is None, "advance before taking"
         entry = self._entries[0]
         if entry.columns is not None:
-            return self._take_events(entry.columns.count if events_max is None else events_max)
+            return self._take_events(entry.columns.count if events_max is None else events_max, entries_max)
         self._in_flight = self._entries.popleft()
         if entry.gap is None:
             return Silence(self.pubend, entry.start, entry.upto)
@@ -144,11 +150,11 @@ class PubendBuffer:
         self._entries.append(entry)
         self.received = entry.upto
 
-    def _take_events(self, room: int) -> Delivery:
+    def _take_events(self, room: int, entries: int) -> Delivery:
         columns: list[DeliveredColumns] = []
         ticks: list[Tick] = []
         in_flight = BufferedEntry(self._entries[0].start, 0)
-        while self._entries and room > 0:
+        while self._entries and room > 0 and entries > 0:
             entry = self._entries[0]
             if entry.columns is None:
                 break
@@ -158,6 +164,7 @@ class PubendBuffer:
             room -= entry.taken - start
             if entry.taken == entry.columns.count:
                 self._entries.popleft()
+                entries -= 1
                 in_flight.upto = entry.upto
             else:
                 in_flight.upto = ticks[-1]

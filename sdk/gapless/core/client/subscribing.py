@@ -31,13 +31,14 @@ from gapless.core.wire.messages import (
     Credit,
     Detach,
     InUse,
+    Order,
     Position,
     RequestFailed,
     StartAt,
     Subscribe,
     Subscribed,
 )
-from gapless.errors import GaplessError, RemoteProtocolError, SubscriptionTakenOverError
+from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError, SubscriptionTakenOverError
 
 WINDOW_EVENTS = 16_384
 WINDOW_BYTES = 4 << 20
@@ -64,6 +65,8 @@ class SubscribeOptions:
     token_seal: bytes = b""
     token_home: ShbId = ""
     in_use: InUse = InUse.ERROR
+    order: Order = Order.PUBEND
+    """TOTAL: everything is handed out in the order in which it arrives, whichever pubend it is of."""
     silence: bool = False
     """Whether silences are handed out, too."""
     window_events: int = WINDOW_EVENTS
@@ -79,6 +82,15 @@ class SubscriptionPhase(Enum):
     ASKING = "asking"
     ATTACHED = "attached"
     OVER = "over"
+
+
+@dataclass(slots=True)
+class Turn:
+    """A buffer that has something to hand out."""
+
+    buffer: PubendBuffer
+    entries: int
+    """In total order: how many entries arrived before anything of another pubend did. Else 0: buffers take turns."""
 
 
 class SubscriptionCore:
@@ -114,8 +126,8 @@ class SubscriptionCore:
         self._buffers: dict[PubendId, PubendBuffer] = {
             pubend: self._new_buffer(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
         }
-        self._full: deque[PubendBuffer] = deque()
-        """The buffers that have something to hand out; each takes its turn."""
+        self._turns: deque[Turn] = deque()
+        """Whose turn it is to hand out something."""
         self._in_flight: PubendBuffer | None = None
         self._announced = False
         self._was_attached = False
@@ -146,7 +158,7 @@ class SubscriptionCore:
     @property
     def has_something(self) -> bool:
         """Whether `take` would find something."""
-        return bool(self._full) and not self.draining
+        return bool(self._turns) and not self.draining
 
     def positions(self) -> dict[PubendId, Tick]:
         """Returns up to where everything was handed out and is done with, without what is in flight.
@@ -176,6 +188,9 @@ class SubscriptionCore:
 
     def on_subscribed(self, subscribed: Subscribed) -> None:
         """The broker has attached this subscription."""
+        if self.wanted.order is Order.TOTAL and not subscribed.group:
+            self.fail(ConfigurationError("the broker is older than order='total', and would not keep it"))
+            return
         sid = subscribed.home_sid or subscribed.sid
         if self._was_attached and (self.home, self.sid) != (subscribed.home, sid):
             self.former_sids.append((self.home, self.sid))
@@ -234,7 +249,8 @@ class SubscriptionCore:
     def on_silence(self, pubend: PubendId, upto: Tick) -> None:
         """Silence has arrived up to a tick."""
         buffer = self._buffer(pubend)
-        if buffer.on_silence(upto):
+        joins = self.wanted.order is Order.PUBEND or (bool(self._turns) and self._turns[-1].buffer is buffer)
+        if buffer.on_silence(upto, joins=joins):
             self._arrived(buffer)
 
     def on_gap(self, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
@@ -248,14 +264,20 @@ class SubscriptionCore:
     def take(self, events_max: int | None) -> Item | None:
         """Finishes what was in flight, and hands out the next item; None if there is none, or no more."""
         self.advance()
-        if self.draining or self.phase is SubscriptionPhase.OVER or not self._full:
+        if self.draining or self.phase is SubscriptionPhase.OVER or not self._turns:
             self._announced = False
             return None
-        buffer = self._full.popleft()
-        item = buffer.take(events_max)
+        turn = self._turns.popleft()
+        buffer = turn.buffer
+        before = len(buffer)
+        item = buffer.take(events_max, turn.entries or before)
         self._in_flight = buffer
-        if len(buffer):
-            self._full.append(buffer)
+        if turn.entries:
+            turn.entries -= before - len(buffer)
+            if turn.entries:
+                self._turns.appendleft(turn)
+        elif len(buffer):
+            self._turns.append(turn)
         if isinstance(item, Delivery):
             self._buffered_events -= item.count
             self._buffered_bytes -= sum(columns.size for columns in item.columns)
@@ -307,7 +329,7 @@ class SubscriptionCore:
         """Ends it: what is buffered is dropped. Its positions stay."""
         self.phase = SubscriptionPhase.OVER
         self._deadlines.clear((ClientTimer.SUBSCRIPTION, self.number))
-        self._full.clear()
+        self._turns.clear()
         self._buffered_events = self._buffered_bytes = 0
 
     def fail(self, error: GaplessError) -> None:
@@ -351,6 +373,7 @@ class SubscriptionCore:
             generation=self.generation if attach else 0,
             home=self.home if attach else "",
             token_home=self.home if again else wanted.token_home,
+            order=wanted.order,
         )
 
     def _acknowledge_silence(self) -> None:
@@ -388,8 +411,13 @@ class SubscriptionCore:
         return PubendBuffer(pubend, start, last_below, wants_silence=self.wanted.silence)
 
     def _arrived(self, buffer: PubendBuffer) -> None:
-        if len(buffer) == 1:
-            self._full.append(buffer)
+        if self.wanted.order is Order.TOTAL:
+            if self._turns and self._turns[-1].buffer is buffer:
+                self._turns[-1].entries += 1
+            else:
+                self._turns.append(Turn(buffer, 1))
+        elif len(buffer) == 1:
+            self._turns.append(Turn(buffer, 0))
         if not self._announced:
             self._announced = True
             self._outbox.tell(Arrived(self.number))

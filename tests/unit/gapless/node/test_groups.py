@@ -81,8 +81,8 @@ def test_a_node_that_names_other_groups_than_its_network_is_refused(tmp_path: Pa
         (GROUP + GROUP, "the group 'book' stands here twice"),
         (GROUP.replace("left/default", "right/default"), "stands twice in the group 'book'"),
         (GROUP + GROUP.replace("book", "other"), "the pubend 'left/default' stands in the groups 'book', 'other'"),
-        (GROUP.replace("left/", "lost/"), "no node 'lost' with the role 'phb' is known here; 'left', 'right' would be"),
-        (GROUP.replace("left/", "shb/"), "no node 'shb' with the role 'phb'"),
+        (GROUP.replace("left/", "lost/"), "no node 'lost' that hosts pubends is known here; 'left', 'right' would be"),
+        (GROUP.replace("left/", "shb/"), "no node 'shb' that hosts pubends"),
         (GROUP.replace("left/default", "left"), "group.0.members.0: "),
         (GROUP.replace("0.5", "0"), "group.0.silence_seconds: "),
         (GROUP.replace('"left/default", "right/default"', ""), "group.0.members: "),
@@ -99,7 +99,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path: Path, text: str,
     ("group", "sentence"),
     [
         ({"name": "g", "members": ["broker/a", "broker/a"]}, "stands twice in the group 'g'"),
-        ({"name": "g", "members": ["other/a"]}, "no node 'other' with the role 'phb' is known here; 'broker' would be"),
+        ({"name": "g", "members": ["other/a"]}, "no node 'other' that hosts pubends is known here; 'broker' would be"),
     ],
 )
 def test_a_node_by_itself_has_groups_of_its_own_pubends(group: dict[str, Any], sentence: str) -> None:

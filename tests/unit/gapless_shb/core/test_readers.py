@@ -16,7 +16,7 @@ from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
-from gapless_shb.core.readers import CatchUpReader, expired_mask, unexpired
+from gapless_shb.core.readers import CatchUpReader, ConsumerSink, expired_mask, unexpired
 from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
@@ -41,7 +41,8 @@ class Bench:
         self.position = SubscriptionPosition(start, since=since, acked=start)
         readers: dict[int, CatchUpReader] = {}
         self.page_cache = PageCache(self.pfs, FOREVER, readers, self.read_pages, self.fetch, 1 << 20)
-        self.reader = readers[7] = CatchUpReader(self, 1, self.consumer, self.position, start)
+        sink = ConsumerSink(self.consumer, PUBEND)
+        self.reader = readers[7] = CatchUpReader(self, 1, self.consumer, self.position, start, sink)
 
     def read_pages(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto))

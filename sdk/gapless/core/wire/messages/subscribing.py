@@ -47,6 +47,15 @@ class InUse(str, Enum):
     TAKEOVER = "takeover"
 
 
+class Order(str, Enum):
+    """In which order the events of several pubends are delivered."""
+
+    PUBEND = "pubend"
+    """Each pubend in its own order, the pubends independently."""
+    TOTAL = "total"
+    """All pubends of a group in one order."""
+
+
 class Subscribe(ClientMessage, frozen=True, tag=20):
     """Attaches to a subscription, which is created if `sid` is 0 and it does not exist.
 
@@ -78,6 +87,7 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     """The SHB that gave `sid`; "" if it told none."""
     token_home: Home = ""
     """The home in the token; "" without one."""
+    order: Order = Order.PUBEND
 
 
 class Subscribed(ServerMessage, frozen=True, tag=20):
@@ -94,6 +104,8 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     """The SHB that keeps the subscription; "" if this broker is in no network."""
     home_sid: int = 0
     """Its id there, which its tokens have, if it is attached at another SHB; else 0."""
+    group: str = ""
+    """The group whose events come in total order; "" without one."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):

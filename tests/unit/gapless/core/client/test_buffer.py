@@ -40,7 +40,7 @@ def test_only_what_is_new_is_taken() -> None:
     new = one.on_events(delivered(4, 5, 6, 8))
     assert new is not None
     assert new.ticks() == [6, 8]
-    item = one.take(None)
+    item = one.take(None, 1000)
     assert isinstance(item, Delivery)
     assert [event.body for event in item.events()] == [b"6", b"8"]
 
@@ -49,10 +49,10 @@ def test_a_delivery_is_cut_and_joined_as_asked() -> None:
     one = buffered()
     one.on_events(delivered(*range(1, 8)))
     one.on_events(delivered(8, 9))
-    one.on_silence(20)
+    one.on_silence(20, joins=True)
     sizes = []
     while len(one):
-        item = one.take(4)
+        item = one.take(4, 1000)
         assert isinstance(item, Delivery)
         assert [event.tick for event in item.events()] == list(item.ticks)
         sizes.append(item.count)
@@ -65,14 +65,14 @@ def test_a_delivery_is_cut_and_joined_as_asked() -> None:
 def test_the_last_event_below_a_position() -> None:
     one = buffered(100)
     one.on_events(delivered(110, 120))
-    one.on_silence(150)
-    one.take(None)
+    one.on_silence(150, joins=True)
+    one.take(None, 1000)
     assert [one.last_event(tick) for tick in (100, 110, 119, 120, 150)] == [0, 110, 110, 120, 120]
     assert one.last_event(151) == 151, "beyond what was handed out anything may lie"
 
     one.advance()
     one.on_gap(150, 200, "")
-    one.take(None)
+    one.take(None, 1000)
     assert one.last_event(210) == 210
     assert one.last_event(200) == 200, "an older token must meet the gap, not silence"
 
@@ -97,14 +97,14 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
             upto = end + random.randrange(1, 10)
             truth |= dict.fromkeys(range(end + 1, upto + 1), "silence")
             end = upto
-            one.on_silence(upto)
+            one.on_silence(upto, joins=True)
         elif kind == "gap":
             upto = end + random.randrange(1, 10)
             truth |= dict.fromkeys(range(end + 1, upto + 1), "gap")
             end = upto
             one.on_gap(max(0, end - 30), upto, "lost")
         elif kind == "again" and end > 1:
-            one.on_silence(random.randrange(1, end + 1))
+            one.on_silence(random.randrange(1, end + 1), joins=True)
             one.on_gap(0, random.randrange(1, end + 1), "old")
             one.on_events(delivered(random.randrange(1, end + 1)))
         elif kind == "take":
@@ -113,7 +113,7 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
                 seen.setdefault(tick, "silence")
             position = one.position
             if len(one):
-                item = one.take(random.choice([None, 1, 3]))
+                item = one.take(random.choice([None, 1, 3]), 1000)
                 if isinstance(item, Delivery):
                     assert all(tick not in seen for tick in item.ticks)
                     seen |= dict.fromkeys(item.ticks, "event")
@@ -130,7 +130,7 @@ def test_a_lane_accounts_for_every_tick_once_in_order(seed: int) -> None:
         one.advance()
         if not len(one):
             break
-        item = one.take(None)
+        item = one.take(None, 1000)
         if isinstance(item, Delivery):
             seen |= dict.fromkeys(item.ticks, "event")
         elif isinstance(item, Gap):
@@ -158,7 +158,7 @@ class TestAssertions:
     def test_a_position_never_falls(self) -> None:
         one = buffered()
         one.on_events(delivered(5))
-        one.take(None)
+        one.take(None, 1000)
         one.position = 6
 
         with pytest.raises(AssertionError):
@@ -167,7 +167,7 @@ class TestAssertions:
     def test_what_is_handed_out_was_received(self) -> None:
         one = buffered()
         one.on_events(delivered(5))
-        one.take(None)
+        one.take(None, 1000)
         one.received = 4
 
         with pytest.raises(AssertionError):

@@ -1,0 +1,121 @@
+"""The groups in total order at an SHB: which pubends stand for their members, and which group carries which topics.
+
+A group names its members by node and name (protocol: groups, late-members). The pubend that stands for a member is its
+newest incarnation. An older one is not merged: nothing comes from it any more but what readers still find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gapless.core.gauges import Gauge
+from gapless.core.network.facts import OrderedGroup
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import Code
+from gapless.selectors.topics import patterns_meet
+from gapless_shb.core import gauges
+from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.ordered_merge import late_start
+from gapless_shb.core.subscriptions import SubscriptionRecord
+
+
+class Groups:
+    """All groups of the configuration; see the module."""
+
+    def __init__(self, groups: Iterable[OrderedGroup], streams: Mapping[PubendId, Constream]) -> None:
+        self._groups = {group.name: group for group in groups}
+        self._group_of = {member: group.name for group in self._groups.values() for member in group.members}
+        self._streams = streams
+
+    def members(self, group: str) -> dict[PubendId, Constream]:
+        """Returns the pubends of a group that are known here, for each member the newest incarnation."""
+        newest: dict[str, Constream] = {}
+        for stream in self._streams.values():
+            name = stream.meta.member
+            if self._group_of.get(name) == group:
+                other = newest.get(name)
+                newest[name] = stream if other is None or stream.meta.created > other.meta.created else other
+        return {stream.pubend: stream for stream in newest.values()}
+
+    def group_of(self, topics: Sequence[str]) -> str:
+        """Returns the group of all pubends that may carry these topics; all its members are known here.
+
+        Raises RefusedError: for good if the topics are not all of one group; for the moment if a member is unknown.
+        """
+        if not self._groups:
+            raise RefusedError(Code.CONFIGURATION, "order='total' needs a group of pubends: none is configured here")
+        what = f"order='total' with topics {', '.join(topics)}"
+        carrying = {group: member for member, group in self._carrying(topics)}
+        if len(carrying) > 1:
+            places = " and to ".join(
+                f"{member}, which is in {f'the group {group!r}' if group else 'no group'}"
+                for group, member in sorted(carrying.items(), reverse=True)
+            )
+            raise RefusedError(Code.CONFIGURATION, f"{what}: events may be published to {places}")
+        if unknown := self._unknown(*carrying):
+            raise RefusedError(Code.RETRY, f"{what}: nothing is known yet of {', '.join(unknown)}")
+        group, member = next(iter(carrying.items()), ("", "no pubend that is known here"))
+        if not group:
+            raise RefusedError(
+                Code.CONFIGURATION, f"{what}: such events are published to {member}, and to no member of a group"
+            )
+        return group
+
+    def group_of_member(self, stream: Constream) -> str:
+        """Returns the group that a pubend is in; "" for none."""
+        return self._group_of.get(stream.meta.member, "")
+
+    def replaces_another(self, stream: Constream) -> bool:
+        """Whether an older incarnation of the same member is known here."""
+        others = (other for other in self._streams.values() if other is not stream)
+        return any(other.meta.member == stream.meta.member for other in others)
+
+    def _carrying(self, topics: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yields (member, its group or "") for each pubend that may carry new events of these topics."""
+        current = {pubend for group in self._groups for pubend in self.members(group)}
+        for pubend, stream in self._streams.items():
+            group = self._group_of.get(stream.meta.member, "")
+            is_over = stream.meta.sealed or (group and pubend not in current)
+            if not is_over and any(patterns_meet(one, other) for one in topics for other in stream.meta.topics):
+                yield stream.meta.member, group
+
+    def _unknown(self, *groups: str) -> list[str]:
+        """Returns the members of these groups that this SHB has not heard of; without a group, those of all."""
+        known = {stream.meta.member for stream in self._streams.values()}
+        return [
+            member
+            for member, group in self._group_of.items()
+            if member not in known and (group in groups or not any(groups))
+        ]
+
+    def start_of_late(self, stream: Constream, group: str) -> Tick:
+        """Returns from where a member that is found late is merged: no merge of its group has come further.
+
+        A merge waits for each member that it has, so none is ahead of the lowest head.
+        """
+        heads = [other.head for pubend, other in self.members(group).items() if pubend != stream.pubend]
+        return min(heads, default=0)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields how far each member is known: the lowest holds its group. One that is not known at all has 0."""
+        heads = {stream.meta.member: stream.head for group in self._groups for stream in self.members(group).values()}
+        for member, group in self._group_of.items():
+            yield gauges.GROUP.gauge(heads.get(member, 0), group, member)
+
+
+def late_starts(
+    subscription: SubscriptionRecord,
+    members: Mapping[PubendId, Constream],
+    at: Mapping[PubendId, Tick],
+    given: Mapping[PubendId, Tick],
+) -> dict[PubendId, Tick]:
+    """Returns where a consumer goes on on members that were found after its subscription was created.
+
+    A token that does not name such a member was made when its order had come to the highest place that it does name.
+    """
+    places = [(tick, pubend) for pubend, tick in given.items() if pubend in members]
+    late = [pubend for pubend in members if pubend not in given and pubend not in subscription.start]
+    if not places:
+        return {}
+    return {pubend: max(at[pubend], members[pubend].behind(late_start(pubend, max(places)))) for pubend in late}
