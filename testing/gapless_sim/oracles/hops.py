@@ -58,7 +58,8 @@ class V4ByHop(HopJudge):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._copies: dict[Hop, Counter[tuple[PubendId, Tick]]] = {}
+        self._copies: dict[Hop, Counter[tuple[PubendId, Tick, bool]]] = {}
+        """Of each event, what was said as an answer apart from what was not."""
         self._asked: dict[tuple[str, str], list[Want]] = {}
         """What was asked for, by who answers and whom: an answer may go on a later link."""
         self._handed: dict[str, Counter[tuple[PubendId, Tick]]] = {}
@@ -70,10 +71,15 @@ class V4ByHop(HopJudge):
             return
         copies = self._copies.setdefault(hop, Counter())
         for tick in message.data.ticks:
-            copies[message.pubend, tick] += 1
-            count = copies[message.pubend, tick]
-            if count > 1 and count > self._allowed(hop, message.pubend, tick):
-                self.fail(f"{hop}: {count} copies of what {message.pubend} has at {tick}, asked for less often")
+            copies[message.pubend, tick, message.reply] += 1
+            pushed, answered = (copies[message.pubend, tick, reply] for reply in (False, True))
+            if pushed + answered > 1:
+                once, asked = self._once(hop, message.pubend, tick), self._asked_for(hop, message.pubend, tick)
+                if pushed > once or pushed + answered > once + asked:
+                    self.fail(
+                        f"{hop}: {pushed} copies of what {message.pubend} has at {tick} and {answered} answers with it,"
+                        f" where {once} is to be told of it and it was asked for {asked} times"
+                    )
 
     def frame_arrived(self, hop: Hop, message: Message) -> None:
         """Notes what may be said once more."""
@@ -83,11 +89,15 @@ class V4ByHop(HopJudge):
             handed = self._handed.setdefault(hop.target, Counter())
             handed.update((message.pubend, tick) for tick in message.data.ticks)
 
-    def _allowed(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
+    def _once(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
+        """How often an event may be said on a hop to whom has not asked for it."""
+        if self._are_mates(hop):  # what a mate has handed over goes to no mate again: it would never end
+            return self._cells_beyond(hop.source)
+        return 1 + self._handed.get(hop.source, Counter())[pubend, tick]
+
+    def _asked_for(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
         wants = self._asked.get((hop.source, hop.target), ())
-        asked = sum(want.pubend == pubend and _contains(want.ranges, tick) for want in wants)
-        once = self._cells_beyond(hop.source) if self._are_mates(hop) else 1
-        return once + asked + self._handed.get(hop.source, Counter())[pubend, tick]
+        return sum(want.pubend == pubend and _contains(want.ranges, tick) for want in wants)
 
     def _cells_beyond(self, node: str) -> int:
         """For how many cells a node may ask a mate to speak in its stead."""

@@ -140,6 +140,8 @@ class Contract:
         knowledge = said.knowledge
         if knowledge.stamp is not None:
             raise ContractError(Clause.CORES, f"{knowledge.pubend} said filtered knowledge")
+        if said.reply_to is not None and not knowledge.reply:
+            raise ContractError(Clause.CORES, f"{knowledge.pubend} answered, and did not say that it is an answer")
         truth = self.truths.get(knowledge.pubend)
         if truth is None:
             truth = self.truths[knowledge.pubend] = PubendTruth(knowledge.pubend)

@@ -42,6 +42,9 @@ SWITCHES: tuple[Switch, ...] = (
     *knowledge.PUSHING,
     *knowledge.ASKING,
     *knowledge.SENDING,
+    *knowledge.BLINDNESS,
+    *knowledge.ROWS,
+    *knowledge.ENROLLING,
     *clients.CONSUMING,
     *clients.SESSIONS,
     *clients.PUBLISHING,
@@ -70,6 +73,8 @@ RULES: tuple[str, ...] = (
     "before S4 mode",
     "numbers of frames",
     "C01",
+    "rows again",
+    "one step sideways",
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
@@ -85,7 +90,6 @@ _RARE = (
 
 NOT_APPLICABLE: Mapping[str, str] = {
     "T5": "adopting a subscriber from another SHB is not there yet",
-    "T6": _RARE,
     "T14": "groups in total order are not there yet",
     "T15": _DELTA,
     "T16": _DELTA,
@@ -101,8 +105,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "T36": "the Spark connector is no part of the simulator: it is tested with a real Spark",
     "T53": "an idle pubend is asked instead of saying its silence: that is clause C3, of the conformance suite",
     "T58": _RARE,
-    "T59": _RARE,
-    "T60": _RARE,
     "T38": "the hierarchy router is not there yet",
     "before S4 mode": _SHARDED,
 }

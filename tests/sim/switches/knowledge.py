@@ -1,4 +1,4 @@
-"""Broken rules of the router `knowledge`, on trees of cells (traps T7, T51 to T57)."""
+"""Broken rules of the router `knowledge`, on trees of cells (traps T6, T7, T37, T48, T51 to T60, others)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from sim.switches.switch import Switch
 
 _STREAMS = "gapless_routing.knowledge.streams:Streams"
 _PEERS = "gapless_routing.knowledge.peers:Peers"
+_PROGRESS = "gapless_routing.knowledge.progress:ProgressTable"
+_INTERESTS = "gapless_routing.knowledge.interest:Interests"
 _KNOWLEDGE = ("knowledge",)
 
 PUSHING = (
@@ -122,6 +124,126 @@ SENDING = (
         ),
         ("V1", "V2"),
         "A want is lost between two brokers.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "sideways_for_ever",
+        ("one step sideways",),
+        "What a mate has handed over goes on to the next one, for mates tell each other also what they reach by mates.",
+        (
+            Edit(f"{_PEERS}.next_toward", "None if sender in self._cells.mates else ", ""),
+            Edit(f"{_PEERS}._blind_for", "receiver == own or ", ""),
+        ),
+        ("K8",),
+        "A cell of several IBs, of which one is the way of the others, and loses it.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "answer_is_told_to_all",
+        ("T37",),
+        "Answers lose their mark on the next hop: whoever gets one takes it for news, and tells all.",
+        (Edit(f"{_STREAMS}._reply", "stamp=stamp, reply=True", "stamp=stamp, reply=False"),),
+        ("V4",),
+        "Several SHBs behind one broker, one of them in catch-up: what it asked for reaches all.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "open_want_never_ends",
+        ("T37",),
+        "Who asked without an end is given every answer that comes from then on, whoever has asked for it.",
+        (
+            Edit(
+                "gapless_routing.knowledge.askers:Askers.take",
+                "answers += found\n        asker.above = None",
+                "answers += found",
+            ),
+        ),
+        ("V4",),
+        "An SHB that asks for whatever comes next, and others behind the same broker that read old events.",
+        routers=_KNOWLEDGE,
+    ),
+)
+
+BLINDNESS = (
+    Switch(
+        "nobody_is_blind",
+        ("T59",),
+        "Whoever is alive is taken for a way to everywhere.",
+        (Replace(f"{_PEERS}.is_blind", "return False"),),
+        ("V1", "V2"),
+        "A cell of several IBs, of which one has no way on, for ever.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "mates_name_each_other",
+        ("T59",),
+        "Mates tell each other also what they reach by mates: each is the other's way, and neither has one.",
+        (Edit(f"{_PEERS}._blind_for", "receiver == own or ", ""),),
+        ("V1", "V2"),
+        "A cell of several IBs, of which one is the way of the others, and loses it for ever.",
+        routers=_KNOWLEDGE,
+    ),
+)
+
+ROWS = (
+    Switch(
+        "rows_to_one_broker",
+        ("T6",),
+        "Rows of progress go to one broker of the next cell only.",
+        (
+            Edit(
+                f"{_PROGRESS}._send",
+                "brokers = self._peers.live(cell)",
+                "brokers = self._peers.live(cell)[:1]",
+            ),
+        ),
+        ("K3", "V3"),
+        "A cell of several IBs between an SHB and a pubend.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "rows_merged_across_shbs",
+        ("T48",),
+        "A row is merged with those of all SHBs of the pubend: one that is far ahead speaks for the others.",
+        (
+            Edit(
+                f"{_PROGRESS}._take",
+                "rows[row.shb] = row",
+                "highest = [*rows.values(), row]\n"
+                "    released = max(each.released for each in highest)\n"
+                "    delivered = max(each.delivered for each in highest)\n"
+                "    rows[row.shb] = row = Progress(row.shb, row.pubend, released, delivered)",
+            ),
+        ),
+        ("K3", "C4", "I8"),
+        "Two SHBs behind one broker, of which one lags.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "rows_not_repeated",
+        ("rows again",),
+        "Rows are said when they rise, and not again.",
+        (
+            Edit(
+                f"{_PROGRESS}.send_all",
+                "    self._send([(row, False) for pubend in self._rows for row in self._of(pubend)])",
+                "",
+            ),
+        ),
+        ("K3", "V3"),
+        "An SHB that reports nothing new for a while.",
+        routers=_KNOWLEDGE,
+    ),
+)
+
+ENROLLING = (
+    Switch(
+        "stamped_for_the_unenrolled",
+        ("T60",),
+        "What nobody has filtered yet is filtered, and stamped, also for SHBs that the pubend does not count.",
+        (Edit(f"{_INTERESTS}.decide", "any(shb not in enrolled for shb in versions)", "False"),),
+        ("C5",),
+        "An SHB that is new, and silence or events before its membership is durable.",
         routers=_KNOWLEDGE,
     ),
 )

@@ -186,10 +186,8 @@ ANSWERS = (
                 "self._outbox.emit(Know(knowledge, reply_to))",
             ),
         ),
-        ("V4",),
-        "Several SHBs behind one broker, one of them in catch-up: what it asked for reaches all. At the seam it can"
-        " be seen at once: a Know that has a reply_to has reply=True.",
-        awaits="a router that fans first-time knowledge out by the mark (the hostile one goes by reply_to)",
+        ("cores",),
+        "Anybody who asks for what a log holds.",
     ),
 )
 

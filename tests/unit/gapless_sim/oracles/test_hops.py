@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from gapless_sim.frame_tap import Hop
 from gapless_sim.network import WEIGHT, BrokerLink
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
-from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
+from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, Stand, violates
 
 CELLS = "phb1:phb ib1+ib2<phb1 shb1:shb<ib1"
 
@@ -31,7 +30,7 @@ class Tree:
         self.judge: HopJudge = oracle
         self._links: dict[frozenset[str], BrokerLink] = {}
         for broker in self.world.brokers.values():
-            broker.life = SimpleNamespace(over=False)  # type: ignore[assignment]
+            broker.life = Stand(over=False)  # type: ignore[assignment]
 
     def hop(self, source: str, target: str) -> Hop:
         ends = frozenset((source, target))
@@ -135,6 +134,28 @@ def test_a_mate_is_handed_an_event_once_for_each_cell_that_it_is_to_speak_to() -
 
     with violates("V4"):
         tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+
+
+def test_what_a_mate_has_handed_over_is_no_reason_to_hand_it_to_a_mate() -> None:
+    tree = Tree(V4ByHop)
+    for _ in range(3):
+        tree.sends("ib2", "ib1", tree.know(0, 9, 5), lost=True)
+        tree.judge.frame_arrived(tree.hop("ib2", "ib1"), tree.know(0, 9, 5))
+        tree.breaks("ib1", "ib2")
+    tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+    tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+
+    with violates("V4"):
+        tree.sends("ib1", "ib2", tree.know(0, 9, 5))
+
+
+def test_who_has_asked_is_not_told_again_without_a_word_that_it_is_an_answer() -> None:
+    tree = Tree(V4ByHop)
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5))
+    tree.sends("ib1", "phb1", want((0, 9)))
+
+    with violates("V4"):
+        tree.sends("phb1", "ib1", tree.know(0, 9, 5))
 
 
 # ------------------------------------------------------------------------------------------------ K5

@@ -185,6 +185,8 @@ def test_holds_go_through_unchanged(seam: Seam) -> None:
 def test_a_core_that_contradicts_itself_is_not_taken_for_a_router(seam: Seam) -> None:
     with breaks(Clause.CORES, "filtered knowledge"):
         seam.know(0, 10, stamp={"s": 1})
+    with breaks(Clause.CORES, "did not say that it is an answer"):
+        seam.call("p", Know(Knowledge(PUBEND, 0, 10), reply_to="s"))
     with breaks(Clause.CORES, "which is nowhere"):
         seam.call("s", Progress("s", "q@1", 1, 1))
     with breaks(Clause.CORES, "not opened at this broker"):

@@ -1,0 +1,162 @@
+"""K3, C5 and K8: rows, stamps, and steps sideways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gapless.core.network.facts import Enrolled, Hold, Opened, Progress, PubendMeta
+from gapless.core.network.frames import ProgressRows
+from gapless_sim.options import SECOND, NetworkFaults
+from gapless_sim.oracles.told import REPEATED_WITHIN, C5ByHop, K3Rows, K8Sideways
+from unit.gapless_sim.oracles.model_fixture import P, Stand, violates
+from unit.gapless_sim.oracles.test_hops import Tree, want
+
+FAR = "shb1@disk"
+
+# ------------------------------------------------------------------------------------------------ K3
+
+
+def rows(released: int, delivered: int, shb: str = FAR) -> ProgressRows:
+    return ProgressRows((Progress(shb, P, released, delivered),))
+
+
+def reporting(released: int = 5, delivered: int = 9) -> Tree:
+    tree = Tree(K3Rows)
+    tree.fixture.opens(broker="phb1")
+    tree.fixture.model.shb_of["shb1"], tree.fixture.model.broker_of[FAR] = FAR, "shb1"
+    tree.fixture.progress(released, delivered, shb=FAR)
+    tree.after(10 * SECOND)
+    return tree
+
+
+@pytest.mark.parametrize("said", [rows(6, 9), rows(5, 10), rows(1, 1, shb="shb2@disk")])
+def test_nobody_says_more_of_an_shb_than_it_has_said(said: ProgressRows) -> None:
+    tree = reporting()
+    tree.sends("ib1", "phb1", rows(5, 9))
+
+    with violates("K3"):
+        tree.sends("ib1", "phb1", said)
+
+
+def test_a_row_only_rises_on_a_link() -> None:
+    tree = reporting()
+    tree.sends("ib1", "phb1", rows(5, 9))
+    tree.sends("ib2", "phb1", rows(5, 8))
+
+    with violates("K3"):
+        tree.sends("ib1", "phb1", rows(5, 8))
+
+
+def test_where_frames_come_twice_what_was_forgotten_may_come_again() -> None:
+    tree = reporting()
+    tree.world.options = replace(tree.world.options, network=NetworkFaults(repeat=0.1))
+    tree.sends("ib1", "phb1", rows(5, 9))
+
+    tree.sends("ib1", "phb1", rows(5, 8))
+
+
+def said_for_long(*to: str, without: str = "") -> Tree:
+    """An SHB that says its row every two seconds, to these brokers."""
+    tree = reporting()
+    for _ in range(6):
+        for broker in to:
+            tree.sends("shb1", broker, want((0, 1)) if broker == without else rows(5, 9))
+        tree.after(2 * SECOND)
+    return tree
+
+
+def test_every_broker_of_the_next_cell_hears_each_row_again() -> None:
+    assert said_for_long("ib1", "ib2").judge.settled()
+    with violates("K3"):
+        said_for_long("ib1", "ib2", without="ib2").judge.settled()
+
+
+def test_what_is_not_on_the_way_need_not_hear_it() -> None:
+    tree = said_for_long("ib1", "ib2")
+    tree.sends("phb1", "ib1", want((0, 1)))
+    tree.sends("ib1", "ib2", want((0, 1)))
+    tree.after(REPEATED_WITHIN // 2)
+
+    assert tree.judge.settled()
+
+
+def test_a_broker_passes_on_what_it_hears_and_not_what_it_has_not_heard_for_long() -> None:
+    tree = said_for_long("ib1", "ib2")
+    tree.sends("ib1", "phb1", rows(5, 9))
+    tree.after(REPEATED_WITHIN - SECOND)
+    tree.sends("shb1", "ib1", rows(5, 9))
+    tree.sends("shb1", "ib2", rows(5, 9))
+    tree.after(2 * SECOND)
+
+    with violates("K3"):
+        tree.judge.settled()
+    tree.after(REPEATED_WITHIN)
+    tree.sends("shb1", "ib1", rows(5, 9))
+    tree.breaks("ib1", "phb1")
+    tree.sends("shb1", "ib2", rows(5, 9))
+    assert tree.judge.settled()
+
+
+@pytest.mark.parametrize("excuse", ["paused", "slow", "another life", "another link"])
+def test_who_could_not_is_excused(excuse: str) -> None:
+    tree = said_for_long("ib1", "ib2", without="ib2")
+    broker = tree.world.brokers["shb1"]
+    if excuse == "paused":
+        broker.paused_until = tree.world.now
+    elif excuse == "slow":
+        broker.turn_delay = SECOND
+    elif excuse == "another life":
+        broker.life = Stand(over=False)  # type: ignore[assignment]
+    else:
+        tree.breaks("shb1", "ib2")
+
+    assert tree.judge.settled()
+
+
+# ------------------------------------------------------------------------------------------------ C5
+
+
+def test_a_stamp_names_only_those_that_are_counted() -> None:
+    tree = Tree(C5ByHop)
+    watcher: Any = tree.judge
+    watcher.informed("phb1", 0, Opened(PubendMeta(P, "phb1"), {"shb1@disk": 0}))
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 3, "shb2@disk": 0}))
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp=None))
+
+    with violates("C5"):
+        tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb2@disk": 1}))
+    watcher.informed("phb1", 0, Enrolled(P, "shb2@disk", 5))
+    watcher.informed("phb1", 0, Opened(PubendMeta(P, "phb1"), {}))
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 3, "shb2@disk": 1}))
+
+
+# ------------------------------------------------------------------------------------------------ K8
+
+
+def test_what_a_mate_has_handed_over_goes_to_no_mate() -> None:
+    tree = Tree(K8Sideways)
+    hold = Hold(FAR, P, 1, {1: 5})
+    tree.sends("ib1", "ib2", hold)
+    tree.sends("ib2", "phb1", hold)
+
+    for said in (hold, tree.know(0, 9, 5)):
+        tree.sends("ib1", "ib2", said)
+        with violates("K8"):
+            tree.sends("ib2", "ib1", said)
+
+
+def test_what_has_come_from_elsewhere_meanwhile_or_was_asked_for_may_go_there() -> None:
+    tree = Tree(K8Sideways)
+    hold, said = Hold(FAR, P, 1, {1: 5}), tree.know(0, 9, 5)
+    for each in (hold, said):
+        tree.sends("ib1", "ib2", each)
+        tree.sends("shb1", "ib2", each)
+        tree.sends("ib2", "ib1", each)
+
+    tree.sends("ib1", "ib2", tree.know(0, 9, 5, reply=True))
+    tree.sends("ib2", "ib1", tree.know(0, 9, 5, reply=True))
+    tree.sends("ib1", "ib2", want((0, 9)))
+    tree.sends("ib2", "ib1", want((0, 9)))
