@@ -22,7 +22,7 @@ from bench.network.nodes import Layout, Network, running_network
 from bench.processes import table
 from gapless.cli.connecting import run as run_loop
 from gapless.core.gauges import value_of
-from gapless.core.network.links import UNDERWAY_BYTES
+from gapless.core.network.greeting import LinkSizes
 from gapless.core.network.peers import LINK_WAITING
 from gapless.core.stream.events import encode_event
 
@@ -147,7 +147,7 @@ class Slow:
             while monotonic() < until:
                 gauges = list((await connection.status()).gauges)
                 pending = int(value_of(gauges, LINK_WAITING, node=SLOW))
-                self._waiting = max(self._waiting, pending + UNDERWAY_BYTES if pending else 0)
+                self._waiting = max(self._waiting, pending + LinkSizes().underway if pending else 0)
                 await asyncio.sleep(0.5)
 
     async def _until_caught_up(self) -> None:

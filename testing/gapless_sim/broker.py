@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless_sim.clocks import NodeClock
+    from gapless_sim.core_links import NodeLinks
     from gapless_sim.disk import Disk
     from gapless_sim.links import ClientLink
     from gapless_sim.world import Life, World
@@ -59,6 +60,8 @@ class SimBroker:
         self.machine: Machine | None = None
         self.disk_driver: DiskDriver | None = None
         """Its open volume."""
+        self.links: NodeLinks | None = None
+        """The cores of its links to other nodes, where there are any."""
         self.boots = 0
         self.tampered = False
         """Whether an operator has put an old copy of its disk back: to be refused then is right."""
@@ -150,6 +153,7 @@ class SimBroker:
         machine = make_machine(self.loaded, volume, identity, self)
         self.effect("recover")
         self.machine = machine
+        self.links = world.network.open_links(self)
         self._timer_at = 0
         self._turn(machine)
         if self.running:
@@ -159,7 +163,7 @@ class SimBroker:
         """The power is gone: the process, and all unsynced batches but the first `keep`."""
         if self.running:
             self.world.note(self.name, "crash", f"{self.disk.unsynced} batches were not synced, {keep} survive")
-            self._over()
+            self._over(silent=True)
             self.disk.cut_power(keep)
             self._come_back()
 
@@ -179,6 +183,9 @@ class SimBroker:
         self.fuse = 0
         self.machine.close("the node is stopping")
         self.machine.turn()
+        if self.links is not None:
+            self.links.core.close("the node is stopping", self.links.now)
+            self.links.flush()
         self._over_and_close()
         self._come_back()
 
@@ -258,15 +265,16 @@ class SimBroker:
         self.stalled_until = 0
         self.disk.heal()
 
-    def _over(self) -> None:
+    def _over(self, *, silent: bool = False) -> None:
+        """`silent`: its machine is gone too, and tells nobody."""
         self.life.over = True
         self.fuse = 0
         self.paused_until = 0
         links = self.machine.abandon() if self.machine is not None else {}
-        self.machine = self.disk_driver = None
+        self.machine = self.disk_driver = self.links = None
         for owner in links.values():
             owner.link.reset("the broker is gone")  # type: ignore[attr-defined]
-        self.world.network.broker_gone(self)
+        self.world.network.broker_gone(self, silent=silent)
 
     def _over_and_close(self) -> None:
         assert self.disk_driver is not None
@@ -309,10 +317,10 @@ class SimBroker:
         self._links += 1
         return self._links
 
-    def on_broker_link(self, number: int, peer: SimBroker) -> None:
+    def on_broker_link(self, number: int, peer: str, roles: frozenset[str], incarnation: int) -> None:
         """A link to another broker is up."""
         if self.machine is not None:
-            self.machine.on_broker_link(number, peer.name, peer.roles, peer.boots)
+            self.machine.on_broker_link(number, peer, roles, incarnation)
 
     def on_broker_frame(self, number: int, frame: bytes) -> None:
         """A frame of another broker arrived."""
@@ -344,6 +352,13 @@ class SimBroker:
             if not self.fuse:
                 raise Crash
 
+    def awake(self, call: Callable[..., None], *arguments: object) -> None:
+        """Calls now, or when a process that stands still goes on."""
+        if self.paused_until > self.world.now:
+            self.world.at(self.paused_until, self.name, "awake", self.awake, call, *arguments, life=self.life)
+        else:
+            call(*arguments)
+
     def schedule(self) -> None:
         """A turn, a little later."""
         world = self.world
@@ -362,6 +377,8 @@ class SimBroker:
             return
         try:
             machine.turn()
+            if self.links is not None:
+                self.links.flush()
         except Crash:
             self.world.sometimes("process.crash at an effect")
             self.crash(self._disk_choices.draw(1 + self.disk.unsynced))
@@ -399,7 +416,7 @@ class SimBroker:
         self.effect("network")
         network = self.world.network
         if isinstance(effect, routing.SendFrame):
-            network.to_broker(self, effect.link, effect.frame)
+            network.to_broker(self, effect.link, effect.frame, urgent=effect.urgent)
         elif isinstance(effect, routing.Dial):
             network.wish(self, effect.peer)
         else:

@@ -14,15 +14,38 @@ from gapless.core.network.frames import Message, decode
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless_sim.network import BrokerLink
-    from gapless_sim.world import World
+    from collections.abc import Sequence
+
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.world import Life, World
+
+
+class LinkBetween(Protocol):
+    """A link between two brokers, for whoever watches it. Lists say how it is towards each end."""
+
+    ends: tuple[SimBroker, SimBroker]
+    lives: tuple[Life, Life]
+    """The processes that have it."""
+    rates: list[int]
+    """Bytes a second, 0 for no limit."""
+    busy_until: list[int]
+    pending: list[int]
+    """Bytes that wait, as the node is told."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """What each end calls it."""
+
+    @property
+    def up(self) -> bool:
+        """Whether it is up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
     """One direction of one link, as long as it is up."""
 
-    link: BrokerLink
+    link: LinkBetween
     index: int
     """Which end of it is the target's."""
 
@@ -68,7 +91,7 @@ class FrameTap:
         self.watchers: list[HopWatcher] = []
         """Called with everything, in this order."""
 
-    def sent(self, link: BrokerLink, index: int, frame: bytes) -> None:
+    def sent(self, link: LinkBetween, index: int, frame: bytes) -> None:
         """A broker sends a frame to this end of a link."""
         message = _message(frame) if self.watchers else None
         if message is not None:
@@ -76,7 +99,7 @@ class FrameTap:
             for watcher in self.watchers:
                 watcher.frame_sent(hop, message, len(frame))
 
-    def arrived(self, link: BrokerLink, index: int, frame: bytes) -> None:
+    def arrived(self, link: LinkBetween, index: int, frame: bytes) -> None:
         """A frame comes to this end of a link."""
         message = _message(frame) if self.watchers else None
         if message is not None:

@@ -1,8 +1,8 @@
 """The links of a tree: what a node's link layer does about them, and what goes wrong on them.
 
-The link layer of production notices within three heartbeats that nothing comes through in one direction, and takes the
-link down at both ends; and it goes on dialing what was asked for until that is hung up. Here both are done to the links
-themselves. What goes wrong is drawn from a stream of its own:
+What goes wrong is drawn from a stream of its own. Where the link cores of production run (`core_links`) they notice it.
+Elsewhere a `LinkLayer` does to the links themselves what cores would do: within three heartbeats it takes down what
+carries nothing in one direction, and it dials what was asked for until that is hung up.
 
 dead      a link never comes up, or dies for ever: as long as a path leads from every node to every PHB without it
 one way   nothing gets through in one direction for a while
@@ -19,7 +19,8 @@ from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.topology import pair_of
 
 if TYPE_CHECKING:
-    from gapless_sim.network import BrokerLink, Network
+    from gapless_sim.frame_tap import LinkBetween
+    from gapless_sim.network import Network
     from gapless_sim.topology import Pair, Topology
     from gapless_sim.world import World
 
@@ -35,14 +36,13 @@ SOMETIMES = (
     "topology.link one way",
     "topology.link stalled",
     "topology.link slow for a while",
-    "topology.link taken down by its heartbeats",
     "topology.volume gone",
 )
 """What should happen sometimes in trees."""
 
 
-class LinkLayer:
-    """Sees to all links of a tree."""
+class LinkFaults:
+    """What goes wrong on the links of a tree. Link cores notice it by themselves."""
 
     def __init__(self, network: Network) -> None:
         assert network.world.topology is not None
@@ -57,27 +57,19 @@ class LinkLayer:
         """Whether there can be a link: the map has it, and it is not dead."""
         return self._topology.has_link(one, other) and pair_of(one, other) not in self.dead
 
-    # What the link layer does.
+    # What there is to do about it, where no link cores run.
 
     def on_cut(self, source: str, target: str) -> None:
-        """Nothing gets through in one direction: that is noticed."""
-        if self._topology.has_link(source, target):
-            self._world.after(SILENCE_MOST, "world", "heartbeats", self._look, source, target)
+        """Nothing gets through in one direction."""
 
     def on_down(self, pair: Pair) -> None:
-        """A link is down: it is dialed again, unless it was hung up."""
-        if self.allows(*pair):
-            self._world.after(REDIAL, "world", "connect", self._network.connect, *pair)
+        """A link is down."""
 
-    def _look(self, source: str, target: str) -> None:
-        if self._network.is_cut(source, target):
-            self._take_down(pair_of(source, target))
+    def on_dead(self, pair: Pair) -> None:
+        """A link is dead for ever."""
 
-    def _take_down(self, pair: Pair) -> None:
-        if any(link.up for link in self._links() if _name(link) == pair):
-            self._world.sometimes("topology.link taken down by its heartbeats")
-            self._world.note("world", "link down", f"{pair[0]} and {pair[1]} hear nothing in one direction")
-            self._network.break_link(pair)
+    def on_stall(self, link: LinkBetween) -> None:
+        """A link has carried nothing for as long as a link may."""
 
     # What goes wrong.
 
@@ -108,17 +100,17 @@ class LinkLayer:
             return False
         self.dead[pair] = None
         self._world.note("world", "dead", f"the link between {pair[0]} and {pair[1]}, for ever")
-        self._network.break_link(pair)
+        self.on_dead(pair)
         return True
 
     def _die(self) -> None:
         if self._topology.links and self.kill(self._draws.pick(self._topology.links)):
             self._world.sometimes("topology.link died")
 
-    def _links(self) -> list[BrokerLink]:
+    def _links(self) -> list[LinkBetween]:
         return self._network.links_up()
 
-    def _some_way(self) -> tuple[BrokerLink, int] | None:
+    def _some_way(self) -> tuple[LinkBetween, int] | None:
         """A link that is up, and one of its ends."""
         links = self._links()
         return (self._draws.pick(links), self._draws.draw(2)) if links else None
@@ -146,7 +138,7 @@ class LinkLayer:
         link.rates[index] = link.rates[index] or STALLED_RATE
         link.busy_until[index] = max(link.busy_until[index], self._world.now) + duration
         if duration > SILENCE_MOST:
-            self._world.after(SILENCE_MOST, "world", "heartbeats", self._break, link)
+            self._world.after(SILENCE_MOST, "world", "heartbeats", self.on_stall, link)
         self._world.after(duration, "world", "fast again", self._speed_up, link, index, STALLED_RATE)
 
     def _slow_down(self) -> None:
@@ -160,17 +152,44 @@ class LinkLayer:
         link.rates[index] = rate
         self._world.after(2 * self._a_while() + SECOND, "world", "fast again", self._speed_up, link, index, rate)
 
-    def _break(self, link: BrokerLink) -> None:
-        """Heartbeats wait behind what waits."""
-        if link.up and link.busy_until != [0, 0] and max(link.busy_until) > self._world.now:
-            self._take_down(_name(link))
-
     @staticmethod
-    def _speed_up(link: BrokerLink, index: int, rate: int) -> None:
+    def _speed_up(link: LinkBetween, index: int, rate: int) -> None:
         """It is as it was; a phase of another kind that came meanwhile goes on."""
         if link.rates[index] == rate:
             link.rates[index] = 0
 
 
-def _name(link: BrokerLink) -> Pair:
+class LinkLayer(LinkFaults):
+    """Does to links what link cores would: takes down what carries nothing, and dials what is down."""
+
+    def on_cut(self, source: str, target: str) -> None:
+        """Nothing gets through in one direction: that is noticed."""
+        if self._topology.has_link(source, target):
+            self._world.after(SILENCE_MOST, "world", "heartbeats", self._look, source, target)
+
+    def on_down(self, pair: Pair) -> None:
+        """A link is down: it is dialed again, unless it was hung up."""
+        if self.allows(*pair):
+            self._world.after(REDIAL, "world", "connect", self._network.connect, *pair)
+
+    def _look(self, source: str, target: str) -> None:
+        if self._network.is_cut(source, target):
+            self._take_down(pair_of(source, target))
+
+    def _take_down(self, pair: Pair) -> None:
+        if any(link.up for link in self._links() if _name(link) == pair):
+            self._world.note("world", "link down", f"{pair[0]} and {pair[1]} hear nothing in one direction")
+            self._network.break_link(pair)
+
+    def on_dead(self, pair: Pair) -> None:
+        """Both ends notice."""
+        self._network.break_link(pair)
+
+    def on_stall(self, link: LinkBetween) -> None:
+        """Heartbeats wait behind what waits."""
+        if link.up and link.busy_until != [0, 0] and max(link.busy_until) > self._world.now:
+            self._take_down(_name(link))
+
+
+def _name(link: LinkBetween) -> Pair:
     return pair_of(link.ends[0].name, link.ends[1].name)

@@ -30,7 +30,8 @@ Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 LOW_WATER, HIGH_WATER = 64 << 10, 256 << 10
 
 
-def _whole(payload: Payload) -> bytes:
+def whole(payload: Payload) -> bytes:
+    """A payload in one piece."""
     return payload if isinstance(payload, bytes) else b"".join(payload)
 
 
@@ -67,34 +68,34 @@ class Pipe:
 
     def send(self, payloads: Sequence[Payload]) -> None:
         """Puts payloads on their way."""
-        whole = [_whole(payload) for payload in payloads]
-        self._remember(whole)
+        flat = [whole(payload) for payload in payloads]
+        self._remember(flat)
         if self.loses_next:
-            whole = self._lose_one(whole)
-            if not whole:
+            flat = self._lose_one(flat)
+            if not flat:
                 return
         network = self._link.network
         if self._held or network.is_cut(self.source, self.target):
-            self._held.append(whole)
-            self._grow(sum(map(len, whole)))
+            self._held.append(flat)
+            self._grow(sum(map(len, flat)))
             return
-        self._depart(whole)
+        self._depart(flat)
 
-    def _lose_one(self, whole: list[bytes]) -> list[bytes]:
+    def _lose_one(self, flat: list[bytes]) -> list[bytes]:
         """What is left of payloads when the first one of a session is gone."""
-        lost = next((number for number, payload in enumerate(whole) if _is_of_a_session(payload)), None)
+        lost = next((number for number, payload in enumerate(flat) if _is_of_a_session(payload)), None)
         if lost is None:
-            return whole
+            return flat
         self.loses_next = False
         self._world.sometimes("net.frame lost")
-        return whole[:lost] + whole[lost + 1 :]
+        return flat[:lost] + flat[lost + 1 :]
 
     def flush(self) -> None:
         """The way is free again, or the reader reads: what was held goes on."""
         while self._held and not self._link.closed and not self._link.network.is_cut(self.source, self.target):
-            whole = self._held.popleft()
-            self._shrink(sum(map(len, whole)))
-            self._depart(whole)
+            flat = self._held.popleft()
+            self._shrink(sum(map(len, flat)))
+            self._depart(flat)
 
     def raise_limit(self, limit: int) -> None:
         """Frames up to this size are accepted from now on."""
@@ -102,11 +103,11 @@ class Pipe:
         if self._decoder is not None:
             self._decoder.limit = limit
 
-    def _depart(self, whole: list[bytes]) -> None:
+    def _depart(self, flat: list[bytes]) -> None:
         world, network = self._world, self._link.network
         leave = world.now
         if self.rate:
-            size = sum(map(len, whole))
+            size = sum(map(len, flat))
             leave = max(leave, self.busy_until) + size * SECOND // self.rate
             self.busy_until = leave
             self._grow(size)
@@ -115,15 +116,15 @@ class Pipe:
         self._last_arrival = arrival
         if self._decoder is None:
             digest = 0
-            for payload in whole:
+            for payload in flat:
                 digest = crc32c_extend(digest, payload)
-            world.at(arrival, self.target, "frames", self._arrive, whole, life=self._link.life, digest=digest)
+            world.at(arrival, self.target, "frames", self._arrive, flat, life=self._link.life, digest=digest)
         else:
-            self._depart_bytewise(whole, arrival)
+            self._depart_bytewise(flat, arrival)
 
-    def _depart_bytewise(self, whole: list[bytes], arrival: int) -> None:
+    def _depart_bytewise(self, flat: list[bytes], arrival: int) -> None:
         network = self._link.network
-        data = b"".join(map(encode_frame, whole))
+        data = b"".join(map(encode_frame, flat))
         if network.choices.chance(network.faults.garble):
             place = network.choices.draw(len(data))
             data = data[:place] + bytes([data[place] ^ 1 << network.choices.draw(8)]) + data[place + 1 :]
@@ -181,8 +182,8 @@ class Pipe:
             self._above = False
             self.on_drained()
 
-    def _remember(self, whole: list[bytes]) -> None:
-        of_a_session = list(filter(_is_of_a_session, whole))
+    def _remember(self, flat: list[bytes]) -> None:
+        of_a_session = list(filter(_is_of_a_session, flat))
         self._link.old_frames(self.source).extend(of_a_session)
         self._link.network.keep((self.source, self.target), self._link.serial, of_a_session)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from google_crc32c import value as crc32c
 
 from gapless.core.network.facts import LINK_HIGH
-from gapless_sim.frame_tap import FrameTap
+from gapless_sim.frame_tap import FrameTap, LinkBetween
 from gapless_sim.leftovers import Leftovers, Way
-from gapless_sim.link_faults import LinkLayer
+from gapless_sim.link_faults import LinkFaults, LinkLayer
 from gapless_sim.links import ClientLink, Pipe
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.topology import TREE
@@ -23,6 +24,7 @@ from gapless_sim.topology import TREE
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
     from gapless_sim.broker import SimBroker
+    from gapless_sim.core_links import NodeLinks
     from gapless_sim.world import World
 
 WEIGHT = 512
@@ -67,7 +69,7 @@ class Network:
         self._old: dict[tuple[str, str, str], deque[bytes]] = {}
         self._slow = world.choices.stream("slow links between brokers")
         self._leftovers = Leftovers(world.choices.stream("late frames"))
-        self.layer = LinkLayer(self) if world.options.topology == TREE else None
+        self.layer: LinkFaults | None = LinkLayer(self) if world.options.topology == TREE else None
         """What sees to the links of a tree."""
         self.frames = FrameTap(world) if world.topology is not None else None
         """What is said between brokers, for oracles."""
@@ -181,9 +183,7 @@ class Network:
             self._inject(link, pipe, self._leftovers.take(way, link.serial), self.world.now + self.latency())
             self.world.sometimes("net.late to a client" if pipe is link.downward else "net.late to a broker")
         else:
-            between, index = links[way]
-            for frame in self._leftovers.take(way, between.numbers[1 - index]):
-                self._carry(between, index, frame, self.world.now + self.latency())
+            links[way]()
             self.world.sometimes("net.late between brokers")
 
     def _client_ways(self) -> dict[Way, tuple[ClientLink, Pipe]]:
@@ -195,16 +195,20 @@ class Network:
             if self._leftovers.has_any((pipe.source, pipe.target), link.serial)
         }
 
-    def _broker_ways(self) -> dict[Way, tuple[BrokerLink, int]]:
-        """By way: the link between two brokers, and which end of it is the target's; only such as are no streams."""
-        found: dict[Way, tuple[BrokerLink, int]] = {}
+    def _broker_ways(self) -> dict[Way, Callable[[], None]]:
+        """By way between two brokers: what brings something of an earlier link; only where links are no streams."""
+        found: dict[Way, Callable[[], None]] = {}
         for link in self._broker_links.values():
             for index, target in enumerate(link.ends):
                 source = link.ends[1 - index]
                 way = (source.name, target.name)
                 if link.up and not source.streams and self._leftovers.has_any(way, link.numbers[1 - index]):
-                    found[way] = link, index
+                    found[way] = partial(self._bring_to_broker, way, link, index)
         return found
+
+    def _bring_to_broker(self, way: Way, link: BrokerLink, index: int) -> None:
+        for frame in self._leftovers.take(way, link.numbers[1 - index]):
+            self._carry(link, index, frame, self.world.now + self.latency())
 
     def reset_links(self, client: SimClient) -> None:
         """All links of one client break."""
@@ -233,6 +237,10 @@ class Network:
 
     # Links between brokers.
 
+    def open_links(self, broker: SimBroker) -> NodeLinks | None:
+        """The link cores of a process that begins, where there are any."""
+        return None
+
     def wish(self, source: SimBroker, peer: str) -> None:
         """A router asks for a link to a peer; it comes up as soon as it can."""
         target = self.world.brokers.get(peer)
@@ -260,10 +268,10 @@ class Network:
         for index, broker in enumerate(brokers):
             peer = brokers[1 - index]
             self._by_number[broker.name, link.numbers[index]] = link
-            broker.on_broker_link(link.numbers[index], peer)
+            broker.on_broker_link(link.numbers[index], peer.name, peer.roles, peer.boots)
 
-    def to_broker(self, source: SimBroker, number: int, frame: bytes) -> None:
-        """Sends a frame to another broker."""
+    def to_broker(self, source: SimBroker, number: int, frame: bytes, *, urgent: bool) -> None:
+        """Sends a frame to another broker. Urgent ones overtake on a stream; here any may."""
         link = self._by_number.get((source.name, number))
         if link is None or not link.up:
             return
@@ -326,8 +334,8 @@ class Network:
                 self.frames.arrived(link, index, frame)
             link.ends[index].on_broker_frame(link.numbers[index], frame)
 
-    def broker_gone(self, broker: SimBroker) -> None:
-        """A broker's process is over: its peers notice after a while."""
+    def broker_gone(self, broker: SimBroker, *, silent: bool) -> None:
+        """A broker's process is over: its peers notice after a while, silent or not."""
         for pair, link in list(self._broker_links.items()):
             if broker in link.ends and link.up:
                 self.break_link(pair)
@@ -353,7 +361,7 @@ class Network:
             self._wishes.pop(_pair(link.ends[0].name, link.ends[1].name), None)
             self.break_link(_pair(link.ends[0].name, link.ends[1].name))
 
-    def links_up(self) -> list[BrokerLink]:
+    def links_up(self) -> list[LinkBetween]:
         """The links between brokers that are there."""
         return [link for link in self._broker_links.values() if link.up]
 

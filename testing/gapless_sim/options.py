@@ -151,6 +151,8 @@ class Options:
     """How nodes hang together: a `tree` of cells, or a `mesh` of the same nodes; "": a mesh of PHBs and SHBs alone."""
     cells: str = ""
     """The nodes of a tree or mesh, as `gapless_sim.topology` writes them."""
+    link_cores: bool = False
+    """Whether the links between brokers have the cores of production at their ends; else a model of them."""
     pubends: int = 1
     """Of each PHB."""
     clients: int = 3

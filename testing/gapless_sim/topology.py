@@ -234,6 +234,7 @@ def with_topology(options: Options, choices: Choices, kind: str | None) -> Optio
         phbs=sum("phb" in hosted for hosted in roles),
         shbs=sum("shb" in hosted for hosted in roles),
         together=False,
+        link_cores=kind == TREE,
         network=network if kind == TREE else options.network,
     )
 

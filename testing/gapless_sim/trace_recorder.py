@@ -75,10 +75,10 @@ class _Recorder(Oracle):
             link.upward.on_payloads = self._attended(link, talk.from_client, link.upward.on_payloads, up=True)
             link.downward.on_payloads = self._attended(link, talk.from_broker, link.downward.on_payloads, up=False)
 
-        def hear_link(number: int, peer: SimBroker) -> None:
-            self._peers[broker.name, number] = peer.name
-            self._line(broker.name, MessageText("link up", f"a link to {peer.name}"))
-            on_link(number, peer)
+        def hear_link(number: int, peer: str, roles: frozenset[str], incarnation: int) -> None:
+            self._peers[broker.name, number] = peer
+            self._line(broker.name, MessageText("link up", f"a link to {peer}"))
+            on_link(number, peer, roles, incarnation)
 
         def hear_frame(number: int, frame: bytes) -> None:
             source = self._peers[broker.name, number]
@@ -115,10 +115,10 @@ class _Recorder(Oracle):
         network = self.world.network
         to_broker = network.to_broker
 
-        def send(source: SimBroker, number: int, frame: bytes) -> None:
+        def send(source: SimBroker, number: int, frame: bytes, *, urgent: bool) -> None:
             target = self._peers.get((source.name, number), "")
             lost = self.world.hits["net.lost"]
-            to_broker(source, number, frame)
+            to_broker(source, number, frame, urgent=urgent)
             if self.world.hits["net.lost"] > lost or network.is_cut(source.name, target):
                 self._line(source.name, MessageText(LOST, frame_text(frame, self.names).text), target)
             else:

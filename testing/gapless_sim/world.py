@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from gapless_sim.choices import Choices, random_of
+from gapless_sim.core_links import CoreNetwork
 from gapless_sim.network import Network
 from gapless_sim.observation import Observation
 from gapless_sim.router_tap import RouterTap
@@ -49,7 +50,7 @@ class World:
         self.topology = topology_of(options)
         """The cells of the network, if it has any."""
         self.observe = Observation(self)
-        self.network = Network(self)
+        self.network = CoreNetwork(self) if options.link_cores else Network(self)
         self.seam = RouterTap(self)
         self._heap: list[tuple[int, int, str, str, Callable[..., Any], tuple[Any, ...], Life | None, int]] = []
         self._count = 0

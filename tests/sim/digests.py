@@ -11,11 +11,11 @@ from itertools import product
 
 from gapless_sim.campaign import Plan, run_one
 
-ROUTERS = ("local", "hostile")
+ROUTERS = ("local", "hostile", "knowledge")
 
 
 def digest_of(seeds: int) -> str:
-    """One digest over that many seeds under both routers."""
+    """One digest over that many seeds under each router."""
     plan, total = Plan(ROUTERS), sha256()
     for seed, router in product(range(seeds), ROUTERS):
         total.update(run_one(plan, seed, router).digest.encode())

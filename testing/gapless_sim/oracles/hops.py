@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gapless.core.network.facts import LINK_HIGH, Want
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW, Want
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import covers, join
@@ -150,7 +150,7 @@ class K5Answered(HopJudge):
             questions.append(asked)
         elif type(message) is Knowledge and not message.damaged:
             for back, questions in self._questions.items():
-                if back.source == hop.target and back.target != hop.source:
+                if back.source == hop.target and back.target != hop.source and not _may_be_full(back):
                     for question in questions:
                         self._owe(question, message)
 
@@ -200,6 +200,11 @@ class K5Answered(HopJudge):
                 question.owed.add(start, end)
         if question.owed and not was_owed:
             question.owed_since = self.world.now
+
+
+def _may_be_full(hop: Hop) -> bool:
+    """Whether so much waits that what can wait may not be said there: who needs it asks again."""
+    return WEIGHT * hop.link.pending[hop.index] > LINK_LOW
 
 
 def _taken_over(questions: Sequence[Question], want: Want, ranges: IntervalSet) -> Stamp:

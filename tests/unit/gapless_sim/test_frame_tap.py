@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gapless.core.network.facts import Want
 from gapless.core.network.frames import Message, encode
-from gapless_sim.frame_tap import Hop
-from gapless_sim.network import BrokerLink
+from gapless_sim.frame_tap import Hop, LinkBetween
 from gapless_sim.options import NetworkFaults
 from unit.gapless_sim.worlds import Small
 
@@ -24,7 +23,7 @@ class Ear:
         self.arrived.append((str(hop), type(message)))
 
 
-def mesh(**network: float) -> tuple[Small, Ear, BrokerLink]:
+def mesh(**network: float) -> tuple[Small, Ear, LinkBetween]:
     faults = NetworkFaults(bytewise=0.0, **network)  # type: ignore[arg-type]
     small = Small(router="hostile", topology="mesh", cells=CELLS, clients=2, network=faults).begin()
     link = next(link for link in small.world.network.links_up() if {end.name for end in link.ends} == {"ib1", "phb1"})
@@ -37,9 +36,9 @@ def mesh(**network: float) -> tuple[Small, Ear, BrokerLink]:
 WANT = Want("p@1", ((1, 2),), None, "shb1@disk")
 
 
-def send(small: Small, link: BrokerLink, frame: bytes) -> None:
+def send(small: Small, link: LinkBetween, frame: bytes) -> None:
     index = next(index for index, end in enumerate(link.ends) if end.name == "ib1")
-    small.world.network.to_broker(link.ends[index], link.numbers[index], frame)
+    small.world.network.to_broker(link.ends[index], link.numbers[index], frame, urgent=True)
 
 
 def test_a_frame_is_shown_when_it_is_sent_and_when_it_arrives() -> None:

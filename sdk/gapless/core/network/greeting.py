@@ -79,6 +79,20 @@ encode_control = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSizes:
+    """How much of what there may be on a link, in bytes. All nodes of a network have the same."""
+
+    part: int = PART_BYTES
+    """Larger frames travel in parts of this size."""
+    report: int = 128 << 10
+    """Who has received so much says so before its next beat."""
+    underway: int = 1 << 20
+    """So much may be on its way without being said to wait."""
+    window: int = 256 << 10
+    """So much of what is not urgent may be on its way at least; on a fast link, what it takes in half a beat."""
+
+
+@dataclass(frozen=True, slots=True)
 class LinkIdentity:
     """Who this node is, and what it takes."""
 
@@ -95,6 +109,7 @@ class LinkIdentity:
     certified: bool = False
     """Whether a peer's certificate must bear its name."""
     frame_bytes: int = (4 << 20) + PART_BYTES
+    sizes: LinkSizes = LinkSizes()
 
     def hello(self, to: BrokerId, nonce: bytes) -> NodeHello:
         """Its introduction to a peer."""

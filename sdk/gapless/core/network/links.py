@@ -7,8 +7,8 @@
    up │ ◀──────────────────────────────────────── Accepted │
 
 Every payload begins with what it is and with the number of the link, which follows from the nonces: what was said on an
-earlier link is not believed on a later one. A router's frame that is larger than `PART_BYTES` travels in parts: what is
-urgent overtakes between them, and each part that arrives shows that the link lives.
+earlier link is not believed on a later one. A router's frame that is larger than `LinkSizes.part` travels in parts:
+what is urgent overtakes between them, and each part that arrives shows that the link lives.
 
 Each end says every `BEAT` how many bytes it has received. A link is over when three beats of one's own pass in which
 nothing came, or three of the peer's that say that nothing reaches it. What was sent and is not said to have been
@@ -30,7 +30,6 @@ from msgspec import Struct
 
 from gapless.core.network.facts import BrokerId, FrameArrived, LinkId
 from gapless.core.network.greeting import (
-    PART_BYTES,
     REASON_MAX,
     Accepted,
     Bye,
@@ -55,12 +54,6 @@ GREETING_TIME: Final = 5 * SECOND
 """How long a link may take from the dial, or from its acceptance, until both ends are proven."""
 GREETING_BYTES_MAX: Final = 4096
 """So much is taken in all from whoever has not proven who it is."""
-REPORT_BYTES: Final = 128 << 10
-"""Who has received so much says so before its next beat."""
-UNDERWAY_BYTES: Final = 1 << 20
-"""So much may be on its way without being said to wait."""
-WINDOW_BYTES_MIN: Final = 256 << 10
-"""So much of what is not urgent may be on its way at least; on a fast link, what it takes in half a beat."""
 QUEUE_BYTES_MAX: Final = 64 << 20
 """A link on which more waits than this is over."""
 
@@ -157,6 +150,7 @@ class BrokerLink:
         self.pending = 0
         """How many bytes wait on it."""
         self._me = me
+        self._sizes = me.sizes
         self._nodes = nodes
         self._nonce = nonce
         self._emit = emit
@@ -173,7 +167,7 @@ class BrokerLink:
         self._parts: dict[bool, bytearray] = {True: bytearray(), False: bytearray()}
         self._taken = self._sent = self._heard_of = 0
         """Bytes to be sent in all, those sent, and those of them that the peer says it has received."""
-        self._window = WINDOW_BYTES_MIN
+        self._window = me.sizes.window
         self._heard_before = 0
         """What the peer had received at the last beat."""
         self._received = self._reported = 0
@@ -209,7 +203,7 @@ class BrokerLink:
             self._on_beat(payload)
         else:
             self._on_data(kind, payload)
-            if self._received - self._reported >= REPORT_BYTES:
+            if self._received - self._reported >= self._sizes.report:
                 self._report()
         return None
 
@@ -221,7 +215,7 @@ class BrokerLink:
             raise DeadLinkError(f"nothing was heard of it for {BEATS_MISSED_MAX * BEAT / SECOND:g} s")
         if self._taken - self._sent > QUEUE_BYTES_MAX:
             raise DeadLinkError(f"more than {QUEUE_BYTES_MAX:,} bytes wait for it")
-        self._window = max(WINDOW_BYTES_MIN, (self._heard_of - self._heard_before) // 2)
+        self._window = max(self._sizes.window, (self._heard_of - self._heard_before) // 2)
         self._heard_before = self._heard_of
         self._report()
 
@@ -233,12 +227,13 @@ class BrokerLink:
         before = self._taken
         put = self._urgent.append if urgent else self._ordinary.append
         last, part = (_LAST_URGENT, _PART_URGENT) if urgent else (_LAST, _PART)
-        if len(frame) > PART_BYTES:
+        size = self._sizes.part
+        if len(frame) > size:
             head = _HEAD.pack(part, self._session)
-            cut = (len(frame) - 1) // PART_BYTES * PART_BYTES
-            for at in range(0, cut, PART_BYTES):
-                put((head, frame[at : at + PART_BYTES]))
-            self._taken += cut + cut // PART_BYTES * HEAD_BYTES
+            cut = (len(frame) - 1) // size * size
+            for at in range(0, cut, size):
+                put((head, frame[at : at + size]))
+            self._taken += cut + cut // size * HEAD_BYTES
             frame = frame[cut:]
         put((_HEAD.pack(last, self._session), frame))
         self._taken += HEAD_BYTES + len(frame)
@@ -275,7 +270,7 @@ class BrokerLink:
         """Both ends are proven."""
         self.phase = LinkPhase.UP
         self.began = now
-        self._emit(RaiseFrameLimit(self.number, HEAD_BYTES + PART_BYTES))
+        self._emit(RaiseFrameLimit(self.number, HEAD_BYTES + self._sizes.part))
 
     # The handshake.
 
@@ -377,7 +372,7 @@ class BrokerLink:
         self._urgent_bytes += HEAD_BYTES + _COUNT.size
 
     def _say_pending(self) -> None:
-        pending = max(0, self._taken - self._heard_of - UNDERWAY_BYTES)
+        pending = max(0, self._taken - self._heard_of - self._sizes.underway)
         if pending != self.pending:
             self.pending = pending
             self._emit(Waiting(self.number, pending))

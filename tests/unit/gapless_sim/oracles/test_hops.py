@@ -42,8 +42,7 @@ class Tree:
 
     def breaks(self, one: str, other: str) -> None:
         """The link of the two is another one from now on."""
-        self.hop(one, other).link.up = False
-        del self._links[frozenset((one, other))]
+        self._links.pop(frozenset((one, other))).up = False
 
     def sends(self, source: str, target: str, message: Any, *, lost: bool = False, size: int = 100) -> None:
         self.judge.frame_sent(self.hop(source, target), message, size)
@@ -239,6 +238,16 @@ def test_nobody_owes_what_it_could_not_pass_on(what: Any) -> None:
     tree = asked()
     tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
     what(tree)
+    tree.after(6 * SECOND)
+
+    tree.judge.checkpoint()
+
+
+def test_on_a_full_link_nobody_is_answered_until_it_is_asked_again() -> None:
+    tree = asked()
+    hop = tree.hop("ib1", "shb1")
+    hop.link.pending[hop.index] = LINK_HIGH // WEIGHT
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
     tree.after(6 * SECOND)
 
     tree.judge.checkpoint()

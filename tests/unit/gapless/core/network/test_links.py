@@ -10,17 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.network import links
-from gapless.core.network.greeting import PART_BYTES, PROTOCOL, LinkIdentity, NodeAnswer
-from gapless.core.network.links import (
-    GREETING_BYTES_MAX,
-    HEAD_BYTES,
-    UNDERWAY_BYTES,
-    WINDOW_BYTES_MIN,
-    SendPayloads,
-    Waiting,
-)
+from gapless.core.network.greeting import PART_BYTES, PROTOCOL, LinkIdentity, LinkSizes, NodeAnswer
+from gapless.core.network.links import GREETING_BYTES_MAX, HEAD_BYTES, SendPayloads, Waiting
 from unit.gapless.core.network.link_world import SECOND, LinkNode, World
 from wire import joined
+
+SIZES = LinkSizes()
 
 
 def linked(**identity: object) -> tuple[World, LinkNode, LinkNode]:
@@ -217,7 +212,7 @@ def test_what_nobody_has_received_waits() -> None:
     a.waiting.clear()
     world.cuts.add(("a", "b"))
 
-    a.send("b", b"x" * UNDERWAY_BYTES, b"y" * 1000)
+    a.send("b", b"x" * SIZES.underway, b"y" * 1000)
     assert 1000 <= a.waiting[a.link_to("b")] <= 1000 + 40 * HEAD_BYTES
     a.send("b", b"z" * 1000)
     assert 2000 <= a.waiting[a.link_to("b")] <= 2000 + 40 * HEAD_BYTES
@@ -310,7 +305,7 @@ def sent_at_once(node: LinkNode, peer: str) -> int:
 
 def test_urgent_frames_overtake_what_there_is_no_room_for() -> None:
     world, a, b = linked()
-    assert sent_at_once(a, "b") == WINDOW_BYTES_MIN // PART_BYTES
+    assert sent_at_once(a, "b") == SIZES.window // PART_BYTES
 
     a.links.on_send(a.link_to("b"), b"urgent", urgent=True, now=world.now)
     (urgent,) = said(a)
@@ -330,7 +325,7 @@ def test_a_fast_link_has_room_for_more() -> None:
     assert 32 <= sent_at_once(a, "b") <= 33  # what it took in half a beat
     world, a, _ = linked()
     world.advance(10)
-    assert sent_at_once(a, "b") == WINDOW_BYTES_MIN // PART_BYTES
+    assert sent_at_once(a, "b") == SIZES.window // PART_BYTES
 
 
 def test_what_waits_for_a_peer_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
