@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bench.papers.catching_up import CATCHUP
+from bench.papers.early_release import EARLY_RELEASE
 from bench.papers.experiment import Experiment
+from bench.papers.shb_crash import SHB_CRASH
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (CATCHUP,)}
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (CATCHUP, SHB_CRASH, EARLY_RELEASE)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -40,14 +40,11 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One figure."""
+class Figure:
+    """A figure, whatever its value is."""
 
-    key: str
-    """Its name for programs, with its unit."""
     what: str
     """Its name for people."""
-    ours: float
     paper: str = ""
     """What the paper reports, as it says it; "": it says nothing."""
     bar: Bar | None = None
@@ -75,17 +72,16 @@ class Panel:
     states: str = ""
     """What the paper says, where it gives no numbers to draw."""
     kind: str = "line"
-    """Or `points`, or `bars`."""
+    """Or `steps` (of what was measured; the paper's is drawn as lines), or `points`, or `bars`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of an experiment."""
 
-    rows: Sequence[Row]
+    values: Mapping[str, float]
+    """Of each figure of the experiment, by its key."""
     panels: Sequence[Panel]
-    notes: Sequence[str] = ()
-    """What one has to know to read the figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +113,6 @@ class Experiment:
     """`VIRTUAL` or `REAL`."""
     setup: str
     """What was built up here, and what of the paper's is smaller."""
+    figures: Mapping[str, Figure] = field(repr=False)
+    """By the name that programs have for them, with its unit; in the order of the table."""
     run: Callable[[Sizes], Outcome] = field(repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -34,7 +35,7 @@ def draw(outcomes: Sequence[tuple[Experiment, Outcome]], file: Path) -> None:
 def _draw_paper(axes: Axes, experiment: Experiment, panel: Panel) -> None:
     axes.set_title(f"paper {experiment.paper}, {experiment.figure}", fontsize="medium")
     if panel.paper:
-        _draw(axes, panel, panel.paper)
+        _draw(axes, replace(panel, kind="line") if panel.kind == "steps" else panel, panel.paper)
         return
     axes.set_axis_off()
     states = fill(f"“{panel.states}”", 48) if panel.states else ""
@@ -53,7 +54,8 @@ def _draw(axes: Axes, panel: Panel, curves: Sequence[Curve]) -> None:
         elif panel.kind == "points" and len(curve.x) > 2:
             axes.plot(curve.x, curve.y, ".", markersize=4, color=colour, label=curve.label)
         else:
-            axes.plot(curve.x, curve.y, color=colour, label=curve.label, linewidth=1.2)
+            style = "steps-post" if panel.kind == "steps" else "default"
+            axes.plot(curve.x, curve.y, color=colour, label=curve.label, linewidth=1.2, drawstyle=style)
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
     axes.set_ylim(0, 1.1 * max(max(curve.y) for curve in curves))

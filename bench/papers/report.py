@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from bench.papers.experiment import TITLES, Experiment, Outcome, Row
+from bench.papers.experiment import TITLES, Experiment, Outcome
 
 WIDTH = 130
 """Of the tables, where no terminal says how wide it is."""
@@ -26,19 +26,12 @@ def show(experiment: Experiment, outcome: Outcome) -> None:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     title = f"{experiment.name}: {experiment.title} ({experiment.paper}, {experiment.figure}; {experiment.how})"
     table = Table("figure", "the paper", Column("gapless", justify="right"), "bar", "holds", title=title)
-    for row in outcome.rows:
-        bar = str(row.bar) if row.bar is not None else ""
-        table.add_row(escape(row.what), escape(row.paper) or "–", number(row.ours), bar, _verdict(row))
+    for key, figure in experiment.figures.items():
+        value, bar = outcome.values[key], figure.bar
+        verdict = "" if bar is None else "yes" if bar.holds(value) else "[bold red]NO[/]"
+        table.add_row(escape(figure.what), escape(figure.paper) or "–", number(value), str(bar or ""), verdict)
     console.print(table)
     console.print(experiment.setup, markup=False)
-    for note in outcome.notes:
-        console.print(note, markup=False)
-
-
-def _verdict(row: Row) -> str:
-    if row.bar is None:
-        return ""
-    return "yes" if row.bar.holds(row.ours) else "[bold red]NO[/]"
 
 
 def number(value: float) -> str:
@@ -59,13 +52,12 @@ def as_json(outcomes: Mapping[str, tuple[Experiment, Outcome]]) -> dict[str, Any
                 "title": experiment.title,
                 "how": experiment.how,
                 "setup": experiment.setup,
-                "notes": list(outcome.notes),
-                "figures": {row.key: row.ours for row in outcome.rows},
-                "the_paper_reports": {row.key: row.paper for row in outcome.rows if row.paper},
+                "figures": {key: outcome.values[key] for key in experiment.figures},
+                "the_paper_reports": {key: figure.paper for key, figure in experiment.figures.items() if figure.paper},
                 "bars": {
-                    row.key: {"bar": str(row.bar), "holds": row.bar.holds(row.ours)}
-                    for row in outcome.rows
-                    if row.bar is not None
+                    key: {"bar": str(figure.bar), "holds": figure.bar.holds(outcome.values[key])}
+                    for key, figure in experiment.figures.items()
+                    if figure.bar is not None
                 },
             }
             for name, (experiment, outcome) in outcomes.items()

@@ -10,18 +10,23 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.stream.ticks import MILLISECOND
+from gapless.core.network.facts import Want
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import MILLISECOND, wall_at
 from gapless_phb.core.assignment import assign
 from gapless_phb.core.settings import PubendSettings
 from gapless_sim.application import SimClient
 from gapless_sim.choices import Choices
+from gapless_sim.clocks import WALL_BEGIN
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.observation import Oracle
 from gapless_sim.options import MICROSECOND, SECOND, NetworkFaults, Options
+from gapless_sim.options import MILLISECOND as NANOS_PER_MS
 from gapless_sim.producer import Outbox, Producer, Publication, key_of
+from gapless_sim.pubend_logs import LOG
 from gapless_sim.run import come_right, undisturbed, watched
 from gapless_sim.topology import TREE
 from gapless_sim.trace import Trace
@@ -30,15 +35,20 @@ from gapless_sim.world_builder import build
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.network.facts import Progress
+    from gapless.core.network.frames import Message
+    from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.accounts import Logged
     from gapless_sim.broker import SimBroker
     from gapless_sim.choices import ChoiceSequences
+    from gapless_sim.frame_tap import Hop
     from gapless_sim.world import World
 
 TOPIC = "papers"
 PADDING = 242
 """Bytes of an event's body behind its key: with it 250, as in the papers."""
+CAUGHT_UP_MS = 500
+"""Who knows all that is older has caught up."""
 WINDOW = 1000
 """So many events a subscriber takes in advance."""
 
@@ -153,6 +163,11 @@ class Subscriber:
         self.consumer.leave()
         self.consumer = None
 
+    def caught_up_at(self, back: int, until: int, late: float) -> int:
+        """When it was handed the last event, from `back` until then, that was older than `late` nanoseconds."""
+        behind = (each.handed for each in self.handed if back <= each.handed < until and each.latency > late)
+        return max(behind, default=back)
+
     def latencies(self, since: int, until: int) -> list[int]:
         """Of the events that were published in [since, until), in nanoseconds."""
         return [each.latency for each in self.handed if since <= each.published < until]
@@ -166,12 +181,55 @@ class Moves:
     delivered: list[Tick] = field(default_factory=list)
     released: list[Tick] = field(default_factory=list)
 
+    def advance(self, which: str, begin: int, end: int) -> float:
+        """By how many milliseconds of ticks `which` rose between two times."""
+        values: list[Tick] = getattr(self, which)
+        first, last = (max(0, bisect_right(self.at, at) - 1) for at in (begin, end))
+        return (values[last] - values[first]) / MILLISECOND
+
+    def slope(self, since: int) -> float:
+        """How many times faster than time latestDelivered rises from then on, until it is at most so old."""
+        start = self.delivered[bisect_right(self.at, since) - 1]
+        for at, tick in zip(self.at, self.delivered, strict=True):
+            old = WALL_BEGIN + at / NANOS_PER_MS - wall_at(tick)
+            if at > since and old < CAUGHT_UP_MS:
+                return (tick - start) / MILLISECOND / ((at - since) / NANOS_PER_MS)
+        return 0.0
+
     def rates(self, which: str, begin: int, end: int) -> list[float]:
         """Of each second between two times: by how many milliseconds of ticks `which` rose per second."""
-        values: list[Tick] = getattr(self, which)
-        looks = range(begin, end + 1, SECOND)
-        stood = [values[max(0, bisect_right(self.at, look) - 1)] for look in looks]
-        return [(after - before) / MILLISECOND for before, after in pairwise(stood)]
+        return [self.advance(which, *pair) for pair in pairwise(range(begin, end + 1, SECOND))]
+
+
+class Said(NamedTuple):
+    """What a node sent to another one, as far as it is events or a question for them."""
+
+    at: int
+    source: str
+    target: str
+    pubend: PubendId
+    events: int
+    """So many events, pushed or answered; 0 of a question."""
+    asked: Ranges
+    """The ranges of a question."""
+    reply: bool
+
+
+class _Hops:
+    """Keeps what nodes say to each other."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        said, now = self._stage.said, self._stage.now
+        if isinstance(message, Knowledge) and len(message.data):
+            said.append(Said(now, hop.source, hop.target, message.pubend, len(message.data), (), message.reply))
+        elif isinstance(message, Want):
+            said.append(Said(now, hop.source, hop.target, message.pubend, 0, message.ranges, reply=False))
+
+    def frame_arrived(self, hop: Hop, message: Message) -> None:
+        """Of no interest."""
 
 
 class _Watch(Oracle):
@@ -221,6 +279,7 @@ class Stage:
         self.publishers: list[Publisher] = []
         self.publications: dict[int, Publication] = {}
         self.moves: dict[tuple[str, PubendId], Moves] = {}
+        self.said: list[Said] = []
         self.began = 0
         """When publishing began."""
         self._key = 0
@@ -285,6 +344,21 @@ class Stage:
         """A node."""
         return self.world.brokers[name]
 
+    def moves_of(self, pubend: str, shb: str = "shb1") -> Moves:
+        """How far an SHB was with the pubend of that name."""
+        return next(moves for (at, full), moves in self.moves.items() if at == shb and full.startswith(f"{pubend}@"))
+
+    def events_said(self, source: str, begin: int, end: int) -> int:
+        """How many events a node sent to others in [begin, end), pushed and answered."""
+        return sum(each.events for each in self.said if each.source == source and begin <= each.at < end)
+
+    def log_bytes(self, phb: str) -> int:
+        """What the logs of all pubends of a node hold."""
+        driver = self.broker(phb).disk_driver
+        assert driver is not None
+        pubends = {pubend for _, pubend in self.moves if pubend.startswith(phb)}
+        return sum(len(record) for pubend in pubends for _, record in driver.records(LOG + pubend, 0))
+
     def crash(self, name: str) -> None:
         """A node loses its power, and stays down until `boot`."""
         broker = self.broker(name)
@@ -324,6 +398,8 @@ def play(setup: Setup, prepare: Callable[[Stage], None], act: Callable[[Stage], 
 
     def run(world: World) -> None:
         world.observe.add(_Watch(stage))
+        assert world.network.frames is not None
+        world.network.frames.watchers.append(_Hops(stage))
         for broker in world.brokers.values():
             broker.boot()
         stage.wait(1)

@@ -288,9 +288,11 @@ class SubscriberHostingBroker:
         consumer.grant(credit.events, credit.bytes)
         if consumer.ordered is not None:
             consumer.ordered.touch()
-        for stream in self._hosting.streams.values():
-            if credit.sid in stream.scheduler.readers:
-                stream.scheduler.step(credit.sid, now, wall)
+        reading = [stream for stream in self._hosting.streams.values() if credit.sid in stream.scheduler.readers]
+        # Whoever comes first may use up all of it: so that nobody waits for ever, each grant begins with another one.
+        first = consumer.grants % max(1, len(reading))
+        for stream in reading[first:] + reading[:first]:
+            stream.scheduler.step(credit.sid, now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(request.sid)

@@ -139,6 +139,8 @@ class Consumer(Credited):
     """The wall time of the attachment, in milliseconds since 1970."""
     ordered: OrderedDelivery | None = None
     """What it gets in total order; None without such an order."""
+    grants: int = 0
+    """How often it was granted credit."""
 
     def send(self, pubend: PubendId, events: int, payload: bytes) -> None:
         """Sends so many events, which the credit covers."""
@@ -151,6 +153,11 @@ class Consumer(Credited):
             self.ordered.gap(pubend, start, end, reason)
         else:
             self.channel.gap(self.sid, pubend, start, end, reason)
+
+    def grant(self, events: int, size: int) -> None:
+        """Adds credit: the client has taken messages and has room for more."""
+        Credited.grant(self, events, size)
+        self.grants += 1
 
     @property
     def sid(self) -> int:

@@ -87,6 +87,26 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     assert client.consumed == [row[0] for row in world.log]
 
 
+def test_credit_that_is_scarce_is_shared_by_all_pubends() -> None:
+    """The first pubend took all of every grant: who took less than came never got anything of the others."""
+    world, client, _ = world_with()
+    other = "q@1"
+    lo = world.stable
+    world.feed(Seen(PubendMeta(other, "node", created=BASE, stable=lo), lo))
+    push(world)
+    fall_behind(world, client, 20)
+    world.deliver(replace(world.knowledge(lo, world.stable, raw=True, reply=False), pubend=other))
+    client.inbox.clear()
+
+    for _ in range(6):
+        grant(world, client, 2)
+
+    numbers = world.numbers[client.session]
+    delivered = [message for _, message in client.inbox if isinstance(message, m.Deliver)]
+    assert [numbers[message.number] for message in delivered].count(other) == 3
+    assert [message.columns.count for message in delivered] == [2] * 6
+
+
 def test_however_much_a_turn_brings_its_allowance_is_one() -> None:
     """Each of many credits and answers was allowed a whole turn's events, and who connected waited for all of them."""
     world, client, stream = world_with()
