@@ -67,11 +67,22 @@ async def test_every_node_answers_for_all_and_whoever_does_not_answer_is_named(t
             assert subscriptions.missing == pubends.missing == ()
             assert status.value("gapless_shb_subscriptions") == 1
 
+        doctor = "doctor", "--network", str(file), "--url", urls["ib"]
+        status_, well = await command(*doctor)
+        assert (status_, well["findings"]) == (0, [])
+        assert [node["answers"] for node in well["nodes"]] == [True, True, True]
+
         os.kill(network.up["shb"]["pid"], signal.SIGKILL)
         assert await command("subscriptions", "--url", urls["ib"]) == (1, [{"node": "shb", "missing": NO_ANSWER}])
         async with gapless.connect(urls["ib"]) as connection:
             with pytest.raises(gapless.NoAnswerError, match="node 'shb'"):
                 await bounded(connection.status("shb"))
+
+        status_, ill = await command(*doctor)
+        named, waiting = ill["findings"]
+        assert status_ == 1
+        assert named.startswith("node shb cannot be reached from ib")
+        assert f"gapless retire {pubend.shbs[0]}" in waiting
 
         retired = {"shb": pubend.shbs[0], "missing": [], "confirmed": ["phb"]}
         status_, first = await command("retire", "shb", "--yes", "--url", urls["ib"])

@@ -25,6 +25,7 @@ from gapless.errors import AuthorizationError, ConfigurationError, GaplessError,
 if TYPE_CHECKING:
     from gapless import AlarmInfo, BrokerStatus, Connection, Gauge, PubendInfo, SubscriptionInfo
     from gapless.node.config import NodeConfig
+    from gapless.node.network import NetworkDescription
 
 ABANDONED: Final = 86_400.0
 """Seconds for which a subscription that nobody consumes may hold events before it is worth a word."""
@@ -55,7 +56,6 @@ ALARM_COLUMNS: Final = {
     "text": "what was said",
 }
 
-
 DoctorUrl: TypeAlias = Annotated[str | None, URL_OPTION]
 
 
@@ -68,6 +68,8 @@ class Examination:
     pins: list[dict[str, Any]] = field(default_factory=list)
     alarms: list[dict[str, Any]] = field(default_factory=list)
     gauges: list[dict[str, Any]] = field(default_factory=list)
+    network: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """The nodes, links and SHBs of a network."""
 
     def fields(self) -> dict[str, Any]:
         """As JSON says it."""
@@ -75,6 +77,7 @@ class Examination:
             "ok": not self.findings,
             "findings": self.findings,
             **self.facts,
+            **self.network,
             "pins": self.pins,
             "alarms": self.alarms,
             "gauges": self.gauges,
@@ -86,6 +89,9 @@ def doctor(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The broker's configuration; default: as for `gapless broker`.")
     ] = None,
+    network: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The description of a network: look at all of its nodes.")
+    ] = None,
     url: DoctorUrl = None,
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
@@ -93,17 +99,29 @@ def doctor(
     """Look at this installation: versions, plugins, configuration, disk, and who holds how much of which log.
 
     With --url (or GAPLESS_URL) and without --config it looks at that broker, which has to answer, and leaves the
-    configuration and the disk of this machine alone. The exit status is 1 if something was found.
+    configuration and the disk of this machine alone. With --network it looks at all nodes of a network, through the one
+    at --url, or one that the file has a client's address of. The exit status is 1 if something was found.
     """
     examination = Examination()
     examine_versions(examination)
     examine_plugins(examination)
+    if network is not None:
+        if config is not None:
+            raise ConfigurationError("--network looks at a network, --config at one broker: name one of them")
+        run(examine_network(examination, load_network_of(network), url, wait))
+        finish(examination, as_json=as_json)
+        return
     if config is None and url is not None:
         expected = True
     else:
         settings = examine_configuration(examination, config)
         expected = settings is not None and examine_storage(examination, settings)
     run(examine_broker(examination, url or own_url(examination), wait, expected=expected))
+    finish(examination, as_json=as_json)
+
+
+def finish(examination: Examination, *, as_json: bool) -> None:
+    """Prints all of it, and ends the command with 1 if something was found."""
     if as_json:
         print_json(examination.fields())
     else:
@@ -208,12 +226,55 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
         examination.alarms = [alarm_json(alarm) for alarm in status.alarms]
         examination.gauges = [gauge_json(gauge) for gauge in status.gauges]
         examination.findings += alarming(status.alarms, time.time_ns() // 1_000_000)
+    examine_logs(examination, pubends, subscriptions)
+
+
+def examine_logs(
+    examination: Examination, pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]
+) -> None:
+    """Why each log is as long as it is, who holds how much of it, and what is wrong with it."""
     examination.facts["logs"] = {info.pubend: keeping_of(info) for info in pubends}
     examination.pins = pins_of(pubends, subscriptions)
     examination.findings += abandoned(examination.pins)
     examination.findings += absent(pubends)
     examination.findings += misstamped(pubends, time.time_ns() // 1_000_000)
     examination.findings += damaged(pubends)
+
+
+def load_network_of(path: Path) -> NetworkDescription:
+    """The network that a file describes. Raises ConfigurationError."""
+    from gapless.node.network import load_network
+
+    return load_network(path)
+
+
+async def examine_network(
+    examination: Examination, description: NetworkDescription, url: str | None, wait: float
+) -> None:
+    """All nodes of a network: who answers, whose map differs, which links are down, and which SHB is behind."""
+    from gapless.cli import doctor_network as of_network
+
+    where = url or of_network.urls_of(description) or DEFAULT_URL
+    facts = examination.facts["network"] = {"name": description.name, "file": str(description.path), "url": where}
+    try:
+        view = await of_network.look(description, where, wait)
+    except GaplessError as error:
+        examination.findings.append(f"no node of the network can be asked: {error}. --url names one that can be")
+        return
+    facts["asked"] = view.asked
+    examination.network = {
+        "nodes": of_network.node_rows(view),
+        "links": of_network.link_rows(view),
+        "shbs": of_network.shb_rows(view),
+    }
+    examination.findings += of_network.findings_of(view)
+    now = time.time_ns() // 1_000_000
+    for name, status in view.statuses.items():
+        examination.alarms += [{"node": name, **alarm_json(alarm)} for alarm in status.alarms]
+        examination.gauges += [{"node": name, **gauge_json(gauge)} for gauge in status.gauges]
+        told = [alarm for alarm in status.alarms if alarm.code not in of_network.TOLD_BETTER]
+        examination.findings += [f"node {name}: {finding}" for finding in alarming(told, now)]
+    examine_logs(examination, view.pubends, view.subscriptions)
 
 
 async def _status(connection: Connection) -> BrokerStatus | str:
@@ -366,11 +427,18 @@ def print_examination(examination: Examination) -> None:
             for pin in examination.pins
         ]
         print_table(table_of(rows, PIN_COLUMNS))
-    if examination.gauges:
+    if examination.network:
+        from gapless.cli.doctor_network import COLUMNS
+
+        for name, found in examination.network.items():
+            if found:
+                print_table(table_of(found, COLUMNS[name]))
+    node = {"node": "node"} if examination.network else {}
+    if examination.gauges and not examination.network:  # of many nodes they are for programs
         rows = [gauge | {"of": ", ".join(gauge["labels"].values())} for gauge in examination.gauges]
         print_table(table_of(rows, GAUGE_COLUMNS))
     if examination.alarms:
-        print_table(table_of(examination.alarms, ALARM_COLUMNS))
+        print_table(table_of(examination.alarms, node | ALARM_COLUMNS))
     for finding in examination.findings:
         print(f"FOUND: {finding}")
     if not examination.findings:
@@ -392,6 +460,7 @@ def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] |
         "pubend": pubend.pubend,
         "client_id": subscription.client_id,
         "name": subscription.name,
+        "node": subscription.node,
         "connected": subscription.connected,
         "since": acknowledged,
         "since_time": f"{time_at(since):%Y-%m-%d %H:%M:%S}",

@@ -149,6 +149,10 @@ class BrokerLink:
         """When it came up."""
         self.pending = 0
         """How many bytes wait on it."""
+        self.behind = 0
+        """How old the oldest of what the peer had not confirmed was at the last beat. Up to a beat is normal."""
+        self._unconfirmed: deque[tuple[int, int]] = deque()
+        """What was sent in all at a beat, and when that was: from the first that the peer has not confirmed on."""
         self._me = me
         self._sizes = me.sizes
         self._nodes = nodes
@@ -207,7 +211,7 @@ class BrokerLink:
                 self._report()
         return None
 
-    def on_beat_due(self) -> None:
+    def on_beat_due(self, now: int) -> None:
         """Half a second has passed. Raises DeadLinkError when nothing comes any more."""
         self._silent = 0 if self._received > self._received_before else self._silent + 1
         self._received_before = self._received
@@ -217,7 +221,11 @@ class BrokerLink:
             raise DeadLinkError(f"more than {QUEUE_BYTES_MAX:,} bytes wait for it")
         self._window = max(self._sizes.window, (self._heard_of - self._heard_before) // 2)
         self._heard_before = self._heard_of
+        while self._unconfirmed and self._unconfirmed[0][0] <= self._heard_of:
+            self._unconfirmed.popleft()
+        self.behind = now - self._unconfirmed[0][1] if self._unconfirmed else 0
         self._report()
+        self._unconfirmed.append((self._sent + self._urgent_bytes, now))
 
     # Commands.
 

@@ -56,6 +56,16 @@ DUPLICATE: Final = "there is another link between the two nodes"
 
 LINK_UP = Family("gapless_broker_link_up", "Whether there is a link to a node.", ("node",))
 LINK_WAITING = Family("gapless_broker_link_waiting_bytes", "Bytes that wait on a link to a node.", ("node",))
+LINK_BEHIND = Family(
+    "gapless_broker_link_behind_seconds",
+    "How long ago the oldest of what a node has not confirmed was sent; up to half a second is normal.",
+    ("node",),
+)
+NETWORK_MAP = Family(
+    "gapless_network_map",
+    "Always 1; the digest differs where a node was started with another network file.",
+    ("digest",),
+)
 LINKS_ENDED = Family(
     "gapless_broker_links_ended_total",
     "Links to a node that went down, and dials that failed.",
@@ -120,11 +130,14 @@ class BrokerLinks:
         return self._timers.next()
 
     def gauges(self) -> Iterator[Gauge]:
-        """Which nodes there are links to, and what waits there."""
+        """Which map there is, which nodes there are links to, and what waits there."""
+        yield NETWORK_MAP.gauge(1, self._me.map_digest.hex())
         for name, peer in self._peers.items():
             if peer.wanted or peer.link is not None or peer.ended:
                 yield LINK_UP.gauge(peer.link is not None, name)
-                yield LINK_WAITING.gauge(0 if peer.link is None else self._links[peer.link].pending, name)
+                link = None if peer.link is None else self._links[peer.link]
+                yield LINK_WAITING.gauge(0 if link is None else link.pending, name)
+                yield LINK_BEHIND.gauge(0.0 if link is None else link.behind / SECOND, name)
                 yield LINKS_ENDED.gauge(peer.ended, name)
 
     def take_effects(self) -> Sequence[Any]:
@@ -316,7 +329,7 @@ class BrokerLinks:
         self._timers.set(("link", link.number), now + BEAT)
         self._touched[link.number] = None
         try:
-            link.on_beat_due()
+            link.on_beat_due(now)
         except DeadLinkError as error:
             self._on_error(link, error, now)
 

@@ -12,6 +12,7 @@ from gapless.core.network.links import GREETING_TIME, SendPayloads
 from gapless.core.network.peers import (
     COMPLAINT_PERIOD,
     DUPLICATE,
+    LINK_BEHIND,
     LINK_UP,
     LINKS_ENDED,
     REDIAL_MOST,
@@ -422,3 +423,20 @@ def test_draws_follow_from_the_seed_and_do_not_repeat() -> None:
     assert [other.draw() for _ in range(100)] == drawn
     assert len(set(drawn)) == 100
     assert third.draw() not in drawn
+
+
+def test_what_a_peer_does_not_confirm_grows_old() -> None:
+    world, a, _ = linked()
+
+    def behind() -> float:
+        return float(value_of(list(a.links.gauges()), LINK_BEHIND, node="b"))
+
+    for _ in range(20):
+        world.advance(0.5)
+        assert behind() == 0
+    world.cuts.add(("b", "a"))
+    world.advance(1.2)
+
+    assert behind() == 0.5
+    world.advance(5)
+    assert behind() == 0, "there is no link"
