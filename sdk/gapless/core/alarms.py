@@ -76,6 +76,11 @@ class AlarmCode(Enum):
         "There is no link to another node of the network; what goes that way is late, and nothing is lost.",
         "Do what the text says; look whether that node runs, and at what is between the two.",
     )
+    HOME_SILENT = (
+        "home_silent",
+        "A consumer away from its home waits: events are gone, and its home does not say if it still needed them.",
+        "Start that SHB again, or look at what is between the two; retire it only if it is gone for good.",
+    )
     NODE_REFUSED = (
         "node_refused",
         "Somebody who is no node of this network, or did not say what a node says, was refused a link.",

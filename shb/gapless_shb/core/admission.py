@@ -42,6 +42,8 @@ def checked_filter(request: Subscribe) -> Filter:
 def known_by_id(hosting: Hosting, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:
     """Returns the subscription that a client names by its id. Raises RefusedError unless it is the client's own."""
     if named.home not in {"", hosting.seals.home}:
+        if named.home.rpartition("@")[0] == hosting.shb.rpartition("@")[0]:
+            raise RefusedError(Code.NOT_FOUND, "the subscription is gone: its SHB has another volume now")
         raise RefusedError(Code.CONFIGURATION, is_elsewhere(named.home, hosting))
     found = hosting.registry.get(named.sid)
     if found is None or found.generation != named.generation or found.client_id != session.client_id:

@@ -19,7 +19,7 @@ from enum import Enum
 
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
-from gapless.core.network.facts import AskInterest, Held, Know, Probe, PubendMeta, Seen
+from gapless.core.network.facts import AskInterest, Held, Know, Posted, Probe, PubendMeta, Seen
 from gapless.core.ports import ClientSession, Handler, Operation, ReadResult, RequestHandler, RoleContext, SessionEnded
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless.core.wire.messages import (
@@ -44,6 +44,9 @@ from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
+from gapless_shb.core.roaming.guests import Guests
+from gapless_shb.core.roaming.home import Home
+from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Working, decode
 from gapless_shb.core.rows import position_row
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import CatchUp
@@ -103,6 +106,7 @@ class SubscriberHostingBroker:
         self._ahead = PositionsAhead(self._hosting, self._end_consumption)
         self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead, self._groups)
         self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead)
+        self._connect_roaming(context)
         self._listings = Listings(self._hosting)
         self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
@@ -110,6 +114,24 @@ class SubscriberHostingBroker:
         self._due: int | None = None
         """The next deadline, as computed at the end of the last turn."""
         recover(self._hosting, context)
+
+    def _connect_roaming(self, context: RoleContext) -> None:
+        here: dict[type, RequestHandler] = {
+            Subscribe: self._subscribe_here,
+            Unsubscribe: self._subscribing.on_unsubscribe,
+        }
+        self._guests = Guests(
+            self._hosting, self._ahead, self._groups, context.roaming, context.broker, here, self._end_consumption
+        )
+        self._home = Home(
+            self._hosting,
+            self._expiry,
+            self._ahead,
+            here,
+            self._end_consumption,
+            self._on_session_ended,
+            self._subscribing.is_creating,
+        )
 
     def start(self, now: int, wall: int) -> None:
         """Announces the interest under a new version: changes of the former life that were not durable are gone."""
@@ -137,6 +159,7 @@ class SubscriberHostingBroker:
             Probe: self._on_probed,
             Held: self._on_held,
             AskInterest: self._on_ask_interest,
+            Posted: self._on_posted,
             SessionEnded: self._on_session_ended,
         }
 
@@ -144,7 +167,7 @@ class SubscriberHostingBroker:
         """Returns the handler of each request that clients send to an SHB."""
         return {
             Subscribe: self._on_subscribe,
-            Unsubscribe: self._subscribing.on_unsubscribe,
+            Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Detach: self._on_detach,
@@ -171,6 +194,8 @@ class SubscriberHostingBroker:
         self._hosting.ordering.finish_turn(now, wall)
         stalled_after = self._timing.stalled_ms * _MILLISECOND
         due = self._ranges.deadline if self._ranges.used else None
+        if (mail_due := self._guests.deadline) is not None:
+            due = mail_due if due is None else min(due, mail_due)
         for stream in self._hosting.streams.values():
             time = stream.finish_turn(now, stalled_after)
             due = time if due is None else min(due, time)
@@ -231,6 +256,8 @@ class SubscriberHostingBroker:
             if group and subscription.group == group and start < late:
                 start, too_late = stream.behind(late), True  # which no restart would find again
             position = SubscriptionPosition(start, acked=start, held=start < at)
+            if subscription.home:
+                position = SubscriptionPosition(start, guest=True)
             stream.add(subscription.sid, position, subscription.version)
             if position.held:
                 stream.holds.put(subscription.sid, start, now)
@@ -275,7 +302,41 @@ class SubscriberHostingBroker:
 
     # -------------------------------------------------------------------------------- what clients ask
 
+    def _on_posted(self, posted: Posted, now: int, wall: int) -> None:
+        """Another SHB has sent mail. What this version does not know is ignored: it is repeated to nobody's harm."""
+        said, node = decode(posted.data), posted.from_node
+        if isinstance(said, Ask):
+            self._home.on_ask(node, said, now, wall)
+        elif isinstance(said, Renew):
+            self._home.on_renew(node, said, now, wall)
+        elif isinstance(said, Working):
+            self._guests.on_working(said, now)
+        elif isinstance(said, Answer):
+            self._guests.on_answer(node, said, now, wall)
+        elif isinstance(said, Renewed):
+            self._guests.on_renewed(said, now, wall)
+        elif isinstance(said, Ended):
+            self._guests.on_ended(said, now, wall)
+
     def _on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
+        try:
+            is_elsewhere = self._guests.takes(session, request, now)
+        except RefusedError as refused:
+            self._hosting.tell(session.number, refused.answer(request.request))
+            return
+        if not is_elsewhere:
+            self._subscribe_here(session, request, now, wall)
+
+    def _on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
+        try:
+            is_elsewhere = self._guests.takes(session, request, now)
+        except RefusedError as refused:
+            self._hosting.tell(session.number, refused.answer(request.request))
+            return
+        if not is_elsewhere:
+            self._subscribing.on_unsubscribe(session, request, now, wall)
+
+    def _subscribe_here(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         if self._ranges.admits(session, request):
             self._subscribing.on_subscribe(session, request, now, wall)
 
@@ -301,6 +362,7 @@ class SubscriberHostingBroker:
         for said in request.positions:
             self._ahead.acknowledge(consumer, said, now)
         self._hosting.unsaved = True
+        self._guests.acknowledged(request.sid, now)
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(request.sid)
@@ -310,6 +372,7 @@ class SubscriberHostingBroker:
             self._end_consumption(request.sid, now, wall)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
+        self._guests.on_session_ended(ended.session)
         self._subscribing.on_session_ended(ended.session, now)
         self._ahead.on_session_ended(ended.session.number)
         channel = self._hosting.channels.pop(ended.session.number, None)
@@ -318,6 +381,7 @@ class SubscriberHostingBroker:
         self._ranges.on_session_ended(ended.session, now, wall)
 
     def _end_consumption(self, sid: int, now: int, wall: int) -> None:
+        self._guests.left(sid, now)
         consumer = self._hosting.detach(sid)
         if consumer is not None and not consumer.subscription.durable:
             self._subscribing.remove(consumer.subscription, now)
@@ -364,11 +428,13 @@ class SubscriberHostingBroker:
             elif timer is ShbTimer.REPEAT:
                 self._deadlines.set(ShbTimer.REPEAT, now + self._timing.repeat_ms * _MILLISECOND)
                 self._repeat()
+                self._home.on_beat(now, wall)
             elif timer is ShbTimer.LISTING:
                 self._listings.tell()
             elif timer is ShbTimer.EXPIRY:
                 self._expiry.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
                 self._await_beat(now)
+        self._guests.on_deadline(now, wall)
         for stream in self._hosting.streams.values():
             if stream.scheduler.readers:
                 stream.scheduler.pump(now, wall)

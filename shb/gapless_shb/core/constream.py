@@ -81,7 +81,7 @@ class Constream(ServedPubend):
 
     def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
         """Adds a subscription's position on this pubend."""
-        position.reading = sid not in self.durable_sids
+        position.reading = sid not in self.durable_sids and not position.guest
         self.positions[sid] = position
         self._joining.add(sid, position, version)
         self.touch(sid, position)
@@ -284,6 +284,9 @@ class Constream(ServedPubend):
             return start
         horizon = known[0] - 1 if known else horizon
         end = max(hi for _, hi, why in lost if hi <= horizon and why == reason)
+        for sid, consumer in list(self.live.items()):
+            if self.positions[sid].guest:  # its reader asks its home before it tells a gap
+                self._start_reader(consumer, self.positions[sid], max(self.head, self.floors.get(sid, 0)))
         for sid in self.live:
             floor = self.floors.get(sid, 0)
             if floor < end:

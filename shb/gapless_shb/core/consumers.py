@@ -163,3 +163,8 @@ class Consumer(Credited):
     def sid(self) -> int:
         """The id of the subscription."""
         return self.subscription.sid
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is attached at another SHB, which serves it."""
+        return self.channel.session < 0

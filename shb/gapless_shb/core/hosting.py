@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from gapless.core.network.facts import Interest
 from gapless.core.ports import EndSession, Operation, Tell
@@ -30,11 +31,20 @@ class Hosting(BrokerState):
         self._announced = 0
         """The highest version of the interest that is durable in this life; 0 until `started`."""
         self._dropping: dict[int, SubscriptionRecord] = {}
+        self.life = 0
+        """Names this life to other SHBs: it is above those of all earlier lives. 0 until it is durable."""
+        self.tell_elsewhere: Callable[[int, ServerMessage], None] = _to_nobody
+        """Sends a message to a session at another SHB; these have negative numbers (protocol: roaming)."""
+        self.ended_elsewhere: Callable[[int], None] = _to_nobody
+        """The consumer of a subscription at another SHB has lost it."""
 
     # -------------------------------------------------------------------------------------- the way out
 
     def tell(self, session: int, message: ServerMessage) -> None:
         """Sends a message to a session, after everything that was sent to it before."""
+        if session < 0:
+            self.tell_elsewhere(session, message)
+            return
         channel = self.channels.get(session)
         if channel is not None:
             channel.flush()
@@ -84,6 +94,7 @@ class Hosting(BrokerState):
     def started(self, version: int) -> None:
         """The first version of this life is durable: announces the whole interest."""
         self._announced = max(self._announced, version)
+        self.life = version
         self.announce_in_full()
 
     def announce_in_full(self) -> None:
@@ -118,12 +129,18 @@ class Hosting(BrokerState):
         return channel
 
     def attach(self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int) -> None:
-        """Answers the client, then serves the consumer from these positions on."""
-        self.consumers[consumer.sid] = consumer
-        consumer.channel.consumers[consumer.sid] = consumer
+        """Answers the client, then serves the consumer from these positions on, unless it is at another SHB."""
+        self.take_consumer(consumer)
         self.tell(consumer.channel.session, answer)
+        if consumer.is_elsewhere:
+            return
         for pubend, tick in at.items():
             self.streams[pubend].attach(consumer, tick, now, wall)
+
+    def take_consumer(self, consumer: Consumer) -> None:
+        """The subscription has this consumer now."""
+        self.consumers[consumer.sid] = consumer
+        consumer.channel.consumers[consumer.sid] = consumer
 
     def attach_to_new(self, stream: Constream, group: str, now: int, wall: int) -> None:
         """Attaches every consumer to a new pubend, at the start of its subscription.
@@ -131,6 +148,8 @@ class Hosting(BrokerState):
         `group`: the group that the pubend is in; "" for none.
         """
         for consumer in list(self.consumers.values()):
+            if consumer.is_elsewhere:
+                continue
             start = stream.positions[consumer.sid].start
             if consumer.ordered is not None and consumer.subscription.group == group:
                 start = consumer.ordered.add(stream.pubend, start)
@@ -148,8 +167,16 @@ class Hosting(BrokerState):
         self.ordering.end(sid)
         for stream in self.streams.values():
             stream.detach(sid)
+        if consumer.is_elsewhere:
+            self.ended_elsewhere(sid)
         return consumer
 
     def end_session(self, session: int, reason: str) -> None:
-        """Closes a client's session."""
+        """Closes a client's session, if it is one of this SHB."""
+        if session < 0:
+            return
         self.outbox.emit(EndSession(session, reason))
+
+
+def _to_nobody(*_: Any) -> None:
+    """There is nobody at another SHB."""

@@ -36,6 +36,8 @@ class SubscriptionPosition:
     reading: bool = False
     """Only for a subscription that is not durable: it is not attached yet, or its reader stands below the head. The PFS
     has nothing of it."""
+    guest: bool = False
+    """Whether another SHB keeps the position, and holds the log back for it."""
     changed: bool = False
     """Whether durable values have changed since the last checkpoint."""
 
@@ -48,7 +50,7 @@ class SubscriptionPosition:
     def is_idle(self) -> bool:
         """Whether nothing above `done_upto` concerns the subscription."""
         done_upto = self.done_upto
-        return not self.reading and self.since <= done_upto and self.last_tick <= done_upto
+        return not self.reading and not self.guest and self.since <= done_upto and self.last_tick <= done_upto
 
     def attach(self, at: Tick, head: Tick) -> None:
         """A consumer goes on from `at`. Sets `sent`: up to where it may hold unacknowledged events.

@@ -119,6 +119,8 @@ class ServedPubend:
 
     def touch(self, sid: int, position: SubscriptionPosition) -> None:
         """A position has changed: notes that, and whether it is idle now (then it follows what is delivered)."""
+        if position.guest:
+            return
         if position.changed:
             self._changed[sid] = None
         if position.is_idle:

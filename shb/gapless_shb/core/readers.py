@@ -57,6 +57,9 @@ class Host(Protocol):
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; the answer goes to `CatchUpReader.on_read`."""
 
+    def may_tell_loss(self, reader: Reader, now: int) -> bool:
+        """Whether a reader may tell a gap; if not, it has to wait, and will be stepped."""
+
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks the network for RAW knowledge of these ranges."""
 
@@ -115,17 +118,19 @@ class Reader(ABC):
         """A gap that was found and not sent yet, because it may become longer."""
         self._handed_out = False
         """Whether this step has given events to the sink."""
+        self._doubtful = False
+        """Whether it waits to hear if ticks that its fetch found lost are a gap. What it found stays as it is then."""
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes RAW knowledge that has arrived; some of it may have been asked for."""
-        if self._fetch is not None and knowledge.hi > self._fetch.start:
+        if self._fetch is not None and knowledge.hi > self._fetch.start and not self._doubtful:
             self._fetch.offer(knowledge)
 
     def step(self, now: int, wall: int) -> bool:
         """Goes on until it has sent something or must wait. Returns whether it can go on at once."""
         self._handed_out = False
         while True:
-            self._harvest()
+            self._harvest(now)
             self._hand_out(wall)
             if self._is_busy:
                 return False
@@ -174,13 +179,18 @@ class Reader(ABC):
 
     # What has come.
 
-    def _harvest(self) -> None:
+    def _harvest(self, now: int) -> None:
         """Takes the result of a complete fetch. Lost ticks that have become silence meanwhile are no gap."""
         fetch = self._fetch
         if fetch is None or not fetch.complete:
             return
+        segments = fetch.segments(self._silent())
+        is_gap = any(isinstance(segment, GapSegment) for segment in segments)
+        self._doubtful = is_gap and not self.host.may_tell_loss(self, now)
+        if self._doubtful:
+            return
         self._fetch = None
-        self._ready.extend(fetch.segments(self._silent()))
+        self._ready.extend(segments)
         self._ready_upto = fetch.upto
         self._learn(fetch)
 

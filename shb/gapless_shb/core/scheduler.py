@@ -24,7 +24,7 @@ from gapless_shb.core.ordered_reader import OrderedReader, OrderedSink
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
-from gapless_shb.core.readers import CatchUpReader, ConsumerSink
+from gapless_shb.core.readers import CatchUpReader, ConsumerSink, Reader
 from gapless_shb.core.state import BrokerState
 
 _PAGE_CACHE = 0
@@ -75,7 +75,7 @@ class Scheduler:
         """Starts a reader that serves the consumer from `at` on; it waits for its turn."""
         self._reader_count += 1
         self.readers[consumer.sid] = self._reader(consumer, position, at)
-        if not consumer.subscription.durable:
+        if not consumer.subscription.name:
             position.reading = True
             position.acknowledge(at, at)
             self.stream.touch(consumer.sid, position)
@@ -143,7 +143,7 @@ class Scheduler:
     def _stepped(self, reader: CatchUpReader) -> None:
         """Notes where a reader stands. If it has reached the head, the constream takes over (T25)."""
         position, sid = reader.position, reader.consumer.sid
-        if not reader.consumer.subscription.durable:
+        if not reader.consumer.subscription.name:
             position.acknowledge(reader.horizon, reader.horizon)
         self.stream.touch(sid, position)
         if not (reader.idle and reader.horizon >= self.stream.head):
@@ -218,6 +218,10 @@ class Scheduler:
         """Asks for what a reader wants. Answers are offered to it as they come, even before its next turn."""
         self._fetching[reader.consumer.sid] = None
         self.fetch(ranges, now)
+
+    def may_tell_loss(self, reader: Reader, now: int) -> bool:
+        """Whether a reader may tell a gap. For a guest, its home is asked first."""
+        return not reader.position.guest or self._state.may_tell_loss(reader.sid, self.stream.pubend, now)
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks for RAW knowledge of these ranges, at once."""

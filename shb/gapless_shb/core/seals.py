@@ -55,5 +55,5 @@ class Seals:
         return same_seal(self._common(self._roaming.secret, home, sid, generation, subscription), offered)
 
     def _common(self, secret: bytes, home: ShbId, sid: int, generation: int, of: SubscriptionRecord) -> bytes:
-        what = (of.client_id, of.name, of.selector, *of.topics)
+        what = (of.client_id, of.name, "in total order" if of.group else "", of.selector, *of.topics)
         return network_seal(secret, self._network, home, sid, generation, *what)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gapless.core.outbox import Outbox
-from gapless.core.stream.ticks import ShbId
+from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.subscriptions import Registry
@@ -38,5 +39,7 @@ class BrokerState:
         self.channels: dict[int, Channel] = {}
         """The channels, by the number of their session."""
         self.catch_up = CatchUp()
+        self.may_tell_loss: Callable[[int, PubendId, int], bool] = lambda _sid, _pubend, _now: True
+        """Whether a guest may be told a gap on a pubend now; see `Guests.may_tell_loss`."""
         self.unsaved = False
         """A mark of the turn: something has to be made durable with the next checkpoint, which is due soon."""

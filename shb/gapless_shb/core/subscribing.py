@@ -396,7 +396,8 @@ class Subscribing:
         if group:
             members = self._groups.members(group)
             at.update(late_starts(subscription, members, at, given or {}))
-            hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members})
+            if not consumer.is_elsewhere:
+                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members})
             if group != subscription.group:
                 subscription.group = group
                 hosting.outbox.write(hosting.registry.save(subscription))

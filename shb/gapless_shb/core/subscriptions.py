@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from gapless.core.ports import Delete, Operation, Set
-from gapless.core.stream.ticks import SECOND, PubendId, Tick
+from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick
 from gapless.selectors.filters import Filter
 
 SUBSCRIPTIONS = "shb/subscriptions"
@@ -47,11 +47,13 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The token that it was created with: id and generation of its subscription, and a checksum of its positions."""
     group: str = ""
     """The group of which it gets the events in total order; "": the pubends are independent."""
+    home: ShbId = ""
+    """The SHB that keeps it, if that is another one: here it is a guest, and in no table (protocol: roaming)."""
 
     @property
     def durable(self) -> bool:
-        """Whether it outlives its session."""
-        return bool(self.name)
+        """Whether it outlives its session here."""
+        return bool(self.name) and not self.home
 
     @property
     def filter(self) -> Filter:
@@ -127,6 +129,7 @@ class Registry:
         begun: bool = True,
         origin: tuple[int, int, int] | None = None,
         group: str = "",
+        home: ShbId = "",
     ) -> tuple[SubscriptionRecord, list[Operation]]:
         """Creates a subscription under the next version. Returns it, with the writes that precede its announcement.
 
@@ -147,6 +150,7 @@ class Registry:
             begun,
             origin,
             group,
+            home,
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]

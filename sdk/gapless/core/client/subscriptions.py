@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gapless.core.client.backoff import Backoff
+from gapless.core.client.effects import Notice
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import ClientRegistry, Key
 from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore, SubscriptionPhase
@@ -13,6 +14,7 @@ from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
     Code,
+    Delayed,
     Deliver,
     DeliverGap,
     DeliverSilence,
@@ -51,6 +53,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
             PubendNumber: self._on_pubend_number,
             Subscribed: self._on_subscribed,
             Detached: self._on_detached,
+            Delayed: self._on_delayed,
         }
 
     # What happened.
@@ -159,6 +162,10 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         if subscription is not None:
             subscription.on_detached(message.code, message.reason)
             self._forget_if_over(subscription)
+
+    def _on_delayed(self, message: Delayed) -> None:
+        if message.sid in self._attached:
+            self._outbox.tell(Notice(message.reason))
 
     def _on_pubend_number(self, message: PubendNumber) -> None:
         self._pubends[message.number] = message.pubend

@@ -16,7 +16,7 @@ from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
-from gapless_shb.core.readers import CatchUpReader, ConsumerSink, expired_mask, unexpired
+from gapless_shb.core.readers import CatchUpReader, ConsumerSink, Reader, expired_mask, unexpired
 from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
@@ -53,6 +53,9 @@ class Bench:
 
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         self.fetch(ranges, now)
+
+    def may_tell_loss(self, reader: Reader, now: int) -> bool:
+        return True
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         self.fetches.append(ranges)

@@ -81,6 +81,7 @@ from gapless.core.wire.messages.subscribing import (
     Acknowledge,
     Acknowledged,
     Credit,
+    Delayed,
     Deliver,
     DeliverGap,
     DeliverSilence,
@@ -118,6 +119,7 @@ __all__ = [
     "Closing",
     "Code",
     "Credit",
+    "Delayed",
     "Deliver",
     "DeliverGap",
     "DeliverSilence",
@@ -212,6 +214,7 @@ AnyServerMessage: TypeAlias = (
     | Subscribed
     | RequestFailed
     | Detached
+    | Delayed
     | PubendNumber
     | DeliverSilence
     | DeliverGap

@@ -159,6 +159,13 @@ class Detached(ServerMessage, frozen=True, tag=23):
     reason: str
 
 
+class Delayed(ServerMessage, frozen=True, tag=27):
+    """A subscription is attached, and what comes next has to wait, for this reason."""
+
+    sid: int
+    reason: str
+
+
 class PubendNumber(ServerMessage, frozen=True, tag=24):
     """From now on `number` stands for the pubend in this session."""
 

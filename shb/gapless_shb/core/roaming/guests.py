@@ -1,0 +1,557 @@
+"""The guest's side: consumers here whose subscriptions are at home at another SHB (protocol: roaming).
+
+A guest is a subscription of this SHB for as long as its consumer is here. It is part of the interest, but in no table,
+not in the PFS, and it holds no log back: its home does that. Its reader fetches everything unfiltered, until the
+constream covers it.
+
+The home is asked by mail before a consumer is attached. If the home is silent, a consumer with a token of an existing
+subscription is attached all the same, because the token's seal proves what it is of. Nothing is created then.
+
+Only the home knows which ticks the subscription is done with. So before a guest is told a gap, its home is asked; as
+long as the home is silent, the consumer waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.network.facts import BrokerId, Post
+from gapless.core.network.timer_queue import TimerQueue
+from gapless.core.ports import ClientSession, RequestHandler, Roaming
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless.core.wire.messages import (
+    Acknowledged,
+    Code,
+    Delayed,
+    Detached,
+    InUse,
+    Order,
+    Position,
+    RequestFailed,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from gapless_shb.core.admission import RefusedError, checked_filter, is_elsewhere
+from gapless_shb.core.constream import Constream
+from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.groups import Groups, late_starts
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.positions_ahead import PositionsAhead
+from gapless_shb.core.roaming import mail
+from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Standing, Working
+from gapless_shb.core.roaming.places import home_of, node_of, places_of
+from gapless_shb.core.subscriptions import SubscriptionRecord
+
+MILLISECOND: Final = 1_000_000
+SECOND: Final = 1_000_000_000
+REPEAT: Final = 500 * MILLISECOND
+"""How long a question waits before it is asked again."""
+SILENT: Final = 3 * SECOND
+"""How long a home may be silent before it counts as away."""
+RENEW: Final = 5 * SECOND
+"""How often a lease is renewed."""
+URGENT: Final = 250 * MILLISECOND
+"""How soon acknowledgements are mailed."""
+ROWS_MOST: Final = 256
+"""How many positions go in one mail."""
+
+
+@dataclass(slots=True)
+class Question:
+    """A client's request that a home is being asked about."""
+
+    number: int
+    session: ClientSession
+    request: Subscribe | Unsubscribe
+    places: list[BrokerId]
+    """Who is asked; the first one now."""
+    heard_at: int
+    """When its home was heard of last; at first, when it was asked first."""
+
+
+@dataclass(slots=True)
+class Guest:
+    """A consumer here, with its subscription at its home."""
+
+    consumer: Consumer
+    home: ShbId
+    home_sid: int
+    generation: int
+    attachment: int
+    heard_at: int
+    question: int = 0
+    """The number of the newest renewal."""
+    answered: int = 0
+    """The newest renewal that the home has answered."""
+    confirmed: dict[PubendId, Tick] = field(default_factory=dict)
+    """Up to where the home has acknowledgements."""
+    doubts: dict[PubendId, int] = field(default_factory=dict)
+    """The pubends on which ticks may be a gap, and the renewal whose answer will tell."""
+    complained: bool = False
+    """Whether the consumer knows that it waits for its home."""
+
+    @property
+    def sid(self) -> int:
+        """The id here."""
+        return self.consumer.sid
+
+
+class Guests:
+    """All guests of an SHB, and the questions to homes."""
+
+    def __init__(
+        self,
+        hosting: Hosting,
+        ahead: PositionsAhead,
+        groups: Groups,
+        roaming: Roaming | None,
+        broker: BrokerId,
+        here: dict[type, RequestHandler],
+        end_consumption: Callable[[int, int, int], None],
+    ) -> None:
+        """`here`: what becomes of a request about a subscription that is at home here."""
+        self._hosting = hosting
+        self._ahead = ahead
+        self._groups = groups
+        self._roaming = roaming
+        self._broker = broker
+        self._here = here
+        self._end_consumption = end_consumption
+        self._timers = TimerQueue()
+        self._numbers = 0
+        self._questions: dict[int, Question] = {}
+        self._guests: dict[int, Guest] = {}
+        """By the id here."""
+        self._by_home: dict[tuple[ShbId, int], Guest] = {}
+        self._leaving: dict[int, tuple[BrokerId, Renew]] = {}
+        """What homes are told of consumers that have gone, by attachment."""
+        hosting.may_tell_loss = self.may_tell_loss
+
+    # -------------------------------------------------------------------------------- what clients ask
+
+    def takes(self, session: ClientSession, request: Subscribe | Unsubscribe, now: int) -> bool:
+        """Whether another SHB has to be asked about a request; then it is. Raises RefusedError."""
+        if isinstance(request, Unsubscribe):
+            places = self._places_to_unsubscribe(request)
+        else:
+            places = self._places(session, request)
+        if not places:
+            return False
+        if not self._hosting.life:
+            raise RefusedError(Code.RETRY, "the broker is starting")
+        self._numbers += 1
+        question = Question(self._numbers, session, request, places, now)
+        self._questions[question.number] = question
+        self._ask(question, now)
+        return True
+
+    def _places_to_unsubscribe(self, request: Unsubscribe) -> list[BrokerId]:
+        if self._roaming is None or not self._hosting.seals.roams:
+            return []
+        if self._hosting.registry.find(request.client_id, request.name) is not None:
+            return []
+        home = home_of(request.client_id, self._roaming)
+        return [] if home == self._broker else [home]
+
+    def _places(self, session: ClientSession, request: Subscribe) -> list[BrokerId]:
+        """Returns whom to ask; nobody if the subscription is at home here."""
+        if not request.name:
+            return []  # without a name it lives where it is consumed
+        if request.sid:
+            if request.home in {"", self._hosting.seals.home}:
+                return []
+        elif self._hosting.registry.find(session.client_id, request.name) is not None:
+            return []
+        if self._roaming is None or not self._hosting.seals.roams:
+            if request.sid:
+                raise RefusedError(Code.CONFIGURATION, is_elsewhere(request.home, self._hosting))
+            return []
+        places = places_of(request, session.client_id, self._roaming, self._broker)
+        if places[0] not in self._roaming.shbs:
+            raise RefusedError(Code.NOT_FOUND, f"the network has no SHB {places[0]!r} any more, which kept it")
+        if request.sid and places[0] == self._broker:
+            raise RefusedError(Code.NOT_FOUND, "the subscription is gone: this SHB has another volume now")
+        if places[-1] == self._broker and len(places) == 1:
+            return []
+        consumers = self._hosting.channel(session.number).consumers.values()
+        mine = [each for each in consumers if each.subscription.home and each.subscription.name == request.name]
+        if mine and request.in_use is InUse.ERROR and not request.sid:
+            raise RefusedError(Code.IN_USE, f"subscription {request.name!r} is consumed by this very connection")
+        return places
+
+    def on_session_ended(self, session: ClientSession) -> None:
+        """A session has ended: nobody waits for its answers."""
+        for number in [each for each, asked in self._questions.items() if asked.session.number == session.number]:
+            self._forget(number)
+
+    def acknowledged(self, sid: int, now: int) -> None:
+        """A guest's consumer has acknowledged something: its home will be told soon."""
+        if sid in self._guests:
+            self._due(sid, now + URGENT)
+
+    def left(self, sid: int, now: int) -> None:
+        """A guest's consumer has gone: its home is told until it confirms."""
+        guest = self._drop(sid)
+        if guest is not None:
+            renew = self._renewal(guest, leaves=True)
+            self._leaving[guest.attachment] = node_of(guest.home), renew
+            self._post(node_of(guest.home), renew)
+            self._timers.set(("leave", guest.attachment), now + REPEAT)
+
+    # -------------------------------------------------------------------------------- what homes send
+
+    def on_working(self, said: Working, now: int) -> None:
+        """A home has a question, and needs longer."""
+        question = self._questions.get(said.number) if said.life == self._hosting.life else None
+        if question is not None:
+            question.heard_at = now
+            self._timers.set(("ask", question.number), now + SECOND)
+
+    def on_answer(self, node: BrokerId, answer: Answer, now: int, wall: int) -> None:
+        """A home has answered a question."""
+        if answer.life != self._hosting.life:
+            return
+        question, message = self._questions.get(answer.number), answer.message
+        if question is None:
+            self._give_back(node, answer, now)
+            return
+        failed = isinstance(message, RequestFailed) and message.code is Code.NOT_FOUND
+        if failed and len(question.places) > 1:
+            self._ask_next(question, now, wall)
+            return
+        self._forget(question.number)
+        if isinstance(message, Subscribed):
+            try:
+                self._attach(question, message, answer.sender, message.sid, answer.standing, now, wall)
+            except RefusedError as refused:
+                self._hosting.tell(question.session.number, refused.answer(question.request.request))
+                self._give_back(node, answer, now)
+        else:
+            self._hosting.tell(question.session.number, message)
+
+    def _give_back(self, node: BrokerId, answer: Answer, now: int) -> None:
+        """Who asked has gone, or cannot be served here. If there is a lease now, it is given back."""
+        attached = {guest.attachment for guest in self._guests.values()}
+        if not isinstance(answer.message, Subscribed) or answer.number in self._leaving or answer.number in attached:
+            return
+        message, here = answer.message, self._hosting
+        renew = Renew(
+            here.shb, here.life, 0, answer.sender, message.sid, message.generation, answer.number, "", "", leaves=True
+        )
+        self._leaving[answer.number] = node, renew
+        self._post(node, renew)
+        self._timers.set(("leave", answer.number), now + REPEAT)
+
+    def on_renewed(self, said: Renewed, now: int, wall: int) -> None:
+        """A home has answered a renewal: its knowledge is taken, and readers that waited for it go on."""
+        guest = self._by_home.get((said.sender, said.sid))
+        if guest is None or (said.life, said.attachment) != (self._hosting.life, guest.attachment):
+            return
+        guest.heard_at = now
+        guest.answered = max(guest.answered, said.question)
+        guest.complained = False
+        guest.confirmed = {row.pubend: row.acked for row in said.standing.rows}
+        record = guest.consumer.subscription
+        begins = {row.pubend: row.start for row in said.standing.rows}
+        if any(pubend not in record.start for pubend in begins):
+            record.start = begins | said.standing.starts | record.start
+        for row in said.standing.rows:
+            stream = self._hosting.streams.get(row.pubend)
+            if stream is not None:
+                learn(stream.positions[guest.sid], row)
+        for pubend in [pubend for pubend, asked in guest.doubts.items() if asked <= guest.answered]:
+            self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
+
+    def on_ended(self, said: Ended, now: int, wall: int) -> None:
+        """A home has ended a lease."""
+        if said.life != self._hosting.life:
+            return
+        if self._leaving.pop(said.attachment, None) is not None:
+            self._timers.cancel(("leave", said.attachment))
+        guest = self._by_home.get((said.sender, said.sid))
+        if guest is not None and guest.attachment == said.attachment:
+            self._end(guest, said.code, said.reason, now, wall)
+
+    # ------------------------------------------------------------------------------------------- time
+
+    @property
+    def deadline(self) -> int | None:
+        """When `on_deadline` has to be called."""
+        return self._timers.next()
+
+    def on_deadline(self, now: int, wall: int) -> None:
+        """Repeats what was not answered, and renews leases."""
+        for what, number in self._timers.take_due(now):
+            assert isinstance(number, int)
+            if what == "ask":
+                self._repeat(self._questions[number], now, wall)
+            elif what == "leave":
+                node, renew = self._leaving[number]
+                self._post(node, renew)
+                self._timers.set(("leave", number), now + SECOND)
+            elif number in self._guests:
+                self._renew(self._guests[number], now)
+
+    # ------------------------------------------------------------------------------------------ asking
+
+    def _ask(self, question: Question, now: int) -> None:
+        floor = min(self._questions, default=question.number)
+        session, last = question.session, len(question.places) == 1
+        ask = Ask(
+            self._hosting.shb,
+            self._hosting.life,
+            question.number,
+            floor,
+            session.client_id,
+            session.instance,
+            session.principal,
+            last,
+            question.request,
+        )
+        data = mail.encode(ask)
+        if data is None:
+            self._forget(question.number)
+            reason = "the request is too large to be sent to the home of its subscription"
+            self._hosting.tell(
+                session.number, RefusedError(Code.CONFIGURATION, reason).answer(question.request.request)
+            )
+            return
+        self._hosting.outbox.emit(Post(question.places[0], mail.ROLE, data))
+        self._timers.set(("ask", question.number), now + REPEAT)
+
+    def _repeat(self, question: Question, now: int, wall: int) -> None:
+        if now - question.heard_at < SILENT:
+            self._ask(question, now)
+            return
+        self._forget(question.number)
+        request, node = question.request, question.places[0]
+        try:
+            if isinstance(request, Subscribe) and self._is_vouched_for(question.session, request):
+                home = Subscribed(
+                    request.request, request.token_sid, request.token_generation, request.token_seal, False, []
+                )
+                self._attach(question, home, request.token_home, request.token_sid, None, now, wall)
+                return
+        except RefusedError as refused:
+            self._hosting.tell(question.session.number, refused.answer(request.request))
+            return
+        what = "the subscription" if isinstance(request, Unsubscribe) else f"subscription {request.name!r}"
+        reason = f"the SHB {node!r} does not answer, which keeps {what} or would have to create it"
+        self._hosting.tell(question.session.number, RequestFailed(request.request, Code.RETRY, reason))
+
+    def _is_vouched_for(self, session: ClientSession, request: Subscribe) -> bool:
+        """Whether a request proves by itself which subscription it is of, and where it stands."""
+        if not request.token_sid or request.positions is None:
+            return False
+        if request.sid and (request.sid, request.home) != (request.token_sid, request.token_home):
+            return False
+        wanted = checked_filter(request)
+        record = SubscriptionRecord(
+            0,
+            session.client_id,
+            request.name or "",
+            0,
+            wanted.topics,
+            wanted.selector,
+            0,
+            0,
+            {},
+            group="" if request.order is Order.PUBEND else "some",
+        )
+        named = (request.token_home, request.token_sid, request.token_generation)
+        return self._hosting.seals.vouch(record, *named, request.token_seal)
+
+    def _ask_next(self, question: Question, now: int, wall: int) -> None:
+        """The place that was asked does not have it: the next one may, or creates it."""
+        self._forget(question.number)
+        places = question.places[1:]
+        if places[0] == self._broker:
+            self._here[type(question.request)](question.session, question.request, now, wall)
+            return
+        self._numbers += 1
+        again = Question(self._numbers, question.session, question.request, places, now)
+        self._questions[again.number] = again
+        self._ask(again, now)
+
+    def _forget(self, number: int) -> None:
+        del self._questions[number]
+        self._timers.cancel(("ask", number))
+
+    # --------------------------------------------------------------------------------------- attaching
+
+    def _attach(
+        self,
+        question: Question,
+        answer: Subscribed,
+        home: ShbId,
+        home_sid: int,
+        standing: Standing | None,
+        now: int,
+        wall: int,
+    ) -> None:
+        """Makes a guest of it. `standing`: what the home says; None if it is silent."""
+        session, request, hosting = question.session, question.request, self._hosting
+        assert isinstance(request, Subscribe)
+        former = self._by_home.get((home, home_sid))
+        if former is not None:
+            self._end(former, Code.TAKEN_OVER, "another consumer took it over", now, wall)
+        record_filter = checked_filter(request)
+        group = self._groups.group_of(record_filter.topics) if request.order is Order.TOTAL else ""
+        known = standing or Standing()
+        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+        record, operations = hosting.registry.create(
+            session.client_id,
+            request.name or "",
+            record_filter.topics,
+            record_filter.selector,
+            known.late_start,
+            _starts(known, given),
+            group=group,
+            home=home,
+        )
+        hosting.matcher.add(record.sid, record.filter)
+        rows = {row.pubend: row for row in known.rows}
+        for stream in hosting.streams.values():
+            position = self.position_on(stream, record)
+            if stream.pubend in rows:
+                learn(position, rows[stream.pubend])
+            stream.add(record.sid, position, record.version)
+        hosting.write_interest(operations, add=record)
+        consumer = Consumer(
+            record,
+            hosting.channel(session.number),
+            session.instance,
+            request.credit_events,
+            request.credit_bytes,
+            request.request,
+            since=wall,
+        )
+        guest = Guest(consumer, home, home_sid, answer.generation, question.number, now)
+        guest.confirmed = {row.pubend: row.acked for row in known.rows}
+        self._guests[record.sid] = self._by_home[home, home_sid] = guest
+        at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
+        if group:
+            members = self._groups.members(group)
+            at.update(late_starts(record, members, at, given or {}))
+            hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members})
+        told = Subscribed(
+            request.request,
+            record.sid,
+            answer.generation,
+            answer.seal,
+            answer.created,
+            [Position(pubend, tick) for pubend, tick in at.items()],
+            home,
+            home_sid,
+            group,
+        )
+        hosting.attach(consumer, at, told, now, wall)
+        for said in request.acknowledged:
+            self._ahead.acknowledge(consumer, said, now)
+        self._due(record.sid, now if standing is None else now + RENEW)
+
+    def position_on(self, stream: Constream, record: SubscriptionRecord) -> SubscriptionPosition:
+        """Returns where a guest begins on a pubend: it has acknowledged nothing as far as is known here."""
+        return SubscriptionPosition(stream.start_of(record), guest=True)
+
+    def _drop(self, sid: int) -> Guest | None:
+        guest = self._guests.pop(sid, None)
+        if guest is not None:
+            del self._by_home[guest.home, guest.home_sid]
+            self._timers.cancel(("renew", sid))
+        return guest
+
+    def _end(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
+        """The consumer of a guest is ended by its home."""
+        self._drop(guest.sid)
+        self._hosting.tell(guest.consumer.channel.session, Detached(guest.sid, code, reason))
+        self._end_consumption(guest.sid, now, wall)
+
+    # ---------------------------------------------------------------------------------------- renewing
+
+    def _due(self, sid: int, at: int) -> None:
+        self._timers.set(("renew", sid), at)
+
+    def may_tell_loss(self, sid: int, pubend: PubendId, now: int) -> bool:
+        """Whether the home has said what the subscription is done with since these ticks were found lost.
+
+        If not, it is asked now, and the reader has to wait.
+        """
+        guest = self._guests.get(sid)
+        if guest is None:
+            return True
+        asked = guest.doubts.get(pubend)
+        if asked is None:
+            guest.doubts[pubend] = guest.question + 1
+            self._due(sid, now)
+        if asked is None or guest.answered < asked:
+            return False
+        del guest.doubts[pubend]
+        return True
+
+    def _renew(self, guest: Guest, now: int) -> None:
+        guest.question += 1
+        renew = self._renewal(guest, leaves=False)
+        self._post(node_of(guest.home), renew)
+        waits = bool(guest.doubts) or bool(renew.acknowledged) or guest.answered + 1 < guest.question
+        if guest.doubts and now - guest.heard_at >= SILENT and not guest.complained:
+            guest.complained = True
+            self._complain(guest)
+        self._due(guest.sid, now + (SECOND if waits else RENEW))
+
+    def _complain(self, guest: Guest) -> None:
+        record, node = guest.consumer.subscription, node_of(guest.home)
+        reason = (
+            f"subscription {record.name!r} waits for its home {node!r}: events are gone from the log, and only its "
+            "home knows whether it was done with them"
+        )
+        self._hosting.tell(guest.consumer.channel.session, Delayed(guest.sid, reason))
+        about = f"{record.client_id}/{record.name}"
+        self._hosting.outbox.emit(Alarm(AlarmCode.HOME_SILENT, reason, about))
+
+    def _renewal(self, guest: Guest, *, leaves: bool) -> Renew:
+        acknowledged: list[Acknowledged] = []
+        for stream in self._hosting.streams.values():
+            position = stream.positions[guest.sid]
+            done = max(position.acked, position.passed)
+            if done > guest.confirmed.get(stream.pubend, 0) and len(acknowledged) < ROWS_MOST:
+                acknowledged.append(Acknowledged(stream.pubend, done, position.quiet_from))
+        here, consumer = self._hosting, guest.consumer
+        return Renew(
+            here.shb,
+            here.life,
+            guest.question,
+            guest.home,
+            guest.home_sid,
+            guest.generation,
+            guest.attachment,
+            consumer.subscription.client_id,
+            consumer.instance,
+            tuple(acknowledged),
+            leaves,
+        )
+
+    def _post(self, node: BrokerId, said: mail.Mail) -> None:
+        data = mail.encode(said)
+        assert data is not None, "a renewal is small"
+        self._hosting.outbox.emit(Post(node, mail.ROLE, data))
+
+
+def learn(position: SubscriptionPosition, row: mail.Row) -> None:
+    """Takes over what the home knows: it never knows less of what is done with than before."""
+    position.acknowledge(row.acked, row.quiet_from)
+    position.released = max(position.released, row.released)
+
+
+def _starts(standing: Standing, given: dict[PubendId, Tick] | None) -> dict[PubendId, Tick]:
+    """Returns where a guest goes on: at its token; where that names no pubend, where the subscription starts there.
+
+    Without a token it goes on at what it has acknowledged.
+    """
+    rows = {row.pubend: row.acked if given is None else row.start for row in standing.rows}
+    return standing.starts | rows | (given or {})

@@ -1,0 +1,271 @@
+"""The home's side: this SHB's subscriptions that are consumed at another SHB (protocol: roaming).
+
+To the other parts of the SHB, a consumer elsewhere is a consumer like any other. It has a session of its own, with a
+negative number, and what is said to that session goes by mail. It is not served, and so is never live here; the PFS
+goes on noting what matches. Its lease ends when nothing was heard of it for `LEASE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from gapless.core.network.facts import BrokerId, Post
+from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
+from gapless.core.stream.ticks import ShbId
+from gapless.core.wire.messages import (
+    Code,
+    Detached,
+    Done,
+    RequestFailed,
+    ServerMessage,
+    Subscribe,
+    Subscribed,
+)
+from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.expiry import Expiry
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.positions_ahead import PositionsAhead
+from gapless_shb.core.roaming import mail
+from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Row, Standing, Working
+from gapless_shb.core.subscriptions import SubscriptionRecord
+
+SECOND: Final = 1_000_000_000
+LEASE: Final = 20 * SECOND
+"""How long a consumer elsewhere may be silent: four renewals."""
+FORGET: Final = 60 * SECOND
+"""How long a question is known after it was heard of last. Whoever asks does so more often."""
+
+
+@dataclass(slots=True)
+class Question:
+    """A request from another SHB."""
+
+    node: BrokerId
+    ask: Ask
+    session: ClientSession
+    heard_at: int
+    answer: Answer | None = None
+
+
+@dataclass(slots=True)
+class Lease:
+    """A subscription's consumer at another SHB."""
+
+    node: BrokerId
+    sender: ShbId
+    life: int
+    attachment: int
+    session: ClientSession
+    heard_at: int
+
+    def is_of(self, renew: Renew) -> bool:
+        """Whether it belongs to who sends this."""
+        return (self.sender, self.life, self.attachment) == (renew.sender, renew.life, renew.attachment)
+
+
+@dataclass(slots=True)
+class Asker:
+    """Another SHB, in its present life."""
+
+    life: int = 0
+    floor: int = 0
+    questions: dict[int, Question] = field(default_factory=dict)
+
+
+class Home:
+    """All consumers elsewhere, and the questions that other SHBs ask for their clients."""
+
+    def __init__(
+        self,
+        hosting: Hosting,
+        expiry: Expiry,
+        ahead: PositionsAhead,
+        handlers: dict[type, RequestHandler],
+        end_consumption: Callable[[int, int, int], None],
+        end_session: Callable[[SessionEnded, int, int], None],
+        is_taken: Callable[[int], bool],
+    ) -> None:
+        """`is_taken`: whether somebody uses a subscription who is no consumer, or it is still being created."""
+        self._hosting = hosting
+        self._expiry = expiry
+        self._ahead = ahead
+        self._handlers = handlers
+        self._end_consumption = end_consumption
+        self._end_session = end_session
+        self._is_taken = is_taken
+        self._askers: dict[ShbId, Asker] = {}
+        self._asked_in: dict[int, Question] = {}
+        """The questions that are not answered yet, by their session: each has one of its own."""
+        self._leases: dict[int, Lease] = {}
+        """By subscription."""
+        self._sessions = 0
+        hosting.tell_elsewhere = self._tell
+        hosting.ended_elsewhere = self._on_consumption_ended
+
+    # ------------------------------------------------------------------------------- what guests' SHBs send
+
+    def on_ask(self, node: BrokerId, ask: Ask, now: int, wall: int) -> None:
+        """Another SHB asks something for a client. It is asked here once, however often the mail comes."""
+        asker = self._askers.setdefault(ask.sender, Asker())
+        if ask.life < asker.life or (ask.life == asker.life and ask.number < asker.floor):
+            return  # too late: whoever asked has its answer, or is gone
+        if ask.life > asker.life:
+            self._begin_life(ask.sender, asker, ask.life, now, wall)
+        asker.floor = max(asker.floor, ask.floor)
+        for number in [number for number in asker.questions if number < asker.floor]:
+            self._drop(asker, number, now, wall)
+        question = asker.questions.get(ask.number)
+        if question is not None:
+            question.heard_at = now
+            said = question.answer or Working(self._hosting.shb, ask.life, ask.number)
+            self._post(question.node, said)
+            return
+        session = self._new_session(ask.client_id, ask.instance, ask.principal)
+        question = asker.questions[ask.number] = Question(node, ask, session, now)
+        self._asked_in[session.number] = question
+        if not ask.create and self._is_unknown(ask):
+            nobody = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
+            self._tell(session.number, nobody)
+        else:
+            self._handlers[type(ask.request)](session, ask.request, now, wall)
+        if question.answer is None:
+            self._post(node, Working(self._hosting.shb, ask.life, ask.number))
+
+    def on_renew(self, node: BrokerId, renew: Renew, now: int, wall: int) -> None:
+        """A consumer elsewhere is still there, or has gone. Takes its acknowledgements."""
+        subscription = self._hosting.registry.get(renew.sid) if renew.home == self._hosting.shb else None
+        if subscription is None or subscription.generation != renew.generation:
+            self._end(node, renew, Code.UNSUBSCRIBED, "the subscription was removed, or its home has lost it")
+            return
+        lease = self._leases.get(renew.sid)
+        is_free = renew.sid not in self._hosting.consumers and not self._is_taken(renew.sid)
+        if lease is None and is_free and subscription.client_id == renew.client_id:
+            # This process has never heard of it, or not for so long that its lease has ended. Nobody came meanwhile.
+            lease = self._adopt(node, subscription, renew, now, wall)
+        if lease is None or not lease.is_of(renew):
+            self._end(node, renew, Code.TAKEN_OVER, "another consumer took it over")
+            return
+        consumer = self._hosting.consumers[renew.sid]
+        lease.heard_at = now
+        for said in renew.acknowledged:
+            self._ahead.acknowledge(consumer, said, now)
+        self._hosting.unsaved = True
+        if renew.leaves:
+            del self._leases[renew.sid]
+            self._end(node, renew, Code.CLOSED, "")
+            self._end_consumption(renew.sid, now, wall)
+            self._hosting.channels.pop(lease.session.number, None)
+            return
+        standing = self._standing(subscription)
+        here, asked = self._hosting.shb, renew.question
+        self._post(node, Renewed(here, renew.life, asked, renew.sid, renew.attachment, standing))
+
+    def on_beat(self, now: int, wall: int) -> None:
+        """A few seconds have passed: ends leases of consumers that are silent, and forgets old questions."""
+        for sid in [sid for sid, lease in self._leases.items() if now - lease.heard_at >= LEASE]:
+            lease = self._leases.pop(sid)
+            self._end_consumption(sid, now, wall)
+            self._hosting.channels.pop(lease.session.number, None)
+        for asker in self._askers.values():
+            for number in [each for each, said in asker.questions.items() if now - said.heard_at >= FORGET]:
+                self._drop(asker, number, now, wall)
+
+    # ------------------------------------------------------------------------------------ what is said to them
+
+    def _tell(self, session: int, message: ServerMessage) -> None:
+        """This SHB says something to a session elsewhere."""
+        question = self._asked_in.get(session)
+        if isinstance(message, Detached):
+            lease = self._leases.pop(message.sid, None)
+            if lease is not None and lease.session.number == session:
+                self._post_end(lease, message.sid, message.code, message.reason)
+            return
+        if question is None or not isinstance(message, Subscribed | RequestFailed | Done):
+            return
+        del self._asked_in[session]
+        ask = question.ask
+        answer = Answer(self._hosting.shb, ask.life, ask.number, message)
+        if isinstance(message, Subscribed):
+            subscription = self._hosting.registry.get(message.sid)
+            assert subscription is not None, "who is attached exists"
+            answer = Answer(self._hosting.shb, ask.life, ask.number, message, self._standing(subscription))
+            if mail.encode(answer) is None:
+                self._hosting.detach(message.sid)
+                reason = "the subscription stands on too many pubends to be consumed elsewhere than at its home"
+                failed = RequestFailed(ask.request.request, Code.CONFIGURATION, reason)
+                answer = Answer(self._hosting.shb, ask.life, ask.number, failed)
+            else:
+                node, heard_at = question.node, question.heard_at
+                lease = Lease(node, ask.sender, ask.life, ask.number, question.session, heard_at)
+                self._leases[message.sid] = lease
+        question.answer = answer
+        self._post(question.node, answer)
+
+    def _on_consumption_ended(self, sid: int) -> None:
+        """The subscription has lost its consumer elsewhere, which may not have been told."""
+        lease = self._leases.pop(sid, None)
+        if lease is not None:
+            self._post_end(lease, sid, Code.TAKEN_OVER, "its consumer has attached elsewhere")
+
+    # ----------------------------------------------------------------------------------------------- how it is done
+
+    def _begin_life(self, sender: ShbId, asker: Asker, life: int, now: int, wall: int) -> None:
+        """Another SHB has started anew: its former consumers and questions are gone."""
+        for number in list(asker.questions):
+            self._drop(asker, number, now, wall)
+        asker.life, asker.floor = life, 0
+        for sid, lease in list(self._leases.items()):
+            if lease.sender == sender and lease.life < life:
+                del self._leases[sid]
+                self._end_consumption(sid, now, wall)
+                self._hosting.channels.pop(lease.session.number, None)
+
+    def _drop(self, asker: Asker, number: int, now: int, wall: int) -> None:
+        """Nobody waits for this answer any more."""
+        question = asker.questions.pop(number)
+        if self._asked_in.pop(question.session.number, None) is not None:
+            self._end_session(SessionEnded(question.session), now, wall)
+
+    def _is_unknown(self, ask: Ask) -> bool:
+        request = ask.request
+        if not isinstance(request, Subscribe) or request.sid:
+            return False
+        name = request.name or ""
+        known = self._hosting.registry.find(ask.client_id, name)
+        return known is None and self._expiry.late_start(ask.client_id, name) is None
+
+    def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Lease:
+        hosting = self._hosting
+        session = self._new_session(renew.client_id, renew.instance, "")
+        hosting.outbox.write(self._expiry.forget(renew.sid))
+        channel = hosting.channel(session.number)
+        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, since=wall))
+        lease = Lease(node, renew.sender, renew.life, renew.attachment, session, now)
+        self._leases[renew.sid] = lease
+        return lease
+
+    def _new_session(self, client_id: str, instance: str, principal: str) -> ClientSession:
+        self._sessions -= 1
+        return ClientSession(self._sessions, client_id, instance, principal)
+
+    def _standing(self, subscription: SubscriptionRecord) -> Standing:
+        rows = []
+        for stream in self._hosting.streams.values():
+            position = stream.positions[subscription.sid]
+            quiet_from, released = stream.silent(position)
+            rows.append(Row(stream.pubend, position.start, position.acked, quiet_from, released))
+        return Standing(tuple(rows), subscription.late_start, subscription.start)
+
+    def _end(self, node: BrokerId, renew: Renew, code: Code, reason: str) -> None:
+        self._post(node, Ended(self._hosting.shb, renew.life, renew.sid, renew.attachment, code, reason))
+
+    def _post_end(self, lease: Lease, sid: int, code: Code, reason: str) -> None:
+        self._hosting.channels.pop(lease.session.number, None)
+        self._post(lease.node, Ended(self._hosting.shb, lease.life, sid, lease.attachment, code, reason))
+
+    def _post(self, node: BrokerId, said: mail.Mail) -> None:
+        data = mail.encode(said)
+        if data is not None:
+            self._hosting.outbox.emit(Post(node, mail.ROLE, data))

@@ -1,0 +1,134 @@
+"""What SHBs say to each other about a subscription that is consumed away from its home (protocol: roaming).
+
+All of it is mail: lossy, repeated, unordered (C10). So every message says which process sent it, and which question,
+attachment or lease it is about; whoever gets it again, or too late, can tell.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from gapless.core.network.facts import MAIL_BYTES_MAX, Real
+from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.wire.messages import Acknowledged, Code, Done, RequestFailed, Subscribe, Subscribed, Unsubscribe
+
+ROLE = "shb"
+"""The role that gets this mail."""
+
+
+class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Where a subscription stands on a pubend, as its home knows; `released` may not be durable yet."""
+
+    pubend: PubendId
+    start: Real
+    acked: Real
+    quiet_from: Real
+    released: Real
+
+
+class Standing(msgspec.Struct, array_like=True, frozen=True):
+    """Where a subscription stands on all pubends that its home knows, and where it begins on others."""
+
+    rows: tuple[Row, ...] = ()
+    late_start: Real = 0
+    starts: dict[PubendId, Real] = {}
+
+
+class Ask(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """To the home: a client asks this, at another SHB. It is repeated until `Answer`."""
+
+    sender: ShbId
+    life: Real
+    """Names the sender's process; a later one has a higher one."""
+    number: Real
+    """Of the question, rising in a life."""
+    floor: Real
+    """All questions with lower numbers are over."""
+    client_id: str
+    instance: str
+    principal: str
+    create: bool
+    """Whether a subscription that does not exist is created."""
+    request: Subscribe | Unsubscribe
+
+
+class Working(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """From the home: the question is there, and its answer takes longer."""
+
+    sender: ShbId
+    life: Real
+    """Of who asked, as in the messages below."""
+    number: Real
+
+
+class Answer(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """From the home: what becomes of a question. With `Subscribed`, the asking SHB has the lease, for this question."""
+
+    sender: ShbId
+    life: Real
+    number: Real
+    message: Subscribed | RequestFailed | Done
+    standing: Standing = Standing()
+
+
+class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """To the home: the consumer is still here. It is said every few seconds, and sooner when there is news."""
+
+    sender: ShbId
+    life: Real
+    question: Real
+    """Its number; what the home answers it has known after it was asked."""
+    home: ShbId
+    sid: Real
+    generation: Real
+    attachment: Real
+    """The number of the question with which the consumer came; also if the home was silent then."""
+    client_id: str
+    instance: str
+    acknowledged: tuple[Acknowledged, ...] = ()
+    leaves: bool = False
+    """Whether the consumer has gone. Then it is repeated until `Ended`."""
+
+
+class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """From the home: the lease goes on."""
+
+    sender: ShbId
+    life: Real
+    question: Real
+    sid: Real
+    attachment: Real
+    standing: Standing
+
+
+class Ended(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """From the home: the lease is over, for this reason. `CLOSED`: as its holder wanted."""
+
+    sender: ShbId
+    life: Real
+    sid: Real
+    attachment: Real
+    code: Code
+    reason: str
+
+
+Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder: msgspec.msgpack.Decoder[Mail] = msgspec.msgpack.Decoder(Mail)
+
+
+def encode(mail: Mail) -> bytes | None:
+    """Returns the bytes of a message; None if they are more than one mail may have."""
+    data = _encode(mail)
+    return data if len(data) <= MAIL_BYTES_MAX else None
+
+
+def decode(data: bytes) -> Mail | None:
+    """Returns the message; None if the bytes are none that this version knows."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,42 @@
+"""Where a subscription is at home (protocol: roaming)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from gapless.core.network.facts import BrokerId
+from gapless.core.ports import Roaming
+from gapless.core.stream.ticks import ShbId
+from gapless.core.wire.messages import Subscribe
+
+
+def node_of(home: ShbId) -> BrokerId:
+    """Returns the node of an SHB."""
+    return home.rpartition("@")[0]
+
+
+def home_of(client_id: str, roaming: Roaming) -> BrokerId:
+    """Returns the node that is the home of a client's new subscriptions.
+
+    Every SHB computes the same. With one SHB more, few names have another home (rendezvous hashing).
+    """
+
+    def weight(node: BrokerId) -> tuple[bytes, BrokerId]:
+        return blake2b(f"{len(node)} {node} {client_id}".encode(), digest_size=8).digest(), node
+
+    return max(roaming.shbs, key=weight)
+
+
+def places_of(request: Subscribe, client_id: str, roaming: Roaming, broker: BrokerId) -> list[BrokerId]:
+    """Returns the nodes that may have a durable subscription that `broker` has not, in the order of being asked.
+
+    The last one creates it, if it does not exist. The home that a token names comes first: the subscription was created
+    there, and a network that has grown since may give the name another home.
+    """
+    if request.sid:
+        return [node_of(request.home)]
+    places = [home_of(client_id, roaming)]
+    token_home = node_of(request.token_home)
+    if token_home in roaming.shbs and token_home not in {broker, *places}:
+        places.insert(0, token_home)
+    return places

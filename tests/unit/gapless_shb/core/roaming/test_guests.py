@@ -1,0 +1,455 @@
+"""A consumer at another SHB than its home: how it comes, what it gets, and what the home learns (protocol: roaming)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gapless.core.network import facts as r
+from gapless.core.wire import messages as m
+from gapless_shb.core.rows import POSITIONS
+from gapless_shb.core.subscriptions import SUBSCRIPTIONS
+from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
+
+
+def attached(pair: Pair, **how: object) -> tuple[object, m.Subscribed]:
+    session = pair.session()
+    pair.subscribe(pair.other, session, **how)  # type: ignore[arg-type]
+    pair.settle(1000)
+    return session, pair.attached(pair.other, session)
+
+
+# ----------------------------------------------------------------------------------------- how it comes
+
+
+def test_a_name_is_created_at_its_home_and_consumed_where_its_client_is() -> None:
+    pair = Pair()
+    session = pair.session()
+    pair.subscribe(pair.other, session)
+    pair.settle(1000)
+
+    answer = pair.attached(pair.other, session)
+    assert (answer.home, answer.created) == (pair.home.shb, True)
+    kept = pair.home.hosting.registry.find("c", "s")
+    assert kept is not None
+    assert answer.home_sid == kept.sid
+    events = pair.publish(3)
+    assert pair.ticks(pair.other, session) == events
+    assert pair.ticks(pair.home, session) == []
+    assert pair.other.rows(SUBSCRIPTIONS) == {}
+    assert pair.other.rows(POSITIONS) == {}
+
+
+def test_it_is_known_by_its_name_at_every_shb() -> None:
+    pair = Pair()
+    here = pair.session("one")
+    pair.subscribe(pair.home, here)
+    pair.settle(1000)
+    pair.leave(pair.home, here)
+    events = pair.publish(2)
+
+    session = pair.session("two")
+    pair.subscribe(pair.other, session)
+    pair.settle(2000)
+
+    assert not pair.attached(pair.other, session).created
+    assert pair.ticks(pair.other, session) == events
+
+
+def test_a_consumer_moves_between_both_and_gets_every_event_once() -> None:
+    pair = Pair()
+    at, tick, token, got, sent = pair.home, 0, None, [], []
+    for turn in range(6):
+        session = pair.session("same")
+        pair.subscribe(at, session, token=token, again=token is not None)
+        pair.settle(1000)
+        answer = pair.attached(at, session)
+        tick = tick or begins(answer)
+        sent += pair.publish(2)
+        pair.settle(500)
+        new = pair.ticks(at, session)
+        got += new
+        tick = new[-1]
+        token = Token(answer, tick)
+        if turn % 2:
+            pair.acknowledge(at, session, tick)
+            pair.leave(at, session)
+            sent += pair.publish(1)
+            pair.settle(500)
+        at = pair.other if at is pair.home else pair.home
+    assert got == sent[: len(got)]
+    assert len(sent) - len(got) <= 1
+
+
+@pytest.mark.parametrize("where", ["home", "other"])
+def test_a_request_that_does_not_fit_is_refused_as_at_home(where: str) -> None:
+    pair = Pair()
+    session, _ = attached(pair)
+    pair.leave(pair.other, session)  # type: ignore[arg-type]
+    pair.settle(1000)
+
+    again = pair.session()
+    node = getattr(pair, where)
+    pair.subscribe(node, again, selector="n = 1")
+    pair.settle(1000)
+
+    answer = pair.answer(node, again)
+    assert isinstance(answer, m.RequestFailed)
+    assert answer.code is m.Code.MISMATCH
+
+
+def test_it_is_removed_from_any_shb() -> None:
+    pair = Pair()
+    session, _ = attached(pair)
+    asking = pair.session("other")
+    pair.other.feed(m.Unsubscribe(9, "s", "c"), asking)
+    pair.settle(1000)
+
+    assert pair.answer(pair.other, asking) == m.Done(9)
+    (gone,) = pair.got(pair.other, session, m.Detached)  # type: ignore[arg-type]
+    assert isinstance(gone, m.Detached)
+    assert gone.code is m.Code.UNSUBSCRIBED
+    assert len(pair.home.hosting.registry) == len(pair.other.hosting.registry) == 0
+
+
+# -------------------------------------------------------------------------------------- a silent home
+
+
+def test_nothing_is_created_while_the_home_is_silent() -> None:
+    pair = Pair()
+    pair.cut = True
+    session = pair.session()
+    pair.subscribe(pair.other, session)
+    pair.settle(2000)
+    assert pair.answer(pair.other, session) is None
+    pair.settle(2000)
+
+    answer = pair.answer(pair.other, session)
+    assert isinstance(answer, m.RequestFailed)
+    assert answer.code is m.Code.RETRY
+    assert len(pair.other.hosting.registry) == 0
+
+
+def test_a_token_of_an_existing_subscription_is_enough_while_the_home_is_silent() -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    events = pair.publish(2)
+    pair.cut = True
+    pair.leave(pair.other, session)  # type: ignore[arg-type]
+    events += pair.publish(2)
+
+    again = pair.session("another process")
+    pair.subscribe(pair.other, again, token=Token(answer, events[0]))
+    pair.settle(5000)
+
+    assert pair.attached(pair.other, again).home_sid == answer.home_sid
+    assert pair.ticks(pair.other, again) == events[1:]
+
+
+@pytest.mark.parametrize("change", ["selector", "seal", "no token"])
+def test_what_the_token_does_not_prove_waits_for_the_home(change: str) -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    pair.leave(pair.other, session)  # type: ignore[arg-type]
+    pair.settle(1000)
+    pair.cut = True
+    token: Token | None = Token(answer, begins(answer))
+    if change == "seal":
+        token = Token(m.Subscribed(1, answer.sid, 1, b"12345678", False, [], answer.home, answer.home_sid), 1)
+    if change == "no token":
+        token = None
+
+    again = pair.session()
+    pair.subscribe(pair.other, again, token=token, selector="n = 1" if change == "selector" else "")
+    pair.settle(5000)
+
+    refused = pair.answer(pair.other, again)
+    assert isinstance(refused, m.RequestFailed)
+    assert refused.code is m.Code.RETRY
+
+
+def test_a_home_that_comes_back_takes_the_consumer_into_account_again() -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    events = pair.publish(2)
+    pair.home.crash()
+    pair.settle(7000)
+    pair.acknowledge(pair.other, session, events[1])  # type: ignore[arg-type]
+    pair.settle(7000)
+
+    assert answer.home_sid in pair.home.hosting.consumers
+    assert pair.home.stream.positions[answer.home_sid].acked >= events[1]
+    assert pair.release() >= events[1]
+
+
+# ------------------------------------------------------------------------------------------- the lease
+
+
+def test_a_consumer_at_home_and_one_elsewhere_are_one_too_many() -> None:
+    pair = Pair()
+    first, _ = attached(pair)
+    second = pair.session("another process")
+    pair.subscribe(pair.home, second)
+    pair.settle(500)
+    refused = pair.answer(pair.home, second)
+    assert isinstance(refused, m.RequestFailed)
+    assert refused.code is m.Code.IN_USE
+
+    pair.subscribe(pair.home, second, in_use=m.InUse.TAKEOVER)
+    pair.settle(500)
+    assert isinstance(pair.answer(pair.home, second), m.Subscribed)
+    (gone,) = pair.got(pair.other, first, m.Detached)  # type: ignore[arg-type]
+    assert isinstance(gone, m.Detached)
+    assert gone.code is m.Code.TAKEN_OVER
+    assert len(pair.other.hosting.registry) == 0
+
+
+def test_one_that_waits_gets_it_when_the_other_leaves() -> None:
+    pair = Pair()
+    first = pair.session("one")
+    pair.subscribe(pair.home, first)
+    pair.settle(1000)
+    second = pair.session("two")
+    pair.subscribe(pair.other, second, in_use=m.InUse.WAIT)
+    pair.settle(8000)
+    assert pair.answer(pair.other, second) is None
+
+    pair.leave(pair.home, first)
+    pair.settle(2000)
+    assert isinstance(pair.answer(pair.other, second), m.Subscribed)
+
+
+def test_the_lease_of_an_shb_that_died_ends() -> None:
+    pair = Pair()
+    _, answer = attached(pair)
+    pair.cut = True
+    pair.settle(30_000, 1000)
+
+    assert answer.home_sid not in pair.home.hosting.consumers
+    second = pair.session("two")
+    pair.subscribe(pair.home, second)
+    pair.settle(500)
+    assert isinstance(pair.answer(pair.home, second), m.Subscribed)
+
+
+def test_an_shb_that_starts_anew_gives_its_leases_back() -> None:
+    pair = Pair()
+    _, answer = attached(pair)
+    pair.other.crash()
+    again = pair.session("two")
+    pair.settle(500)
+    pair.subscribe(pair.other, again)
+    pair.settle(1000)
+
+    assert pair.attached(pair.other, again).home_sid == answer.home_sid
+
+
+def test_after_a_partition_the_one_that_the_home_has_stays() -> None:
+    pair = Pair()
+    first, answer = attached(pair)
+    pair.cut = True
+    pair.settle(30_000, 1000)
+    second = pair.session("two")
+    pair.subscribe(pair.home, second)
+    pair.settle(500)
+    assert not pair.attached(pair.home, second).created
+    events = pair.publish(1)
+    pair.settle(1000)
+    assert pair.ticks(pair.home, second) == pair.ticks(pair.other, first) == events  # type: ignore[arg-type]
+
+    pair.cut = False
+    pair.settle(7000)
+    (gone,) = pair.got(pair.other, first, m.Detached)  # type: ignore[arg-type]
+    assert isinstance(gone, m.Detached)
+    assert gone.code is m.Code.TAKEN_OVER
+    assert answer.home_sid in pair.home.hosting.consumers
+
+
+# ------------------------------------------------------------------------------- acknowledgements, release
+
+
+def test_only_the_home_holds_the_log_back_and_acknowledgements_reach_it() -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    before = pair.home.lost
+    events = pair.publish(3)
+    pair.settle(7000)
+    assert pair.release() < events[0]
+    assert pair.other.progress[0] >= events[-1]
+
+    pair.posted.clear()
+    pair.cut = True
+    pair.acknowledge(pair.other, session, events[1])  # type: ignore[arg-type]
+    pair.settle(2000)
+    pair.cut = False
+    pair.settle(7000)
+
+    assert pair.home.stream.positions[answer.home_sid].acked == events[1]
+    assert before < events[1] <= pair.release() < events[2]
+
+
+def test_what_a_consumer_acknowledged_before_it_left_is_repeated_until_the_home_has_it() -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    events = pair.publish(2)
+    pair.cut = True
+    pair.acknowledge(pair.other, session, events[1])  # type: ignore[arg-type]
+    pair.leave(pair.other, session)  # type: ignore[arg-type]
+    pair.settle(40_000, 1000)
+    pair.cut = False
+    pair.settle(3000)
+
+    assert pair.home.stream.positions[answer.home_sid].acked == events[1]
+    assert answer.home_sid not in pair.home.hosting.consumers
+    assert pair.mail() == []
+
+
+# ------------------------------------------------------------------------------------------------ gaps
+
+
+def with_old_token(*, silent: bool) -> tuple[Pair, object, Token, list[int]]:
+    """A consumer with a token from before quiet ticks, whose events of others are gone from the log."""
+    pair = Pair()
+    session = pair.session("one")
+    pair.subscribe(pair.other, session, selector="n < 2")
+    pair.settle(1000)
+    answer = pair.attached(pair.other, session)
+    events = pair.publish(2)
+    pair.acknowledge(pair.other, session, events[1])
+    pair.publish(4)
+    pair.settle(7000)
+    pair.leave(pair.other, session)
+    pair.settle(2000)
+    pair.publish(2)
+    pair.settle(7000)
+    assert pair.release() > events[1] + 1
+    pair.cut = silent
+    return pair, pair.session("two"), Token(answer, events[1]), events
+
+
+def test_ticks_that_the_subscription_was_idle_in_are_silence_to_a_guest_too() -> None:
+    pair, session, token, _ = with_old_token(silent=False)
+    pair.subscribe(pair.other, session, token=token, selector="n < 2")  # type: ignore[arg-type]
+    pair.settle(3000)
+
+    assert pair.got(pair.other, session, m.DeliverGap) == []  # type: ignore[arg-type]
+    told = pair.got(pair.other, session, m.DeliverSilence)  # type: ignore[arg-type]
+    assert max(each.upto for each in told) > pair.home.lost  # type: ignore[attr-defined]
+
+
+def test_while_the_home_is_silent_nobody_invents_a_gap() -> None:
+    pair, session, token, _ = with_old_token(silent=True)
+    pair.subscribe(pair.other, session, token=token, selector="n < 2")  # type: ignore[arg-type]
+    pair.settle(12_000)
+
+    assert isinstance(pair.answer(pair.other, session), m.Subscribed)  # type: ignore[arg-type]
+    assert pair.got(pair.other, session, m.DeliverGap) == []  # type: ignore[arg-type]
+    (why,) = pair.got(pair.other, session, m.Delayed)  # type: ignore[arg-type]
+    assert isinstance(why, m.Delayed)
+    assert pair.home.node in why.reason
+    assert pair.other.alarms == ["home_silent"]
+
+    pair.cut = False
+    pair.settle(4000)
+    assert pair.got(pair.other, session, m.DeliverGap) == []  # type: ignore[arg-type]
+    told = pair.got(pair.other, session, m.DeliverSilence)  # type: ignore[arg-type]
+    assert max(each.upto for each in told) > pair.home.lost  # type: ignore[attr-defined]
+
+
+def test_what_it_acknowledged_itself_is_a_gap_to_an_older_token() -> None:
+    pair, session, token, events = with_old_token(silent=False)
+    older = Token(token.answer, events[0])
+    pair.subscribe(pair.other, session, token=older, selector="n < 2")  # type: ignore[arg-type]
+    pair.settle(3000)
+
+    (gap,) = pair.got(pair.other, session, m.DeliverGap)  # type: ignore[arg-type]
+    assert isinstance(gap, m.DeliverGap)
+    assert gap.start < events[1] <= gap.end
+
+
+# -------------------------------------------------------------------------------------------- bad mail
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_mail_may_be_lost_repeated_and_late(seed: int) -> None:
+    """Whatever becomes of the mail, a consumer that moves gets each event once, and the home hears of it at last."""
+    pair = Pair()
+    random = Random(seed)
+    late: list[tuple[str, str, bytes]] = []
+
+    def deliver() -> None:
+        posted = [*pair.posted]
+        pair.posted.clear()
+        for source, target, data in posted:
+            if random.random() < 0.3:
+                late.append((source, target, data))
+            if random.random() < 0.3:
+                continue
+            pair.nodes[target].feed(r.Posted(source, "shb", data))
+            pair.nodes[target].sync()
+        random.shuffle(late)
+        while late and random.random() < 0.6:
+            source, target, data = late.pop()
+            pair.nodes[target].feed(r.Posted(source, "shb", data))
+            pair.nodes[target].sync()
+
+    honest, pair.deliver_mail = pair.deliver_mail, deliver  # type: ignore[method-assign]
+    got: list[int] = []
+    sent: list[int] = []
+    token: Token | None = None
+    first = 0
+    for _ in range(6):
+        node = random.choice([pair.home, pair.other])
+        session = pair.session("same")
+        for _ in range(20):
+            pair.subscribe(node, session, token=token, again=token is not None)
+            pair.settle(4000)
+            if isinstance(pair.answer(node, session), m.Subscribed):
+                break
+        answer = pair.attached(node, session)
+        first = first or begins(answer)
+        sent += pair.publish(random.randrange(3))
+        pair.settle(1000)
+        if pair.got(node, session, m.Detached):
+            continue  # its answer came twice, and the later one was taken for another consumer
+        new = pair.ticks(node, session)
+        got += new
+        tick = got[-1] if got else first
+        token = Token(answer, tick)
+        if random.random() < 0.5:
+            pair.acknowledge(node, session, tick)
+        if random.random() < 0.7:
+            pair.leave(node, session)
+        sent += pair.publish(random.randrange(2))
+    pair.deliver_mail = honest  # type: ignore[method-assign]
+    session = pair.session("same")
+    pair.subscribe(pair.other, session, token=token, again=True)
+    pair.settle(8000)
+    got += pair.ticks(pair.other, session)
+
+    assert got == [tick for tick in sent if tick > first]
+    done = pair.home.stream.head
+    pair.acknowledge(pair.other, session, done)
+    pair.settle(8000)
+    answer = pair.attached(pair.other, session)
+    assert pair.home.stream.positions[answer.home_sid].acked >= done
+
+
+def test_garbage_in_the_mail_is_ignored() -> None:
+    pair = Pair()
+    for data in (b"", b"\x93\x01\x02", b"\xc1", b"hello"):
+        pair.home.feed(r.Posted("shb2", "shb", data))
+    assert pair.posted == []
+
+
+def test_a_gap_is_asked_about_on_its_own_pubend() -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    assert PUBEND in {each.pubend for each in answer.positions}
+    assert pair.other.hosting.may_tell_loss(answer.sid, PUBEND, pair.other.now) is False
+    pair.settle(1000)
+    assert pair.other.hosting.may_tell_loss(answer.sid, PUBEND, pair.other.now) is True
+    assert pair.other.hosting.may_tell_loss(answer.sid, "q@1", pair.other.now) is False
+    assert session is not None
