@@ -1,14 +1,14 @@
 """The seals of tokens: which subscription a token is of, and that a broker has issued it (protocol: tokens).
 
-A node in no network, or in one without a secret, seals with the secret of its own volume. So its tokens are good only
-where they were issued. A network with a secret has one seal, which every SHB of it can check.
+A home knows its tokens by the secret of its own volume, so they stay good there whatever becomes of the network. In a
+network with a secret a second seal follows the first one: every SHB of the network can check it.
 """
 
 from __future__ import annotations
 
 from gapless.core.ports import Roaming
 from gapless.core.stream.ticks import ShbId
-from gapless.core.wire.tokens import network_seal, same_seal, seal
+from gapless.core.wire.tokens import SEAL_BYTES, network_seal, same_seal, seal
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
@@ -31,19 +31,18 @@ class Seals:
     def of(self, subscription: SubscriptionRecord) -> bytes:
         """Returns the seal for tokens of a subscription that is at home here."""
         sid, generation = subscription.sid, subscription.generation
+        own = seal(self._secret, self._network, sid, generation)
         if self._roaming is None or not self._roaming.secret:
-            return seal(self._secret, self._network, sid, generation)
-        return self._common(self._roaming.secret, self.home, sid, generation, subscription)
+            return own
+        return own + self._common(self._roaming.secret, self.home, sid, generation, subscription)
 
     def check(self, subscription: SubscriptionRecord, home: ShbId, offered: bytes) -> bool:
         """Whether a token that names a subscription of this SHB was issued by it. `home`: that in the token.
 
         A token without a home may be older than this node's membership in its network.
         """
-        if home not in {"", self.home}:
-            return False
         own = seal(self._secret, self._network, subscription.sid, subscription.generation)
-        return same_seal(self.of(subscription), offered) or (not home and same_seal(own, offered))
+        return home in {"", self.home} and same_seal(own, offered[:SEAL_BYTES])
 
     def vouch(self, subscription: SubscriptionRecord, home: ShbId, sid: int, generation: int, offered: bytes) -> bool:
         """Whether another SHB has issued a token for a subscription with this client id, name and filter.
@@ -52,7 +51,8 @@ class Seals:
         """
         if self._roaming is None or not self._roaming.secret or not home:
             return False
-        return same_seal(self._common(self._roaming.secret, home, sid, generation, subscription), offered)
+        expected = self._common(self._roaming.secret, home, sid, generation, subscription)
+        return same_seal(expected, offered[SEAL_BYTES:])
 
     def _common(self, secret: bytes, home: ShbId, sid: int, generation: int, of: SubscriptionRecord) -> bytes:
         what = (of.client_id, of.name, "in total order" if of.group else "", of.selector, *of.topics)

@@ -51,8 +51,14 @@ def test_the_home_takes_its_tokens_from_before_it_joined_the_network() -> None:
     old = seal(b"secret of shb1@a", "net", 7, 2)
 
     assert seals(HOME).check(record(), "", old)
-    assert not seals(HOME).check(record(), HOME, old)
     assert not seals(HOME).check(record(), "", seals(ELSEWHERE).of(record()))
+
+
+def test_the_home_knows_its_tokens_when_the_network_has_another_secret() -> None:
+    old = seals(HOME, b"the secret of last year").of(record())
+
+    assert seals(HOME).check(record(), HOME, old)
+    assert not seals(ELSEWHERE).vouch(record(), HOME, 7, 2, old)
 
 
 def test_a_token_of_another_home_is_not_its_own() -> None:
