@@ -94,7 +94,13 @@ async def test_every_node_answers_for_all_and_whoever_does_not_answer_is_named(t
         assert after.shbs == ()
 
         os.kill(network.up["phb"]["pid"], signal.SIGKILL)
+        status_, worse = await command(*doctor)
+        assert status_ == 1
+        assert [finding.split(" from ")[0] for finding in worse["findings"]] == [
+            "node phb cannot be reached",
+            "node shb cannot be reached",
+        ]
         async with gapless.connect(urls["ib"]) as connection:
-            unconfirmed = await bounded(connection.retire("shb"))
+            unconfirmed = await bounded(connection.retire(pubend.shbs[0]))
         assert unconfirmed.confirmed == ()
         assert unconfirmed.missing == (gapless.MissingAnswer("phb", NO_ANSWER),)

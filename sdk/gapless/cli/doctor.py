@@ -272,7 +272,7 @@ async def examine_network(
     for name, status in view.statuses.items():
         examination.alarms += [{"node": name, **alarm_json(alarm)} for alarm in status.alarms]
         examination.gauges += [{"node": name, **gauge_json(gauge)} for gauge in status.gauges]
-        told = [alarm for alarm in status.alarms if alarm.code not in of_network.TOLD_BETTER]
+        told = [alarm for alarm in status.alarms if not of_network.is_told_better(view, name, alarm)]
         examination.findings += [f"node {name}: {finding}" for finding in alarming(told, now)]
     examine_logs(examination, view.pubends, view.subscriptions)
 

@@ -19,7 +19,7 @@ from gapless.core.stream.ticks import seconds_between
 from gapless.errors import ConnectionClosedError, GaplessError
 
 if TYPE_CHECKING:
-    from gapless import BrokerStatus, Connection, PubendInfo, SubscriptionInfo
+    from gapless import AlarmInfo, BrokerStatus, Connection, PubendInfo, SubscriptionInfo
     from gapless.node.network import NetworkDescription
 
 LINK_SLOW: Final = 1.0
@@ -30,8 +30,7 @@ SHB_HEAD: Final = "gapless_shb_head_ticks"
 SHB_RELEASED: Final = "gapless_shb_released_ticks"
 UNREACHABLE: Final = "node_unreachable"
 MAPS_DIFFER: Final = "maps_differ"
-TOLD_BETTER: Final = frozenset({UNREACHABLE, MAPS_DIFFER})
-"""Alarms of single nodes that are told once here, from the point of view of the whole network."""
+REFUSED: Final = "node_refused"
 ADVICE: Final = {
     "secret": "Give it the network's secret (secret_file), and restart it",
     "certificate": "Give it its own certificate, of an authority that the others know, and restart it",
@@ -110,12 +109,14 @@ async def look(description: NetworkDescription, url: str, wait: float) -> Networ
 
 async def _ask(description: NetworkDescription, connection: Connection) -> NetworkView:
     view = NetworkView(description, await _own_name(connection))
-    # First what the logs have, then how far the SHBs are: so none looks later than it is.
-    pubends = view.pubends = await connection.pubends()
     names = [node.name for node in description.file.node]
-    asked = asyncio.gather(*(connection.status(name) for name in names), return_exceptions=True)
-    subscriptions, found = await asyncio.gather(connection.subscriptions(), asked)
-    view.subscriptions = subscriptions
+    # All at once: so it takes no longer than the one node that does not answer.
+    pubends, subscriptions, found = await asyncio.gather(
+        connection.pubends(),
+        connection.subscriptions(),
+        asyncio.gather(*(connection.status(name) for name in names), return_exceptions=True),
+    )
+    view.pubends, view.subscriptions = pubends, subscriptions
     for name, status in zip(names, found, strict=True):
         if isinstance(status, GaplessError):
             view.silent[name] = str(status)
@@ -237,21 +238,33 @@ def findings_of(view: NetworkView) -> Iterator[str]:
         yield f"node {name} has left out of a listing what it has: {reason}. Ask as somebody who may see it"
 
 
-def said_of(view: NetworkView, node: str) -> list[str]:
-    """What other nodes say of their link to a node that they miss."""
-    return [
-        f"{name}: {alarm.text}"
-        for name, status in view.statuses.items()
-        for alarm in status.alarms
-        if alarm.code == UNREACHABLE and alarm.about == node and not alarm.over
-    ]
+def said_of(view: NetworkView, node: str) -> str:
+    """What other nodes say of a node that they miss: of each what it said last, and once what several say."""
+    said: dict[str, list[str]] = {}
+    for name, status in view.statuses.items():
+        alarms = [alarm for alarm in status.alarms if _explains(alarm, node)]
+        if alarms:
+            said.setdefault(max(alarms, key=lambda alarm: alarm.last).text, []).append(name)
+    return "; ".join(f"{' and '.join(names)}: {text}" for text, names in said.items())
+
+
+def is_told_better(view: NetworkView, of: str, alarm: AlarmInfo) -> bool:
+    """Whether an alarm of a node is part of another finding, or is about a link that is there again."""
+    if alarm.code in {UNREACHABLE, MAPS_DIFFER}:
+        return True
+    end = _end(view, of, alarm.about)
+    return alarm.code == REFUSED and (alarm.about in view.silent or (end is not None and end["up"]))
+
+
+def _explains(alarm: AlarmInfo, node: str) -> bool:
+    return alarm.about == node and (alarm.code == REFUSED or (alarm.code == UNREACHABLE and not alarm.over))
 
 
 def _silent_nodes(view: NetworkView) -> Iterator[str]:
     for name, reason in view.silent.items():
         said = said_of(view, name)
-        advice = next((advice for word, advice in ADVICE.items() if any(word in each for each in said)), ADVICE[""])
-        yield f"node {name} cannot be reached from {view.asked}: {'; '.join(said) or reason}. {advice}"
+        advice = next(advice for word, advice in ADVICE.items() if word in said)
+        yield f"node {name} cannot be reached from {view.asked}: {said or reason}. {advice}"
 
 
 def _other_maps(view: NetworkView) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gapless import AlarmInfo, BrokerStatus, Gauge, PubendInfo
-from gapless.cli.doctor_network import NetworkView, findings_of, link_rows, node_rows, shb_rows, urls_of
+from gapless.cli.doctor_network import NetworkView, findings_of, is_told_better, link_rows, node_rows, shb_rows, urls_of
 from gapless.core.alarms import AlarmCode
 from gapless.core.gauges import Family
 from gapless.core.network.facts import LINK_HIGH
@@ -98,9 +98,18 @@ def drop(view: NetworkView, node: str, family: Family, of: str | None = None) ->
     view.statuses[node] = BrokerStatus(tuple(kept), status.alarms)
 
 
-def alarm(view: NetworkView, node: str, about: str, text: str, *, over: bool = False) -> None:
-    code = AlarmCode.NODE_UNREACHABLE
-    raised = AlarmInfo(code.label, about, text, 1, NOON, NOON, over, code.meaning, code.remedy, True)
+def alarm(
+    view: NetworkView,
+    node: str,
+    about: str,
+    text: str,
+    *,
+    over: bool = False,
+    code: AlarmCode = AlarmCode.NODE_UNREACHABLE,
+    minute: int = 0,
+) -> None:
+    last = NOON.replace(minute=minute)
+    raised = AlarmInfo(code.label, about, text, 1, NOON, last, over, code.meaning, code.remedy, code.lasts)
     status = view.statuses[node]
     view.statuses[node] = BrokerStatus(status.gauges, (*status.alarms, raised))
 
@@ -149,6 +158,31 @@ def test_a_node_that_is_silent_is_named_once_with_what_its_neighbours_say(
     assert advice in node
     assert f"waits for SHB {SHB}, which cannot be reached, and keeps 2.0 KiB" in waiting
     assert f"gapless retire {SHB}" in waiting
+
+
+def test_of_each_neighbour_the_latest_counts_and_what_several_say_is_said_once(view: NetworkView) -> None:
+    silence(view, "shb")
+    for node in ("ib", "phb"):
+        alarm(view, node, "shb", "Connection refused")
+        alarm(view, node, "shb", "it does not know the secret", code=AlarmCode.NODE_REFUSED, minute=5)
+
+    finding = next(findings_of(view))
+
+    assert "phb and ib: it does not know the secret. Give it the network's secret" in finding
+    assert "Connection refused" not in finding
+    for alarms in (view.statuses["ib"].alarms, view.statuses["phb"].alarms):
+        assert all(is_told_better(view, "ib", each) for each in alarms)
+
+
+def test_a_refusal_is_told_by_itself_unless_there_is_a_link_again(view: NetworkView) -> None:
+    alarm(view, "ib", "shb", "it did not know the secret", code=AlarmCode.NODE_REFUSED)
+    alarm(view, "ib", "", "somebody came", code=AlarmCode.NODE_REFUSED)
+    known, stranger = view.statuses["ib"].alarms
+
+    assert is_told_better(view, "ib", known)
+    assert not is_told_better(view, "ib", stranger)
+    put(view, "ib", LINK_UP.gauge(0, "shb"))
+    assert not is_told_better(view, "ib", known)
 
 
 def test_what_is_over_explains_nothing(view: NetworkView) -> None:
