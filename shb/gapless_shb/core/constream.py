@@ -157,8 +157,6 @@ class Constream(ServedPubend):
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """Takes knowledge. It may arrive in any order, and more than once."""
         self.lost = max(self.lost, knowledge.lost)
-        if knowledge.reply:
-            self._curiosity.on_answer(knowledge.lo, knowledge.hi, now)
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         if knowledge.reply:
             self._window.learn(knowledge.data.size)

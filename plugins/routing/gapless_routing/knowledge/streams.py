@@ -28,8 +28,8 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.network.frames import Private
-from gapless.core.network.timer_queue import SECOND
-from gapless.core.stream.curiosity import RecentWants
+from gapless.core.network.timer_queue import MILLISECOND, SECOND
+from gapless.core.stream.curiosity import CuriosityTimes, RecentWants
 from gapless.core.stream.intervals import IntervalSet, Ranges
 from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet, restrict
@@ -53,6 +53,7 @@ EVENT_BYTES: Final = 100
 """What an event takes in memory beside its bytes, about: small ones take more than they hold."""
 RUNS_MAX: Final = 4096
 """So many runs of silence are kept of a pubend."""
+TIMES: Final = CuriosityTimes(forget=400 * MILLISECOND)
 
 
 class PubendNotice(Struct, array_like=True, frozen=True, gc=False):
@@ -100,7 +101,7 @@ class PubendStream:
     """Memory of events that were cached since somebody looked how many there are."""
     bundles: dict[Cell, Bundle] = field(default_factory=dict)
     askers: Askers = field(default_factory=Askers)
-    asked: RecentWants = field(default_factory=RecentWants)
+    asked: RecentWants = field(default_factory=lambda: RecentWants(TIMES))
     seen: Seen | None = None
     """What the SHB of this broker was last told."""
 
@@ -314,8 +315,6 @@ class Streams:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
         new = self._take(stream, knowledge)
         pushed: dict[BrokerId, list[Knowledge]] = {}
-        if knowledge.reply:
-            stream.asked.on_answer(knowledge.lo, knowledge.hi, self._state.now)
         if knowledge.reply and not stream.bundles:
             self._reply(stream, CORE, [knowledge])  # nobody else can have asked
         if not knowledge.reply:

@@ -18,10 +18,6 @@ from gapless.core.stream.ticks import Tick
 Value = TypeVar("Value")
 
 _MS = 1_000_000
-WAITS = 4
-"""So many times as long as an answer takes is it waited for before a want is repeated."""
-DOUBTS = 3
-"""What was asked for more often was out of reach, and says nothing about how long an answer takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +32,11 @@ class CuriosityTimes:
     """How long to wait before the first repetition of a want (NRT) …"""
     repeat_max: int = 30_000 * _MS
     """… and the longest wait; each one is twice the last."""
-    forget_min: int = 400 * _MS
-    """How long a broker in between remembers at least that it asked: twice as long as an answer takes (RFT).
+    forget: int = 400 * _MS
+    """How long a broker in between remembers that it asked.
 
-    Less than `repeat_min` of the broker that asks it (T7) …
+    Less than `repeat_min` of the broker that asks it (RFT, T7).
     """
-    forget_max: int = 10_000 * _MS
-    """… and the longest."""
 
 
 class _Curious(NamedTuple):
@@ -54,26 +48,17 @@ class _Curious(NamedTuple):
     due_at: int
     tries: int
     """How often it was asked for."""
-    wait: int = 0
-    """How long the answer to the last try is waited for."""
-
-
-class _Asked(NamedTuple):
-    """With which need a broker in between asked for a run, when, and whether an answer has come."""
-
-    need: Stamp
-    at: int
-    answered: bool = False
 
 
 class CuriosityStream:
     """The missing ticks of one pubend, each with the stamp that silence must have to count."""
 
-    __slots__ = ("_deadline", "_round_trip", "_runs", "_stale", "times")
+    __slots__ = ("_deadline", "_runs", "_stale", "round_trip", "times")
 
     def __init__(self, times: CuriosityTimes | None = None) -> None:
         self.times = times or CuriosityTimes()
-        self._round_trip = 0  # how long an answer takes, about
+        self.round_trip = 0
+        """The caller's estimate of how long an answer takes. A repetition waits at least four times as long."""
         self._runs: IntervalMap[_Curious] = IntervalMap()
         self._deadline: int | None = None
         self._stale = False  # whether the deadline has to be computed anew
@@ -102,21 +87,6 @@ class CuriosityStream:
         for lo, hi in ranges:
             self._runs.join(lo, hi, _Curious(need, now, due_at, 0), _combine)
         self._stale = True
-
-    def on_answer(self, lo: Tick, hi: Tick, now: int) -> None:
-        """Learns from an answer to a want how long answers take. It comes before `clear` for the same ranges.
-
-        The first repetition waits four times as long: else every want is sent several times where answers are slow. Of
-        what was asked for more than once nobody knows which try was answered. Then the next want is simply waited for
-        as long as the last try, until an answer comes that leaves no doubt. So losses do not make a broker patient.
-        """
-        asked = [curious for _, _, curious in self._runs.overlapping(lo, hi) if curious.tries]
-        once = [now - curious.due_at + curious.wait for curious in asked if curious.tries == 1]
-        again = [curious.wait // WAITS for curious in asked if curious.tries <= DOUBTS]
-        if once:
-            self._round_trip = (self._round_trip + max(once)) // 2
-        elif again:
-            self._round_trip = max(self._round_trip, *again)
 
     def clear(self, ranges: Iterable[tuple[Tick, Tick]], stamp: Stamp = RAW) -> None:
         """Notes that these ranges became known: as silence under this stamp, or as the need wanted it.
@@ -157,13 +127,12 @@ class CuriosityStream:
         return [(ranges.ranges, need) for ranges, need in wants]
 
     def _asked(self, curious: _Curious, now: int) -> _Curious:
-        wait = self._repeat_after(curious.tries)
-        return curious._replace(due_at=now + wait, tries=curious.tries + 1, wait=wait)
+        return curious._replace(due_at=now + self._repeat_after(curious.tries), tries=curious.tries + 1)
 
     def _repeat_after(self, tries: int) -> int:
         """Returns how long to wait for the answer to one more try."""
         times = self.times
-        first = max(times.repeat_min, WAITS * self._round_trip)
+        first = max(times.repeat_min, 4 * self.round_trip)
         return min(first << min(tries, 32), max(times.repeat_max, first))
 
 
@@ -173,12 +142,11 @@ class RecentWants:
     It forgets a want before those brokers repeat it, because the one want that it sent may have been lost.
     """
 
-    __slots__ = ("_prune_at", "_round_trip", "_runs", "times")
+    __slots__ = ("_prune_at", "_runs", "times")
 
     def __init__(self, times: CuriosityTimes | None = None) -> None:
         self.times = times or CuriosityTimes()
-        self._runs: IntervalMap[_Asked] = IntervalMap()
-        self._round_trip = 0  # how long an answer takes, about
+        self._runs: IntervalMap[tuple[Stamp, int]] = IntervalMap()
         self._prune_at = 0
 
     def __len__(self) -> int:
@@ -188,39 +156,25 @@ class RecentWants:
     def pass_on(self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp, now: int) -> Ranges:
         """Returns the ranges to ask for: all that were not asked for lately with a need that covers this one."""
         self._prune(now)
-        since = now - self._forget_after
         wanted = IntervalSet(ranges)
         for lo, hi in wanted.ranges:
-            for start, stop, asked in self._runs.overlapping(lo, hi):
-                if asked.at > since and covers(asked.need, need):
+            for start, stop, (asked, until) in self._runs.overlapping(lo, hi):
+                if now < until and covers(asked, need):
                     wanted.remove(start, stop)
         for lo, hi in wanted:
-            self._runs.join(lo, hi, _Asked(need, now), _take_new)
+            self._runs.join(lo, hi, (need, now + self.times.forget), _take_new)
         return wanted.ranges
-
-    def on_answer(self, lo: Tick, hi: Tick, now: int) -> None:
-        """Learns from an answer how long answers take; what comes again says nothing new."""
-        waited = [(start, stop, asked) for start, stop, asked in self._runs.overlapping(lo, hi) if not asked.answered]
-        if not waited:
-            return
-        self._round_trip = (self._round_trip + max(now - asked.at for _, _, asked in waited)) // 2
-        for start, stop, asked in waited:
-            self._runs.join(start, stop, asked._replace(answered=True), _take_new)
-
-    @property
-    def _forget_after(self) -> int:
-        return min(max(self.times.forget_min, 2 * self._round_trip), self.times.forget_max)
 
     def _prune(self, now: int) -> None:
         """Forgets old wants, now and then, so that it costs little per want."""
         if now < self._prune_at:
             return
-        recent: IntervalMap[_Asked] = IntervalMap()
-        for lo, hi, asked in self._runs:
-            if asked.at > now - self._forget_after:
-                recent.append(lo, hi, asked)
+        recent: IntervalMap[tuple[Stamp, int]] = IntervalMap()
+        for lo, hi, (need, until) in self._runs:
+            if now < until:
+                recent.append(lo, hi, (need, until))
         self._runs = recent
-        self._prune_at = now + self._forget_after
+        self._prune_at = now + self.times.forget
 
 
 def _combine(old: _Curious, new: _Curious) -> _Curious:
