@@ -2,9 +2,10 @@
 
     start                                       two brokers, a publisher, and somebody who may subscribe
     subscribe late where delay > 60             a durable subscription; `from earliest`, `window 4`, `pace 300 ms`
-    publish delay=75, delay=10                  two events as one batch
+    publish delay=75, delay=10                  two events as one batch; `delay=75 of 300 kB` is a large one
     run 2 s              wait 2 s               time passes; the second one does not show what happens
     cut phb1 shb1        heal phb1 shb1         no message gets from the first to the second; it does again
+    slow ib1 shb1 200 kB/s                      so much gets from the first to the second at best; `fast ib1 shb1` again
     crash shb1           boot shb1              its power fails; it starts again
     crash subscriber     start subscriber       the same for the application, which keeps its token
     show credit          hide credit            a kind of line
@@ -95,6 +96,8 @@ class Script:
             "run": self._run,
             "wait": self._wait,
             "cut": self._cut,
+            "slow": self._slow,
+            "fast": self._fast,
             "heal": self._heal,
             "crash": self._crash,
             "boot": self._boot,
@@ -190,6 +193,24 @@ class Script:
     def _heal(self, rest: str) -> None:
         self.world.network.heal(*self._two(rest))
 
+    def _slow(self, rest: str) -> None:
+        asked = re.fullmatch(r"(\S+ \S+) (\d+) kB/s", rest)
+        if asked is None:
+            raise ScriptError(f"a slow link is like `slow ib1 shb1 200 kB/s`, not {rest!r}")
+        self._set_rate(self._two(asked[1]), int(asked[2]) * 1000)
+
+    def _fast(self, rest: str) -> None:
+        self._set_rate(self._two(rest), 0)
+
+    def _set_rate(self, way: tuple[str, str], rate: int) -> None:
+        for link in self.world.network.links_up():
+            for index in (0, 1):
+                if (link.ends[1 - index].name, link.ends[index].name) == way:
+                    link.rates[index] = rate
+                    self.world.note("world", "slow" if rate else "fast", f"{' to '.join(way)}: {_per_second(rate)}")
+                    return
+        raise ScriptError(f"there is no link between {' and '.join(way)}")
+
     def _two(self, rest: str) -> tuple[str, str]:
         names = rest.split()
         if len(names) != 2 or not set(names) <= set(self._lanes):
@@ -227,10 +248,10 @@ class Script:
     def _publish(self, rest: str) -> None:
         if self._producer is None or not self._producer.open:
             raise ScriptError("the publisher is not open")
-        events = [_properties(part) for part in rest.split(",")]
-        for properties in events:
+        events = [_event(part) for part in rest.split(",")]
+        for properties, size in events:
             self._key += 1
-            self._outbox.publications.append(Publication(self._key, TOPIC, properties))
+            self._outbox.publications.append(Publication(self._key, TOPIC, properties, size))
         self._producer.publish(len(events))
 
     def _subscribe(self, rest: str) -> None:
@@ -275,6 +296,18 @@ def _time(text: str) -> int:
     if match is None:
         raise ScriptError(f"a time is like `300 ms` or `2 s`, not {text!r}")
     return int(match[1]) * (SECOND if match[2] == "s" else MILLISECOND)
+
+
+def _per_second(rate: int) -> str:
+    return f"{rate // 1000} kB/s" if rate else "as fast as others"
+
+
+def _event(text: str) -> tuple[dict[str, int], int]:
+    """`delay=75 gate=3 of 300 kB` as properties, and the bytes of its body."""
+    properties, _, size = text.partition(" of ")
+    if size and not re.fullmatch(r"\d+ kB", size.strip()):
+        raise ScriptError(f"a size is like `of 300 kB`, not {size!r}")
+    return _properties(properties), int(size.split()[0]) * 1000 if size else 0
 
 
 def _properties(text: str) -> dict[str, int]:

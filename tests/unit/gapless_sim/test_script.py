@@ -81,7 +81,10 @@ def test_early_release_makes_a_gap() -> None:
     [
         ("dance", "no command 'dance', but start"),
         ("publish k=x", "an event is like"),
+        ("publish k=1 of much", "a size is like"),
         ("run 3", "a time is like"),
+        ("slow phb1 shb1", "a slow link is like"),
+        ("slow phb1 publisher 5 kB/s", "no link between"),
         ("cut phb1", "two of publisher"),
         ("cut phb1 nowhere", "two of publisher"),
         ("crash nobody", "no broker"),
@@ -95,6 +98,19 @@ def test_early_release_makes_a_gap() -> None:
 def test_what_makes_no_sense_is_refused(command: str, says: str) -> None:
     with pytest.raises(ScriptError, match=says):
         play("start", command)
+
+
+def test_a_slow_link_takes_its_time() -> None:
+    script = Script()
+    for command in ("start", "subscribe late", "slow phb1 shb1 100 kB/s"):
+        script.do(command)
+
+    assert not any("deliver" in line for line in script.do("publish k=1 of 200 kB"))
+    assert not any("deliver" in line for line in script.do("run 1800 ms"))
+    assert any("deliver #1" in line for line in script.do("run 300 ms"))
+
+    script.do("fast phb1 shb1")
+    assert any("holds #2" in line for line in script.do("publish k=2 of 200 kB"))
 
 
 def test_a_network_has_a_lane_for_each_broker() -> None:
