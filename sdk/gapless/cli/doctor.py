@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from gapless.cli.connecting import connected, run, within
+from gapless.cli.doctor_logs import PIN_COLUMNS, abandoned, absent, damaged, keeping_of, misstamped, pins_of
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
-from gapless.cli.output import print_json, print_table, shown_bytes, shown_duration, shown_lag, table_of
+from gapless.cli.output import print_json, print_table, shown_bytes, shown_lag, table_of
 from gapless.errors import AuthorizationError, ConfigurationError, GaplessError, PluginError, VolumeLockedError
 
 if TYPE_CHECKING:
@@ -27,25 +28,11 @@ if TYPE_CHECKING:
     from gapless.node.config import NodeConfig
     from gapless.node.network import NetworkDescription
 
-ABANDONED: Final = 86_400.0
-"""Seconds for which a subscription that nobody consumes may hold events before it is worth a word."""
 ALARMING: Final = 86_400.0
 """Seconds for which an alarm that tells of what merely happened is worth a word."""
-CLOCK_OFF_SECONDS: Final = 90.0
-"""Stamps may be so far from this machine's clock: a minute, and what a broker that is idle lags."""
 SPACE_FACTOR: Final = 4
 """So many times `min_free_bytes` should be free, or it is worth a word."""
 
-PIN_COLUMNS: Final = {
-    "pubend": "pubend",
-    "client_id": "client",
-    "name": "subscription",
-    "connected": "connected",
-    "since_time": "holds events since",
-    "lag_events": "lag in events",
-    "lag": "lag in time",
-    "about": "about",
-}
 GAUGE_COLUMNS: Final = {"name": "figure", "of": "of", "value": "value", "help": "what it says"}
 ALARM_COLUMNS: Final = {
     "code": "alarm",
@@ -314,105 +301,6 @@ def gauge_json(gauge: Gauge) -> dict[str, Any]:
     }
 
 
-def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionInfo]) -> list[dict[str, Any]]:
-    """Which subscription holds how much of which log, whoever holds most first.
-
-    What a pubend logs per second is taken to be even: `about_bytes` is an estimate.
-    """
-    pins = [
-        pin for pubend in pubends for subscription in subscriptions if (pin := _pin(pubend, subscription)) is not None
-    ]
-    return sorted(pins, key=lambda pin: (-pin["about_bytes"], pin["pubend"], pin["client_id"], pin["name"]))
-
-
-def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:
-    """A sentence for each subscription that nobody has consumed for long, and that holds events.
-
-    Where not all of these were counted, the log that is kept for them says for how long it was not consumed.
-    """
-
-    def kept(pin: dict[str, Any]) -> str:
-        if pin["lag_complete"]:
-            return f"{pin['lag_events']:,} events, the oldest {shown_duration(pin['lag_seconds'])} old"
-        return f"at least {pin['lag_events']:,} events, from {pin['since_time']} on"
-
-    return [
-        f"nobody consumes subscription {pin['name']!r} of client {pin['client_id']!r}, and for it {pin['pubend']}"
-        f" keeps {kept(pin)}: consume it, or end it with `gapless unsubscribe`"
-        for pin in pins
-        if not pin["connected"] and pin["lag_seconds" if pin["lag_complete"] else "held_seconds"] > ABANDONED
-    ]
-
-
-def keeping_of(pubend: PubendInfo) -> str:
-    """Why a log is as long as it is: whom it waits for, and what goes early, for people."""
-    from gapless.core.stream.ticks import time_at
-
-    def from_time(tick: int) -> str:
-        return f"{time_at(max(tick, pubend.lost)):%Y-%m-%d %H:%M:%S}" if max(tick, pubend.lost) else "its beginning"
-
-    parts = [f"{shown_bytes(pubend.log_bytes)} in all"]
-    if not pubend.shbs:
-        parts.append("nothing is released, for no SHB has been counted yet")
-    elif pubend.pinned_bytes:
-        lowest = min([pubend.released, *(at for _, at, _ in pubend.holds)])
-        parts.append(f"{shown_bytes(pubend.pinned_bytes)} for subscriptions, from {from_time(lowest)} on")
-    parts += [f"{shown_bytes(size)} held by {shb}, from {from_time(at)} on" for shb, at, size in pubend.holds]
-    if pubend.shbs and pubend.undelivered_bytes:
-        waits = " or ".join(pubend.shbs)
-        parts.append(f"{shown_bytes(pubend.undelivered_bytes)} not yet with {waits}, so that no policy takes it")
-    rest = pubend.log_bytes - pubend.pinned_bytes
-    if pubend.shbs and rest > 0:
-        parts.append(f"{shown_bytes(rest)} that nobody needs, for `earliest` (min_retain)")
-    parts.append(f"released early: {pubend.policy or 'nothing'}")
-    return "; ".join(parts)
-
-
-def misstamped(pubends: Sequence[PubendInfo], wall: int) -> list[str]:
-    """A sentence for each pubend whose events are stamped far from this machine's clock (ms since 1970)."""
-    from gapless.core.stream.ticks import wall_at
-
-    off = [(pubend, (wall_at(pubend.stable) - wall) / 1000) for pubend in pubends if pubend.stable]
-    return [
-        f"{pubend.pubend} stamps events {shown_duration(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} this"
-        " machine's clock: one of the two is wrong, or the broker's was, and ticks never go back; its log says which"
-        for pubend, seconds in off
-        if abs(seconds) > CLOCK_OFF_SECONDS
-    ]
-
-
-def absent(pubends: Sequence[PubendInfo]) -> list[str]:
-    """A sentence for each pubend whose log has waited long for an SHB that does not take what is published.
-
-    A PHB that has just started has heard of nobody yet, and is left in peace.
-    """
-    from gapless.core.stream.ticks import seconds_between
-
-    late = [
-        (pubend, seconds_between(pubend.delivered, pubend.newest))
-        for pubend in pubends
-        if pubend.shbs and pubend.delivered and pubend.undelivered_bytes
-    ]
-    return [
-        f"{pubend.pubend} keeps {shown_bytes(pubend.undelivered_bytes)} that one of its SHBs has not taken"
-        f" for {shown_duration(seconds)}: {', '.join(pubend.shbs)}. Start it, or give it up with `gapless retire`"
-        for pubend, seconds in late
-        if seconds > ABANDONED
-    ]
-
-
-def damaged(pubends: Sequence[PubendInfo]) -> list[str]:
-    """A sentence for each range that cannot be read, and for each pubend that takes nothing because of that."""
-    unreadable = [
-        f"{pubend.pubend} cannot be read from tick {start + 1} to {end}, and its subscribers wait there:"
-        f" see `gapless repair` ({why})"
-        for pubend in pubends
-        for start, end, why in pubend.damaged
-        if why
-    ]
-    return [*unreadable, *(pubend.refusal for pubend in pubends if pubend.refusal)]
-
-
 def print_examination(examination: Examination) -> None:
     """Prints all of it for a person."""
     for title, facts in examination.facts.items():
@@ -443,33 +331,6 @@ def print_examination(examination: Examination) -> None:
         print(f"FOUND: {finding}")
     if not examination.findings:
         print("nothing is wrong")
-
-
-def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] | None:
-    from gapless.core.stream.ticks import seconds_between, tick_at_time, time_at
-
-    acknowledged = subscription.acknowledged.ticks.get(pubend.pubend)
-    if acknowledged is None or acknowledged >= pubend.newest:
-        return None
-    if subscription.lag_complete and not subscription.lag_events and acknowledged < pubend.released:
-        return None  # what came since was not for it, and was released
-    oldest = max(pubend.lost, tick_at_time(pubend.created))
-    since = max(acknowledged, oldest)
-    share = (pubend.newest - since) / (pubend.newest - oldest) if pubend.newest > oldest else 1.0
-    return {
-        "pubend": pubend.pubend,
-        "client_id": subscription.client_id,
-        "name": subscription.name,
-        "node": subscription.node,
-        "connected": subscription.connected,
-        "since": acknowledged,
-        "since_time": f"{time_at(since):%Y-%m-%d %H:%M:%S}",
-        "lag_events": subscription.lag_events,
-        "lag_seconds": subscription.lag_seconds,
-        "lag_complete": subscription.lag_complete,
-        "held_seconds": seconds_between(since, pubend.newest),
-        "about_bytes": round(pubend.log_bytes * min(1.0, share)),
-    }
 
 
 def _volume_state(examination: Examination, directory: Path, settings: NodeConfig) -> tuple[str, bool]:

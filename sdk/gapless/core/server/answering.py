@@ -114,6 +114,11 @@ class AnswersToNodes:
         self._kept: dict[tuple[BrokerId, int], _Kept] = {}
         """The one that was asked for last is the last one."""
 
+    @property
+    def count(self) -> int:
+        """How many answers are kept, or put together."""
+        return len(self._kept)
+
     def deadline(self) -> int | None:
         """When `on_deadline` has to be called, or None."""
         return min((kept.asked_at + KEPT for kept in self._kept.values() if kept.pages), default=None)

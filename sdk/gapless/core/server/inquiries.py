@@ -171,6 +171,8 @@ class Inquiries:
 
     def deadline(self) -> int | None:
         """When `on_deadline` has to be called, or None."""
+        if not self._inquiries and not self._answers.count and not self._telling:
+            return None  # asked after every turn of the node, and nearly always so
         if self._telling:
             return self._now
         dues = [due for due in (self._deadlines.next(), self._answers.deadline()) if due is not None]

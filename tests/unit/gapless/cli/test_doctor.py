@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from gapless import AlarmInfo, CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
-from gapless.cli.doctor import abandoned, absent, alarming, keeping_of, pins_of
+from gapless.cli.doctor import alarming
+from gapless.cli.doctor_logs import abandoned, absent, keeping_of, pins_of
 from gapless.core.stream.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 

@@ -13,7 +13,8 @@ from gapless.core.ports import Action, AllowAll, Authorizer, ClientSession, Requ
 from gapless.core.server import BrokerIdentity
 from gapless.core.server.answering import ANSWERS_MAX, KEPT, SECOND
 from gapless.core.server.inquiries import INQUIRIES_MAX, NO_ANSWER, SILENT, Inquiries
-from gapless.core.server.inquiry_mail import MAILBOX, AskNode, encode_mail
+from gapless.core.server.inquiry_mail import MAILBOX, AnswerPage, AskNode, encode_mail
+from gapless.core.server.joining import GARBLED
 from gapless.core.wire.messages import (
     AskStatus,
     Code,
@@ -420,6 +421,24 @@ def test_a_node_that_asks_much_does_not_fill_another_ones_memory() -> None:
         shb.inquiries.on_posted(Posted("ib", MAILBOX, data), net.now, 0)
 
     assert len(shb.waiting) <= ANSWERS_MAX
+
+
+@pytest.mark.parametrize("data", [b"", b"\x91\xc4\x02\x91\x63", b"\xc1"])
+@pytest.mark.parametrize("message", [ListPubends(7), Retire(7, "gone@1")])
+def test_an_answer_that_is_not_understood_is_missing(message: Any, data: bytes) -> None:
+    """It is of a node of another version."""
+    net = Net()
+    net.nodes["phb1"].counts["gone"] = "gone@1"
+    ib = net.nodes["ib"]
+    ib.inquiries.on_request(CLIENT, message, net.now, 0)
+    question = ib.inquiries._number
+    page = encode_mail(AnswerPage(question, 5, 0, 1, data))
+    assert page is not None
+    ib.inquiries.on_posted(Posted("phb2", MAILBOX, page), net.now, 0)
+    while not ib.told:
+        net.step()
+
+    assert ib.told[0][1].missing == (MissingAnswer("phb2", GARBLED),)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x95\x02\x01\x01\x05\x01\xc4\x00"])
