@@ -12,7 +12,7 @@ from itertools import islice
 
 from gapless_sim.choices import Choices
 from gapless_sim.exhaustive import Outcome, Task, perform
-from gapless_sim.options import FAULTS, Options, draw_options, with_policies
+from gapless_sim.options import FAULTS, Options, draw_options, with_order, with_policies
 from gapless_sim.result import Failure, Result
 from gapless_sim.storages import SIMULATED, faults_on, options_on, run_on
 from gapless_sim.topology import with_topology
@@ -43,7 +43,7 @@ class Plan:
         faults = faults_on(self.storage, self.faults)
         drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=faults)
         placed = with_topology(with_policies(drawn, choices.stream("policies")), choices, self.topology)
-        return options_on(self.storage, placed)
+        return options_on(self.storage, with_order(placed, choices.stream("order")))
 
     def command(self, seed: int, router: str) -> str:
         """What shows the run of a seed on the command line."""

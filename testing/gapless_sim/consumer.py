@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import SubscribeOptions
 from gapless.core.client import effects as e
-from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.messages import InUse, Order, StartAt
 from gapless.core.wire.tokens import CheckpointToken
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Row:
     start_token: CheckpointToken | None = None
     """With StartAt.TOKEN: from where it is created."""
     silence: bool = False
+    order: Order = Order.PUBEND
     keeps_token: bool = True
     """Whether it resumes with the token it committed; else where it has acknowledged."""
     token: CheckpointToken | None = None
@@ -61,7 +62,14 @@ class Row:
         if token is None:
             start = StartAt.LATEST if self.created else self.start
             return SubscribeOptions(
-                self.topics, self.name, self.selector, start, in_use=in_use, silence=self.silence, **window
+                self.topics,
+                self.name,
+                self.selector,
+                start,
+                in_use=in_use,
+                order=self.order,
+                silence=self.silence,
+                **window,
             )
         return SubscribeOptions(
             self.topics,
@@ -74,6 +82,7 @@ class Row:
             token_seal=token.seal,
             token_home=token.home,
             in_use=in_use,
+            order=self.order,
             silence=self.silence,
             **window,
         )

@@ -176,6 +176,10 @@ class Options:
     """Pubends that an operator adds to a PHB, which starts anew for it, a second."""
     policy_changes: float = 0.0
     """Changes of `max_retain_seconds`, likewise."""
+    ordered: float = 0.0
+    """The share of subscriptions in total order; with any, all pubends are one group."""
+    group_silence_ms: int = 200
+    """How soon a member of the group says that it is silent."""
     wants_silence: float = 0.3
     catchup_bytes: int = 48 << 20
     """What an SHB keeps of what its readers share: with less, they ask the PFS and the network again."""
@@ -310,6 +314,28 @@ def with_policies(options: Options, draws: Stream) -> Options:
         seconds = options.max_retain_seconds if policy == "bytes and age" else None
         options = replace(options, max_retain_bytes=max_bytes, max_retain_seconds=seconds)
     return replace(options, subscription_lease_seconds=lease)
+
+
+ORDERED_SHARE = 0.2
+"""In so many of the runs about nothing but `churn` with several pubends there are subscriptions in total order."""
+
+
+CLOCKS_APART_MS = 60_000
+"""With clocks that may be further apart there is no total order."""
+
+
+def with_order(options: Options, draws: Stream) -> Options:
+    """The same, and now and then with a group in total order: drawn apart from all else, once the nodes are known.
+
+    Pubends that are added to a broker are in no group, and carry what is subscribed to. Where a clock is hours ahead of
+    another one, the events stamped by it wait for hours: nothing would come right within the time that a run has.
+    """
+    wanted, share, silence = draws.chance(ORDERED_SHARE), draws.pick((0.5, 1.0)), draws.pick((200, 50, 1_000))
+    several = options.phbs * options.pubends > 1
+    apart = options.clock.jumps > 0 and options.clock.jump_ms > CLOCKS_APART_MS
+    if options.workload != "churn" or not (wanted and several) or options.additions or apart:
+        return options
+    return replace(options, ordered=share, group_silence_ms=silence)
 
 
 def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, faults: tuple[str, ...]) -> Options:

@@ -36,4 +36,5 @@ def _configure(broker: SimBroker, **changes: Any) -> None:
     settings = {"node": config.node.model_dump(), "storage": config.storage.model_dump(), "listen": []}
     roles = {role: config.role(role) for role in config.node.roles}
     config = make_config({**settings, **roles, "phb": {**_phb_section(broker), **changes}})
+    config = config.model_copy(update={"group": broker.loaded.config.group})
     broker.loaded = replace(broker.loaded, config=config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from gapless.core.network.seam import Router, RouterContext
 from gapless.core.ports import AllowAll
 from gapless.node.assembly import Loaded
 from gapless.node.config import make_config
+from gapless.node.groups import GroupSection
 from gapless_sim import greedy, hostile
 from gapless_sim.application import SimClient
 from gapless_sim.broker import SimBroker
@@ -90,6 +91,19 @@ def phb_section(options: Options, name: str) -> dict[str, Any]:
     return {"pubends": [pubend], "publisher_lease_seconds": options.publisher_lease_seconds}
 
 
+def groups_of(options: Options, roles: Mapping[str, tuple[str, ...]]) -> Iterator[GroupSection]:
+    """The group of all pubends, if anybody wants a total order: the same at every node."""
+    if options.ordered:
+        count = options.pubends
+        members = [
+            f"{node}/{name}"
+            for node, hosted in roles.items()
+            if "phb" in hosted
+            for name in ([node] if count == 1 else [f"{node}-{number}" for number in range(count)])
+        ]
+        yield GroupSection(name="all", members=tuple(members), silence_seconds=options.group_silence_ms / 1000)
+
+
 def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, tuple[str, ...]]) -> Loaded:
     options = world.options
     settings: dict[str, Any] = {
@@ -117,6 +131,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     if options.router == "hostile":
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
     config = make_config(settings)
+    config = config.model_copy(update={"group": tuple(groups_of(options, roles))})
     if not hosted:  # no configuration can say that yet
         config = config.model_copy(update={"node": config.node.model_copy(update={"roles": ()})})
     return Loaded(

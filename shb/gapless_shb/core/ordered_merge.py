@@ -3,7 +3,8 @@
 Each member gives what it has for a subscription, in its own order, and how far it is known. Whatever stands before the
 next thing that any member may still have can leave; the rest waits. So a member that is slow or dead holds the others.
 
-A gap leaves as one item, at the place of its end. The merge decides only the order: whether a consumer has credit, and
+A gap leaves as one item, at the place where it begins: whoever has got what stands behind that place has got the gap,
+and never meets an event from within it later. The merge decides only the order: whether a consumer has credit, and
 how much of a member may wait here, is decided by `gapless_shb.core.ordering`.
 """
 
@@ -41,7 +42,7 @@ class MergedMember:
         if not self.waiting:
             return self.known + 1, self.pubend
         first = self.waiting[0]
-        return first.end if isinstance(first, GapSegment) else first.ticks[self.taken], self.pubend
+        return first.start + 1 if isinstance(first, GapSegment) else first.ticks[self.taken], self.pubend
 
     @property
     def done_upto(self) -> Tick:

@@ -34,8 +34,11 @@ class OrderedSink:
         return self._ordered.is_full(self._pubend)
 
     def events(self, events: EventBatch) -> EventBatch | None:
-        """Takes events that match. Returns those for which there is no room, or None."""
-        rest: EventBatch | None = events
+        """Takes events that match. Returns those for which there is no room, or None.
+
+        It takes some in any case: a gap that was given just now may have filled it.
+        """
+        rest = self._ordered.put(self._pubend, events)
         while rest is not None and not self.full:
             rest = self._ordered.put(self._pubend, rest)
         return rest

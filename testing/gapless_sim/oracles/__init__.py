@@ -1,6 +1,6 @@
 """The invariants of docs/protocol/invariants.md, each a small class that looks on and raises `Violation`.
 
-I11, total order, has no oracle: ordered groups are not built yet. R1, soft state, has one of its own for nodes without
+R1, soft state, has one of its own for nodes without
 roles only: where routers lose their memory, the others see to it that no promise breaks.
 """
 
@@ -21,6 +21,7 @@ from gapless_sim.oracles.leases import I8Leases
 from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless_sim.oracles.logs import I6OneLog
+from gapless_sim.oracles.order import I11Served, I11TotalOrder
 from gapless_sim.oracles.positions import U03Positions
 from gapless_sim.oracles.progress_probes import V4Probing
 from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
@@ -68,6 +69,8 @@ def all_oracles(world: World) -> list[Oracle]:
         I5InOnePiece(model),
         gapless,
         I10Start(model),
+        I11TotalOrder(model),
+        I11Served(model),
         I4ExactlyOnce(model),
         V1LiveDelivery(model, gapless),
         V2LiveCuriosity(model),

@@ -10,6 +10,7 @@ from gapless.core.client import Gap
 from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.gauges import values_by
 from gapless.core.ports import Chop, Put
+from gapless.core.wire.messages import Order
 from gapless_phb.core import gauges
 from gapless_sim.options import SECOND
 from gapless_sim.oracles.judge import Judge
@@ -83,8 +84,15 @@ class V1LiveDelivery(Judge):
             if self._can_attach(consumer, account):
                 yield f"{consumer.lane} is not given its subscription"
             return
+        held = [
+            pubend
+            for pubend, history in self.model.histories.items()
+            if not self._reach.is_heard(history, account) or history.has_hole
+        ]
+        if held and consumer.wanted.order is Order.TOTAL:
+            return  # of which one member holds the others
         for pubend, history in self.model.histories.items():
-            if not self._reach.is_heard(history, account) or history.has_hole:
+            if pubend in held:
                 continue
             newest = self._newest_owed(consumer, account, pubend)
             position = self._gapless.position(consumer, pubend) or 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from zlib import crc32
 
-from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.messages import InUse, Order, StartAt
 from gapless.errors import (
     InvalidSelectorError,
     InvalidTokenError,
@@ -114,6 +115,7 @@ class SubscribeOperations:
             start = start if token is not None else StartAt.LATEST
         row = self._row(application, name, terms)
         row.start, row.start_token = start, token
+        row.order = self._order(application, name)
         row.silence = choices.chance(state.world.options.wants_silence)
         row.keeps_token = not choices.chance(0.25)
         begins = WALL_BEGIN + state.world.now // MILLISECOND - choices.draw(10_000)
@@ -122,6 +124,17 @@ class SubscribeOperations:
         subscription.home = process
         subscription.consume(process)
         state.sometimes(f"created at {start.value}")
+
+    def _order(self, application: Application, name: str | None) -> Order:
+        """The order of a new subscription. A name has the same one always: it may be there still, unknown to all."""
+        share = self._state.world.options.ordered
+        if not share:
+            return Order.PUBEND
+        key = name or str(self._state.world.now)
+        wanted = crc32(f"{application.name}/{key}".encode()) % 1000 < 1000 * share
+        if wanted:
+            self._state.sometimes("in total order")
+        return Order.TOTAL if wanted else Order.PUBEND
 
     def _row(self, application: Application, name: str | None, terms: Terms) -> Row:
         return Row(self._state.row_number(), application.name, name, terms.topics, terms.selector, terms.matches)

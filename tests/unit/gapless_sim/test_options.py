@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gapless_sim.choices import Choices
-from gapless_sim.options import SCENARIOS, SECOND, Options, draw_options, with_policies
+from gapless_sim.options import SCENARIOS, SECOND, Options, draw_options, with_order, with_policies
 
 
 def drawn(seed: int, **arguments: object) -> Options:
@@ -117,3 +117,17 @@ def test_policies_are_drawn_apart_and_never_for_scenarios() -> None:
     assert {options.max_retain_bytes for options in changed} == {None, 500, 2_000, 10_000}
     assert all(options.early_release or options.subscription_lease_seconds for options in changed)
     assert with_policies(drawn(3, workload="churn"), Choices(3, {}).stream("policies")) == drawn(3, workload="churn")
+
+
+def test_total_order_is_drawn_where_there_are_several_pubends_and_clocks_are_near() -> None:
+    several = Options(1, router="hostile", phbs=2)
+    streams = [Choices(seed).stream("order") for seed in range(40)]
+
+    assert {with_order(several, stream).ordered for stream in streams} == {0.0, 0.5, 1.0}
+    for other in (
+        replace(several, phbs=1),
+        replace(several, additions=0.1),
+        replace(several, workload="scenarios"),
+        replace(several, clock=replace(several.clock, jumps=0.1, jump_ms=7_200_000)),
+    ):
+        assert all(with_order(other, Choices(seed).stream("order")) == other for seed in range(40))

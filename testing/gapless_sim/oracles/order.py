@@ -1,0 +1,120 @@
+"""Total order: what a group's subscriber is handed rises by tick and pubend, over all pubends and all its lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gapless.core.client import Delivery
+from gapless.core.wire.messages import Deliver, DeliverGap, Detached, Order, PubendNumber, Subscribed
+from gapless_sim.oracles.judge import Judge
+
+if TYPE_CHECKING:
+    from gapless.core.client import Item
+    from gapless.core.client.effects import Attached
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.tokens import CheckpointToken
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.consumer import Consumer
+    from gapless_sim.model import Model
+
+Place: TypeAlias = "tuple[Tick, PubendId]"
+
+
+class I11TotalOrder(Judge):
+    """Each event that an application is handed stands behind those before, by tick and then by pubend.
+
+    So any two subscribers of a group get their common events in one order. A consumer that begins with a token gets
+    events behind all that was handed out when the token was committed. Gaps are looked at where they are sent. Where a
+    disk was lost, pubends begin anew in the middle of the order, and nothing can be said.
+    """
+
+    name = "I11"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._last: dict[Consumer, Place] = {}
+        self._committed: dict[tuple[int, frozenset[tuple[PubendId, Tick]]], Place] = {}
+        """Where the order had come to, by a row's number and the ticks of a token."""
+
+    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
+        """It goes on behind what its application has, if it says by a token what that is."""
+        asked = consumer.wanted.positions
+        if asked is not None:
+            key = consumer.row.number, frozenset(asked.items())
+            if key in self._committed:
+                self._last[consumer] = self._committed[key]
+
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
+        """What is handed out stands behind all that was."""
+        if consumer.wanted.order is not Order.TOTAL or self.model.has_lost_disks:
+            return
+        if isinstance(item, Delivery):
+            for tick in item.ticks:
+                self._put(consumer, (tick, item.pubend))
+
+    def committed(self, consumer: Consumer, token: CheckpointToken) -> None:
+        """Whoever goes on with this token goes on from here."""
+        if consumer in self._last:
+            self._committed[consumer.row.number, frozenset(token.ticks.items())] = self._last[consumer]
+
+    def checkpoint(self) -> None:
+        """A consumer that is gone gets nothing more."""
+        self._last = {each: place for each, place in self._last.items() if self.model.alive(each)}
+
+    def _put(self, consumer: Consumer, place: Place) -> None:
+        before = self._last.get(consumer, (0, ""))
+        if place <= before:
+            self.fail(f"{consumer.lane} was handed {place[1]} {place[0]} behind {before[1]} {before[0]}")
+        self._last[consumer] = place
+
+
+class I11Served(Judge):
+    """What an SHB sends of a group rises as well, gaps among it: each stands where it begins.
+
+    To be seen where it is sent: behind a connection that broke, a gap may begin where its pubend had come to, and that
+    may be before the last event of another one.
+    """
+
+    name = "I11"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._numbers: dict[tuple[str, int, int], PubendId] = {}
+        """What a session's number of a pubend stands for."""
+        self._last: dict[tuple[str, int], dict[int, Place]] = {}
+        """By broker and session, of each subscription in total order: the last place that was sent to it."""
+
+    def sent(self, broker: str, session: int, message: Any) -> None:
+        """Follows a session."""
+        key, kind = (broker, session), type(message)
+        if kind is PubendNumber:
+            self._numbers[broker, session, message.number] = message.pubend
+        elif kind is Subscribed:
+            given = self._last.setdefault(key, {})
+            given.pop(message.sid, None)
+            if message.group:
+                given[message.sid] = (0, "")
+        elif kind is Detached:
+            self._last.get(key, {}).pop(message.sid, None)
+        elif kind is Deliver and message.sid in self._last.get(key, {}):
+            ticks = message.columns.ticks()
+            self._put(key, message, ticks[0], ticks[-1])
+        elif kind is DeliverGap and message.sid in self._last.get(key, {}):
+            self._put(key, message, message.start + 1, message.start + 1)
+
+    def left(self, broker: str, session: int) -> None:
+        """A session is over."""
+        self._last.pop((broker, session), None)
+
+    def crashed(self, broker: SimBroker) -> None:
+        """Its sessions are over."""
+        self._last = {key: given for key, given in self._last.items() if key[0] != broker.name}
+        self._numbers = {key: pubend for key, pubend in self._numbers.items() if key[0] != broker.name}
+
+    def _put(self, key: tuple[str, int], message: Deliver | DeliverGap, first: Tick, last: Tick) -> None:
+        pubend = self._numbers[key[0], key[1], message.number]
+        before = self._last[key][message.sid]
+        if (first, pubend) <= before and not self.model.has_lost_disks:
+            self.fail(f"{key[0]} sends {pubend} {first} to subscription {message.sid}, behind {before[1]} {before[0]}")
+        self._last[key][message.sid] = (last, pubend)
