@@ -90,7 +90,7 @@ def test_a_gap_stands_where_it_begins() -> None:
 @pytest.mark.parametrize("ticks", [(10,), (9, 30)])
 def test_an_shb_sends_nothing_behind_what_it_has_sent(ticks: tuple[int, ...]) -> None:
     served = Served()
-    served.send(10, 1)
+    served.send(1, 10)
 
     with violates("I11"):
         served.send(0, *ticks)
