@@ -12,6 +12,9 @@ from typing_extensions import Self
 BUFFER = 32 << 10
 """Bytes of a direction that this proxy and its sockets may hold: what waits is to wait at the sender, who counts it."""
 
+LATE_MAX = 0.1
+"""Seconds that a slow link may make good: a busy machine wakes this process late."""
+
 
 class LinkProxy:
     """Stands between two nodes: each of them dials it where it would dial the other."""
@@ -119,12 +122,15 @@ class LinkProxy:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: str) -> None:
         writer.transport.set_write_buffer_limits(BUFFER)
+        now = asyncio.get_running_loop().time
+        due = now()
         with contextlib.suppress(OSError):
             while data := await reader.read(self._portion(to)):
                 await self._open.wait()
                 rate = self.rates.get(to)
                 if rate is not None:
-                    await asyncio.sleep(len(data) / rate)
+                    due = max(due, now() - LATE_MAX) + len(data) / rate
+                    await asyncio.sleep(due - now())
                 self.passed[to] += len(data)
                 if to in self.swallows:
                     continue

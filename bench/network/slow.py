@@ -37,7 +37,7 @@ BODY: Final = b"x" * 1000
 BATCH: Final = 20
 SHARE: Final = 3
 """The slow link carries one of so many bytes."""
-PATIENCE: Final = 120.0
+PATIENCE: Final = 60.0
 
 
 class Reader:

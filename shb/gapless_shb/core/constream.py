@@ -49,6 +49,7 @@ class Constream(ServedPubend):
         self._asked_ahead = False
         self._window = Window(meta.grain)
         self._moved_at = 0
+        """When the head last moved, or an answer came, or something from further ahead than before."""
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields its positions, its live consumers and readers, and the subscriptions that are furthest behind."""
@@ -157,9 +158,10 @@ class Constream(ServedPubend):
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """Takes knowledge. It may arrive in any order, and more than once."""
         self.lost = max(self.lost, knowledge.lost)
-        self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         if knowledge.reply:
+            self._curiosity.answered(knowledge.lo, knowledge.hi, now)
             self._window.learn(knowledge.data.size)
+        self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         scheduler = self.scheduler
         try:
             if scheduler.readers or scheduler.page_cache.asked:
@@ -167,6 +169,8 @@ class Constream(ServedPubend):
             # Behind a hole the buffer is bounded. What is dropped is asked for again when the head has come nearer.
             is_too_much = knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES
             if knowledge.hi > self.head and not is_too_much:
+                if knowledge.reply or knowledge.hi > self._istream.known_upto:
+                    self._moved_at = now
                 self._istream.accumulate(knowledge)
                 self._advance(now, wall)
         except KnowledgeConflict as conflict:
@@ -180,11 +184,19 @@ class Constream(ServedPubend):
             self._want_next(now)
 
     def on_deadline(self, now: int, stalled_after: int) -> None:
-        """Asks for what lies ahead if the head has not moved for `stalled_after` ns (DCT)."""
+        """Asks for what lies ahead if nothing new has come for `stalled_after` ns (DCT).
+
+        What is known to be missing is asked for anyway, window by window. All of it at once would be more than a slow
+        link carries in that time.
+        """
         if now - self._moved_at >= stalled_after:
             self._moved_at = now
             self._asked_ahead = True
-            self._curiosity.add(((self.head, FOREVER),), self._joining.need, now, urgent=True)
+            ahead = max(self.head, self.told_upto)
+            self._curiosity.add(((ahead, FOREVER),), self._joining.need, now, urgent=True)
+            self._want_unknown(self._istream.known_upto, now)
+            if self.head < self._target:
+                self._want_next(now)
 
     def finish_turn(self, now: int, stalled_after: int) -> int:
         """Sends holds and wants, for the first time or again, where they are due.
@@ -227,7 +239,7 @@ class Constream(ServedPubend):
         if self._asked_ahead and self._moved_at == now:
             # The head does move: there is no need to ask for what lies ahead.
             self._asked_ahead = False
-            self._curiosity.clear(((known_upto, FOREVER),))
+            self._curiosity.clear(((max(known_upto, self._target), FOREVER),))
         if self.head < known_upto:
             self._want_unknown(known_upto, now)
         if self.head < self._target:

@@ -117,8 +117,8 @@ SENDING = (
         (
             Edit(
                 "gapless.core.stream.curiosity:RecentWants.pass_on",
-                "if now < until and covers(asked, need):",
-                "if covers(asked, need):",
+                "if now < asked.until and covers(asked.need, need):",
+                "if covers(asked.need, need):",
             ),
             Replace("gapless.core.stream.curiosity:RecentWants._prune", "pass"),
         ),

@@ -54,6 +54,8 @@ class Askers:
 
     def add(self, name: BrokerId, ranges: Ranges, need: Stamp, above: Tick | None, now: int) -> None:
         """A broker waits for these ranges, and for what comes above a tick."""
+        if not ranges and above is None:
+            return
         asker = self._askers.setdefault(name, Asker())
         until = now + REMEMBERED_FOR
         for lo, hi in ranges:
@@ -87,6 +89,16 @@ class Askers:
                 answers += found
             asker.above = None
         return answers
+
+    def waiting(self, name: BrokerId, now: int) -> list[tuple[Stamp, Ranges]]:
+        """What a broker waits for, by its need."""
+        asker = self._askers.get(name)
+        return _by_need([run for run in asker.runs if now < run[2][1]]) if asker is not None else []
+
+    def answered(self, name: BrokerId, ranges: Ranges) -> None:
+        """A broker was sent these."""
+        for lo, hi in ranges:
+            self._askers[name].runs.remove(lo, hi)
 
     def expire(self, now: int) -> None:
         """Forgets what nobody can wait for any more."""

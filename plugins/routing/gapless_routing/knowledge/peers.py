@@ -99,12 +99,14 @@ class Peers:
             self._state.timers.set(("dial", broker), self._state.spread(SECOND))
         self.say_hello()
 
-    def room(self, link: LinkId, pending: int) -> None:
-        """So many bytes wait on a link."""
+    def room(self, link: LinkId, pending: int) -> BrokerId | None:
+        """So many bytes wait on a link. Returns to whom it is, if it was full and is not any more."""
         if pending > LINK_HIGH and link in self._links:
             self._full[link] = None
-        elif pending <= LINK_LOW:
-            self._full.pop(link, None)
+        elif pending <= LINK_LOW and link in self._full:
+            del self._full[link]
+            return self._links[link]
+        return None
 
     def dial(self, broker: BrokerId) -> None:
         """Dials a broker, and again as long as there is no link to it."""
@@ -253,12 +255,15 @@ class Peers:
     def _is_good(self, broker: BrokerId, cells: tuple[Cell, ...]) -> bool:
         return self.is_synced(broker) and not any(self.is_blind(broker, cell) for cell in cells)
 
-    def send(self, broker: BrokerId, message: Message, address: Address = ()) -> None:
-        """Sends a message to a broker that there is a link to; in pieces, if it is too much for a frame."""
+    def send(self, broker: BrokerId, message: Message, address: Address = (), *, in_order: bool = False) -> None:
+        """Sends a message to a broker that there is a link to; in pieces, if it is too much for a frame.
+
+        `in_order`: it overtakes nothing that was sent before.
+        """
         link = self._link(broker)
         if link is None or (link in self._full and isinstance(message, CAN_WAIT)):
             return
-        urgent = not isinstance(message, CAN_WAIT)
+        urgent = not in_order and not isinstance(message, CAN_WAIT)
         for piece in pieces(message) if isinstance(message, Knowledge) else (message,):
             frame = encode(piece, address)
             self._state.effects.append(SendFrame(link, frame, urgent))

@@ -153,8 +153,10 @@ class KnowledgeRouter(RouterBase):
     def room(self, now: int, room: LinkRoom) -> Effects:
         """A link is full, or is not any more."""
         self._state.now = now
-        self._peers.room(room.link, room.pending)
-        return []
+        broker = self._peers.room(room.link, room.pending)
+        if broker is not None:
+            self._streams.on_room(broker)
+        return self._effects()
 
     def frame(self, now: int, arrived: FrameArrived) -> Effects:
         """A frame of another broker; who sends nonsense is hung up on."""
@@ -304,6 +306,7 @@ class KnowledgeRouter(RouterBase):
             "notices": self._streams.repeat_notices,
             "silence": self._streams.say_silence,
             "behind": self._streams.pull_behind,
+            "more": self._streams.answer_more,
             "upkeep": self._streams.keep_up,
             "question": self._entry.repeat,
         }

@@ -48,7 +48,9 @@ SILENCE_AFTER: Final = 1 * SECOND
 NOTICE_EVERY: Final = 5 * SECOND
 UPKEEP_EVERY: Final = 1 * SECOND
 REPLY_BYTES_MAX: Final = 1 << 20
-"""So much is answered to one broker in one turn of the node; who asked repeats what is left."""
+"""So much is answered to one broker in one turn of the node; what is left follows when there is room."""
+MORE_AFTER: Final = 50 * MILLISECOND
+"""How soon what was too much for one answer goes on, if there is room."""
 EVENT_BYTES: Final = 100
 """What an event takes in memory beside its bytes, about: small ones take more than they hold."""
 RUNS_MAX: Final = 4096
@@ -81,6 +83,8 @@ class Bundle:
     """The highest `stable` that was said."""
     behind: bool = False
     """All links are full: nothing is pushed, and those behind ask at their own pace."""
+    left_out: Tick = 0
+    """Up to here it was said that nothing is pushed."""
 
 
 @dataclass(slots=True)
@@ -116,6 +120,8 @@ class Streams:
         self._interests = interests
         self._progress = progress
         self._streams: dict[PubendId, PubendStream] = {}
+        self._unanswered: dict[BrokerId, None] = {}
+        """Who asked for something that is known here, and for which there was no room."""
         self.lives: dict[BrokerId, int] = {}
         """The life of the router at each broker with pubends."""
 
@@ -284,7 +290,7 @@ class Streams:
                 self._notify(stream, broker, stable=stable)
 
     def _notify(self, stream: PubendStream, broker: BrokerId, *, stable: Tick | None = None) -> None:
-        """Sends a notice; with `stable`, nothing up to there is going to be pushed."""
+        """Sends a notice; with `stable`, nothing up to there is going to be pushed, but for what was sent before."""
         cell = self._cells.of(broker)
         if cell == stream.up:
             return
@@ -292,11 +298,12 @@ class Streams:
         if bundle is None:
             said = stream.meta
         else:
-            # No more than it was told: else it would ask for the rest at once.
-            bundle.told = max(bundle.told, min(stream.meta.stable, bundle.sent) if stable is None else stable)
-            said = replace(stream.meta, stable=bundle.told)
+            # No more than it was told: else it would ask for the rest at once. What waits on a full link comes yet.
+            if not bundle.behind and not self._peers.is_full(broker):
+                bundle.told = max(bundle.told, min(stream.meta.stable, bundle.sent))
+            said = replace(stream.meta, stable=bundle.told if stable is None else stable)
         notice = PubendNotice(said, dict(stream.enrolled), stream.life, stable is not None)
-        self._peers.send(broker, Private(PUBEND, _encode(notice)))
+        self._peers.send(broker, Private(PUBEND, _encode(notice)), in_order=stable is not None)
 
     def _see(self, stream: PubendStream) -> None:
         """The SHB here is told of the pubend, once it has spoken; and from where it counts there."""
@@ -313,6 +320,8 @@ class Streams:
     def _on_knowledge(self, stream: PubendStream, knowledge: Knowledge, sender: BrokerId | None) -> None:
         if stream.up is None:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
+        if knowledge.reply:
+            stream.asked.answered(knowledge.lo, knowledge.hi, knowledge.stamp, self._state.now)
         new = self._take(stream, knowledge)
         pushed: dict[BrokerId, list[Knowledge]] = {}
         if knowledge.reply and not stream.bundles:
@@ -449,12 +458,13 @@ class Streams:
         stream = self._streams[pubend]
         bundle = stream.bundles[cell]
         live = self._peers.live(cell)
-        if not live or not all(map(self._peers.is_full, live)):
+        if not live or any(not self._peers.is_full(broker) and broker not in self._unanswered for broker in live):
             bundle.behind = False
-            bundle.sent = max(bundle.sent, bundle.told)
+            bundle.sent = max(bundle.sent, bundle.left_out)
             return
+        bundle.left_out = stream.cache.known_upto
         for broker in live:
-            self._notify(stream, broker, stable=stream.cache.known_upto)
+            self._notify(stream, broker, stable=bundle.left_out)
         self._state.timers.set(("behind", pubend, cell), self._state.now + SILENCE_AFTER)
 
     # ------------------------------------------------------------------------------- asked, answered
@@ -492,11 +502,32 @@ class Streams:
             self._peers.send_toward(stream.home, want.pubend, asking, None if asker == CORE else asker)
 
     def _serve(self, stream: PubendStream, knowledge: Knowledge, pushed: dict[BrokerId, list[Knowledge]]) -> None:
-        """Answers those who waited for it. Who was just sent it of its own accord is not sent it twice."""
+        """Answers those who waited for it. Who was just sent it of its own accord is not sent it twice.
+
+        Who has no room at present waits on: it is answered when the link has room again.
+        """
         for asker in stream.askers.names:
+            if asker != CORE and self._peers.is_full(asker):
+                continue
             answers = stream.askers.take(asker, knowledge, self._state.now, pushed.get(asker, ()))
             if answers:
-                self._reply(stream, asker, answers)
+                left = self._reply(stream, asker, answers)
+                stream.askers.add(asker, left, RAW, None, self._state.now)
+
+    def on_room(self, broker: BrokerId) -> None:
+        """A link has room again: it is filled with what its broker waits for, as far as that is known here by now."""
+        self._unanswered.pop(broker, None)
+        for stream in self._streams.values():
+            for need, ranges in stream.askers.waiting(broker, self._state.now):
+                answers, rest = stream.cache.answer(ranges, need)
+                stream.askers.answered(broker, (IntervalSet(ranges) - IntervalSet(rest)).ranges)
+                left = self._reply(stream, broker, answers)
+                stream.askers.add(broker, left, need, None, self._state.now)
+
+    def answer_more(self, broker: BrokerId) -> None:
+        """What was too much for one answer goes on; where a link is full, when it has room again."""
+        if not self._peers.is_full(broker):
+            self.on_room(broker)
 
     def _reply(self, stream: PubendStream, asker: BrokerId, answers: list[Knowledge]) -> Ranges:
         """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out.
@@ -522,6 +553,9 @@ class Streams:
                 left.append((fitting.hi, answer.hi))
             stamp = fitting.stamp if behind is None else restrict(fitting.stamp, behind)
             self._peers.send(asker, replace(fitting, stamp=stamp, reply=True))
+        if left:
+            self._unanswered[asker] = None
+            self._state.timers.set(("more", asker), self._state.now + MORE_AFTER)
         return tuple(left)
 
     # ------------------------------------------------------------------------------------------ time

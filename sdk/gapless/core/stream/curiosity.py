@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from gapless.core.stream.intervals import IntervalMap, IntervalSet, Ranges
 from gapless.core.stream.stamps import RAW, Stamp, covers, join
-from gapless.core.stream.ticks import Tick
+from gapless.core.stream.ticks import FOREVER, Tick
 
 Value = TypeVar("Value")
 
@@ -33,10 +33,12 @@ class CuriosityTimes:
     repeat_max: int = 30_000 * _MS
     """… and the longest wait; each one is twice the last."""
     forget: int = 400 * _MS
-    """How long a broker in between remembers that it asked.
+    """How long a broker in between remembers that it asked, at least; if that is more, twice as long as answers take.
 
     Less than `repeat_min` of the broker that asks it (RFT, T7).
     """
+    forget_max: int = 10_000 * _MS
+    """The longest that it remembers."""
 
 
 class _Curious(NamedTuple):
@@ -48,17 +50,33 @@ class _Curious(NamedTuple):
     due_at: int
     tries: int
     """How often it was asked for."""
+    sent_at: int
+    """When it was first asked for; 0 if it was not, or has no end: its answer may be long in coming."""
+
+
+class RoundTrip:
+    """How long answers take, from the first question on: of a queue on the way, all of it."""
+
+    __slots__ = ("estimate", "longest")
+
+    def __init__(self, longest: int) -> None:
+        """`longest`: what takes longer says that nothing got through, and not how long the way is."""
+        self.estimate = 0
+        self.longest = longest
+
+    def measured(self, took: int) -> None:
+        """An answer has come: it counts at once if it took longer than thought, and little by little if not (NRT)."""
+        self.estimate = max(min(took, self.longest), self.estimate * 9 // 10)
 
 
 class CuriosityStream:
     """The missing ticks of one pubend, each with the stamp that silence must have to count."""
 
-    __slots__ = ("_deadline", "_runs", "_stale", "round_trip", "times")
+    __slots__ = ("_deadline", "_round_trip", "_runs", "_stale", "times")
 
     def __init__(self, times: CuriosityTimes | None = None) -> None:
         self.times = times or CuriosityTimes()
-        self.round_trip = 0
-        """The caller's estimate of how long an answer takes. A repetition waits at least four times as long."""
+        self._round_trip = RoundTrip(self.times.repeat_max // 4)
         self._runs: IntervalMap[_Curious] = IntervalMap()
         self._deadline: int | None = None
         self._stale = False  # whether the deadline has to be computed anew
@@ -85,8 +103,22 @@ class CuriosityStream:
         """
         due_at = now if urgent else now + self.times.patience
         for lo, hi in ranges:
-            self._runs.join(lo, hi, _Curious(need, now, due_at, 0), _combine)
+            self._runs.join(lo, hi, _Curious(need, now, due_at, 0, 0), _combine)
         self._stale = True
+
+    def answered(self, lo: Tick, hi: Tick, now: int) -> None:
+        """Notes an answer about these ticks: what was asked for waits four times as long as that took (NRT)."""
+        sent = [curious.sent_at for _, _, curious in self._runs.overlapping(lo, hi) if curious.sent_at]
+        if not sent:
+            return
+        before = self._round_trip.estimate
+        self._round_trip.measured(now - min(sent))
+        if self._round_trip.estimate > before:  # then what else was asked for takes as long
+            for start, stop, curious in tuple(self._runs):
+                if curious.sent_at:
+                    due_at = max(curious.due_at, curious.sent_at + self._repeat_after(0))
+                    self._runs.join(start, stop, curious._replace(due_at=due_at), _take_new)
+            self._stale = True
 
     def clear(self, ranges: Iterable[tuple[Tick, Tick]], stamp: Stamp = RAW) -> None:
         """Notes that these ranges became known: as silence under this stamp, or as the need wanted it.
@@ -122,18 +154,33 @@ class CuriosityStream:
         for lo, hi, curious in tuple(self._runs):
             if curious.due_at <= now:
                 _wanted(wants, curious.need).add(lo, hi)
-                self._runs.join(lo, hi, self._asked(curious, now), _take_new)
+                self._runs.join(lo, hi, self._asked(curious, hi, now), _take_new)
         self._stale = True
         return [(ranges.ranges, need) for ranges, need in wants]
 
-    def _asked(self, curious: _Curious, now: int) -> _Curious:
-        return curious._replace(due_at=now + self._repeat_after(curious.tries), tries=curious.tries + 1)
+    def _asked(self, curious: _Curious, hi: Tick, now: int) -> _Curious:
+        sent_at = curious.sent_at if curious.tries else now
+        return curious._replace(
+            due_at=now + self._repeat_after(curious.tries),
+            tries=curious.tries + 1,
+            sent_at=0 if hi >= FOREVER else sent_at,
+        )
 
     def _repeat_after(self, tries: int) -> int:
         """Returns how long to wait for the answer to one more try."""
         times = self.times
-        first = max(times.repeat_min, 4 * self.round_trip)
-        return min(first << min(tries, 32), max(times.repeat_max, first))
+        first = max(times.repeat_min, 4 * self._round_trip.estimate)
+        return min(first << min(tries, 32), times.repeat_max)
+
+
+class _Asked(NamedTuple):
+    """What a broker in between has asked for."""
+
+    need: Stamp
+    first_at: int
+    """When it was first asked for; 0: it was answered since, or has no end, so its answer may be long in coming."""
+    until: int
+    """How long it is not asked for again."""
 
 
 class RecentWants:
@@ -142,37 +189,56 @@ class RecentWants:
     It forgets a want before those brokers repeat it, because the one want that it sent may have been lost.
     """
 
-    __slots__ = ("_prune_at", "_runs", "times")
+    __slots__ = ("_prune_at", "_round_trip", "_runs", "times")
 
     def __init__(self, times: CuriosityTimes | None = None) -> None:
         self.times = times or CuriosityTimes()
-        self._runs: IntervalMap[tuple[Stamp, int]] = IntervalMap()
+        self._round_trip = RoundTrip(self.times.forget_max)
+        self._runs: IntervalMap[_Asked] = IntervalMap()
         self._prune_at = 0
 
     def __len__(self) -> int:
         """How many runs are remembered."""
         return len(self._runs)
 
+    @property
+    def forget(self) -> int:
+        """How long it is remembered now that something was asked for (RFT)."""
+        return min(max(self.times.forget, 2 * self._round_trip.estimate), self.times.forget_max)
+
     def pass_on(self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp, now: int) -> Ranges:
         """Returns the ranges to ask for: all that were not asked for lately with a need that covers this one."""
         self._prune(now)
         wanted = IntervalSet(ranges)
         for lo, hi in wanted.ranges:
-            for start, stop, (asked, until) in self._runs.overlapping(lo, hi):
-                if now < until and covers(asked, need):
+            for start, stop, asked in self._runs.overlapping(lo, hi):
+                if now < asked.until and covers(asked.need, need):
                     wanted.remove(start, stop)
         for lo, hi in wanted:
-            self._runs.join(lo, hi, (need, now + self.times.forget), _take_new)
+            # What was asked for without an end must not hold back long what is known to be missing by then.
+            ends = hi < FOREVER
+            asked = _Asked(need, now, now + self.forget) if ends else _Asked(need, 0, now + self.times.forget)
+            self._runs.join(lo, hi, asked, _ask_again)
         return wanted.ranges
 
+    def answered(self, lo: Tick, hi: Tick, stamp: Stamp, now: int) -> None:
+        """Notes an answer: how long it took says how long to remember what is asked for from now on."""
+        for start, stop, asked in tuple(self._runs.overlapping(lo, hi)):
+            if asked.first_at and covers(stamp, asked.need):
+                self._round_trip.measured(now - asked.first_at)
+                self._runs.join(start, stop, asked._replace(first_at=0), _take_new)
+
     def _prune(self, now: int) -> None:
-        """Forgets old wants, now and then, so that it costs little per want."""
+        """Forgets old wants, now and then, so that it costs little per want.
+
+        What may be asked for again is not forgotten at once: its answer may still come, and says how long that takes.
+        """
         if now < self._prune_at:
             return
-        recent: IntervalMap[tuple[Stamp, int]] = IntervalMap()
-        for lo, hi, (need, until) in self._runs:
-            if now < until:
-                recent.append(lo, hi, (need, until))
+        recent: IntervalMap[_Asked] = IntervalMap()
+        for lo, hi, asked in self._runs:
+            if now < asked.until or (asked.first_at and now < asked.first_at + self.times.forget_max):
+                recent.append(lo, hi, asked)
         self._runs = recent
         self._prune_at = now + self.times.forget
 
@@ -184,7 +250,11 @@ def _combine(old: _Curious, new: _Curious) -> _Curious:
         return old._replace(due_at=new.due_at) if sooner else old
     if old.tries:  # it was asked for, but the answer may have too low a stamp: the new want starts over
         return new._replace(need=join(old.need, new.need))
-    return _Curious(join(old.need, new.need), old.first_at, min(old.due_at, new.due_at), 0)
+    return _Curious(join(old.need, new.need), old.first_at, min(old.due_at, new.due_at), 0, 0)
+
+
+def _ask_again(old: _Asked, new: _Asked) -> _Asked:
+    return new._replace(first_at=old.first_at or new.first_at)
 
 
 def _take_new(_old: Value, new: Value) -> Value:

@@ -206,25 +206,28 @@ def test_lost_ticks_are_an_answer() -> None:
     assert [(one.lo, one.hi, one.lost) for one in delivered(net)] == [(0, 30, 30), (30, 40, 0)]
 
 
-def test_an_answer_is_no_larger_than_there_is_room_for_and_the_rest_is_asked_for_again(
+def test_an_answer_is_no_larger_than_there_is_room_for_and_the_rest_follows_little_by_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "REPLY_BYTES_MAX", 100)
     net = subscribed()
     net.say(0, 100, *["a" * 30] * 10, reply=True)
     net.forget()
-    asking = [(0, 100)]
-    for _ in range(10):
-        net.pass_time(SECOND)
-        for lo, hi in asking:
-            net.arrive("i", "p", want(lo, hi))
-        got = [tick for _, _, ticks in said(net.messages(Knowledge, "p", "i")) for tick in ticks]
-        top = max(hi for _, hi, _ in said(net.messages(Knowledge, "p", "i")))
-        asking = [(top, 100)] if top < 100 else []
+    net.arrive("i", "p", want(0, 100))
 
-    assert got == list(range(1, 11))
-    assert asking == []
-    assert asked(net) == []
+    def answered() -> list[int]:
+        return [tick for _, _, ticks in said(net.messages(Knowledge, "p", "i")) for tick in ticks]
+
+    assert answered() == [1, 2], "what fits"
+    net.pass_time(streams.MORE_AFTER)
+    assert answered() == [1, 2, 3, 4]
+    net.pass_time(SECOND)
+    assert answered() == list(range(1, 11))
+    (*_, last) = said(net.messages(Knowledge, "p", "i"))
+    assert last[1] == 100
+    net.forget()
+    net.pass_time(SECOND)
+    assert net.messages(Knowledge, "p", "i") == []
 
 
 def test_a_node_that_slept_does_not_answer_each_repetition_that_came_meanwhile(
@@ -247,7 +250,7 @@ def test_a_node_that_slept_does_not_answer_each_repetition_that_came_meanwhile(
     assert said(net.messages(Knowledge, "p", "i")) == [(0, 100, tuple(range(1, 11)))], "the next turn has room again"
 
 
-def test_on_a_full_link_nothing_is_answered_until_it_is_asked_again() -> None:
+def test_on_a_full_link_nothing_is_answered_until_there_is_room() -> None:
     net = subscribed()
     net.say(0, 20, "b")
     net.pass_time(2 * SECOND)
@@ -258,7 +261,24 @@ def test_on_a_full_link_nothing_is_answered_until_it_is_asked_again() -> None:
     assert asked(net) == [], "it is known here"
 
     net.fill("p", "i", 0)
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
+    net.forget()
+    net.fill("p", "i")
+    net.fill("p", "i", 0)
+    assert net.messages(Knowledge) == [], "it was answered"
+
+
+def test_what_comes_while_the_link_of_an_asker_is_full_is_kept_for_him() -> None:
+    net = subscribed()
+    net.pass_time(2 * SECOND)
     net.arrive("i", "p", want(0, 20))
+    assert len(asked(net)) == 1
+    net.fill("p", "i")
+    net.forget()
+    net.say(0, 20, "b", reply=True)
+    assert net.messages(Knowledge) == []
+
+    net.fill("p", "i", 0)
     assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
 
 

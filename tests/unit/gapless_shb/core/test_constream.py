@@ -102,6 +102,27 @@ def test_a_hole_stops_the_head_and_is_asked_for_after_a_while() -> None:
     assert client.consumed == [row[0] for row in world.log]
 
 
+def test_what_lies_ahead_is_asked_for_when_nothing_comes_and_not_while_answers_do() -> None:
+    """DCT, on a link that takes longer for a window than that: all at once would be more than it carries."""
+    world, _, stream = world_with()
+    push(world)
+    world.publish()
+    push(world)
+    world.pause(250)
+    (want,) = world.wants
+    world.wants.clear()
+    for _ in range(5):
+        world.pause(2_000)
+        world.deliver(world.knowledge(stream.head, stream.head + 1, raw=True, reply=True))
+    assert all(hi < FOREVER for one in world.wants for _, hi in one.ranges)
+    assert stream.head < want.ranges[0][1]
+    world.wants.clear()
+
+    world.pause(3_100)
+    ahead = [(lo, hi) for one in world.wants for lo, hi in one.ranges if hi >= FOREVER]
+    assert ahead == [(world.stable, FOREVER)], "and of what is missing below not more than was asked for anyway"
+
+
 def test_two_filters_that_match_alike_share_one_payload() -> None:
     """Events are joined once however many subscriptions get them."""
     world, first, _ = world_with("w >= 0")

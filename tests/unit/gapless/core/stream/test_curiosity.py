@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from gapless.core.stream.curiosity import CuriosityStream, CuriosityTimes, RecentWants
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.stamps import RAW, Stamp, covers, join
+from gapless.core.stream.ticks import FOREVER
 
 TICKS = 10
-TIMES = CuriosityTimes(patience=3, stall=99, repeat_min=4, repeat_max=20, forget=5)
+TIMES = CuriosityTimes(patience=3, stall=99, repeat_min=4, repeat_max=60, forget=5, forget_max=20)
 
 
 @dataclass
@@ -123,15 +124,52 @@ def test_a_want_is_repeated_for_ever_at_doubling_intervals() -> None:
     stream = CuriosityStream(TIMES)
     stream.add(((0, 5),), RAW, 100)
 
-    assert asked(stream, 200) == [103, 107, 115, 131, 151, 171, 191]
+    assert asked(stream, 400) == [103, 107, 115, 131, 163, 223, 283, 343]
 
 
 def test_a_slow_answer_is_waited_for() -> None:
+    """Four times as long as the last one took from the first question on; less, as answers come sooner again (NRT)."""
     stream = CuriosityStream(TIMES)
-    stream.round_trip = 10
     stream.add(((0, 5),), RAW, 100)
+    assert asked(stream, 110) == [103, 107]
+    stream.answered(0, 5, 113)
+    stream.clear(((0, 5),))
 
-    assert asked(stream, 200) == [103, 143, 183]
+    stream.add(((5, 9),), RAW, 200)
+    assert asked(stream, 350) == [203, 243, 303]
+    stream.clear(((5, 9),))
+    stream.add(((9, 12),), RAW, 400)
+    assert asked(stream, 403) == [403]
+    stream.answered(10, 11, 405)
+
+    stream.add(((12, 20),), RAW, 500)
+    stream.clear(((9, 12),))
+    assert asked(stream, 540) == [503, 539], "nine tenths of ten"
+
+
+def test_what_else_was_asked_for_waits_too_once_an_answer_took_long() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 9),), RAW, 100)
+    assert asked(stream, 110) == [103, 107]
+    stream.answered(0, 3, 113)
+    stream.clear(((0, 3),))
+
+    assert asked(stream, 150) == [143]
+
+
+def test_an_outage_and_a_want_without_end_say_nothing_of_the_way() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, FOREVER),), RAW, 100)
+    assert asked(stream, 103) == [103]
+    stream.answered(0, 5, 110)
+    stream.clear(((0, FOREVER),))
+    stream.add(((5, 9),), RAW, 200)
+    assert asked(stream, 210) == [203, 207], "nothing was learned"
+
+    stream.answered(5, 9, 10_000)
+    stream.clear(((5, 9),))
+    stream.add(((9, 12),), RAW, 10_100)
+    assert asked(stream, 10_170) == [10_103, 10_163], "as long as repetitions ever wait, and no longer"
 
 
 def test_reordering_that_heals_in_time_asks_for_nothing() -> None:
@@ -196,7 +234,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
 
     assert (times.patience, times.stall) == (200_000_000, 3_000_000_000)
     assert (times.repeat_min, times.repeat_max) == (600_000_000, 30_000_000_000)
-    assert times.forget == 400_000_000
+    assert (times.forget, times.forget_max) == (400_000_000, 10_000_000_000)
 
 
 # ----------------------------------------------------------------------------------- brokers in between
@@ -222,12 +260,50 @@ def test_what_was_asked_for_lately_is_not_asked_for_again(wants: list[tuple[int,
 
 
 def test_recent_wants_are_forgotten() -> None:
-    """Memory is bounded by what is asked for in two periods (C8)."""
+    """Memory is bounded by what is asked for in the longest time that an answer is waited for, and a period (C8)."""
     recent = RecentWants(TIMES)
     for now in range(100):
         recent.pass_on(((2 * now, 2 * now + 1),), RAW, now)
 
-    assert len(recent) <= 10
+    assert len(recent) <= 25
+
+
+def test_what_takes_long_is_remembered_twice_as_long() -> None:
+    """Also when it was asked for again meanwhile: the answer is to the first question (RFT)."""
+    recent = RecentWants(TIMES)
+    assert recent.pass_on(((0, 5),), RAW, 100) == ((0, 5),)
+    assert recent.pass_on(((0, 5),), RAW, 106) == ((0, 5),)
+    recent.answered(0, 5, {"a": 1}, 107)  # which does not serve the need
+    assert recent.pass_on(((0, 5),), RAW, 107) == ()
+    recent.answered(0, 5, RAW, 108)
+    recent.answered(0, 5, RAW, 119)
+
+    assert recent.pass_on(((0, 5),), RAW, 120) == ((0, 5),)
+    assert recent.pass_on(((0, 5),), RAW, 135) == ()
+    assert recent.pass_on(((0, 5),), RAW, 136) == ((0, 5),)
+
+
+def test_a_want_without_an_end_holds_nothing_back_for_longer() -> None:
+    """Its answer says what is there; the rest of it is asked for window by window meanwhile."""
+    recent = RecentWants(TIMES)
+    recent.pass_on(((0, 5),), RAW, 100)
+    recent.answered(0, 5, RAW, 108)
+    assert recent.pass_on(((5, FOREVER),), RAW, 200) == ((5, FOREVER),)
+
+    assert recent.pass_on(((8, 9),), RAW, 204) == ()
+    assert recent.pass_on(((8, 9),), RAW, 205) == ((8, 9),)
+    recent.answered(5, 8, RAW, 219)
+    assert recent.forget == 16, "nothing was learned"
+
+
+def test_no_broker_remembers_for_ever() -> None:
+    recent = RecentWants(TIMES)
+    recent.pass_on(((0, 5),), RAW, 100)
+    recent.answered(0, 5, RAW, 119)
+    recent.pass_on(((0, 5),), RAW, 200)
+
+    assert recent.pass_on(((0, 5),), RAW, 219) == ()
+    assert recent.pass_on(((0, 5),), RAW, 220) == ((0, 5),)
 
 
 def test_a_broker_in_between_forgets_before_its_children_repeat() -> None:
