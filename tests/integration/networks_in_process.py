@@ -21,7 +21,7 @@ from gapless_sim import hostile
 from integration.broker_process import to_toml, until
 
 SECRET = "a secret of some length"
-ROLES = {"phb": ["phb"], "phb2": ["phb"], "ib": [], "shb": ["shb"]}
+ROLES = {"phb": ["phb"], "phb2": ["phb"], "ib": [], "shb": ["shb"], "shb2": ["shb"]}
 
 plugins.add("routing", "hostile", hostile)  # honest without rates, and a full mesh
 

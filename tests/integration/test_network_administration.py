@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless.core.ports import Roaming
 from gapless.core.server.inquiries import NO_ANSWER
+from gapless_shb.core.roaming.places import home_of
 from integration.broker_process import CLI, PATIENCE, bounded, clean_environment
+from integration.networks_in_process import network_of
 from integration.test_network_command import running, write_network
 
 pytestmark = pytest.mark.timeout(120)
@@ -104,3 +107,19 @@ async def test_every_node_answers_for_all_and_whoever_does_not_answer_is_named(t
             unconfirmed = await bounded(connection.retire(pubend.shbs[0]))
         assert unconfirmed.confirmed == ()
         assert unconfirmed.missing == (gapless.MissingAnswer("phb", NO_ANSWER),)
+
+
+async def test_a_subscription_that_is_consumed_elsewhere_is_listed_once_at_its_home(tmp_path: Path) -> None:
+    home = home_of("desk", Roaming(("shb", "shb2"), b""))
+    other = "shb2" if home == "shb" else "shb"
+    async with network_of(tmp_path, "phb", "ib", "shb", "shb2") as network:
+        network.network["router"] = "knowledge"
+        await network.start_all()
+        for pair in (("phb", "ib"), ("ib", "shb"), ("shb", "shb2")):
+            await network.until_linked(*pair)
+        async with gapless.connect(network.nodes[other].url, client_id="desk") as connection:
+            async with connection.session() as session, session.subscribe("flights", name="late"):
+                for at in network.nodes.values():
+                    async with gapless.connect(at.url) as administrator:
+                        [listed] = found = await bounded(administrator.subscriptions())
+                    assert (listed.node, listed.name, listed.connected, found.missing) == (home, "late", True, ())

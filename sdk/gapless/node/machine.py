@@ -38,6 +38,7 @@ from gapless.core.ports import (
     Write,
 )
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
+from gapless.core.server.answering import SESSIONS_FROM
 from gapless.core.server.inquiries import Inquiries
 from gapless.core.wire.messages import AskStatus, ServerMessage
 from gapless.core.wire.messages.asking import status_parts
@@ -516,7 +517,7 @@ class Machine:
 
     def _tell(self, tell: Tell, source: int) -> None:
         self._pass(source, tell)
-        if tell.session < 0:  # an answer to an inquiry: no client has such a session
+        if tell.session > SESSIONS_FROM:
             self._inquiries.on_told(tell, source, self._now, self._wall)
         else:
             self.sessions.tell(tell.session, tell.message)

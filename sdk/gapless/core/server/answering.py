@@ -33,6 +33,8 @@ ANSWERS_MAX: Final = 32
 """So many answers are kept, or put together, at a time; who comes later is not answered until one is gone."""
 ANSWERS_BYTES_MAX: Final = 64 << 20
 """About how many bytes of them are kept, beside the newest one."""
+SESSIONS_FROM: Final = 1 << 64
+"""The sessions under which roles are asked have numbers from here on, and no client's session has."""
 
 Then: TypeAlias = "Callable[[list[AnswerMessage]], None]"
 
@@ -62,7 +64,7 @@ class LocalRoles:
         """Asks every role that answers such a request; `then` is called once with the messages of all."""
         takers = self._takers.get(type(message), {})
         self._count += 1
-        session = ClientSession(-self._count, client_id, "", principal)
+        session = ClientSession(SESSIONS_FROM + self._count, client_id, "", principal)
         if not takers:
             then([])
             return
