@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 SOMETIMES = ("administrator.not confirmed", "administrator.refused", "administrator.retired")
 
 
-def retire(shb: SimBroker) -> None:
-    """Gives an SHB up at every PHB, by asking any other node. The client tries until all of them have confirmed it."""
-    if not shb.storage_id:
+def shb_of(broker: SimBroker) -> ShbId:
+    """The SHB on a broker's disk, also while the broker is away; "" if it was never started with that."""
+    return f"{broker.name}@{broker.storage_id}" if broker.storage_id else ""
+
+
+def retire(shb: SimBroker, identity: ShbId) -> None:
+    """Gives an SHB up that is, or was, at a broker, by asking any other node.
+
+    The client tries until all PHBs have confirmed it.
+    """
+    if not identity:
         return
-    identity: ShbId = f"{shb.name}@{shb.storage_id}"
     world = shb.world
     at = world.choices.stream("administrator").pick(
         [each for each in world.brokers.values() if each is not shb] or [shb]

@@ -15,7 +15,7 @@ from gapless_sim.exhaustive import Outcome, Task, perform
 from gapless_sim.options import FAULTS, Options, draw_options, with_order, with_policies
 from gapless_sim.result import Failure, Result
 from gapless_sim.storages import SIMULATED, faults_on, options_on, run_on
-from gapless_sim.topology import with_topology
+from gapless_sim.topology import with_replacements, with_topology
 
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
@@ -43,6 +43,8 @@ class Plan:
         faults = faults_on(self.storage, self.faults)
         drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=faults)
         placed = with_topology(with_policies(drawn, choices.stream("policies")), choices, self.topology)
+        if "operator" in faults:
+            placed = with_replacements(placed, choices.stream("replacements"))
         return options_on(self.storage, with_order(placed, choices.stream("order")))
 
     def command(self, seed: int, router: str) -> str:

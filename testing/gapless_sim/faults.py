@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gapless_sim.administrator import retire
+from gapless_sim.administrator import retire, shb_of
 from gapless_sim.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
 from gapless_sim.pubend_logs import LOG
 from gapless_sim.reconfiguration import add_pubend, change_policy
 
 if TYPE_CHECKING:
+    from gapless.core.stream.ticks import ShbId
     from gapless_sim.application import SimClient
     from gapless_sim.broker import SimBroker
     from gapless_sim.world import World
@@ -67,6 +68,7 @@ SOMETIMES = (
     "operator.wipe",
     "operator.restore",
     "operator.retire",
+    "operator.shb replaced",
     "operator.pubend added",
     "operator.policy changed",
     "operator.repaired",
@@ -168,6 +170,7 @@ class Faults:
             (disk.restore, self._restore),
             (options.clock.jumps, self._jump),
             (options.retires, self._retire),
+            (options.replacements, self._replace_shb),
             (options.additions, self._add_pubend),
             (options.policy_changes, self._change_policy),
             (network.late, self._world.network.bring_leftovers),
@@ -406,7 +409,24 @@ class Faults:
             return
         shb = self._choices.pick(away)
         self._world.sometimes("operator.retire")
-        retire(shb)
+        retire(shb, shb_of(shb))
+
+    def _replace_shb(self) -> None:
+        """The machine of an SHB is lost. Another one takes its name, and the old SHB is retired at once, or later."""
+        shbs = [broker for broker in self._world.brokers.values() if set(broker.roles) == {"shb"} and shb_of(broker)]
+        if not shbs:
+            return
+        broker = self._choices.pick(shbs)
+        lost = shb_of(broker)
+        self._world.sometimes("operator.shb replaced")
+        broker.kill()
+        broker.replace_disk()
+        wait = self._choices.pick((5, 0, 1, 12)) * SECOND
+        self._world.after(wait, broker.name, "retire", self._retire_lost, broker, lost)
+
+    def _retire_lost(self, broker: SimBroker, lost: ShbId) -> None:
+        if not self._over:
+            retire(broker, lost)
 
     def _add_pubend(self) -> None:
         phbs = [broker for broker in self._world.brokers.values() if "phb" in broker.roles and broker.running]

@@ -172,6 +172,8 @@ class Options:
     subscription_lease_seconds: float | None = None
     retires: float = 0.0
     """Retirements of an SHB that is down, a second."""
+    replacements: float = 0.0
+    """In a tree: SHBs whose machine is lost and replaced, a second."""
     additions: float = 0.0
     """Pubends that an operator adds to a PHB, which starts anew for it, a second."""
     policy_changes: float = 0.0

@@ -33,6 +33,8 @@ LEVELS = (0, 1, 2, 2)
 """How many levels of IBs a drawn tree may have; half of all have two."""
 CELLS_MOST = 2
 """So many cells of IBs are on a level at most."""
+REPLACED_SHARE = 0.25
+"""In so many trees machines of SHBs are lost."""
 NEEDS_TREE = ("knowledge",)
 """Routers that know no network but one of cells."""
 NEEDS_MESH = ("hostile",)
@@ -256,6 +258,14 @@ def _with_link_faults(options: Options, draws: Stream) -> NetworkFaults:
         stalls=rate(0.3, 0.4),
         slow_phases=rate(0.2, 0.3),
     )
+
+
+def with_replacements(options: Options, draws: Stream) -> Options:
+    """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
+    often = draws.chance(REPLACED_SHARE)
+    if not often or options.topology != TREE or options.workload != "churn":
+        return options
+    return replace(options, replacements=0.1)
 
 
 def topology_of(options: Options) -> Topology | None:

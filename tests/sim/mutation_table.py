@@ -14,6 +14,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ from gapless_sim.run import run_seed
 from sim.switches.catalogue import SWITCHES, switch_named
 
 SEEDS = 2_000
+NUMBERED = re.compile(r"[A-Z]+\d+")
 STEPS_MAX = 300_000
 """A run that takes so many is given up: some broken rules make a broker busy with itself for ever."""
 
@@ -69,8 +71,7 @@ def search(name: str, seeds: int) -> Found:
 
 def is_meant(oracle: str, meant: tuple[str, ...]) -> bool:
     """Whether what cried was meant to. Liveness oracles are named by their class: V1LiveDelivery is V1."""
-    name = oracle[:2] if oracle[:1] == "V" else oracle
-    return name in meant
+    return (NUMBERED.match(oracle) or [oracle])[0] in meant
 
 
 def main() -> int:

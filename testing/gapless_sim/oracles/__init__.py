@@ -28,7 +28,7 @@ from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
 from gapless_sim.oracles.release import I8Release
 from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
-from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways
+from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways, K9Forgotten
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _oracles_of_cells(model: Model) -> list[Oracle]:
     if not world.topology.mesh:
         counted = C5ByHop(model)
         hops = [V4ByHop(model), K3Rows(model), K5Answered(model), K6Queued(model), K7Consolidated(model)]
-        hops += [K8Sideways(model), counted]
+        hops += [K8Sideways(model), K9Forgotten(model), counted]
         world.seam.watchers.append(counted)
     world.seam.watchers += [path, retired]
     world.network.frames.watchers += [*hops, retired]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.network import facts as routing
 from gapless.core.ports import Put
+from gapless_sim.administrator import shb_of
 from gapless_sim.options import SECOND
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.liveness import V2LiveCuriosity
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gapless.core.network.frames import Message
     from gapless.core.network.seam import Effect
     from gapless.core.ports import Operation
-    from gapless.core.stream.ticks import ShbId
+    from gapless.core.stream.ticks import PubendId, ShbId
     from gapless_sim.broker import SimBroker
     from gapless_sim.frame_tap import Hop
     from gapless_sim.model import Model
@@ -78,14 +79,16 @@ class V3Retired(Judge):
     """
 
     name = "V3"
-    facts: Sequence[type] = ()
+    facts: Sequence[type] = (routing.Opened,)
     effects: Sequence[type] = (routing.Enrol,)
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._retired_at: dict[ShbId, int] = {}
-        self._heard_at: dict[str, int] = {}
-        """By node: when something of it came anywhere the last time."""
+        self._handed_over_at: dict[tuple[PubendId, ShbId], int] = {}
+        """When a PHB has told its router that a pubend does not count an SHB any more."""
+        self._heard_at: dict[ShbId, int] = {}
+        """When something of the node of an SHB came anywhere the last time, while it was that SHB's."""
 
     def retired(self, shb: ShbId) -> None:
         """From now on nobody waits for it."""
@@ -96,10 +99,13 @@ class V3Retired(Judge):
 
     def frame_arrived(self, hop: Hop, message: Message) -> None:
         """Something of a node has come."""
-        self._heard_at[hop.source] = self.world.now
+        self._heard_at[shb_of(self.world.brokers[hop.source])] = self.world.now
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
-        """What a PHB says is judged elsewhere."""
+        """As a watcher of the seam: a PHB says whom it counts."""
+        for shb in self._retired_at:
+            if shb not in fact.members:
+                self._handed_over_at.setdefault((fact.meta.pubend, shb), self.world.now)
 
     def said(self, broker: str, now: int, effect: Effect) -> None:
         """As a watcher of the seam: somebody is to be counted."""
@@ -108,8 +114,9 @@ class V3Retired(Judge):
         faults, node = self.world.options.network, self.model.broker_of.get(effect.shb)
         if node is None or node == broker or faults.repeat or faults.late:
             return
-        retired_at = self._retired_at[effect.shb]
-        if self._heard_at.get(node, 0) < retired_at and self.world.now > retired_at + ON_ITS_WAY:
+        retired_at, heard_at = self._retired_at[effect.shb], self._heard_at.get(effect.shb, 0)
+        handed_over_at = self._handed_over_at.get((effect.pubend, effect.shb), 0)
+        if heard_at + ON_ITS_WAY < handed_over_at or heard_at < retired_at < self.world.now - ON_ITS_WAY:
             self.fail(
                 f"{effect.shb} is retired, nobody has heard of it since, and {effect.pubend} is to count it again"
             )

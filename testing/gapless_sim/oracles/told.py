@@ -27,6 +27,8 @@ REPEATED_WITHIN = 8 * SECOND
 SLOWEST = 0.1 * SECOND
 """A broker whose turns take longer than that is not judged by the clock."""
 
+SILENT = 5 * SECOND
+"""Whoever is named in no stamp for so long is forgotten: silence comes every second."""
 PASSED_ON = (routing.Hold, routing.Held, routing.OpenRequest, routing.Pub, routing.Posted)
 """What goes through brokers as it is. Answers do, too, but those to two brokers may be the same."""
 
@@ -119,8 +121,10 @@ class K3Rows(HopJudge):
                 continue
             pubend, shb = row
             owner, home = self.model.histories[pubend].broker, self.model.broker_of.get(shb)
-            at_home = home == node and self.model.shb_of.get(node) == shb
-            if not owner or owner == node or not (at_home or self._fresh.get((node, life, row), 0) > since):
+            if home is None or self.model.shb_of.get(home) != shb:
+                continue  # who is gone is forgotten, by each broker in its time
+            is_fresh = home == node or self._fresh.get((node, life, row), 0) > since
+            if not owner or owner == node or not is_fresh:
                 continue
             if topology.cells_between(node, owner)[1] is topology.cell_of[hop.target]:
                 yield row
@@ -157,6 +161,37 @@ class C5ByHop(HopJudge):
 
     def vanished(self, broker: str) -> None:
         """What is durable stays."""
+
+
+class K9Forgotten(HopJudge):
+    """In the liveness phase, an SHB that is gone is forgotten: nothing is said any more about what it wanted (T58)."""
+
+    name = "K9"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._named_at: dict[ShbId, int] = {}
+        """When a stamp named an SHB the last time."""
+
+    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+        """Looks at stamps."""
+        if type(message) is Knowledge and message.stamp is not None:
+            for shb, version in message.stamp.items():
+                if version:
+                    self._named_at[shb] = self.world.now
+
+    def settled(self) -> bool:
+        """Whether all that are gone are."""
+        return next(self._named(), None) is None
+
+    def unsettled(self) -> str:
+        """Who is still named."""
+        return "; ".join(f"{shb} is gone for long, and still named" for shb in self._named())
+
+    def _named(self) -> Iterator[ShbId]:
+        for shb, home in self.model.broker_of.items():
+            if self.model.shb_of.get(home) != shb and self.world.now - self._named_at.get(shb, -SILENT) < SILENT:
+                yield shb
 
 
 class K8Sideways(HopJudge):

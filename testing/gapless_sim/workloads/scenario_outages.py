@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless_sim.administrator import retire
+from gapless_sim.administrator import retire, shb_of
 from gapless_sim.options import MILLISECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS
 from gapless_sim.workloads.scenario_scripts import either, over
@@ -210,7 +210,7 @@ class Replaced(Two):
         for way in ways:
             network.cut(*way)
         yield from self.talk(200, 3_000)
-        retire(self.shb)
+        retire(self.shb, shb_of(self.shb))
         self.sometimes("retired while it was cut off")
         yield from self.talk(500, 4_000)
         for way in ways:
@@ -220,7 +220,7 @@ class Replaced(Two):
         """Its disk is gone with it. Another machine takes its name; the old one is retired, if anybody thinks of it."""
         self.shb.kill()
         if retired:
-            retire(self.shb)
+            retire(self.shb, shb_of(self.shb))
         self.sometimes("another machine, and the old one retired" if retired else "another machine")
         self.shb.replace_disk()
 

@@ -45,6 +45,7 @@ SWITCHES: tuple[Switch, ...] = (
     *knowledge.BLINDNESS,
     *knowledge.ROWS,
     *knowledge.ENROLLING,
+    *knowledge.FORGETTING,
     *clients.CONSUMING,
     *clients.SESSIONS,
     *clients.PUBLISHING,
@@ -104,7 +105,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "T33": _SHARDED,
     "T36": "the Spark connector is no part of the simulator: it is tested with a real Spark",
     "T53": "an idle pubend is asked instead of saying its silence: that is clause C3, of the conformance suite",
-    "T58": _RARE,
     "T38": "the hierarchy router is not there yet",
     "before S4 mode": _SHARDED,
 }

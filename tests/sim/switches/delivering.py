@@ -444,8 +444,8 @@ CONSUMERS = (
         (
             Edit(
                 "gapless_shb.core.consumers:Channel.tell_idle",
-                "[sid for sid in self.consumers if sid in live]",
-                "list(self.consumers)",
+                "if sid in live and (",
+                "if (",
             ),
         ),
         ("I3",),

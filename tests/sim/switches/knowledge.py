@@ -246,4 +246,46 @@ ENROLLING = (
         "An SHB that is new, and silence or events before its membership is durable.",
         routers=_KNOWLEDGE,
     ),
+    Switch(
+        "retired_enrolled_by_hearsay",
+        ("T60",),
+        "An SHB that was retired is enrolled again because others still speak of it.",
+        (Edit(f"{_STREAMS}.on_heard", " and at >= stream.handed_over_at", ""),),
+        ("V3",),
+        "An SHB whose machine is lost, and that is retired while brokers in between remember it.",
+        routers=_KNOWLEDGE,
+    ),
+)
+
+FORGETTING = (
+    Switch(
+        "nobody_is_forgotten",
+        ("T58",),
+        "An SHB that nobody speaks of any more stays in the tables.",
+        (
+            Edit(
+                f"{_INTERESTS}.say_census",
+                "for shb in old if cell != CORE else ():",
+                "for shb in ():",
+            ),
+        ),
+        ("K9",),
+        "An SHB whose machine is lost.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "census_rows_are_always_young",
+        ("T58",),
+        "Whoever is in a census is there now: brokers keep alive for each other who is gone.",
+        (
+            Edit(
+                f"{_INTERESTS}._census_rows",
+                "age = 0 if cell == CORE else max(0, self._state.now - at) // MILLISECOND",
+                "age = 0",
+            ),
+        ),
+        ("V3", "K9"),
+        "An SHB whose machine is lost, and that is retired while brokers in between remember it.",
+        routers=_KNOWLEDGE,
+    ),
 )

@@ -78,8 +78,8 @@ JOINING = (
             Edit(f"{_CONSTREAM}.attach", "if at >= self.head and position.since <= at:", "if at >= self.head:"),
             Edit(
                 f"{_SCHEDULER}._stepped",
-                "if position.since <= reader.horizon and not reader.consumer.starved:",
-                "if not reader.consumer.starved:",
+                "if position.since <= reader.horizon and not reader.is_blocked:",
+                "if not reader.is_blocked:",
             ),
             Edit(
                 f"{_SCHEDULER}.promote_waiting",

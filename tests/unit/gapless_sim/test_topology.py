@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gapless_sim.campaign import Plan
 from gapless_sim.choices import Choices
 from gapless_sim.options import NetworkFaults, Options
-from gapless_sim.topology import Cell, Topology, draw_topology, pair_of, star, topology_of, with_topology
+from gapless_sim.topology import (
+    Cell,
+    Topology,
+    draw_topology,
+    pair_of,
+    star,
+    topology_of,
+    with_replacements,
+    with_topology,
+)
 
 DIAMOND = "phb1:phb ib1+ib2<phb1 ib3+ib4<ib1 shb1:shb<ib3"
 
@@ -161,3 +172,15 @@ def test_a_scenario_is_about_a_phb_with_its_shbs_around_it() -> None:
 
 def test_a_cell_is_called_like_its_first_node() -> None:
     assert Cell(("ib1", "ib2"), (), "phb1").name == "ib1"
+
+
+def test_in_some_trees_shbs_are_replaced_and_in_no_scenario() -> None:
+    plain = Options(4, router="knowledge")
+    churning = with_topology(plain, Choices(4), "tree")
+    about = with_topology(replace(plain, scenario="newcomer", shbs=2, workload="scenarios"), Choices(4), "tree")
+
+    def share(options: Options) -> int:
+        return sum(with_replacements(options, Choices(seed).stream("it")).replacements > 0 for seed in range(100))
+
+    assert 0 < share(churning) < 50
+    assert share(about) == share(plain) == 0

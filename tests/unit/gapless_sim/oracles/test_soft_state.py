@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import Enrol, Want
+from gapless.core.network.facts import Enrol, Opened, PubendMeta, Want
 from gapless.core.ports import Put, Set
 from gapless.errors import VolumeForeignError
 from gapless_sim.frame_tap import Hop
@@ -23,6 +23,7 @@ def tree(*judges: Any, **options: Any) -> ModelFixture:
     fixture = ModelFixture(*judges, router="knowledge", topology="tree", cells=CELLS, **options)
     fixture.opens(broker="phb1")
     fixture.model.shb_of["shb1"], fixture.model.broker_of[FAR] = FAR, "shb1"
+    fixture.world.brokers["shb1"].storage_id = "disk"
     return fixture
 
 
@@ -142,6 +143,17 @@ def test_who_was_only_slow_is_counted_again_and_so_is_anybody_else() -> None:
     heard_of(fixture, "shb1")
 
     counts(fixture)
+
+
+def test_who_was_silent_before_the_pubend_gave_it_up_is_not_counted_again_however_soon() -> None:
+    fixture = tree(V3Retired)
+    heard_of(fixture, "shb1")
+    fixture.world.now = 20 * SECOND
+    fixture.observe.retired(FAR)
+    watcher(fixture, V3Retired).informed("phb1", 0, Opened(PubendMeta(P, "phb1"), {}))
+
+    with violates("V3"):
+        watcher(fixture, V3Retired).said("phb1", 0, Enrol(P, FAR))
 
 
 @pytest.mark.parametrize("fault", ["repeat", "late"])

@@ -10,7 +10,7 @@ import pytest
 from gapless.core.network.facts import Enrolled, Hold, Opened, Progress, PubendMeta
 from gapless.core.network.frames import ProgressRows
 from gapless_sim.options import SECOND, NetworkFaults
-from gapless_sim.oracles.told import REPEATED_WITHIN, C5ByHop, K3Rows, K8Sideways
+from gapless_sim.oracles.told import REPEATED_WITHIN, SILENT, C5ByHop, K3Rows, K8Sideways, K9Forgotten
 from unit.gapless_sim.oracles.model_fixture import P, Stand, violates
 from unit.gapless_sim.oracles.test_hops import Tree, want
 
@@ -116,6 +116,17 @@ def test_who_could_not_is_excused(excuse: str) -> None:
     assert tree.judge.settled()
 
 
+def test_who_is_gone_is_forgotten_by_each_broker_in_its_time() -> None:
+    tree = said_for_long("ib1", "ib2")
+    tree.sends("ib1", "phb1", rows(5, 9))
+    tree.after(REPEATED_WITHIN - SECOND)
+    tree.sends("shb1", "ib1", rows(5, 9))
+    tree.after(2 * SECOND)
+    tree.fixture.model.shb_of["shb1"] = "shb1@another"
+
+    assert tree.judge.settled()
+
+
 # ------------------------------------------------------------------------------------------------ C5
 
 
@@ -131,6 +142,25 @@ def test_a_stamp_names_only_those_that_are_counted() -> None:
     watcher.informed("phb1", 0, Enrolled(P, "shb2@disk", 5))
     watcher.informed("phb1", 0, Opened(PubendMeta(P, "phb1"), {}))
     tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 3, "shb2@disk": 1}))
+
+
+# ------------------------------------------------------------------------------------------------ K9
+
+
+def test_who_is_gone_is_named_no_more() -> None:
+    tree = Tree(K9Forgotten)
+    model = tree.fixture.model
+    model.broker_of |= {"shb1@old": "shb1", FAR: "shb1"}
+    model.shb_of["shb1"] = FAR
+    tree.after(SECOND)
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@old": 0, FAR: 2}))
+    assert tree.judge.settled()
+
+    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@old": 1}))
+    assert not tree.judge.settled()
+    assert tree.judge.unsettled() == "shb1@old is gone for long, and still named"
+    tree.after(SILENT)
+    assert tree.judge.settled()
 
 
 # ------------------------------------------------------------------------------------------------ K8
