@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless.cli.doctor_logs import held_groups
 from gapless.core.gauges import values_by
 from gapless_shb.core.gauges import GROUP
 from integration.broker_process import bounded, until
@@ -77,6 +78,8 @@ async def test_events_of_two_nodes_come_in_one_order_and_a_dead_one_holds_it(net
         late = asyncio.ensure_future(anext(durable))
         await until(lambda: lag(network) > 300, "the dead member is seen to be behind")
         assert not late.done()
+        (finding,) = held_groups((await connection.status()).gauges, 0.1)
+        assert finding.startswith("the group 'book' is held by phb2/default since ")
         await start_second(network)
 
         events = [await bounded(late), *[await bounded(anext(durable)) for _ in held[1:]]]

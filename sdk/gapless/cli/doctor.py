@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from gapless.cli.connecting import connected, run, within
-from gapless.cli.doctor_logs import PIN_COLUMNS, abandoned, absent, damaged, keeping_of, misstamped, pins_of
+from gapless.cli.doctor_logs import (
+    PIN_COLUMNS,
+    abandoned,
+    absent,
+    damaged,
+    held_groups,
+    keeping_of,
+    misstamped,
+    pins_of,
+)
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
 from gapless.cli.output import print_json, print_table, shown_bytes, shown_lag, table_of
 from gapless.errors import AuthorizationError, ConfigurationError, GaplessError, PluginError, VolumeLockedError
@@ -213,6 +222,7 @@ async def examine_broker(examination: Examination, url: str, wait: float, *, exp
         examination.alarms = [alarm_json(alarm) for alarm in status.alarms]
         examination.gauges = [gauge_json(gauge) for gauge in status.gauges]
         examination.findings += alarming(status.alarms, time.time_ns() // 1_000_000)
+        examination.findings += held_groups(status.gauges)
     examine_logs(examination, pubends, subscriptions)
 
 
@@ -260,7 +270,8 @@ async def examine_network(
         examination.alarms += [{"node": name, **alarm_json(alarm)} for alarm in status.alarms]
         examination.gauges += [{"node": name, **gauge_json(gauge)} for gauge in status.gauges]
         told = [alarm for alarm in status.alarms if not of_network.is_told_better(view, name, alarm)]
-        examination.findings += [f"node {name}: {finding}" for finding in alarming(told, now)]
+        findings = [*alarming(told, now), *held_groups(status.gauges)]
+        examination.findings += [f"node {name}: {finding}" for finding in findings]
     examine_logs(examination, view.pubends, view.subscriptions)
 
 

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from gapless.cli.output import shown_bytes, shown_duration
 
 if TYPE_CHECKING:
-    from gapless import PubendInfo, SubscriptionInfo
+    from gapless import Gauge, PubendInfo, SubscriptionInfo
 
 ABANDONED: Final = 86_400.0
 """Seconds for which a subscription that nobody consumes may hold events before it is worth a word."""
 CLOCK_OFF_SECONDS: Final = 90.0
 """Stamps may be so far from this machine's clock: a minute, and what a broker that is idle lags."""
+
+HELD_SECONDS: Final = 5.0
+"""Seconds by which a member of a group in total order may be behind the others before it is worth a word."""
+GROUP_TICKS: Final = "gapless_shb_group_ticks"
+"""The figure of an SHB that says how far each member of a group is known to it."""
 
 PIN_COLUMNS: Final = {
     "pubend": "pubend",
@@ -125,6 +130,36 @@ def damaged(pubends: Sequence[PubendInfo]) -> list[str]:
         if why
     ]
     return [*unreadable, *(pubend.refusal for pubend in pubends if pubend.refusal)]
+
+
+def held_groups(gauges: Sequence[Gauge], after: float = HELD_SECONDS) -> list[str]:
+    """A sentence for each group in total order that one of its members holds at this SHB, and since when it does.
+
+    `after`: seconds by which it has to be behind the others.
+    """
+    from gapless.core.stream.ticks import seconds_between, time_at
+
+    remedy = "Start its node, or look at its link and clock; a member that is gone for ever is taken out of the group"
+    groups: dict[str, dict[str, int]] = {}
+    for gauge in gauges:
+        labels = dict(gauge.labels)
+        if gauge.name == GROUP_TICKS:
+            groups.setdefault(labels["group"], {})[labels["member"]] = int(gauge.value)
+    found = []
+    for group, known in groups.items():
+        first, last = max(known, key=lambda each: known[each]), min(known, key=lambda each: known[each])
+        if not known[last]:
+            found.append(
+                f"the group {group!r} is held by {last}, which has never been heard of here: subscribers with"
+                f" order='total' wait. {remedy}"
+            )
+        elif (behind := seconds_between(known[last], known[first])) > after:
+            found.append(
+                f"the group {group!r} is held by {last} since {time_at(known[last]):%Y-%m-%d %H:%M:%S}: nothing later"
+                f" is known of it, {shown_duration(behind)} behind {first}, and subscribers with order='total' get"
+                f" nothing later of any member. {remedy}"
+            )
+    return found
 
 
 def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] | None:

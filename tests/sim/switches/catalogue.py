@@ -9,6 +9,7 @@ from sim.switches import (
     delivering,
     knowledge,
     network,
+    ordering,
     positions,
     pubend,
     ranges,
@@ -53,6 +54,7 @@ SWITCHES: tuple[Switch, ...] = (
     *ranges.READING,
     *ranges.KEYED,
     *positions.POSITIONS,
+    *ordering.ORDERING,
 )
 
 TRAPS: tuple[str, ...] = (*(f"T{number}" for number in range(1, 61)), "U03")
@@ -91,7 +93,6 @@ _RARE = (
 
 NOT_APPLICABLE: Mapping[str, str] = {
     "T5": "adopting a subscriber from another SHB is not there yet",
-    "T14": "groups in total order are not there yet",
     "T15": _DELTA,
     "T16": _DELTA,
     "T17": _DELTA,
