@@ -95,6 +95,8 @@ class Peer:
     """Why the last link, or dial, is over."""
     missed: bool = False
     """Whether the operator was told that it is not there."""
+    told: str = ""
+    """For which reason that was."""
     differs: bool = False
     """Whether the operator was told that it has another map."""
 
@@ -373,6 +375,8 @@ class BrokerLinks:
             self._timers.set(("dial", peer.name), now + self._pause(peer.failures))
             if not peer.missed:
                 self._timers.set_earlier(("missed", peer.name), now + UNREACHABLE_AFTER)
+            elif peer.reason != peer.told and self._complaints.may(AlarmCode.NODE_UNREACHABLE, peer.name, now):
+                self._say_missed(peer)  # for another reason now
 
     def _pause(self, failures: int) -> int:
         pause = min(REDIAL_FIRST << min(failures, 16), REDIAL_MOST)
@@ -383,8 +387,12 @@ class BrokerLinks:
     def _on_missed(self, peer: Peer) -> None:
         if peer.wanted and peer.link is None and not peer.missed:
             peer.missed = True
-            text = f"there is no link to the node {peer.name!r} at {peer.address}: {peer.reason}"
-            self._effects.append(Alarm(AlarmCode.NODE_UNREACHABLE, text, peer.name))
+            self._say_missed(peer)
+
+    def _say_missed(self, peer: Peer) -> None:
+        peer.told = peer.reason
+        text = f"there is no link to the node {peer.name!r} at {peer.address}: {peer.reason}"
+        self._effects.append(Alarm(AlarmCode.NODE_UNREACHABLE, text, peer.name))
 
     def _complain(self, code: AlarmCode, about: BrokerId, text: str, now: int) -> None:
         if self._complaints.may(code, about, now):

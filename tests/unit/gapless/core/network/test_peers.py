@@ -440,3 +440,20 @@ def test_what_a_peer_does_not_confirm_grows_old() -> None:
     assert behind() == 0.5
     world.advance(5)
     assert behind() == 0, "there is no link"
+
+
+def test_who_is_missed_for_another_reason_is_told_of_again_but_not_all_the_time() -> None:
+    world = World()
+    a = world.start("a", 11)
+    world.unreachable.add("b")
+    a.dial("b")
+    world.advance(10)
+    assert [alarm.text.rpartition(": ")[2] for alarm in a.alarms] == ["connection refused"]
+
+    world.unreachable.clear()
+    world.start("b", 22)
+    world.cuts |= {("a", "b"), ("b", "a")}  # it can be dialed, and says nothing
+    world.advance(COMPLAINT_PERIOD / SECOND)
+
+    assert codes(a) == [AlarmCode.NODE_UNREACHABLE] * 2
+    assert "did not say who it is" in a.alarms[1].text
