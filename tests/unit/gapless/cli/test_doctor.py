@@ -14,7 +14,8 @@ import pytest
 
 from gapless import AlarmInfo, CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
 from gapless.cli.doctor import alarming
-from gapless.cli.doctor_logs import abandoned, absent, keeping_of, pins_of
+from gapless.cli.doctor_logs import GROUP_TICKS, abandoned, absent, held_groups, keeping_of, pins_of
+from gapless.core.gauges import Gauge
 from gapless.core.stream.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
@@ -304,3 +305,25 @@ def test_a_broker_that_is_named_has_to_answer(gapless: Gapless) -> None:
     assert "a broker should be there, but cannot be reached: cannot connect to gapless://127.0.0.1:1" in str(
         said["findings"]
     )
+
+
+def known(**ticks: int) -> list[Gauge]:
+    """How far an SHB knows the members of a group."""
+    return [
+        Gauge(GROUP_TICKS, (("group", "book"), ("member", f"{name}/default")), tick, "") for name, tick in ticks.items()
+    ]
+
+
+def test_the_member_that_holds_a_group_is_named_and_since_when() -> None:
+    (said,) = held_groups(known(left=TICK + 100 * SECOND, right=TICK, third=TICK + 99 * SECOND))
+
+    assert said.startswith("the group 'book' is held by right/default since 2026-01-31 12:00:00: nothing later")
+    assert "behind left/default" in said
+    assert held_groups(known(left=TICK + 4 * SECOND, right=TICK)) == []
+    assert held_groups([]) == []
+
+
+def test_a_member_that_was_never_heard_of_holds_its_group_too() -> None:
+    (said,) = held_groups(known(left=TICK, right=0))
+
+    assert said.startswith("the group 'book' is held by right/default, which has never been heard of here")
