@@ -11,6 +11,8 @@
     show credit          hide credit            a kind of line
     retain 2 s                                  before `start`: older events are released, even if somebody needs them
     network phb1:phb ib1+ib2<phb1 shb1:shb<ib1  before `start`: a tree of cells instead, under the router `knowledge`
+    group                                       before `start`: two PHBs in total order, each with a publisher; what is
+                                                published with one command goes to them in turns, at the same time
     token late                                  the application's position
 
 After each command 50 ms pass. Nothing is drawn: everything takes as long as it takes at best, every time.
@@ -23,7 +25,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from gapless.core.client.subscribing import WINDOW_EVENTS
-from gapless.core.wire.messages import StartAt
+from gapless.core.wire.messages import Order, StartAt
 from gapless_sim.application import SimClient
 from gapless_sim.broker import SimBroker
 from gapless_sim.choices import Choices
@@ -84,11 +86,10 @@ class Script:
         self._told = 0
         self._key = 0
         self._world: World | None = None
-        self._outbox = Outbox("loader", TOPIC)
         self._rows: dict[str, Row] = {}
         self._manners: dict[str, tuple[int, int]] = {}
         """How a subscription consumes: its pace, and its window."""
-        self._producer: Producer | None = None
+        self._producers: list[Producer] = []
         self._commands: dict[str, Callable[[str], str | None]] = {
             "start": self._start,
             "subscribe": self._subscribe,
@@ -105,6 +106,7 @@ class Script:
             "hide": self._hide,
             "retain": self._retain,
             "network": self._network,
+            "group": self._group,
             "token": self._token,
         }
 
@@ -144,10 +146,12 @@ class Script:
             self._client(who).start()
             return
         world = self._world = build(self._options, Choices(1, {}), Trace(keep=True))
-        record_trace(world, Names({"phb1": TOPIC}, rough=True))
-        for name, home in (("publisher", "phb1"), ("subscriber", "shb1")):
-            world.clients[name] = SimClient(world, name, [home])
-        world.clients["publisher"].on_start = self._open_publisher
+        record_trace(world, self._names())
+        homes = {"publisher": "phb1", "publisher2": "phb2", "subscriber": "shb1"}
+        for name in self._lanes:
+            if name in homes:
+                world.clients[name] = SimClient(world, name, [homes[name]])
+                world.clients[name].on_start = self._open_publisher
         world.clients["subscriber"].on_start = self._subscribe_all
         for broker in world.brokers.values():
             broker.boot()
@@ -175,6 +179,15 @@ class Script:
         self._options = replace(self._options, router="knowledge", topology=TREE, cells=rest)
         self._chart = self._new_chart(topology.roles, NETWORK_WIDTH)
         self._hidden |= dict.fromkeys(UPKEEP)
+
+    def _group(self, _rest: str) -> None:
+        self._before_start("group")
+        self._options = replace(self._options, phbs=2, ordered=1.0, group_silence_ms=1000)
+        self._chart = self._new_chart(("phb1", "shb1", "phb2", "publisher2"), NETWORK_WIDTH)
+        self._hidden |= dict.fromkeys(UPKEEP)
+
+    def _names(self) -> Names:
+        return Names({} if self._options.ordered else {"phb1": TOPIC}, rough=True)
 
     def _retain(self, rest: str) -> None:
         self._before_start("retain")
@@ -243,16 +256,20 @@ class Script:
     # Applications.
 
     def _open_publisher(self, client: SimClient) -> None:
-        self._producer = Producer(client, self._outbox)
+        self._producers.append(Producer(client, Outbox(client.name, TOPIC)))
 
     def _publish(self, rest: str) -> None:
-        if self._producer is None or not self._producer.open:
+        count = len(self._producers)
+        if not count or not all(producer.open for producer in self._producers):
             raise ScriptError("the publisher is not open")
         events = [_event(part) for part in rest.split(",")]
-        for properties, size in events:
+        for number, (properties, size) in enumerate(events):
             self._key += 1
-            self._outbox.publications.append(Publication(self._key, TOPIC, properties, size))
-        self._producer.publish(len(events))
+            outbox = self._producers[number % count].outbox
+            outbox.publications.append(Publication(self._key, TOPIC, properties, size))
+        for number, producer in enumerate(self._producers):
+            if share := len(events[number::count]):
+                producer.publish(share)
 
     def _subscribe(self, rest: str) -> None:
         asked = _SUBSCRIBE.fullmatch(rest)
@@ -261,6 +278,7 @@ class Script:
         name, selector = asked["name"], asked["selector"] or ""
         start = StartAt(asked["start"] or "latest")
         row = Row(len(self._rows) + 1, "subscriber", name, ("#",), selector, lambda _: True, start, silence=True)
+        row.order = Order.TOTAL if self._options.ordered else Order.PUBEND
         pace = _time(asked["pace"]) if asked["pace"] else 0
         self._rows[name] = row
         self._manners[name] = pace, int(asked["window"] or WINDOW_EVENTS)
@@ -278,8 +296,7 @@ class Script:
         if name not in self._rows:
             raise ScriptError(f"there is no subscription {name!r}")
         token = self._rows[name].token
-        names = Names({"phb1": TOPIC}, rough=True)
-        return f"{'':9} {name} stands at {names.positions(token.ticks) if token else 'nothing'}"
+        return f"{'':9} {name} stands at {self._names().positions(token.ticks) if token else 'nothing'}"
 
     # What is shown.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.gauges import values_by
+from gapless_phb.core.gauges import NEWEST
 from gapless_sim.script import Script, ScriptError, replay
 
 
@@ -167,3 +169,14 @@ def test_the_blocks_of_a_page_are_one_script() -> None:
     assert "> not one" in played
     assert played.count("seconds  publisher") == 2
     assert replay(played) == played
+
+
+def test_what_is_published_in_a_group_at_one_moment_has_one_tick() -> None:
+    """Otherwise the page about a tie would show none."""
+    script = Script()
+    for command in ("group", "start", "subscribe book", "publish k=1, k=2", "run 1 s"):
+        script.do(command)
+
+    newest = [values_by(script.world.brokers[name].gauges(), NEWEST, "pubend") for name in ("phb1", "phb2")]
+    (first,), (second,) = (each.values() for each in newest)
+    assert first == second > 0
