@@ -179,6 +179,10 @@ def _when(context: InjectionContext) -> int:
     return 0 if context.world.network.layer is None else context.position
 
 
+OVERTAKEN_BY = 100 * MILLISECOND
+"""So much later a frame comes that others overtake."""
+
+
 def _lose_volume(context: InjectionContext, number: int) -> None:
     broker = _ib(context, number)
     if broker.running:
@@ -201,6 +205,36 @@ def _lose(context: InjectionContext, _number: int) -> None:
 
 def _mark_lost(context: InjectionContext, _number: int) -> Mark:
     return ("lost", context.position) if _next_is(context, "frame") else None
+
+
+def _put_off(context: InjectionContext, _number: int) -> None:
+    if _next_is(context, "frame"):
+        context.world.put_off_one(OVERTAKEN_BY)
+
+
+def _mark_put_off(context: InjectionContext, _number: int) -> Mark:
+    return ("overtaken", context.position) if _next_is(context, "frame") else None
+
+
+def _pair(context: InjectionContext, number: int) -> tuple[str, str]:
+    topology = context.world.topology
+    assert topology is not None, "without IBs there are no links to be counted"
+    return topology.links[number]
+
+
+def _part(context: InjectionContext, number: int) -> None:
+    one, other = _pair(context, number)
+    context.world.network.cut(one, other)
+    context.world.network.cut(other, one)
+
+
+def _take_down(context: InjectionContext, number: int) -> None:
+    context.world.network.break_link(_pair(context, number))
+
+
+def _mark_taken_down(context: InjectionContext, number: int) -> Mark:
+    up = [sorted(end.name for end in link.ends) for link in context.world.network.links_up()]
+    return ("link-down", number, context.position) if sorted(_pair(context, number)) in up else None
 
 
 def _next_is(context: InjectionContext, kind: str) -> bool:
@@ -244,6 +278,9 @@ FAULTS: dict[str, Fault] = {
         Fault("not-heard", lambda scope: scope.brokers + scope.clients, _not_heard, _mark_not_heard),
         Fault("volume-gone", lambda scope: scope.ibs, _lose_volume, _mark_lost_volume),
         Fault("lost", lambda _: 1, _lose, _mark_lost),
+        Fault("overtaken", lambda scope: 1 if scope.ibs else 0, _put_off, _mark_put_off),
+        Fault("link-dead", lambda scope: scope.links, _part, lambda context, number: ("dead", number, _when(context))),
+        Fault("link-down", lambda scope: scope.links, _take_down, _mark_taken_down),
         Fault("link-breaks", lambda scope: scope.clients, _break, _mark_break),
     )
 }

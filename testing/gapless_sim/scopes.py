@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.producer import Outbox, Producer, Publication
-from gapless_sim.topology import TREE
+from gapless_sim.topology import TREE, Topology
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
@@ -51,6 +51,16 @@ class Scope:
         return self.phbs + self.ibs + self.shbs - self.together
 
     @property
+    def links(self) -> int:
+        """How many links there are between brokers on the map; none without IBs, where routers make them."""
+        return len(self._topology.links) if self.ibs else 0
+
+    @property
+    def _topology(self) -> Topology:
+        ibs = "+".join(f"ib{number + 1}" for number in range(self.ibs))
+        return Topology.parse(f"phb1:phb {ibs}<phb1 shb1:shb<ib1")
+
+    @property
     def clients(self) -> int:
         """How many applications there are: the last one publishes."""
         return self.subscribers + 1
@@ -58,12 +68,11 @@ class Scope:
     def options(self) -> Options:
         """The world's: nothing goes wrong by itself, and every draw is benign."""
         router = "local" if self.together else self.router if self.ibs else "hostile"
-        ibs = "+".join(f"ib{number + 1}" for number in range(self.ibs))
         return Options(
             seed=0,
             router=router,
             topology=TREE if self.ibs else "",
-            cells=f"phb1:phb {ibs}<phb1 shb1:shb<ib1" if self.ibs else "",
+            cells=str(self._topology) if self.ibs else "",
             phbs=self.phbs,
             shbs=self.shbs,
             together=self.together,

@@ -119,6 +119,13 @@ class World:
         if self._heap:
             heappop(self._heap)
 
+    def put_off_one(self, delay: int) -> None:
+        """The next thing happens so much later: what is behind it may come first."""
+        self._drop_what_is_over()
+        if self._heap:
+            when, _, lane, kind, call, arguments, life, digest = heappop(self._heap)
+            self.at(when + delay, lane, kind, call, *arguments, life=life, digest=digest)
+
     def _drop_what_is_over(self) -> None:
         heap = self._heap
         while heap and heap[0][6] is not None and heap[0][6].over:

@@ -9,7 +9,7 @@ import pytest
 
 from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Injection, Outcome, follow, perform, run_case, tasks
 from gapless_sim.fault_injection import InjectionContext, Mark
-from gapless_sim.scopes import Scope
+from gapless_sim.scopes import CELL_SCOPES, Scope
 from gapless_sim.trace import Trace
 from sim.switches.catalogue import switch_named
 
@@ -30,6 +30,12 @@ def test_one_fault_at_every_position_of_the_smallest_scope() -> None:
 @pytest.mark.parametrize("scope", SCOPES[1:4], ids=str)
 def test_one_fault_here_and_there_in_larger_ones(scope: Scope) -> None:
     assert [outcome.failures for outcome in outcomes(scope, each=12) if outcome.failures] == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scope", CELL_SCOPES[:2], ids=str)
+def test_one_fault_here_and_there_where_ibs_are_between(scope: Scope) -> None:
+    assert [outcome.failures for outcome in outcomes(scope, each=150) if outcome.failures] == []
 
 
 @pytest.mark.timeout(300)

@@ -87,10 +87,6 @@ SECTIONS: tuple[str, ...] = ("header fields", "damage", "order of answers")
 _DELTA = "the delta router is not there yet"
 _SHARDED = "the sharded router is not there yet"
 
-_RARE = (
-    "an edit that falls into it was not found by its oracle within 150 seeds under `knowledge`: more are to be tried"
-)
-
 NOT_APPLICABLE: Mapping[str, str] = {
     "T5": "adopting a subscriber from another SHB is not there yet",
     "T15": _DELTA,

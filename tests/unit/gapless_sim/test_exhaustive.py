@@ -21,14 +21,18 @@ def test_without_a_fault_all_is_well(scope: Scope) -> None:
     assert run_case(Case(scope)) is None
 
 
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "volume-gone"])
+OF_TREES = {"volume-gone", "overtaken", "link-dead", "link-down"}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - OF_TREES))
 def test_a_fault_in_the_middle_is_survived(fault: str) -> None:
     assert run_case(Case(SCOPES[1], (Injection(90, fault, 0),))) is None
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_a_node_without_roles_may_lose_its_volume_in_the_middle(number: int) -> None:
-    assert run_case(Case(scope_named("1-2-1/1/1"), (Injection(150, "volume-gone", number),))) is None
+@pytest.mark.parametrize("fault", sorted(OF_TREES - {"overtaken"}))
+def test_a_fault_of_a_tree_in_the_middle_is_survived(fault: str, number: int) -> None:
+    assert run_case(Case(scope_named("1-2-1/1/1"), (Injection(150, fault, number),))) is None
 
 
 def test_every_fault_is_tried_at_every_position_and_place() -> None:
@@ -41,7 +45,7 @@ def test_every_fault_is_tried_at_every_position_and_place() -> None:
     assert {injection.fault for injection in followed.injections} == FAULTS.keys() - {
         "crash-but-last",
         "lost",
-        "volume-gone",
+        *OF_TREES,
     }
     assert {injection.position for injection in followed.injections if injection.fault == "client-crash"} >= set(
         range(12, 58)

@@ -49,13 +49,16 @@ def until_unsynced(context: InjectionContext) -> None:
     until(context, lambda: context.broker(0).disk.unsynced > 0)
 
 
+OF_TREES = ("volume-gone", "overtaken", "link-dead", "link-down")
+
+
 def test_every_broker_client_and_place_can_be_injected() -> None:
     counts = {fault.name: fault.count(LARGER) for fault in FAULTS.values()}
 
     assert counts.pop("client-crash") == counts.pop("link-breaks") == 3
     assert counts.pop("cut-off") == counts.pop("not-heard") == 7
     assert counts.pop("lost") == 1
-    assert counts.pop("volume-gone") == 0
+    assert [counts.pop(fault) for fault in OF_TREES] == [0, 0, 0, 0]
     assert set(counts.values()) == {4}
 
 
@@ -217,6 +220,35 @@ def test_a_node_without_roles_can_lose_its_volume() -> None:
     assert node.disk is not disk
     assert not node.running
     assert mark(context, "volume-gone", 1) is None
+
+
+def test_each_link_of_the_map_can_be_dead_or_go_down() -> None:
+    context = context_at(SECOND // 2, "1-2-1/1/1")
+    scope, network = scope_named("1-2-1/1/1"), context.world.network
+    assert (scope.links, scope_named("1-1-1/1/1").links) == (5, 2)
+    pairs = context.world.topology.links  # type: ignore[union-attr]
+    before = len(list(network.links_up()))
+
+    inject(context, "link-down", 0)
+    assert len(list(network.links_up())) == before - 1
+    assert mark(context, "link-down", 0) is None
+    assert mark(context, "link-down", 1) == ("link-down", 1, context.position)
+
+    one, other = pairs[1]
+    inject(context, "link-dead", 1)
+    assert (network.is_cut(one, other), network.is_cut(other, one)) == (True, True)
+
+
+def test_a_frame_can_be_overtaken() -> None:
+    context = context_at(SECOND // 10, "1-2-1/1/1")
+    until(context, lambda: context.world.next_kind()[1] == "frame")
+    assert mark(context, "overtaken") == ("overtaken", context.position)
+    count = len(context.world._heap)
+
+    inject(context, "overtaken")
+    assert len(context.world._heap) == count
+    until(context, lambda: context.world.next_kind()[1] != "frame")
+    assert mark(context, "overtaken") is None
 
 
 @pytest.mark.parametrize("fault", ["cut-off", "not-heard"])
