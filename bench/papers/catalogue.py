@@ -6,5 +6,8 @@ from bench.papers.catching_up import CATCHUP
 from bench.papers.early_release import EARLY_RELEASE
 from bench.papers.experiment import Experiment
 from bench.papers.shb_crash import SHB_CRASH
+from bench.papers.total_order import TOTAL_ORDER
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (CATCHUP, SHB_CRASH, EARLY_RELEASE)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (CATCHUP, SHB_CRASH, EARLY_RELEASE, TOTAL_ORDER)
+}

@@ -16,6 +16,7 @@ from gapless.core.client import Delivery, Gap
 from gapless.core.network.facts import Want
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND, wall_at
+from gapless.core.wire.messages import Order
 from gapless_phb.core.assignment import assign
 from gapless_phb.core.settings import PubendSettings
 from gapless_sim.application import SimClient
@@ -70,6 +71,8 @@ class Setup:
     jitter: int = 0
     """The mean of what is added to `link`, so that frames overtake each other; then `seed` decides."""
     max_retain_seconds: float | None = None
+    group_silence_ms: int = 0
+    """With it all pubends are one group in total order, and say their silence so soon."""
     seed: int = 1
 
 
@@ -131,13 +134,16 @@ class Handed:
 class Subscriber:
     """A durable subscription, alone on a connection, and all that it was handed."""
 
-    def __init__(self, stage: Stage, name: str, at: str, value: int | None, pace: int, window: int) -> None:
+    def __init__(
+        self, stage: Stage, name: str, at: str, value: int | None, pace: int, window: int, order: Order
+    ) -> None:
         """It wants events with `w` = `value` (None: all), and takes one per `pace` nanoseconds (0: at once).
 
         `window`: so many it is sent in advance.
         """
         selector = "" if value is None else f"w = {value}"
-        self.row = Row(len(stage.subscribers) + 1, name, "s", (TOPIC,), selector, _matches(value))
+        number = len(stage.subscribers) + 1
+        self.row = Row(number, name, "s", (TOPIC,), selector, _matches(value), order=order)
         self.handed: list[Handed] = []
         self.gaps: list[Gap] = []
         self.consumer: Consumer | None = None
@@ -271,6 +277,8 @@ class Stage:
             clients=0,
             pubends=setup.pubends,
             max_retain_seconds=setup.max_retain_seconds,
+            ordered=float(setup.group_silence_ms > 0),
+            group_silence_ms=setup.group_silence_ms or 200,
             network=NetworkFaults(least=setup.link, delay=setup.jitter, loss=setup.loss, bytewise=0.0),
         )
         drawn: ChoiceSequences | None = None if setup.loss or setup.jitter else {}
@@ -293,10 +301,17 @@ class Stage:
         return publisher
 
     def subscriber(
-        self, name: str, at: str, *, value: int | None = None, pace: int = 0, window: int = WINDOW
+        self,
+        name: str,
+        at: str,
+        *,
+        value: int | None = None,
+        pace: int = 0,
+        window: int = WINDOW,
+        order: Order = Order.PUBEND,
     ) -> Subscriber:
         """A subscriber at a node."""
-        subscriber = Subscriber(self, name, at, value, pace, window)
+        subscriber = Subscriber(self, name, at, value, pace, window, order)
         self.subscribers.append(subscriber)
         return subscriber
 
