@@ -18,6 +18,10 @@ from gapless.core.stream.ticks import FOREVER, Tick
 Value = TypeVar("Value")
 
 _MS = 1_000_000
+WAITS = 4
+"""So many times as long as an answer takes is it waited for before a want is repeated."""
+DOUBTS = 3
+"""What was asked for more often was out of reach, and says nothing about how long an answer takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,17 @@ class _Curious(NamedTuple):
     """How often it was asked for."""
     sent_at: int
     """When it was first asked for; 0 if it was not, or has no end: its answer may be long in coming."""
+    wait: int
+    """How long the answer to the last try is waited for."""
 
 
 class RoundTrip:
-    """How long answers take, from the first question on: of a queue on the way, all of it."""
+    """How long answers take, with all that waits on the way.
+
+    Of what was asked for more than once nobody knows which try was answered. To count from the first one would take
+    each loss for a long way, and then wait longer for the next: with one loss in ten for half a minute. So what is
+    in doubt only doubles the waits, until an answer comes that leaves no doubt.
+    """
 
     __slots__ = ("estimate", "longest")
 
@@ -65,8 +76,12 @@ class RoundTrip:
         self.longest = longest
 
     def measured(self, took: int) -> None:
-        """An answer has come: it counts at once if it took longer than thought, and little by little if not (NRT)."""
-        self.estimate = max(min(took, self.longest), self.estimate * 9 // 10)
+        """An answer has come to what was asked for once. It counts at once if it took longer, and half if not."""
+        self.estimate = max(min(took, self.longest), self.estimate // 2)
+
+    def doubtful(self, took: int) -> None:
+        """An answer has come to what was asked for more than once: what is asked for next may take so long."""
+        self.estimate = max(min(took, self.longest), self.estimate)
 
 
 class CuriosityStream:
@@ -103,16 +118,30 @@ class CuriosityStream:
         """
         due_at = now if urgent else now + self.times.patience
         for lo, hi in ranges:
-            self._runs.join(lo, hi, _Curious(need, now, due_at, 0, 0), _combine)
+            self._runs.join(lo, hi, _Curious(need, now, due_at, 0, 0, 0), _combine)
         self._stale = True
 
     def answered(self, lo: Tick, hi: Tick, now: int) -> None:
-        """Notes an answer about these ticks: what was asked for waits four times as long as that took (NRT)."""
-        sent = [curious.sent_at for _, _, curious in self._runs.overlapping(lo, hi) if curious.sent_at]
+        """Notes an answer about these ticks: what was asked for waits four times as long as that took (NRT).
+
+        What was asked for with them and lies above is on its way, or was left out. It is asked for again after the
+        first wait, however often it was asked for before.
+        """
+        sent = [curious for _, _, curious in self._runs.overlapping(lo, hi) if curious.sent_at]
         if not sent:
             return
         before = self._round_trip.estimate
-        self._round_trip.measured(now - min(sent))
+        if once := [now - curious.sent_at for curious in sent if curious.tries == 1]:
+            self._round_trip.measured(max(once))
+        elif again := [curious.wait // WAITS for curious in sent if curious.tries <= DOUBTS]:
+            self._round_trip.doubtful(max(again))
+        for start, stop, rest in self._runs.overlapping(hi, FOREVER):
+            if start == hi and rest in sent:
+                wait = self._repeat_after(0)
+                soon = rest._replace(due_at=now + wait, tries=1, sent_at=now, wait=wait)
+                self._runs.join(start, stop, soon, _take_new)
+                self._stale = True
+            break
         if self._round_trip.estimate > before:  # then what else was asked for takes as long
             for start, stop, curious in tuple(self._runs):
                 if curious.sent_at:
@@ -160,16 +189,15 @@ class CuriosityStream:
 
     def _asked(self, curious: _Curious, hi: Tick, now: int) -> _Curious:
         sent_at = curious.sent_at if curious.tries else now
+        wait = self._repeat_after(curious.tries)
         return curious._replace(
-            due_at=now + self._repeat_after(curious.tries),
-            tries=curious.tries + 1,
-            sent_at=0 if hi >= FOREVER else sent_at,
+            due_at=now + wait, tries=curious.tries + 1, sent_at=0 if hi >= FOREVER else sent_at, wait=wait
         )
 
     def _repeat_after(self, tries: int) -> int:
         """Returns how long to wait for the answer to one more try."""
         times = self.times
-        first = max(times.repeat_min, 4 * self._round_trip.estimate)
+        first = max(times.repeat_min, WAITS * self._round_trip.estimate)
         return min(first << min(tries, 32), times.repeat_max)
 
 
@@ -181,6 +209,8 @@ class _Asked(NamedTuple):
     """When it was first asked for; 0: it was answered since, or has no end, so its answer may be long in coming."""
     until: int
     """How long it is not asked for again."""
+    again: bool = False
+    """Whether it was asked for more than once since."""
 
 
 class RecentWants:
@@ -225,7 +255,10 @@ class RecentWants:
         """Notes an answer: how long it took says how long to remember what is asked for from now on."""
         for start, stop, asked in tuple(self._runs.overlapping(lo, hi)):
             if asked.first_at and covers(stamp, asked.need):
-                self._round_trip.measured(now - asked.first_at)
+                if asked.again:
+                    self._round_trip.doubtful(self.forget)
+                else:
+                    self._round_trip.measured(now - asked.first_at)
                 self._runs.join(start, stop, asked._replace(first_at=0), _take_new)
 
     def _prune(self, now: int) -> None:
@@ -250,11 +283,11 @@ def _combine(old: _Curious, new: _Curious) -> _Curious:
         return old._replace(due_at=new.due_at) if sooner else old
     if old.tries:  # it was asked for, but the answer may have too low a stamp: the new want starts over
         return new._replace(need=join(old.need, new.need))
-    return _Curious(join(old.need, new.need), old.first_at, min(old.due_at, new.due_at), 0, 0)
+    return _Curious(join(old.need, new.need), old.first_at, min(old.due_at, new.due_at), 0, 0, 0)
 
 
 def _ask_again(old: _Asked, new: _Asked) -> _Asked:
-    return new._replace(first_at=old.first_at or new.first_at)
+    return new._replace(first_at=old.first_at or new.first_at, again=bool(old.first_at))
 
 
 def _take_new(_old: Value, new: Value) -> Value:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.curiosity import CuriosityStream, CuriosityTimes, RecentWants
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.stamps import RAW, Stamp, covers, join
@@ -127,49 +129,93 @@ def test_a_want_is_repeated_for_ever_at_doubling_intervals() -> None:
     assert asked(stream, 400) == [103, 107, 115, 131, 163, 223, 283, 343]
 
 
+def answered(stream: CuriosityStream, lo: int, hi: int, now: int) -> None:
+    """An answer comes to what was asked for."""
+    stream.answered(lo, hi, now)
+    stream.clear(((lo, hi),))
+
+
+def waits(stream: CuriosityStream, now: int) -> int:
+    """How long the answer to a want is waited for that is sent now."""
+    stream.add(((100, 101),), RAW, now, urgent=True)
+    stream.due(now)
+    deadline = stream.deadline()
+    assert deadline is not None
+    stream.clear(((100, 101),))
+    return deadline - now
+
+
 def test_a_slow_answer_is_waited_for() -> None:
-    """Four times as long as the last one took from the first question on; less, as answers come sooner again (NRT)."""
-    stream = CuriosityStream(TIMES)
-    stream.add(((0, 5),), RAW, 100)
-    assert asked(stream, 110) == [103, 107]
-    stream.answered(0, 5, 113)
-    stream.clear(((0, 5),))
+    """Four times as long as one takes; half of that if the next comes sooner (NRT)."""
+    stream, now = CuriosityStream(TIMES), 0
+    assert waits(stream, now) == TIMES.repeat_min
+    for tries in (2, 1, 1):
+        now += 100
+        stream.add(((0, 5),), RAW, now, urgent=True)
+        assert len(asked(stream, now + 7)) == tries  # an answer takes 7
+        answered(stream, 0, 5, now + 7)
+    assert waits(stream, now) == 28
 
-    stream.add(((5, 9),), RAW, 200)
-    assert asked(stream, 350) == [203, 243, 303]
-    stream.clear(((5, 9),))
-    stream.add(((9, 12),), RAW, 400)
-    assert asked(stream, 403) == [403]
-    stream.answered(10, 11, 405)
+    for expected in (12, 4):
+        now += 100
+        stream.add(((0, 5),), RAW, now, urgent=True)
+        stream.due(now)
+        answered(stream, 0, 5, now + 1)
+        assert waits(stream, now) == expected
 
-    stream.add(((12, 20),), RAW, 500)
-    stream.clear(((9, 12),))
-    assert asked(stream, 540) == [503, 539], "nine tenths of ten"
+
+def test_losses_do_not_make_a_broker_patient() -> None:
+    """One answer in five is lost, and the others come at once: most wants are repeated as soon as ever."""
+    stream, draw, now = CuriosityStream(CuriosityTimes()), Random(1), 0
+    repeated_after = []
+    for _ in range(2000):
+        now += 60 * SECOND
+        stream.add(((0, 5),), RAW, now, urgent=True)
+        stream.due(now)
+        deadline = stream.deadline()
+        assert deadline is not None
+        repeated_after.append(deadline - now)
+        at = now
+        while draw.random() < 0.2:
+            at = stream.deadline() or at
+            stream.due(at)
+        answered(stream, 0, 5, at + SECOND // 50)
+    repeated_after.sort()
+
+    assert repeated_after[1600] <= 2 * SECOND
 
 
 def test_what_else_was_asked_for_waits_too_once_an_answer_took_long() -> None:
     stream = CuriosityStream(TIMES)
-    stream.add(((0, 9),), RAW, 100)
-    assert asked(stream, 110) == [103, 107]
-    stream.answered(0, 3, 113)
-    stream.clear(((0, 3),))
+    stream.add(((0, 3), (5, 9)), RAW, 100)
+    assert asked(stream, 104) == [103]
+    answered(stream, 0, 3, 106)
 
-    assert asked(stream, 150) == [143]
+    assert asked(stream, 120) == [115]
+
+
+def test_what_an_answer_left_out_is_soon_asked_for_again_however_often_it_was_before() -> None:
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 50), (60, 70)), RAW, 100, urgent=True)
+    assert asked(stream, 150) == [100, 104, 112, 128]
+    answered(stream, 0, 30, 150)
+    answered(stream, 30, 40, 151)
+
+    assert asked(stream, 156) == [155]
+    assert stream.ranges == ((40, 50), (60, 70))
 
 
 def test_an_outage_and_a_want_without_end_say_nothing_of_the_way() -> None:
     stream = CuriosityStream(TIMES)
     stream.add(((0, FOREVER),), RAW, 100)
     assert asked(stream, 103) == [103]
-    stream.answered(0, 5, 110)
-    stream.clear(((0, FOREVER),))
-    stream.add(((5, 9),), RAW, 200)
-    assert asked(stream, 210) == [203, 207], "nothing was learned"
+    answered(stream, 0, FOREVER, 106)
+    assert waits(stream, 200) == TIMES.repeat_min, "nothing was learned"
 
-    stream.answered(5, 9, 10_000)
-    stream.clear(((5, 9),))
-    stream.add(((9, 12),), RAW, 10_100)
-    assert asked(stream, 10_170) == [10_103, 10_163], "as long as repetitions ever wait, and no longer"
+    stream.add(((5, 9),), RAW, 200)
+    asked(stream, 1000)
+    answered(stream, 5, 9, 1000)
+    assert waits(stream, 1100) == TIMES.repeat_min
 
 
 def test_reordering_that_heals_in_time_asks_for_nothing() -> None:
@@ -269,7 +315,7 @@ def test_recent_wants_are_forgotten() -> None:
 
 
 def test_what_takes_long_is_remembered_twice_as_long() -> None:
-    """Also when it was asked for again meanwhile: the answer is to the first question (RFT)."""
+    """If it was asked for again meanwhile, nobody knows how long it took: then for twice the time as before (RFT)."""
     recent = RecentWants(TIMES)
     assert recent.pass_on(((0, 5),), RAW, 100) == ((0, 5),)
     assert recent.pass_on(((0, 5),), RAW, 106) == ((0, 5),)
@@ -277,10 +323,15 @@ def test_what_takes_long_is_remembered_twice_as_long() -> None:
     assert recent.pass_on(((0, 5),), RAW, 107) == ()
     recent.answered(0, 5, RAW, 108)
     recent.answered(0, 5, RAW, 119)
+    assert recent.forget == 10
 
-    assert recent.pass_on(((0, 5),), RAW, 120) == ((0, 5),)
-    assert recent.pass_on(((0, 5),), RAW, 135) == ()
-    assert recent.pass_on(((0, 5),), RAW, 136) == ((0, 5),)
+    recent.pass_on(((0, 5),), RAW, 200)
+    recent.answered(0, 5, RAW, 208)
+    recent.answered(0, 5, RAW, 219)
+    assert recent.forget == 16
+    recent.pass_on(((0, 5),), RAW, 300)
+    assert recent.pass_on(((0, 5),), RAW, 315) == ()
+    assert recent.pass_on(((0, 5),), RAW, 316) == ((0, 5),)
 
 
 def test_a_want_without_an_end_holds_nothing_back_for_longer() -> None:
