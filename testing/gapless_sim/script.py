@@ -13,6 +13,7 @@
     network phb1:phb ib1+ib2<phb1 shb1:shb<ib1  before `start`: a tree of cells instead, under the router `knowledge`
     group                                       before `start`: two PHBs in total order, each with a publisher; what is
                                                 published with one command goes to them in turns, at the same time
+    streams                                     before `start`: its links are streams, as over TCP, and lose nothing
     token late                                  the application's position
 
 After each command 50 ms pass. Nothing is drawn: everything takes as long as it takes at best, every time.
@@ -107,6 +108,7 @@ class Script:
             "retain": self._retain,
             "network": self._network,
             "group": self._group,
+            "streams": self._streams,
             "token": self._token,
         }
 
@@ -188,6 +190,10 @@ class Script:
 
     def _names(self) -> Names:
         return Names({} if self._options.ordered else {"phb1": TOPIC}, rough=True)
+
+    def _streams(self, _: str) -> None:
+        self._before_start("streams")
+        self._options = replace(self._options, link_cores=True)
 
     def _retain(self, rest: str) -> None:
         self._before_start("retain")
