@@ -20,7 +20,7 @@ SETTLED = 3.0
 
 def run(sizes: Sizes) -> Outcome:
     """The same load with each period."""
-    seconds = sizes.pick(60, 15)
+    seconds = sizes.pick(60, 6)
     values: dict[str, float] = {}
     medians: dict[Order, list[float]] = {order: [] for order in Order}
     for period in PERIODS:

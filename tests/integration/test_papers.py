@@ -14,6 +14,7 @@ EXPERIMENTS = {
     "catchup": {"catchup_median_s", "ratio_catchup_to_should", "ratio_delivered_to_time"},
     "shb-crash": {"ratio_constream_slope", "catchup_mean_s", "ratio_phb_sent_to_delivered"},
     "early-release": {"gaps_of_the_one_away", "gaps_of_the_others", "ratio_log_without"},
+    "total-order": {"median_total_20_ms", "median_pubend_1000_ms", "ratio_p99_wait_to_period_200"},
 }
 """Each experiment, and some of the figures that it must have."""
 
