@@ -17,6 +17,7 @@ from gapless.core.network.seam import Effect
 from gapless.core.ports import Put
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.wire.messages import AttachedTo, StartAt, Subscribe, Subscribed
+from gapless_shb.core.roaming.places import home_of
 from gapless_sim.accounts import Account, History, Logged, Share, add_tick
 from gapless_sim.event_ages import Ages
 from gapless_sim.lapsed_leases import Lapses
@@ -298,7 +299,7 @@ class Model(Oracle):
         row = consumer.row
         account = self.accounts.get(row.number)
         if account is None:
-            account = self.accounts[row.number] = Account(row, consumer.client.addresses[0], asked_at=self.world.now)
+            account = self.accounts[row.number] = Account(row, self._home_of(consumer), asked_at=self.world.now)
         account.consumers.append(consumer)
         account.unsubscribed = False
         if account not in self.followed:
@@ -355,6 +356,13 @@ class Model(Oracle):
         self.liveness_since = self.world.now
 
     # How it is done.
+
+    def _home_of(self, consumer: Consumer) -> str:
+        """The broker that keeps what a consumer subscribes to, or where it is as long as it is not durable."""
+        roaming = self.world.roaming
+        if roaming is None or consumer.row.name is None:
+            return consumer.client.addresses[0]
+        return home_of(consumer.client.name, roaming)
 
     def _history(self, pubend: PubendId, broker: str) -> History:
         history = self.histories.get(pubend)

@@ -21,6 +21,7 @@ from gapless.core.wire.messages import (
     Subscribe,
     Subscribed,
 )
+from gapless_shb.core.roaming.places import node_of
 
 if TYPE_CHECKING:
     from gapless.core.ports import ClientSession, RequestHandler, Role, RoleContext
@@ -91,6 +92,8 @@ class ReceivedAcknowledgements:
         self._asked: dict[tuple[str, int, int], Mapping[str, int]] = {}
         """What a session's request to subscribe says is acknowledged: it counts once it is granted."""
         self._upto: dict[tuple[str, int], dict[str, int]] = {}
+        self._homes: dict[tuple[str, int], tuple[str, int]] = {}
+        """Of the subscriptions that are given away from their home: where they are at home, and their id there."""
 
     def upto(self, broker: str, sid: int, pubend: str) -> int:
         """Up to where the session that had the subscription has acknowledged it to the broker."""
@@ -107,6 +110,10 @@ class ReceivedAcknowledgements:
         if isinstance(message, Subscribe):
             said = {position.pubend: position.tick for position in message.acknowledged}
             self._asked[broker, session, message.request] = said
+        elif isinstance(message, Acknowledge) and (broker, message.sid) in self._homes:
+            # The home decides whose acknowledgements count; what it may count is all that was said.
+            positions = {position.pubend: position.tick for position in message.positions}
+            self._note(*self._homes[broker, message.sid], positions)
         elif isinstance(message, Acknowledge) and self._holders.get((broker, message.sid)) == session:
             self._note(broker, message.sid, {position.pubend: position.tick for position in message.positions})
         elif isinstance(message, AcknowledgeDurably):
@@ -115,9 +122,15 @@ class ReceivedAcknowledgements:
     def on_given(self, broker: str, session: int, answer: Subscribed | AttachedTo) -> None:
         """A session has got a subscription."""
         request, sid = answer.request, answer.sid
+        asked = self._asked.pop((broker, session, request), {})
+        if isinstance(answer, Subscribed) and answer.home_sid:
+            home = self._homes[broker, sid] = node_of(answer.home), answer.home_sid
+            self._given[home[0], answer.seal] = None
+            self._note(*home, asked)
+            return
         self._holders[broker, sid] = session
         self._given[broker, answer.seal] = None
-        self._note(broker, sid, self._asked.pop((broker, session, request), {}))
+        self._note(broker, sid, asked)
 
     def forget(self, broker: str) -> None:
         """What the broker knew is gone, and its numbers may be used again."""

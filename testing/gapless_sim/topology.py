@@ -17,6 +17,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.core.ports import Roaming
 from gapless_sim.options import NetworkFaults
 
 if TYPE_CHECKING:
@@ -184,9 +185,10 @@ def _parse_cell(word: str) -> Cell:
 # ---------------------------------------------------------------------------------------------- drawn by the seed
 
 
-def draw_topology(stream: Stream) -> Topology:
+def draw_topology(stream: Stream, shbs_least: int = 1) -> Topology:
     """A tree of 1 to 3 PHBs, 0 to 2 levels of IBs in cells of 1 to 3, and 1 to 4 SHBs."""
     levels, phbs, shbs = stream.pick(LEVELS), 1 + stream.draw(PHBS_MOST), 1 + stream.draw(SHBS_MOST)
+    shbs = max(shbs, shbs_least)
     together = stream.chance(0.25)
     cells = [Cell(("phb1",), ("phb", "shb") if together else ("phb",))]
     shbs -= together
@@ -226,7 +228,8 @@ def with_topology(options: Options, choices: Choices, kind: str | None) -> Optio
         kind = TREE if options.router in NEEDS_TREE else ""
     if not kind:
         return options
-    topology = star(options.shbs) if options.scenario else draw_topology(choices.stream("topology"))
+    least = 2 if options.workload == "roaming" else 1
+    topology = star(options.shbs) if options.scenario else draw_topology(choices.stream("topology"), least)
     roles = topology.roles.values()
     network = options.network if options.scenario else _with_link_faults(options, choices.stream("topology/faults"))
     return replace(
@@ -266,6 +269,14 @@ def with_replacements(options: Options, draws: Stream) -> Options:
     if not often or options.topology != TREE or options.workload != "churn":
         return options
     return replace(options, replacements=0.1)
+
+
+def roaming_of(options: Options) -> Roaming | None:
+    """What the SHBs of a world have in common in which subscriptions are consumed at any of them; else None."""
+    topology = topology_of(options)
+    if options.workload != "roaming" or topology is None:
+        return None
+    return Roaming(tuple(topology.map().with_role("shb")), b"the secret of a simulated network")
 
 
 def topology_of(options: Options) -> Topology | None:

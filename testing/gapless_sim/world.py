@@ -12,7 +12,7 @@ from gapless_sim.core_links import CoreNetwork
 from gapless_sim.network import Network
 from gapless_sim.observation import Observation
 from gapless_sim.router_tap import RouterTap
-from gapless_sim.topology import topology_of
+from gapless_sim.topology import roaming_of, topology_of
 from gapless_sim.trace import Trace
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class World:
         self.clients: dict[str, SimClient] = {}
         self.topology = topology_of(options)
         """The cells of the network, if it has any."""
+        self.roaming = roaming_of(options)
+        """What its SHBs have in common, if subscriptions are consumed at any of them."""
         self.observe = Observation(self)
         self.network = CoreNetwork(self) if options.link_cores else Network(self)
         self.seam = RouterTap(self)

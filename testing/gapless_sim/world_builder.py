@@ -50,9 +50,12 @@ def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[
         world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), new_disk, clock)
     hosts = [name for name, hosted in roles.items() if "shb" in hosted]
     for number in range(options.clients):
-        # A durable subscription lives at one SHB, so each client has one; the router finds the PHBs.
+        # A durable subscription lives at one SHB, so each client has one, unless subscriptions roam; the router finds
+        # the PHBs.
         name = f"client{number + 1}"
-        world.clients[name] = SimClient(world, name, [hosts[number % len(hosts)]])
+        first = number % len(hosts)
+        theirs = [*hosts[first:], *hosts[:first]] if world.roaming is not None else [hosts[first]]
+        world.clients[name] = SimClient(world, name, theirs)
     if world.topology is not None and options.workload == "churn":
         # Whoever only publishes does it at any node.
         draws = choices.stream("topology/publishers")
@@ -142,6 +145,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         open_storage=None,
         open_routing=_seeded_router(world, name, routing),
         open_roles={role: _open_role(world, name, role) for role in hosted},
+        roaming=world.roaming,
         network=network,
     )
 

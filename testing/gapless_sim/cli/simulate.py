@@ -48,7 +48,7 @@ def simulate(
         typer.Option(metavar="NAME", help="The plugin of the brokers' volumes; `memory`: with a simulated disk."),
     ] = "memory",
     workload: Annotated[
-        str | None, typer.Option(help="churn, scenarios or ranges; else the seed draws one of the first two.")
+        str | None, typer.Option(help="churn, scenarios, ranges or roaming; else the seed draws one of the first two.")
     ] = None,
     topology: Annotated[
         str | None,

@@ -127,7 +127,11 @@ class V1LiveDelivery(Judge):
         if any(history.has_hole for history in ([histories[pubend]] if pubend else histories.values())):
             return False  # until an operator comes, where nobody can know what publishers have sent
         brokers = {history.broker: None for history in self.model.histories.values() if history.broker}
-        return self._reach.is_open(client.name, home) and all(self._reach.brokers_meet(home, name) for name in brokers)
+        homes = client.addresses if self.world.roaming is not None else [home]
+        return all(
+            self._reach.is_open(client.name, home) and all(self._reach.brokers_meet(home, name) for name in brokers)
+            for home in homes
+        )
 
 
 @dataclass(slots=True, eq=False)

@@ -40,10 +40,18 @@ class Reach:
         return self.serves(one) and self.serves(other) and self._world.network.may_meet(one, other)
 
     def is_heard(self, history: History, account: Account) -> bool:
-        """Whether what a pubend says comes to a subscription's home."""
-        return history.sound and bool(history.broker) and self.brokers_meet(history.broker, account.broker)
+        """Whether what a pubend says comes to a subscription's home, and to wherever else it may be consumed."""
+        if not history.sound or not history.broker:
+            return False
+        roaming = self._world.roaming
+        shbs = (account.broker,) if roaming is None else roaming.shbs
+        return all(self.brokers_meet(history.broker, shb) for shb in shbs)
 
     def is_served(self, consumer: Consumer) -> bool:
-        """Whether a consumer can be connected with its home."""
-        account = self._model.accounts[consumer.row.number]
-        return self.serves(account.broker) and self.is_open(consumer.client.name, account.broker)
+        """Whether a consumer can be connected with its home, or in a world that roams with any SHB, which meets it."""
+        account, client = self._model.accounts[consumer.row.number], consumer.client
+        if self._world.roaming is not None:
+            return all(
+                self.is_open(client.name, shb) and self.brokers_meet(shb, account.broker) for shb in client.addresses
+            )
+        return self.serves(account.broker) and self.is_open(client.name, account.broker)

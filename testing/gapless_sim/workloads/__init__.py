@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless_sim.workloads import churn, ranges, scenarios
+from gapless_sim.workloads import churn, ranges, roaming, scenarios
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.ranges import Ranges
+from gapless_sim.workloads.roaming import RoamingApplications
 from gapless_sim.workloads.scenarios import Scenarios
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "churn": Churn,
     "scenarios": Scenarios,
     "ranges": Ranges,
+    "roaming": RoamingApplications,
 }
 """By the name that options have for them."""
 
@@ -38,3 +40,5 @@ SOMETIMES: tuple[str, ...] = (*churn.SOMETIMES, *scenarios.SOMETIMES)
 """What should happen sometimes in the one or the other of the two that are drawn."""
 RANGES_SOMETIMES: tuple[str, ...] = ranges.SOMETIMES
 """What should happen sometimes in the third, which is run by its name alone."""
+ROAMING_SOMETIMES: tuple[str, ...] = roaming.SOMETIMES
+"""Likewise in the fourth."""

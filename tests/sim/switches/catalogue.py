@@ -14,6 +14,7 @@ from sim.switches import (
     pubend,
     ranges,
     release,
+    roaming,
     storage,
     subscribing,
     taking_over,
@@ -37,6 +38,7 @@ SWITCHES: tuple[Switch, ...] = (
     *delivering.CONSUMERS,
     *delivering.SHARING,
     *taking_over.TAKING_OVER,
+    *roaming.ROAMING,
     *network.INTEREST,
     *network.CACHES,
     *network.CURIOSITY,
@@ -81,7 +83,7 @@ RULES: tuple[str, ...] = (
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
-SECTIONS: tuple[str, ...] = ("header fields", "damage", "order of answers")
+SECTIONS: tuple[str, ...] = ("header fields", "damage", "order of answers", "roaming")
 """Rules that are neither a trap nor a row of that table."""
 
 _DELTA = "the delta router is not there yet"

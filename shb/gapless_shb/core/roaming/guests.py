@@ -84,6 +84,8 @@ class Guest:
     generation: int
     attachment: int
     heard_at: int
+    in_use: InUse | None
+    """What its client asked for if there is another consumer; None once the home has decided."""
     question: int = 0
     """The number of the newest renewal."""
     answered: int = 0
@@ -225,7 +227,7 @@ class Guests:
             self._ask_next(question, now, wall)
             return
         self._forget(question.number)
-        if isinstance(message, Subscribed):
+        if isinstance(message, Subscribed) and isinstance(question.request, Subscribe):
             try:
                 self._attach(question, message, answer.sender, message.sid, answer.standing, now, wall)
             except RefusedError as refused:
@@ -253,6 +255,7 @@ class Guests:
         if guest is None or (said.life, said.attachment) != (self._hosting.life, guest.attachment):
             return
         guest.heard_at = now
+        guest.in_use = None
         guest.answered = max(guest.answered, said.question)
         guest.complained = False
         guest.confirmed = {row.pubend: row.acked for row in said.standing.rows}
@@ -431,7 +434,8 @@ class Guests:
             request.request,
             since=wall,
         )
-        guest = Guest(consumer, home, home_sid, answer.generation, question.number, now)
+        undecided = request.in_use if standing is None else None
+        guest = Guest(consumer, home, home_sid, answer.generation, question.number, now, undecided)
         guest.confirmed = {row.pubend: row.acked for row in known.rows}
         self._guests[record.sid] = self._by_home[home, home_sid] = guest
         at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
@@ -533,6 +537,7 @@ class Guests:
             consumer.subscription.client_id,
             consumer.instance,
             tuple(acknowledged),
+            guest.in_use,
             leaves,
         )
 

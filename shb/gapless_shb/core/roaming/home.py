@@ -18,6 +18,7 @@ from gapless.core.wire.messages import (
     Code,
     Detached,
     Done,
+    InUse,
     RequestFailed,
     ServerMessage,
     Subscribe,
@@ -139,6 +140,7 @@ class Home:
         if subscription is None or subscription.generation != renew.generation:
             self._end(node, renew, Code.UNSUBSCRIBED, "the subscription was removed, or its home has lost it")
             return
+        self._make_way(renew)
         lease = self._leases.get(renew.sid)
         is_free = renew.sid not in self._hosting.consumers and not self._is_taken(renew.sid)
         if lease is None and is_free and subscription.client_id == renew.client_id:
@@ -235,6 +237,17 @@ class Home:
         name = request.name or ""
         known = self._hosting.registry.find(ask.client_id, name)
         return known is None and self._expiry.late_start(ask.client_id, name) is None
+
+    def _make_way(self, renew: Renew) -> None:
+        """One that came while this SHB was not heard takes over now what it could not then."""
+        holder = self._hosting.consumers.get(renew.sid)
+        lease = self._leases.get(renew.sid)
+        if renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
+            return
+        if renew.in_use is InUse.TAKEOVER or holder.instance == renew.instance:
+            taken_over = Detached(renew.sid, Code.TAKEN_OVER, "another consumer took it over")
+            self._hosting.tell(holder.channel.session, taken_over)
+            self._hosting.detach(renew.sid)
 
     def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Lease:
         hosting = self._hosting

@@ -12,7 +12,16 @@ import msgspec
 
 from gapless.core.network.facts import MAIL_BYTES_MAX, Real
 from gapless.core.stream.ticks import PubendId, ShbId
-from gapless.core.wire.messages import Acknowledged, Code, Done, RequestFailed, Subscribe, Subscribed, Unsubscribe
+from gapless.core.wire.messages import (
+    Acknowledged,
+    Code,
+    Done,
+    InUse,
+    RequestFailed,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 
 ROLE = "shb"
 """The role that gets this mail."""
@@ -88,6 +97,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     client_id: str
     instance: str
     acknowledged: tuple[Acknowledged, ...] = ()
+    in_use: InUse | None = None
+    """As long as the home was not heard since the consumer came: what its client asked for if there is another one."""
     leaves: bool = False
     """Whether the consumer has gone. Then it is repeated until `Ended`."""
 

@@ -267,6 +267,29 @@ def test_after_a_partition_the_one_that_the_home_has_stays() -> None:
     assert answer.home_sid in pair.home.hosting.consumers
 
 
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_one_that_came_while_the_home_was_silent_takes_over_as_it_would_have(takes_over: bool) -> None:
+    pair = Pair()
+    first, answer = attached(pair)
+    pair.leave(pair.other, first)  # type: ignore[arg-type]
+    pair.settle(1000)
+    second = pair.session("two")
+    pair.subscribe(pair.home, second)
+    pair.settle(500)
+    pair.cut = True
+    third = pair.session("three")
+    in_use = m.InUse.TAKEOVER if takes_over else m.InUse.ERROR
+    pair.subscribe(pair.other, third, token=Token(answer, begins(answer)), in_use=in_use)
+    pair.settle(5000)
+    assert pair.attached(pair.other, third).home_sid == answer.home_sid
+    pair.cut = False
+    pair.settle(7000)
+
+    gone = [bool(pair.got(pair.home, second, m.Detached)), bool(pair.got(pair.other, third, m.Detached))]
+    assert gone == [takes_over, not takes_over]
+    assert len(pair.home.hosting.consumers) == 1
+
+
 # ------------------------------------------------------------------------------- acknowledgements, release
 
 

@@ -1,0 +1,44 @@
+"""Broken rules of subscriptions that are consumed elsewhere than at their home (protocol: roaming)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_GUESTS = "gapless_shb.core.roaming.guests:Guests"
+
+ROAMING = (
+    Switch(
+        "guest_is_told_loss_unasked",
+        ("roaming",),
+        "A guest gets a gap for ticks that are gone, and its home is not asked whether the subscription needs them.",
+        (
+            Edit(
+                "gapless_shb.core.scheduler:Scheduler.may_tell_loss",
+                "return not reader.position.guest or self._state.may_tell_loss(reader.sid, self.stream.pubend, now)",
+                "return True",
+            ),
+        ),
+        ("I5",),
+        "A subscription is idle, and its position moves on by silence, which the log is released for. Then its client"
+        " comes to another SHB, with a position from before that.",
+        "roaming",
+        ("knowledge",),
+    ),
+    Switch(
+        "guest_acknowledges_to_nobody",
+        ("roaming",),
+        "What a guest acknowledges is not mailed to its home.",
+        (
+            Edit(
+                f"{_GUESTS}._renewal",
+                "if done > guest.confirmed.get(stream.pubend, 0) and",
+                "if done < 0 and",
+            ),
+        ),
+        ("V3",),
+        "A consumer is a guest when nothing more comes, and has acknowledged everything: the log is kept for ever.",
+        "roaming",
+        ("knowledge",),
+    ),
+)
