@@ -42,6 +42,18 @@ class WhenInUse(str, Enum):
         return self.value
 
 
+class EventsInOrder(str, Enum):
+    """In which order the events of several pubends come."""
+
+    PUBEND = "pubend"
+    TOTAL = "total"
+
+    @property
+    def order(self) -> Literal["pubend", "total"]:
+        """As `Session.subscribe` takes it."""
+        return self.value
+
+
 def subscribe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the durable subscription.")],
     *,
@@ -60,6 +72,9 @@ def subscribe(
     count: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many events.")] = None,
     ack: Annotated[bool, typer.Option(help="Let the broker release what was printed.")] = True,
     in_use: Annotated[WhenInUse, typer.Option(help="What to do if another consumer has it.")] = WhenInUse.ERROR,
+    order: Annotated[
+        EventsInOrder, typer.Option(help="Of events of several pubends: each pubend's own, or one over a group.")
+    ] = EventsInOrder.PUBEND,
     url: Url = DEFAULT_URL,
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
@@ -76,7 +91,13 @@ def subscribe(
     async def consume() -> None:
         async with connected(url, client_id, wait) as connection, connection.session() as session:
             subscribing = session.subscribe(
-                *topic, name=name, selector=selector, start=position, on_gap="deliver", in_use=in_use.conflict
+                *topic,
+                name=name,
+                selector=selector,
+                start=position,
+                on_gap="deliver",
+                in_use=in_use.conflict,
+                order=order.order,
             )
             async with subscribing as subscription:
                 with stopping_on_interrupt(subscription.drain):

@@ -168,3 +168,13 @@ async def test_it_asks_for_no_more_than_it_was_told_to(tmp_path: Path) -> None:
 
     assert subscription.calls == [3, 1]
     assert next(subscription.items)[0].tick == 4  # type: ignore[index]
+
+
+@pytest.mark.usefixtures("consume")
+def test_total_order_is_asked_for_and_needs_a_group(gapless: Gapless, url: str) -> None:
+    common = ["--topic", "numbers.*", "--url", url, "--order"]
+
+    refused = gapless("subscribe", "ordered", *common, "total", status=2)
+
+    assert "order='total' needs a group of pubends: none is configured here" in refused.output
+    gapless("subscribe", "plain", *common, "pubend", "--start", "earliest", "--count", "1")
