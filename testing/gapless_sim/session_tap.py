@@ -110,6 +110,9 @@ class ReceivedAcknowledgements:
         if isinstance(message, Subscribe):
             said = {position.pubend: position.tick for position in message.acknowledged}
             self._asked[broker, session, message.request] = said
+            if message.token_home:
+                # Its home may grant it, and count this, and the answer be too late for the session.
+                self._note(node_of(message.token_home), message.token_sid, said)
         elif isinstance(message, Acknowledge) and (broker, message.sid) in self._homes:
             # The home decides whose acknowledgements count; what it may count is all that was said.
             positions = {position.pubend: position.tick for position in message.positions}
