@@ -9,6 +9,7 @@ from typing import Any, Final
 WORKS: Final = {
     "faults": "every node killed, links cut, stalled and slowed, one dead throughout: databases exact, and how late",
     "slow": "an SHB whose link carries a third of the stream for a minute, beside two others",
+    "costs": "what a hop, an IB and more SHBs cost beside one node",
 }
 """Every work, and what it shows. A name is a module of this package with `run(json, …)`."""
 
