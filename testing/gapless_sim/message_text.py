@@ -13,6 +13,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire import codec
 from gapless.core.wire import messages as m
 from gapless.errors import RemoteProtocolError
+from gapless_sim.message_text_mail import mail_text
 from gapless_sim.message_text_ranges import FROM_BROKER, FROM_CLIENT, Formatter
 from gapless_sim.producer import key_of
 from gapless_sim.short_names import SHOWN, Names, count_of
@@ -212,6 +213,7 @@ class Conversation:
         m.PublishRefused: _not_published,
         m.Subscribed: _subscribed,
         m.RequestFailed: _failed,
+        m.Delayed: lambda self, said: MessageText("waits", f"{self._subscription(said.sid)} waits: {said.reason}"),
         m.Detached: lambda self, said: MessageText(
             "refused", f"{self._subscription(said.sid)} is detached: {said.code.value}: {said.reason}"
         ),
@@ -330,7 +332,7 @@ _ROUTING: dict[type, Callable[[Any, Names], MessageText]] = {
         "interest check", f"what does {names.shb(said.shb) if said.shb else 'everybody'} want?"
     ),
     routing_frames.ProgressRows: _progress,
-    r.Posted: lambda said, _: MessageText("mail", f"{len(said.data)} bytes from {said.from_node} for {said.role}"),
+    r.Posted: lambda said, names: MessageText("mail", mail_text(said, names)),
     r.Hold: _hold,
     r.Held: _held,
     r.Seen: _seen,

@@ -151,6 +151,8 @@ class Options:
     """How nodes hang together: a `tree` of cells, or a `mesh` of the same nodes; "": a mesh of PHBs and SHBs alone."""
     cells: str = ""
     """The nodes of a tree or mesh, as `gapless_sim.topology` writes them."""
+    roaming: bool = False
+    """Whether subscriptions are consumed at any SHB of a tree or mesh."""
     link_cores: bool = False
     """Whether the links between brokers have the cores of production at their ends; else a model of them."""
     pubends: int = 1
@@ -273,7 +275,7 @@ def draw_options(
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
     drawn = replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
     if drawn.workload == "roaming":  # its applications know of no disk that is lost, and of no SHB that is given up
-        return replace(drawn, retires=0.0, disk=replace(drawn.disk, wipe=0.0, restore=0.0))
+        return replace(drawn, roaming=True, retires=0.0, disk=replace(drawn.disk, wipe=0.0, restore=0.0))
     if drawn.workload != "churn":
         return drawn  # scenarios know what they are told of
     damage = _Draws(choices.stream("options/damage"), faults).rate("disk", 0.4, DAMAGE_SHARE)

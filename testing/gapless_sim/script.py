@@ -13,6 +13,8 @@
     network phb1:phb ib1+ib2<phb1 shb1:shb<ib1  before `start`: a tree of cells instead, under the router `knowledge`
     group                                       before `start`: two PHBs in total order, each with a publisher; what is
                                                 published with one command goes to them in turns, at the same time
+    roam                                        before `start`, after `network`: the subscriber goes to any SHB, first
+                                                to the home of its subscriptions
     streams                                     before `start`: its links are streams, as over TCP, and lose nothing
     token late                                  the application's position
 
@@ -27,6 +29,7 @@ from dataclasses import replace
 
 from gapless.core.client.subscribing import WINDOW_EVENTS
 from gapless.core.wire.messages import Order, StartAt
+from gapless_shb.core.roaming.places import home_of
 from gapless_sim.application import SimClient
 from gapless_sim.broker import SimBroker
 from gapless_sim.choices import Choices
@@ -36,7 +39,7 @@ from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.picture import QUIET
 from gapless_sim.producer import Outbox, Producer, Publication
 from gapless_sim.short_names import Names
-from gapless_sim.topology import TREE, Topology
+from gapless_sim.topology import TREE, Topology, roaming_of
 from gapless_sim.trace import Trace
 from gapless_sim.trace_recorder import record_trace
 from gapless_sim.world import World
@@ -108,6 +111,7 @@ class Script:
             "retain": self._retain,
             "network": self._network,
             "group": self._group,
+            "roam": self._roam,
             "streams": self._streams,
             "token": self._token,
         }
@@ -152,7 +156,8 @@ class Script:
         homes = {"publisher": "phb1", "publisher2": "phb2", "subscriber": "shb1"}
         for name in self._lanes:
             if name in homes:
-                world.clients[name] = SimClient(world, name, [homes[name]])
+                roams = world.roaming is not None and name == "subscriber"
+                world.clients[name] = SimClient(world, name, self._home_first() if roams else [homes[name]])
                 world.clients[name].on_start = self._open_publisher
         world.clients["subscriber"].on_start = self._subscribe_all
         for broker in world.brokers.values():
@@ -181,6 +186,18 @@ class Script:
         self._options = replace(self._options, router="knowledge", topology=TREE, cells=rest)
         self._chart = self._new_chart(topology.roles, NETWORK_WIDTH)
         self._hidden |= dict.fromkeys(UPKEEP)
+
+    def _roam(self, _rest: str) -> None:
+        self._before_start("roam")
+        self._options = replace(self._options, roaming=True)
+        if roaming_of(self._options) is None:
+            raise ScriptError("`roam` comes after `network`")
+
+    def _home_first(self) -> list[str]:
+        roaming = self.world.roaming
+        assert roaming is not None
+        home = home_of("subscriber", roaming)
+        return [home, *(shb for shb in roaming.shbs if shb != home)]
 
     def _group(self, _rest: str) -> None:
         self._before_start("group")

@@ -274,7 +274,7 @@ def with_replacements(options: Options, draws: Stream) -> Options:
 def roaming_of(options: Options) -> Roaming | None:
     """What the SHBs of a world have in common in which subscriptions are consumed at any of them; else None."""
     topology = topology_of(options)
-    if options.workload != "roaming" or topology is None:
+    if not options.roaming or topology is None:
         return None
     return Roaming(tuple(topology.map().with_role("shb")), b"the secret of a simulated network")
 
