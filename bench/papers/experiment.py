@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeAlias
 
 DURABLE = "001"
 GRAPH = "002"
@@ -99,6 +100,9 @@ class Sizes:
         return quick if self.quick else full
 
 
+Run: TypeAlias = Callable[[Sizes], Outcome]
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """One of a paper's experiments."""
@@ -115,4 +119,4 @@ class Experiment:
     """What was built up here, and what of the paper's is smaller."""
     figures: Mapping[str, Figure] = field(repr=False)
     """By the name that programs have for them, with its unit; in the order of the table."""
-    run: Callable[[Sizes], Outcome] = field(repr=False)
+    run: Run = field(repr=False)

@@ -14,6 +14,12 @@ EXPERIMENTS = {
     "catchup": {"catchup_median_s", "ratio_catchup_to_should", "ratio_delivered_to_time"},
     "shb-crash": {"ratio_constream_slope", "catchup_mean_s", "ratio_phb_sent_to_delivered"},
     "early-release": {"gaps_of_the_one_away", "gaps_of_the_others", "ratio_log_without"},
+    "link-failure": {"shbs_with_late_events", "ratio_others_p99", "ratio_worst_to_allowed"},
+    "link-stall": {"shbs_with_late_events", "ratio_others_p99", "ratio_worst_to_allowed"},
+    "ib-crash": {"ratio_worst_to_outage", "ratio_questions_to_phb"},
+    "outage": {"ratio_worst_to_outage", "ratio_slope", "ratio_questions", "ratio_sent_again"},
+    "phb-restart": {"ratio_standstill_to_outage", "ratio_most_handed_to_published"},
+    "loss": {"ratio_again_to_lost_high", "ratio_growth_to_losses"},
     "total-order": {"median_total_20_ms", "median_pubend_1000_ms", "ratio_p99_wait_to_period_200"},
 }
 """Each experiment, and some of the figures that it must have."""
