@@ -63,6 +63,10 @@ class SimBroker:
         self.links: NodeLinks | None = None
         """The cores of its links to other nodes, where there are any."""
         self.boots = 0
+        self.topology = world.topology
+        """The map that it has read, or will at its next start; None where there are no cells."""
+        self.removed = False
+        """Whether the map has it no more: then it is not started again."""
         self.tampered = False
         """Whether an operator has put an old copy of its disk back: to be refused then is right."""
         self.given_up = False
@@ -79,7 +83,7 @@ class SimBroker:
         """What the fuse will be when it boots the next time."""
         self.storage_id = ""
         """Of the volume it had last."""
-        self._new_disk = new_disk
+        self.new_disk = new_disk
         self._choices = world.choices.stream("process")
         self._disk_choices = world.choices.stream("disk")
         self._timer_at = 0
@@ -124,7 +128,7 @@ class SimBroker:
 
     def boot(self) -> None:
         """Starts the process, recovers, and serves."""
-        if self.running or self.given_up:
+        if self.running or self.given_up or self.removed:
             return
         self.boots += 1
         self.life = self.world.new_life()
@@ -206,7 +210,7 @@ class SimBroker:
     def replace_disk(self) -> None:
         """An empty disk, in place of one that is lost or that nobody may use any more."""
         assert not self.running
-        self.disk = self._new_disk()
+        self.disk = self.new_disk()
         self.given_up = self.tampered = False
         self.world.note(self.name, "new disk", "everything that was on the old one is lost")
         if self.roles:  # of a node without any nothing is lost, and nobody is excused (R1)

@@ -42,7 +42,7 @@ class Plan:
         choices = Choices(seed)
         faults = faults_on(self.storage, self.faults)
         drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=faults)
-        placed = with_topology(with_policies(drawn, choices.stream("policies")), choices, self.topology)
+        placed = with_topology(with_policies(drawn, choices.stream("policies")), choices, self.topology, faults)
         if "operator" in faults:
             placed = with_replacements(placed, choices.stream("replacements"))
         return options_on(self.storage, with_order(placed, choices.stream("order")))

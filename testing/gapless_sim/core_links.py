@@ -23,6 +23,7 @@ from gapless_sim.link_faults import LinkFaults
 from gapless_sim.links import whole
 from gapless_sim.network import WEIGHT, Network
 from gapless_sim.options import SECOND
+from gapless_sim.topology import pair_of
 
 if TYPE_CHECKING:
     from gapless.core.network.facts import BrokerId, LinkId
@@ -155,16 +156,16 @@ class CoreNetwork(Network):
 
     def open_links(self, broker: SimBroker) -> NodeLinks:
         """The links of a process that begins."""
-        assert self.world.topology is not None
+        assert broker.topology is not None
         self._starts += 1
-        nodes = {node: frozenset(roles) for node, roles in self.world.topology.roles.items()}
+        nodes = {node: frozenset(roles) for node, roles in broker.topology.roles.items()}
         me = LinkIdentity(
             network=broker.loaded.config.node.network,
             node=broker.name,
             roles=broker.roles,
             incarnation=broker.boots,
             router=self.world.options.router,
-            map_digest=sha256(str(self.world.topology).encode()).digest(),
+            map_digest=sha256(str(broker.topology).encode()).digest(),
             secret=SECRET,
             sizes=SIZES,
         )
@@ -173,7 +174,7 @@ class CoreNetwork(Network):
 
     def is_blocked(self, source: str, target: str) -> bool:
         """Whether nothing gets from one node to another: it is cut, or dead for ever."""
-        return self.is_cut(source, target) or not self._link_faults.allows(source, target)
+        return self.is_cut(source, target) or pair_of(source, target) in self._link_faults.dead
 
     # What routers want.
 

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless_sim.administrator import retire, shb_of
+from gapless_sim.map_changes import MapChanges
 from gapless_sim.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
 from gapless_sim.pubend_logs import LOG
 from gapless_sim.reconfiguration import add_pubend, change_policy
+from gapless_sim.world_builder import add_intermediate
 
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import ShbId
@@ -92,6 +94,7 @@ class Faults:
         """The indexes of records that were damaged."""
         self._damages = 0
         self._over = False
+        self._maps = MapChanges(world, add_intermediate)
         self._kinds = self._table()
 
     def begin(self) -> None:
@@ -118,6 +121,7 @@ class Faults:
         world.network.keep_word()
         world.network.speed_up()
         world.seam.begin_liveness()
+        self._maps.finish()
         for broker in world.brokers.values():
             self._mend(broker)
         for client in world.clients.values():
@@ -173,6 +177,7 @@ class Faults:
             (options.replacements, self._replace_shb),
             (options.additions, self._add_pubend),
             (options.policy_changes, self._change_policy),
+            (options.map_changes, self._maps.strike),
             (network.late, self._world.network.bring_leftovers),
         ]
         if self._world.network.layer is not None:

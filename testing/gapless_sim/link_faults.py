@@ -48,10 +48,14 @@ class LinkFaults:
         assert network.world.topology is not None
         self._network = network
         self._world: World = network.world
-        self._topology: Topology = network.world.topology
         self._draws = network.world.choices.stream("topology/link faults")
         self.dead: dict[Pair, None] = {}
         """The links that are dead for ever."""
+
+    @property
+    def _topology(self) -> Topology:
+        assert self._world.topology is not None
+        return self._world.topology
 
     def allows(self, one: str, other: str) -> bool:
         """Whether there can be a link: the map has it, and it is not dead."""

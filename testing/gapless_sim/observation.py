@@ -192,6 +192,12 @@ class Observation:
             if getattr(type(oracle), name) is not getattr(Oracle, name):
                 listeners.append(getattr(oracle, name))
 
+    def remove(self, oracle: Oracle) -> None:
+        """This oracle is not called any more."""
+        self.oracles.remove(oracle)
+        for listeners in self._listeners.values():
+            listeners[:] = [call for call in listeners if getattr(call, "__self__", None) is not oracle]
+
 
 def _caller(listeners: list[Callable[..., None]]) -> Callable[..., None]:
     def call(*arguments: Any, **options: Any) -> None:

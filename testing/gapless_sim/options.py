@@ -184,6 +184,8 @@ class Options:
     """The share of subscriptions in total order; with any, all pubends are one group."""
     group_silence_ms: int = 200
     """How soon a member of the group says that it is silent."""
+    map_changes: float = 0.0
+    """Changes of the network's map, a second: where there are cells with link cores."""
     wants_silence: float = 0.3
     catchup_bytes: int = 48 << 20
     """What an SHB keeps of what its readers share: with less, they ask the PFS and the network again."""

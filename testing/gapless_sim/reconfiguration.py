@@ -9,6 +9,7 @@ from gapless.node.config import make_config
 
 if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
+    from gapless_sim.topology import Topology
 
 
 def add_pubend(broker: SimBroker) -> None:
@@ -25,6 +26,13 @@ def change_policy(broker: SimBroker, max_retain_seconds: float | None) -> None:
     for pubend in pubends:
         pubend.pop("release", None)
     _configure(broker, pubends=pubends)
+
+
+def change_map(broker: SimBroker, topology: Topology) -> None:
+    """Another map of the network, from the next start on; a node that it does not have is not started again."""
+    broker.topology = topology
+    broker.removed = broker.name not in topology.cell_of
+    broker.loaded = replace(broker.loaded, network=topology.map())
 
 
 def _phb_section(broker: SimBroker) -> dict[str, Any]:

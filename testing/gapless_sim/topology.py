@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.ports import Roaming
-from gapless_sim.options import NetworkFaults
+from gapless_sim.options import FAULTS, NetworkFaults
 
 if TYPE_CHECKING:
     from gapless_sim.choices import Choices, Stream
@@ -219,7 +219,7 @@ def star(shbs: int) -> Topology:
     return Topology([Cell(("phb1",), ("phb",)), *(Cell((f"shb{each + 1}",), ("shb",), "phb1") for each in range(shbs))])
 
 
-def with_topology(options: Options, choices: Choices, kind: str | None) -> Options:
+def with_topology(options: Options, choices: Choices, kind: str | None, faults: tuple[str, ...] = FAULTS) -> Options:
     """The same with nodes as the seed draws them, in a tree or a mesh; "": the nodes that it has.
 
     None: as the router needs it. All is drawn from streams of its own, so that without it seeds stay what they were.
@@ -240,8 +240,15 @@ def with_topology(options: Options, choices: Choices, kind: str | None) -> Optio
         shbs=sum("shb" in hosted for hosted in roles),
         together=False,
         link_cores=kind == TREE,
+        map_changes=_map_changes(options, choices.stream("topology/operator"), faults) if kind == TREE else 0.0,
         network=network if kind == TREE else options.network,
     )
+
+
+def _map_changes(options: Options, draws: Stream, faults: tuple[str, ...]) -> float:
+    """How often an operator changes the map; scenarios know where everybody is."""
+    drawn = 0.2 * (1 + draws.draw(4)) / 4 if draws.chance(0.3) else 0.0
+    return drawn if options.workload == "churn" and "operator" in faults else 0.0
 
 
 def _with_link_faults(options: Options, draws: Stream) -> NetworkFaults:

@@ -65,6 +65,11 @@ def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[
     return world
 
 
+def add_intermediate(world: World, name: str) -> SimBroker:
+    """A new node without roles, which nobody has started yet."""
+    return SimBroker(world, name, _load(world, name, (), {}), next(iter(world.brokers.values())).new_disk, NodeClock())
+
+
 def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
     """The nodes by name, and what each hosts."""
     topology = topology_of(options)

@@ -40,6 +40,9 @@ QUEUED_MOST = LINK_HIGH + (1 << 20)
 class HopJudge(Judge):
     """An oracle that watches the frames between brokers."""
 
+    stands_map_changes = False
+    """Whether it goes on judging when nodes have different maps."""
+
     def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
         """A frame is about to be sent; it may be lost."""
 
@@ -234,6 +237,7 @@ class K6Queued(HopJudge):
     """
 
     name = "K6"
+    stands_map_changes = True
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

@@ -134,6 +134,7 @@ class C5ByHop(HopJudge):
     """A stamp names only SHBs of which it is durable that the pubend counts them, on whatever link (T60)."""
 
     name = "C5"
+    stands_map_changes = True
     facts: Sequence[type] = (routing.Enrolled, routing.Opened)
     effects: Sequence[type] = ()
 

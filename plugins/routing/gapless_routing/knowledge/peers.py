@@ -200,6 +200,8 @@ class Peers:
 
     def next_toward(self, cell: Cell, key: str, sender: BrokerId | None) -> BrokerId | None:
         """To whom to send on the way to a cell: a neighbour that knows it, else a mate, unless a mate sent it."""
+        if self._leads_back(cell, sender):
+            return None
         direct = self._direct(cell)
         if direct:
             return max(direct, key=lambda name: rank(key, name))
@@ -225,12 +227,20 @@ class Peers:
             self.send(to, message, address)
         elif cell is not None and self._cells.is_alone(to):
             self.send_toward(cell, to, message, sender, address)
-        elif cell is not None:
+        elif cell is not None and not self._leads_back(cell, sender):
             self._detours += 1
             mates = () if sender in self._cells.mates else self._mates(cell)
             ways = [*self._direct(cell), *mates]
             if ways:
                 self.send(max(ways, key=lambda name: rank(f"{to}/{self._detours}", name)), message, address)
+
+    def _leads_back(self, cell: Cell, sender: BrokerId | None) -> bool:
+        """Whether the way to a cell is the one that a message came: then it goes no further.
+
+        Its sender has another map, in which that cell lies here, and would send it back at once, again and again.
+        """
+        toward = self._cells.toward(cell)
+        return sender is not None and toward is not None and toward == self._cells.of(sender)
 
     def push(self, cell: Cell, knowledge: Knowledge) -> BrokerId | None:
         """Sends first-time knowledge to one broker of a neighbouring cell.

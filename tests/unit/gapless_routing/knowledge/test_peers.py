@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gapless.core.network.facts import Dial, NetworkMap, SendFrame
+from gapless.core.network.facts import Dial, NetworkMap, Posted, SendFrame
 from gapless.core.network.frames import Private, decode
 from gapless.core.network.interest import parts_of
 from gapless_routing.knowledge.cells import Cells
@@ -121,6 +121,25 @@ def test_a_neighbour_that_has_no_way_on_is_no_way() -> None:
 
     side.hello("k")
     assert side.blind()["p"] == (), "a change is said at once"
+
+
+def test_nothing_goes_back_to_the_cell_that_it_came_from() -> None:
+    """A neighbour with another map takes this broker for the way to a cell that lies behind itself."""
+    deep = network_map({"P": {"p": PHB}, "M": {"i": ()}, "N": {"k": (), "l": ()}, "S": {"s": SHB}}, "p-i", "i-k", "k-s")
+    side = Side("i", deep, "p", "k")
+    side.hello("p")
+    side.hello("k")
+    mail = Posted("p", "shb", b"mail")
+
+    side.sent()
+
+    for to in ("s", "l"):
+        side.peers.send_to(to, mail, "k", (to,))
+    assert side.peers.next_toward("S", "key", "k") is None
+    assert side.sent() == []
+    for to in ("s", "l"):
+        side.peers.send_to(to, mail, "p", (to,))
+    assert side.sent() == [("k", (mail, ("s",))), ("k", (mail, ("l",)))]
 
 
 def test_a_broker_that_was_silent_for_three_seconds_is_blind_and_not_synced() -> None:
