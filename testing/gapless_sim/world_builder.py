@@ -67,7 +67,13 @@ def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[
 
 def add_intermediate(world: World, name: str) -> SimBroker:
     """A new node without roles, which nobody has started yet."""
-    return SimBroker(world, name, _load(world, name, (), {}), next(iter(world.brokers.values())).new_disk, NodeClock())
+    return SimBroker(
+        world,
+        name,
+        _load(world, name, (), roles_of(world.options)),
+        next(iter(world.brokers.values())).new_disk,
+        NodeClock(),
+    )
 
 
 def roles_of(options: Options) -> dict[str, tuple[str, ...]]:
