@@ -8,6 +8,7 @@ from sim.switches.switch import Switch
 _STREAMS = "gapless_routing.knowledge.streams:Streams"
 _PEERS = "gapless_routing.knowledge.peers:Peers"
 _PROGRESS = "gapless_routing.knowledge.progress:ProgressTable"
+_ROUTER = "gapless_routing.knowledge.router:KnowledgeRouter"
 _INTERESTS = "gapless_routing.knowledge.interest:Interests"
 _KNOWLEDGE = ("knowledge",)
 
@@ -286,6 +287,42 @@ FORGETTING = (
         ),
         ("V3", "K9"),
         "An SHB whose machine is lost, and that is retired while brokers in between remember it.",
+        routers=_KNOWLEDGE,
+    ),
+)
+
+TELLING = (
+    Switch(
+        "notices_not_repeated",
+        ("notices again",),
+        "Who is enrolled is said when it changes and on a new link, and not again.",
+        (Edit(f"{_STREAMS}.repeat_notices", "for stream in self._streams.values():", "for stream in ():"),),
+        ("V1",),
+        "A notice is lost on its way to an SHB that is new.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "mail_of_the_last_hop",
+        ("mail unchanged",),
+        "Whoever passes mail on says that it is his.",
+        (
+            Edit(
+                f"{_ROUTER}._pass_mail",
+                "self._peers.send_to(to, mail, sender, (to,))",
+                "self._peers.send_to(to, Posted(self._state.broker, mail.role, mail.data), sender, (to,))",
+            ),
+        ),
+        ("C10",),
+        "An operator who retires an SHB from a node that is not the next one.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "lives_not_checked",
+        ("lives",),
+        "What a process has asked for is still carried out when it is over, and its next one has been heard.",
+        (Edit("gapless_routing.knowledge.placing:TreeIntake.on_request", "if theirs < latest:", "if False:"),),
+        ("C9", "I7"),
+        "A node that starts anew while frames of its last process, from a publisher there, are on their way.",
         routers=_KNOWLEDGE,
     ),
 )
