@@ -43,7 +43,8 @@ PATIENCE: Final = 60.0
 class Reader:
     """One durable subscription to everything: when each event was sent, when it came, and how many came when."""
 
-    def __init__(self) -> None:
+    def __init__(self, shb: str) -> None:
+        self._name = f"all-{shb}"
         self.came: list[tuple[float, float]] = []
         """When each was sent, and when it came."""
 
@@ -53,7 +54,7 @@ class Reader:
         async with (
             connecting as connection,
             connection.session() as session,
-            session.subscribe(TOPIC, name="all") as subscription,
+            session.subscribe(TOPIC, name=self._name) as subscription,
         ):
             ready.set()
             async for batch in subscription.batches(max_events=4096):
@@ -75,7 +76,7 @@ class Slow:
     def __init__(self, seconds: float, rate: float) -> None:
         self._seconds = seconds
         self._rate = rate
-        self._readers = {shb: Reader() for shb in SHBS}
+        self._readers = {shb: Reader(shb) for shb in SHBS}
         self._waiting = 0
         """The most that waited on the slow link."""
         self._stopped = False
