@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gapless.core.alarms import Alarm
 from gapless.core.network.facts import LINK_HIGH, FrameArrived, LinkDown, LinkUp
 from gapless.core.network.greeting import LinkIdentity, LinkSizes
 from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, SendPayloads, Waiting
 from gapless.core.network.peers import DUPLICATE, BrokerLinks
+from gapless_sim.broker import SimBroker
+from gapless_sim.clocks import NodeClock
 from gapless_sim.connections import Connection
 from gapless_sim.link_faults import LinkFaults
 from gapless_sim.links import whole
@@ -28,13 +30,13 @@ from gapless_sim.topology import pair_of
 if TYPE_CHECKING:
     from gapless.core.network.facts import BrokerId, LinkId
     from gapless.core.network.links import Payload
-    from gapless_sim.broker import SimBroker
     from gapless_sim.frame_tap import LinkBetween
     from gapless_sim.leftovers import Way
     from gapless_sim.world import Life, World
 
 SIZES: Final = LinkSizes(part=2 << 10, report=2 << 10, underway=16 << 10, window=8 << 10)
 """As little as what is said in a simulation."""
+STRANGER_STAYS: Final = 2 * SECOND
 SOMETIMES: Final = {
     "nothing was heard": "links.nothing was heard",
     "it says that nothing arrives": "links.worked one way only",
@@ -44,6 +46,22 @@ SOMETIMES: Final = {
 }
 """What should happen sometimes, by why a core ends a link."""
 SECRET: Final = b"known to all nodes of the simulated network"
+
+
+class LinkWatcher(Protocol):
+    """Who watches what cores say of links."""
+
+    def link_up(self, connection: Connection, index: int, up: LinkUp) -> None:
+        """An end says that a link is up."""
+
+    def frame_taken(self, connection: Connection, index: int, frame: bytes, *, urgent: bool) -> None:
+        """A core is given a frame for this end."""
+
+    def frame_handed_over(self, connection: Connection, index: int, frame: bytes) -> None:
+        """A core hands over a frame at this end."""
+
+    def connection_over(self, connection: Connection) -> None:
+        """Neither end has it any more."""
 
 
 class NodeLinks:
@@ -131,6 +149,8 @@ class NodeLinks:
     def _up(self, up: LinkUp) -> None:
         connection, index = self.connections[up.link]
         connection.is_up[index] = True
+        for watcher in self._network.watchers:
+            watcher.link_up(connection, index, up)
         self._broker.on_broker_link(up.link, up.peer, up.roles, up.incarnation)
 
     def _down(self, down: LinkDown) -> None:
@@ -138,9 +158,22 @@ class NodeLinks:
 
     def _hand_over(self, arrived: FrameArrived) -> None:
         connection, index = self.connections[arrived.link]
+        for watcher in self._network.watchers:
+            watcher.frame_handed_over(connection, index, arrived.frame)
         if self._network.frames is not None:
             self._network.frames.arrived(connection, index, arrived.frame)
         self._broker.on_broker_frame(arrived.link, arrived.frame)
+
+
+class CoreLinkFaults(LinkFaults):
+    """What goes wrong on links, and who wants to get in."""
+
+    def on_stranger(self, target: SimBroker, claimed: str) -> None:
+        """Somebody connects to a node, and calls itself another one."""
+        network = self._network
+        assert isinstance(network, CoreNetwork)
+        self._world.sometimes("topology.stranger")
+        network.bring_stranger(target, self._world.brokers[claimed])
 
 
 class CoreNetwork(Network):
@@ -148,14 +181,34 @@ class CoreNetwork(Network):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.layer = self._link_faults = LinkFaults(self)
+        self.layer = self._link_faults = CoreLinkFaults(self)
         self._connections: dict[int, Connection] = {}
         self._connection_count = 0
         self._starts = 0
+        self._cut_since: dict[Way, int] = {}
+        self.watchers: list[LinkWatcher] = []
+        """Who watches what cores say of links."""
         self._secrets = world.choices.seed
 
     def open_links(self, broker: SimBroker) -> NodeLinks:
         """The links of a process that begins."""
+        return self._open(broker, SECRET)
+
+    def bring_stranger(self, target: SimBroker, claimed: SimBroker) -> None:
+        """Somebody who does not know the secret dials a node for a while, and says that it is another one."""
+        world = self.world
+        stranger = SimBroker(world, claimed.name, claimed.loaded, claimed.new_disk, NodeClock(world.now))
+        stranger.topology, stranger.life = target.topology, world.new_life()
+        links = stranger.links = self._open(stranger, b"guessed")
+        links.core.on_dial(target.name, links.now)
+        links.flush()
+        world.after(STRANGER_STAYS, "world", "stranger goes", self._send_away, stranger)
+
+    def _send_away(self, stranger: SimBroker) -> None:
+        stranger.life.over = True
+        self.broker_gone(stranger, silent=False)
+
+    def _open(self, broker: SimBroker, secret: bytes) -> NodeLinks:
         assert broker.topology is not None
         self._starts += 1
         nodes = {node: frozenset(roles) for node, roles in broker.topology.roles.items()}
@@ -166,7 +219,7 @@ class CoreNetwork(Network):
             incarnation=broker.boots,
             router=self.world.options.router,
             map_digest=sha256(str(broker.topology).encode()).digest(),
-            secret=SECRET,
+            secret=secret,
             sizes=SIZES,
         )
         seed = f"{self._secrets}/{broker.name}/{self._starts}".encode()
@@ -175,6 +228,12 @@ class CoreNetwork(Network):
     def is_blocked(self, source: str, target: str) -> bool:
         """Whether nothing gets from one node to another: it is cut, or dead for ever."""
         return self.is_cut(source, target) or pair_of(source, target) in self._link_faults.dead
+
+    def blocked_since(self, source: str, target: str) -> int | None:
+        """Since when nothing gets from one node to another; None: it does."""
+        dead = self._link_faults.dead.get(pair_of(source, target))
+        cut = self._cut_since.get((source, target)) if self.is_cut(source, target) else None
+        return min((since for since in (dead, cut) if since is not None), default=None)
 
     # What routers want.
 
@@ -204,22 +263,26 @@ class CoreNetwork(Network):
             if choices.chance(0.5):
                 self.world.sometimes("net.lost")
             else:
-                self._send_late(source, number, frame, self.latency())
+                self._send_late(source, number, frame, urgent, self.latency())
             return
         self._send_now(source, number, frame, urgent)
         if choices.chance(faults.repeat):
             much_later = choices.chance(0.3)
             self.world.sometimes("net.repeated much later" if much_later else "net.repeated")
-            self._send_late(source, number, frame, self.latency() + (choices.draw(20) * SECOND if much_later else 0))
+            wait = self.latency() + (choices.draw(20) * SECOND if much_later else 0)
+            self._send_late(source, number, frame, urgent, wait)
 
     def _send_now(self, source: SimBroker, number: LinkId, frame: bytes, urgent: bool) -> None:  # noqa: FBT001 - called later
         links = source.links
-        if links is not None:
+        found = None if links is None else links.connections.get(number)
+        if links is not None and found is not None:
+            for watcher in self.watchers:
+                watcher.frame_taken(found[0], 1 - found[1], frame, urgent=urgent)
             links.core.on_send(number, frame, urgent=urgent, now=links.now)
 
-    def _send_late(self, source: SimBroker, number: LinkId, frame: bytes, wait: int) -> None:
+    def _send_late(self, source: SimBroker, number: LinkId, frame: bytes, urgent: bool, wait: int) -> None:  # noqa: FBT001
         def send() -> None:
-            self._send_now(source, number, frame, urgent=False)
+            self._send_now(source, number, frame, urgent)
             if source.links is not None:
                 source.links.flush()
 
@@ -237,6 +300,8 @@ class CoreNetwork(Network):
     def forget_connection(self, connection: Connection) -> None:
         """Neither end has it any more."""
         connection.life.over = True
+        for watcher in self.watchers:
+            watcher.connection_over(connection)
         self._connections.pop(connection.serial, None)
 
     def on_connected(self, connection: Connection) -> None:
@@ -284,6 +349,12 @@ class CoreNetwork(Network):
         connection.send(1 - index, flat)
 
     # What goes wrong.
+
+    def cut(self, source: str, target: str) -> None:
+        """From now on nothing gets through in this direction."""
+        if not self.is_cut(source, target):
+            self._cut_since[source, target] = self.world.now
+        super().cut(source, target)
 
     def heal(self, source: str, target: str) -> None:
         """The way is free again, as far as this cut is concerned."""

@@ -8,6 +8,7 @@ dead      a link never comes up, or dies for ever: as long as a path leads from 
 one way   nothing gets through in one direction for a while
 stall     everything waits for a while, and then arrives at once; or the link goes down meanwhile
 slow      a link is slow in one direction for a while
+stranger  somebody connects to a node who calls itself another one, and does not know the secret
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.topology import pair_of
 
 if TYPE_CHECKING:
+    from gapless_sim.broker import SimBroker
     from gapless_sim.frame_tap import LinkBetween
     from gapless_sim.network import Network
     from gapless_sim.topology import Pair, Topology
@@ -36,6 +38,7 @@ SOMETIMES = (
     "topology.link one way",
     "topology.link stalled",
     "topology.link slow for a while",
+    "topology.stranger",
     "topology.volume gone",
 )
 """What should happen sometimes in trees."""
@@ -49,8 +52,8 @@ class LinkFaults:
         self._network = network
         self._world: World = network.world
         self._draws = network.world.choices.stream("topology/link faults")
-        self.dead: dict[Pair, None] = {}
-        """The links that are dead for ever."""
+        self.dead: dict[Pair, int] = {}
+        """The links that are dead for ever, and since when."""
 
     @property
     def _topology(self) -> Topology:
@@ -92,6 +95,7 @@ class LinkFaults:
             (faults.one_ways, self._cut_one_way),
             (faults.stalls, self._stall),
             (faults.slow_phases, self._slow_down),
+            (faults.strangers, self._come_as_a_stranger),
         ]
 
     def kill(self, pair: Pair) -> bool:
@@ -102,7 +106,7 @@ class LinkFaults:
 
         if pair in self.dead or not self._topology.joins_all(is_live):
             return False
-        self.dead[pair] = None
+        self.dead[pair] = self._world.now
         self._world.note("world", "dead", f"the link between {pair[0]} and {pair[1]}, for ever")
         self.on_dead(pair)
         return True
@@ -121,6 +125,17 @@ class LinkFaults:
 
     def _a_while(self) -> int:
         return (1 + self._draws.draw(50)) * 100 * MILLISECOND
+
+    def _come_as_a_stranger(self) -> None:
+        running = [broker for broker in self._world.brokers.values() if broker.listening]
+        target = self._draws.pick(running) if running else None
+        if target is not None and target.topology is not None:
+            claimed = self._draws.pick([name for name in target.topology.cell_of if name != target.name] or [""])
+            if claimed in self._world.brokers:
+                self.on_stranger(target, claimed)
+
+    def on_stranger(self, target: SimBroker, claimed: str) -> None:
+        """Somebody connects to a node, and calls itself another one."""
 
     def _cut_one_way(self) -> None:
         way = self._some_way()

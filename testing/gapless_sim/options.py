@@ -80,6 +80,8 @@ class NetworkFaults:
     """In a tree: links on which everything waits for a while, a second."""
     slow_phases: float = 0.0
     """In a tree: links that are slow in one direction for a while, a second."""
+    strangers: float = 0.0
+    """In a tree: somebody who calls itself a node, and does not know the network's secret, a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,7 @@ def _with_link_faults(options: Options, draws: Stream) -> NetworkFaults:
         one_ways=rate(0.3, 0.4),
         stalls=rate(0.3, 0.4),
         slow_phases=rate(0.2, 0.3),
+        strangers=rate(0.3, 0.2),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gapless_sim.core_links import CoreNetwork
 from gapless_sim.model import Model
 from gapless_sim.oracles import catch_up, gaps, leases, listings
 from gapless_sim.oracles.catch_up import CatchingUp
@@ -18,6 +19,7 @@ from gapless_sim.oracles.effects import I4ExactlyOnce
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
 from gapless_sim.oracles.leases import I8Leases
+from gapless_sim.oracles.links import K10Links
 from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless_sim.oracles.logs import I6OneLog
@@ -96,6 +98,11 @@ def _oracles_of_cells(model: Model) -> list[Oracle]:
         hops = [V4ByHop(model), K3Rows(model), K5Answered(model), K6Queued(model), K7Consolidated(model)]
         hops += [K8Sideways(model), K9Forgotten(model), counted]
         world.seam.watchers.append(counted)
+    links: list[Oracle] = []
+    if isinstance(world.network, CoreNetwork):
+        judge = K10Links(model, world.network)
+        world.network.watchers.append(judge)
+        links.append(judge)
     world.seam.watchers += [path, retired]
     world.network.frames.watchers += [*hops, retired]
-    return [R1Soft(model), path, retired, *hops]
+    return [R1Soft(model), path, retired, *hops, *links]

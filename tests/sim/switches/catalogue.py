@@ -8,6 +8,7 @@ from sim.switches import (
     clients,
     delivering,
     knowledge,
+    links,
     network,
     ordering,
     positions,
@@ -39,6 +40,7 @@ SWITCHES: tuple[Switch, ...] = (
     *delivering.SHARING,
     *taking_over.TAKING_OVER,
     *roaming.ROAMING,
+    *links.LINKS,
     *network.INTEREST,
     *network.CACHES,
     *network.CURIOSITY,
@@ -87,7 +89,7 @@ RULES: tuple[str, ...] = (
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
-SECTIONS: tuple[str, ...] = ("header fields", "damage", "order of answers", "roaming")
+SECTIONS: tuple[str, ...] = ("header fields", "damage", "order of answers", "roaming", "links")
 """Rules that are neither a trap nor a row of that table."""
 
 _DELTA = "the delta router is not there yet"

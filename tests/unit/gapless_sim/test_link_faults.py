@@ -134,9 +134,9 @@ def test_brokers_of_a_tree_meet_over_any_path_that_is_left() -> None:
     network.cut("shb1", "ib1")
     assert reach.brokers_meet("shb1", "phb1")
     assert network.layer is not None
-    network.layer.dead["ib2", "phb1"] = None
+    network.layer.dead["ib2", "phb1"] = 0
     assert reach.brokers_meet("shb1", "phb1")  # sideways
-    network.layer.dead["ib1", "ib2"] = None
+    network.layer.dead["ib1", "ib2"] = 0
     assert not reach.brokers_meet("shb1", "phb1")
     assert not reach.brokers_meet("shb1", "ib1")
     assert reach.brokers_meet("ib1", "phb1")

@@ -1,0 +1,86 @@
+"""What a node says of its links to others, against what there is: only where the link cores of production run."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from gapless_sim.options import SECOND
+from gapless_sim.oracles.judge import Judge
+
+if TYPE_CHECKING:
+    from gapless.core.network.facts import LinkUp
+    from gapless_sim.connections import Connection
+    from gapless_sim.core_links import CoreNetwork
+    from gapless_sim.model import Model
+
+NOTICED_WITHIN = 4 * SECOND
+"""Three beats of half a second and the one before, by a clock that is wrong, and what was on its way."""
+
+
+class K10Links(Judge):
+    """A link that is up is to the process that it names, is the only one to it, and works both ways.
+
+    What it hands over was sent on it, each frame once, in order; urgent ones overtake others, and nothing else does.
+    """
+
+    name = "K10"
+
+    def __init__(self, model: Model, network: CoreNetwork) -> None:
+        super().__init__(model)
+        self._network = network
+        self._sent: dict[tuple[Connection, int], tuple[deque[bytes], deque[bytes]]] = {}
+        """By the end that they are for: the frames that can wait, and the urgent ones, that are on their way."""
+        self._up_since: dict[tuple[Connection, int], int] = {}
+
+    def link_up(self, connection: Connection, index: int, up: LinkUp) -> None:
+        """An end says that a link is up."""
+        here, there = connection.ends[index], connection.ends[1 - index]
+        named = self.world.brokers.get(up.peer)
+        if named is not there or up.incarnation != connection.incarnations[1 - index]:
+            self.fail(f"{here.name} has a link to start {up.incarnation} of {up.peer}, and somebody else is there")
+        if any(each.ends[at] is here and each.ends[1 - at] is there for each, at in self._there()):
+            self.fail(f"{here.name} has two links to {up.peer}")
+        self._up_since[connection, index] = self.world.now
+
+    def connection_over(self, connection: Connection) -> None:
+        """Neither end has it any more."""
+        for index in (0, 1):
+            self._up_since.pop((connection, index), None)
+            self._sent.pop((connection, index), None)
+
+    def frame_taken(self, connection: Connection, index: int, frame: bytes, *, urgent: bool) -> None:
+        """A core is given a frame for this end."""
+        if (connection, 1 - index) in self._up_since:
+            self._sent.setdefault((connection, index), (deque(), deque()))[urgent].append(frame)
+
+    def frame_handed_over(self, connection: Connection, index: int, frame: bytes) -> None:
+        """A core hands over a frame at this end."""
+        for sent in self._sent.get((connection, index), ()):
+            if sent and sent[0] == frame:
+                sent.popleft()
+                return
+        where = f"{connection.ends[1 - index].name} → {connection.ends[index].name}"
+        self.fail(f"{where}: a frame of {len(frame)} bytes is handed over that was not the next to come on this link")
+
+    def checkpoint(self) -> None:
+        """Looks for links that carry nothing in one direction."""
+        for connection, index in self._there():
+            since = self._up_since[connection, index]
+            here = connection.ends[index]
+            for way in (0, 1):
+                blocked = self._network.blocked_since(*connection.way_to(way))
+                if blocked is None:
+                    continue
+                latest = max(since, blocked, here.paused_until, connection.busy_until[0], connection.busy_until[1])
+                if self.world.now - latest > NOTICED_WITHIN:
+                    source, target = connection.way_to(way)
+                    self.fail(f"{here.name} says that a link is up on which {target} hears nothing of {source}")
+
+    def _there(self) -> list[tuple[Connection, int]]:
+        return [(connection, index) for connection, index in self._up_since if not connection.gone[index]]
+
+    def settled(self) -> bool:
+        """Looks again, in the liveness phase."""
+        self.checkpoint()
+        return True

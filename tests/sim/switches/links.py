@@ -1,0 +1,66 @@
+"""Broken rules of the links between nodes, on trees of cells whose nodes have the link cores of production."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit, Replace
+from sim.switches.switch import Switch
+
+_LINK = "gapless.core.network.links:BrokerLink"
+_LINKS = "gapless.core.network.peers:BrokerLinks"
+_KNOWLEDGE = ("knowledge",)
+
+LINKS = (
+    Switch(
+        "link_proof_not_checked",
+        ("links",),
+        "Whoever says that it is a node of the network is believed, whatever its proof is.",
+        (Replace(f"{_LINK}._check_proof", "pass"),),
+        ("K10",),
+        "A stranger that does not know the network's secret connects, and calls itself a node of the map.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "link_takes_what_was_said_on_an_earlier_one",
+        ("links",),
+        "A payload is taken whatever link it was said on.",
+        (Edit(f"{_LINK}.on_payload", "if session != self._session:", "if False:"),),
+        ("K10",),
+        "A payload of an earlier connection turns up on a later one.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "both_crossing_dials_stay",
+        ("links",),
+        "Of two links between the same two nodes none is closed.",
+        (
+            Edit(f"{_LINKS}._on_proven", "if other.phase is LinkPhase.UP or self._me.node < link.peer:", "if False:"),
+            Edit(f"{_LINKS}._on_proven", "if peer.link is not None:", "if False:"),
+            Edit(f"{_LINKS}._come_up", "    assert peer.link is None\n", ""),
+            Edit(f"{_LINKS}._come_up", "if peer.dial is not None and peer.dial != link.number:", "if False:"),
+        ),
+        ("K10",),
+        "Two nodes dial each other at the same moment.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "one_way_link_stays_up",
+        ("links",),
+        "Nobody misses beats, nor notices that they say that nothing arrives.",
+        (
+            Edit(f"{_LINK}.on_beat_due", "if self._silent >= BEATS_MISSED_MAX:", "if False:"),
+            Edit(f"{_LINK}._on_beat", "if self._unheard >= BEATS_MISSED_MAX:", "if False:"),
+        ),
+        ("K10",),
+        "A link that lets nothing through in one direction, or in none, for a few seconds.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "parts_of_frames_are_mixed",
+        ("links",),
+        "Parts of urgent frames and of others are put together in one place.",
+        (Edit(f"{_LINK}._on_data", "self._parts[kind >= _LAST_URGENT]", "self._parts[False]"),),
+        ("K10",),
+        "An urgent frame overtakes between the parts of a large one, on a link that is full.",
+        routers=_KNOWLEDGE,
+    ),
+)
