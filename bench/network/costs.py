@@ -31,6 +31,8 @@ from bench.rounds import in_turn
 from gapless.cli.connecting import run as run_loop
 
 TOPIC: Final = "bench.fanout"
+BODY: Final = b"x" * 250
+"""Of a single event: as many bytes as in the papers."""
 SUBSCRIBERS: Final = 100
 PINGS: Final = 300
 RATE: Final = 1_500
@@ -87,7 +89,7 @@ async def pinging(network: Network) -> AsyncIterator[Callable[[], Awaitable[floa
 
         async def ping() -> float:
             began = time.perf_counter()
-            sending = asyncio.ensure_future(publisher.send(b"x" * 200))
+            sending = asyncio.ensure_future(publisher.send(BODY))
             await events.__anext__()
             took = 1e3 * (time.perf_counter() - began)
             await sending

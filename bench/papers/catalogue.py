@@ -6,6 +6,7 @@ from bench.papers.catching_up import CATCHUP
 from bench.papers.early_release import EARLY_RELEASE
 from bench.papers.experiment import Experiment
 from bench.papers.failures import IB_CRASH, LINK_FAILURE, LINK_STALL
+from bench.papers.hops import HOPS
 from bench.papers.losses import LOSS
 from bench.papers.outages import OUTAGE, PHB_RESTART
 from bench.papers.shb_crash import SHB_CRASH
@@ -14,6 +15,7 @@ from bench.papers.total_order import TOTAL_ORDER
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        HOPS,
         CATCHUP,
         SHB_CRASH,
         EARLY_RELEASE,

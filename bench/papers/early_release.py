@@ -18,7 +18,7 @@ RETAIN = 10.0
 
 def run(sizes: Sizes) -> Outcome:
     """With early release, without, and with nodes that have in memory what the log gave up."""
-    seconds = sizes.pick(60, 20)
+    seconds = sizes.pick(60, 12)
     bounded, sampled = _play(seconds, RETAIN, restart=True)
     unbounded, kept = _play(seconds, None, restart=True)
     remembering, _ = _play(seconds, RETAIN, restart=False)

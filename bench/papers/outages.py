@@ -19,7 +19,7 @@ def _cells(shbs: int) -> str:
 
 def outage(sizes: Sizes) -> Outcome:
     """The only way from the PHB carries nothing for a while; once with few SHBs behind it, once with many."""
-    seconds = sizes.pick(10, 2)
+    seconds = sizes.pick(10, 1)
 
     def strike(stage: Stage) -> None:
         stage.cut("phb1", "ib1")

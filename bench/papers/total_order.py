@@ -20,11 +20,11 @@ SETTLED = 3.0
 
 def run(sizes: Sizes) -> Outcome:
     """The same load with each period."""
-    seconds = sizes.pick(60, 6)
+    seconds, share = sizes.pick(60, 2), sizes.pick(1, 0.2)
     values: dict[str, float] = {}
     medians: dict[Order, list[float]] = {order: [] for order in Order}
     for period in PERIODS:
-        own, total = _play(period, seconds)
+        own, total = _play(period, seconds, share)
         for order, latencies in ((Order.PUBEND, own), (Order.TOTAL, total)):
             medians[order].append(quantile(latencies, 0.5) / MILLISECOND)
             values[f"median_{order.value}_{period}_ms"] = medians[order][-1]
@@ -39,13 +39,16 @@ def run(sizes: Sizes) -> Outcome:
     return Outcome(values, [panel])
 
 
-def _play(period: int, seconds: float) -> tuple[list[int], list[int]]:
-    """Returns the latencies in pubend order and in total order, of events that were published meanwhile."""
+def _play(period: int, seconds: float, share: float) -> tuple[list[int], list[int]]:
+    """Returns the latencies in pubend order and in total order, of events that were published meanwhile.
+
+    `share`: of the rates.
+    """
     found: list[list[int]] = []
 
     def prepare(stage: Stage) -> None:
         for name, rate in zip(names_on_each(len(RATES), "phb1"), RATES, strict=True):
-            stage.publisher(name, "phb1", rate)
+            stage.publisher(name, "phb1", share * rate)
         stage.subscriber("own", "shb1")
         stage.subscriber("total", "shb1", order=Order.TOTAL)
 

@@ -11,6 +11,7 @@ import pytest
 from documents import ROOT
 
 EXPERIMENTS = {
+    "hops": {"chain_median_ms", "ratio_logging_to_all", "ratio_hop_to_one_without_a_disk"},
     "catchup": {"catchup_median_s", "ratio_catchup_to_should", "ratio_delivered_to_time"},
     "shb-crash": {"ratio_constream_slope", "catchup_mean_s", "ratio_phb_sent_to_delivered"},
     "early-release": {"gaps_of_the_one_away", "gaps_of_the_others", "ratio_log_without"},
