@@ -10,6 +10,8 @@ WORKS: Final = {
     "faults": "every node killed, links cut, stalled and slowed, one dead throughout: databases exact, and how late",
     "slow": "an SHB whose link carries a third of the stream for a minute, beside two others",
     "costs": "what a hop, an IB and more SHBs cost beside one node",
+    "consolidation": "40 SHBs that miss the same events: what the PHB hears of it; restarts of IBs read no disk",
+    "routers": "one workload and one script of faults under `knowledge` and `hostile`: the same sequences",
 }
 """Every work, and what it shows. A name is a module of this package with `run(json, …)`."""
 

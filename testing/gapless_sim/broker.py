@@ -63,6 +63,8 @@ class SimBroker:
         self.links: NodeLinks | None = None
         """The cores of its links to other nodes, where there are any."""
         self.boots = 0
+        self.reads = 0
+        """So many reads of its disk were carried out, in all its lives."""
         self.topology = world.topology
         """The map that it has read, or will at its next start; None where there are no cells."""
         self.removed = False

@@ -109,9 +109,9 @@ class DiskDriver:
         duration = self._choices.delay(50_000, world.options.disk.read_time)
         world.at(world.now + duration, self._broker.name, "read", self._read, machine, life=self._life)
 
-    @staticmethod
-    def _read(machine: Machine) -> None:
+    def _read(self, machine: Machine) -> None:
         if machine.alive and machine.reads:
+            self._broker.reads += 1
             machine.read_one()
 
     # Upkeep.

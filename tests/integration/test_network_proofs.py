@@ -1,0 +1,30 @@
+"""What networks show in virtual time, in a size that shows no more than that it runs and that no promise breaks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from documents import ROOT
+
+WORKS = {
+    "consolidation": {"ibs_remember_questions_to_phb", "reads_restart_of_one", "reads_restart_of_both"},
+    "routers": {"sequences_that_differ", "events_compared"},
+}
+"""Each work, and the figures of it whose bars hold in any size."""
+
+
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.timeout(120)
+def test_the_work_runs_and_these_bars_hold(work: str) -> None:
+    command = [sys.executable, "-m", "bench", "network", "--json", work, "--quick"]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=ROOT)
+
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["figures"].keys() >= WORKS[work]
+    assert {name: bar for name, bar in said["bars"].items() if name in WORKS[work] and not bar["holds"]} == {}
