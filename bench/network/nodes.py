@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class Layout:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Sections of every node's configuration."""
     router: str = "knowledge"
+    program: str = "gapless.cli"
+    """The module that is run as a node."""
 
     @property
     def nodes(self) -> dict[str, str]:
@@ -47,6 +49,12 @@ class Layout:
         for one, other in self.bundles:
             pairs += product(self.cells[one], self.cells[other])
         return pairs
+
+
+def chain(ibs: int, options: Mapping[str, Any]) -> Layout:
+    """A PHB, so many IBs one after the other, and an SHB."""
+    names = ["phb", *(f"ib-{number}" for number in range(ibs)), "shb"]
+    return Layout({name: [name] for name in names}, list(pairwise(names)), options)
 
 
 def roles_of(node: str) -> list[str]:
@@ -68,13 +76,14 @@ def free_ports(count: int) -> list[int]:
 class NodeProcess:
     """One node: killed, it is started again on the same volume and the same ports."""
 
-    def __init__(self, name: str, directory: Path, configuration: Callable[[str], str]) -> None:
-        """`configuration`: for the address of its clients."""
+    def __init__(self, name: str, directory: Path, configuration: Callable[[str], str], program: str) -> None:
+        """`configuration`: for the address of its clients. `program`: the module that is run."""
         self.name = name
         self.url = ""
         self.pid = 0
         self.directory = directory
         self._configuration = configuration
+        self._program = program
         self._up = asyncio.Event()
         directory.mkdir(parents=True)
         self._worker = Worker(name, self._command, self._on_report, directory / "broker.log", may_fail_to_start=True)
@@ -125,7 +134,7 @@ class NodeProcess:
         config = self.directory / "gapless.toml"
         config.write_text(self._configuration(address), "utf-8")
         options = ["--config", str(config), "--json", "--until-stdin-closes", *([] if self.url else ["--create"])]
-        return [sys.executable, "-m", "gapless.cli", "broker", *options]
+        return [sys.executable, "-m", self._program, "broker", *options]
 
     def _on_report(self, report: dict[str, Any]) -> None:
         self.url, self.pid = report["url"], report["pid"]
@@ -180,7 +189,7 @@ async def running_network(
         nodes = {}
         for name in layout.nodes:
             home = directory / name
-            nodes[name] = NodeProcess(name, home, _configuration(layout, name, home, ports, links))
+            nodes[name] = NodeProcess(name, home, _configuration(layout, name, home, ports, links), layout.program)
             (home / "network.toml").write_text(_network_file(layout, name, ports, links), "utf-8")
             stack.push_async_callback(nodes[name].abandon)
             nodes[name].start()

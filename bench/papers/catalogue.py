@@ -9,6 +9,8 @@ from bench.papers.failures import IB_CRASH, LINK_FAILURE, LINK_STALL
 from bench.papers.hops import HOPS
 from bench.papers.losses import LOSS
 from bench.papers.outages import OUTAGE, PHB_RESTART
+from bench.papers.overhead import OVERHEAD
+from bench.papers.scaling import SCALING
 from bench.papers.shb_crash import SHB_CRASH
 from bench.papers.total_order import TOTAL_ORDER
 
@@ -16,9 +18,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         HOPS,
+        SCALING,
         CATCHUP,
         SHB_CRASH,
         EARLY_RELEASE,
+        OVERHEAD,
         LINK_FAILURE,
         LINK_STALL,
         IB_CRASH,

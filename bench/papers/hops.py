@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench.network.costs import MEMORY, pinging
-from bench.network.nodes import Layout, running_network
+from bench.network.nodes import Layout, chain, running_network
 from bench.papers.experiment import DURABLE, REAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from gapless.cli.connecting import run as run_loop
 
 IBS = 3
 PAPER_MS = (50.0, 44.0, 6.0)
 """All of it, what of it is logging, and the rest."""
-
-
-def _chain(ibs: int) -> Layout:
-    """A PHB, so many IBs one after the other, and an SHB."""
-    names = ["phb", *(f"ib-{number}" for number in range(ibs)), "shb"]
-    return Layout({name: [name] for name in names}, list(pairwise(names)))
 
 
 async def _latencies(layouts: Mapping[str, Layout], pings: int) -> dict[str, list[float]]:
@@ -44,10 +37,10 @@ async def _latencies(layouts: Mapping[str, Layout], pings: int) -> dict[str, lis
 def run(sizes: Sizes) -> Outcome:
     """A chain and one node, each with a disk and without."""
     ibs = sizes.count(IBS, 0)
-    one, chain = Layout({"both": ["both"]}, [], router="local"), _chain(ibs)
+    one = Layout({"both": ["both"]}, [], router="local")
     layouts = {
-        "chain": chain,
-        "chain_without_a_disk": replace(chain, options=MEMORY),
+        "chain": chain(ibs, {}),
+        "chain_without_a_disk": chain(ibs, MEMORY),
         "one": one,
         "one_without_a_disk": replace(one, options=MEMORY),
     }

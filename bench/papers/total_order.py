@@ -20,7 +20,7 @@ SETTLED = 3.0
 
 def run(sizes: Sizes) -> Outcome:
     """The same load with each period."""
-    seconds, share = sizes.pick(60, 2), sizes.pick(1, 0.2)
+    seconds, share = sizes.pick(60, 1), sizes.pick(1, 0.2)
     values: dict[str, float] = {}
     medians: dict[Order, list[float]] = {order: [] for order in Order}
     for period in PERIODS:
