@@ -366,7 +366,7 @@ async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = No
             loop.add_signal_handler(number, stop)
     if on_ready is not None:
         on_ready(node)
-    with _cycles_sought_seldom():
+    with cycles_sought_seldom():
         try:
             await node.wait()
         finally:
@@ -374,16 +374,17 @@ async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = No
 
 
 @contextmanager
-def _cycles_sought_seldom() -> Iterator[None]:
+def cycles_sought_seldom() -> Iterator[None]:
     """Within, the collector of reference cycles looks at what is young seldom, and at what is here now never.
 
     Events come in dictionaries by the ten thousand, and none of them is part of a cycle: with Python's own thresholds a
-    quarter of a busy broker's time went to looking at them. For a process that does nothing else.
+    quarter of a busy broker's time went to looking at them. It looks at no more than a few times that many at once, or
+    100,000 filters that come would hold a turn for half a second. For a process that does nothing else.
     """
     thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+    gc.set_threshold(YOUNG_OBJECTS, 1, 1000)
     try:
         yield
     finally:

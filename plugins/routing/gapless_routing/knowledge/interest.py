@@ -6,6 +6,9 @@ comes through. Changes may be lost. So every five seconds each broker sends a ce
 each SHB on its side, and how long ago the SHB's own broker spoke of it. Who has something else asks for the whole. An
 SHB of which nobody has spoken for thirty seconds has moved, was retired, or was wiped: it is forgotten, and so two
 cellmates cannot keep a dead row alive for each other.
+
+A large interest is the work of many turns (`pacing`). The whole of one is not sent on: a census goes out at once, and
+who lacks it asks.
 """
 
 from __future__ import annotations
@@ -16,15 +19,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from gapless.core.network.facts import AskInterest, BrokerId, Interest, Real
+from gapless.core.network.facts import AskInterest, BrokerId, Interest, LinkId, Real
 from gapless.core.network.frames import Address, InterestPart, InterestQuestion, Private, portions
-from gapless.core.network.interest import Decision, InterestParts, InterestTable, parts_of
+from gapless.core.network.interest import Decision, InterestParts, InterestTable
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.errors import RemoteProtocolError
 from gapless_routing.knowledge.cells import Cell, Cells
+from gapless_routing.knowledge.pacing import NEXT_TURN, TURN_SUBSCRIPTIONS, Intake, Saying, Sayings
 from gapless_routing.knowledge.peers import Peers
 from gapless_routing.knowledge.state import CORE, State
 
@@ -77,12 +81,24 @@ class Direction:
 class Interests:
     """The interest of all directions."""
 
-    def __init__(self, state: State, cells: Cells, peers: Peers, on_heard: Callable[[ShbId, Cell], None]) -> None:
-        """`on_heard` is called when an SHB is heard of in a direction: it may have to be enrolled."""
+    def __init__(
+        self,
+        state: State,
+        cells: Cells,
+        peers: Peers,
+        on_heard: Callable[[ShbId, Cell], None],
+        read: Callable[[LinkId, BrokerId, bytes], None],
+    ) -> None:
+        """`on_heard` is called when an SHB is heard of in a direction: it may have to be enrolled.
+
+        `read` takes a frame with a part of an interest, when its turn has come: it ends in `on_part`.
+        """
         self._state = state
         self._cells = cells
         self._peers = peers
         self._on_heard = on_heard
+        self.intake = Intake(state, read)
+        self.sayings = Sayings(state, peers)
         self._directions = {cell: Direction() for cell in (CORE, *cells.neighbours)}
         self._directions[CORE].synced = True
         self._phb_side = [cell for cell in cells.neighbours if cells.has_role_behind(cell, "phb")]
@@ -142,6 +158,9 @@ class Interests:
     def on_own(self, interest: Interest) -> None:
         """The SHB of this broker says what it wants, or that it has not changed."""
         self.shb = interest.shb
+        self.intake.take_own(interest, self._directions[CORE].table.prepare, self._take_own)
+
+    def _take_own(self, interest: Interest) -> None:
         if self._apply(CORE, interest):
             self._forward(CORE, interest, None)
         elif not self._has(CORE, interest):
@@ -158,13 +177,14 @@ class Interests:
         if direction is None or cell == CORE:
             return
         self._hear(cell, part.shb, self._state.now - age * MILLISECOND)
+        direction.table.prepare(part)
         interest = direction.parts.take(part)
         if interest is None:
             return
         if self._apply(cell, interest):
             self._forward(cell, interest, to if broker in self._cells.mates else None)
         elif not self._has(cell, interest):
-            self._peers.send(broker, InterestQuestion(part.shb))
+            self._ask(broker, part.shb)
 
     def on_census(self, broker: BrokerId, data: bytes) -> None:
         """What a broker knows of the SHBs on its side. Raises msgspec.MsgspecError when it makes no sense."""
@@ -181,7 +201,7 @@ class Interests:
             version, digest = direction.table.summary(row.shb)
             if version < row.version or (version == row.version and digest != row.digest):
                 direction.missing[row.shb] = max(row.version, direction.missing.get(row.shb, 0))
-                self._peers.send(broker, InterestQuestion(row.shb))
+                self._ask(broker, row.shb)
         if census.total is not None and not direction.synced:
             direction.synced = not direction.missing and len(direction.heard) >= census.total
             self._note_synced()
@@ -189,7 +209,7 @@ class Interests:
     def on_question(self, broker: BrokerId, question: InterestQuestion) -> None:
         """A broker lacks the interest of an SHB."""
         cell = self.direction_of(question.shb)
-        if cell is None or cell == self._cells.of(broker):
+        if cell is None or cell == self._cells.of(broker) or self.sayings.says_whole(broker, question.shb):
             return
         table = self._directions[cell].table
         if question.shb in table.versions:
@@ -218,6 +238,7 @@ class Interests:
                 direction.table.forget(shb)
                 direction.parts.forget(shb)
                 forgotten.append(shb)
+        self.tidy()
         for cell in self._phb_side:
             for broker in self._peers.live(cell):
                 self._say_census(broker)
@@ -225,7 +246,17 @@ class Interests:
             self._say_census_to_mates()
         return forgotten
 
+    def tidy(self) -> None:
+        """Takes a little of what nobody wants any more out of the tables."""
+        if sum(direction.table.tidy() for direction in self._directions.values()):
+            self._state.timers.set(("tidy",), self._state.now + NEXT_TURN)
+
     # -------------------------------------------------------------------------------- how it is done
+
+    def _ask(self, broker: BrokerId, shb: ShbId) -> None:
+        """Asks for the whole, unless it may be among what has come and was not read yet. The next census tells."""
+        if not self.intake:
+            self._peers.send(broker, InterestQuestion(shb))
 
     def _say_census(self, broker: BrokerId) -> None:
         receiver = self._cells.of(broker)
@@ -269,10 +300,14 @@ class Interests:
         after = direction.table.summary(interest.shb)
         if direction.missing.get(interest.shb, 0) <= after[0]:
             direction.missing.pop(interest.shb, None)
+        self.tidy()
         return after != before or (not known and interest.shb in direction.table.versions)
 
     def _forward(self, origin: Cell, interest: Interest, only: Cell | None) -> None:
         """Sends an interest on to every broker of the next cells; where none can be reached, a mate does it."""
+        if interest.full and len(interest.add) > TURN_SUBSCRIPTIONS:
+            self._state.timers.set(("census",), self._state.now + NEXT_TURN)
+            return
         for cell in self._phb_side if only is None else [only]:
             if cell == origin or cell not in self._phb_side:
                 continue
@@ -284,10 +319,11 @@ class Interests:
                     self._send(mate, origin, interest, cell)
 
     def _send(self, broker: BrokerId, origin: Cell, interest: Interest, to: Cell | None) -> None:
-        at = self._directions[origin].heard.get(interest.shb, self._state.now)
-        age = 0 if origin == CORE else max(0, self._state.now - at) // MILLISECOND
-        for part in parts_of(interest):
-            self._peers.send(broker, part, (age, to or "", origin))
+        def address() -> tuple[int, str, str]:
+            at = self._directions[origin].heard.get(interest.shb, self._state.now)
+            return 0 if origin == CORE else max(0, self._state.now - at) // MILLISECOND, to or "", origin
+
+        self.sayings.say(broker, Saying(interest, address))
 
     def _note_synced(self) -> None:
         self._peers.synced = all(direction.synced for direction in self._directions.values())

@@ -86,11 +86,11 @@ class Peers:
         self.say_hello()
         return True
 
-    def link_down(self, link: LinkId) -> None:
-        """A link is gone; without another one to that broker it is dialled again."""
+    def link_down(self, link: LinkId) -> BrokerId | None:
+        """A link is gone; without another one to that broker it is dialled again. Returns to whom it was."""
         broker = self._links.pop(link, None)
         if broker is None:
-            return
+            return None
         self._full.pop(link, None)
         self._links_of[broker].pop(link)
         if not self._links_of[broker]:
@@ -98,6 +98,7 @@ class Peers:
             self._hellos.pop(broker, None)
             self._state.timers.set(("dial", broker), self._state.spread(SECOND))
         self.say_hello()
+        return broker
 
     def room(self, link: LinkId, pending: int) -> BrokerId | None:
         """So many bytes wait on a link. Returns to whom it is, if it was full and is not any more."""

@@ -18,6 +18,7 @@ from gapless.core.network.facts import (
     Interest,
     Know,
     LinkDown,
+    LinkId,
     LinkRoom,
     LinkUp,
     Opened,
@@ -41,6 +42,7 @@ from gapless.core.network.frames import (
     Private,
     ProgressRows,
     decode,
+    is_interest,
 )
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.stream.knowledge import Knowledge
@@ -105,7 +107,7 @@ class KnowledgeRouter(RouterBase):
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
         self._progress = ProgressTable(state, self._cells, self._peers)
-        self._interests = Interests(state, self._cells, self._peers, self._on_heard)
+        self._interests = Interests(state, self._cells, self._peers, self._on_heard, self._read)
         self._streams = Streams(state, self._cells, self._peers, self._interests, self._progress)
         self._way = PlacingWay(state, self._cells, self._peers)
         self._entry = TreeClientSide(state, self._way, self._streams, now)
@@ -147,7 +149,9 @@ class KnowledgeRouter(RouterBase):
     def link_down(self, now: int, down: LinkDown) -> Effects:
         """A link is gone. Nothing is sent again: who misses something asks for it, over another one."""
         self._state.now = now
-        self._peers.link_down(down.link)
+        broker = self._peers.link_down(down.link)
+        if broker is not None:
+            self._interests.sayings.link_down(broker)
         return self._effects()
 
     def room(self, now: int, room: LinkRoom) -> Effects:
@@ -164,16 +168,10 @@ class KnowledgeRouter(RouterBase):
         peer = self._peers.at(arrived.link)
         if peer is None:
             return []
-        try:
-            message, address = decode(arrived.frame)
-            if tuple(map(type, address)) not in _ADDRESSES.get(type(message), ((),)):
-                raise RemoteProtocolError("an address that no router writes")
-            handle = self._on_message.get(type(message))
-            if handle is None:
-                raise RemoteProtocolError("a message that this router does not know")
-            handle(peer, message, address)
-        except (RemoteProtocolError, msgspec.MsgspecError):
-            return [Hangup(arrived.link)]
+        if is_interest(arrived.frame):
+            self._interests.intake.take_frame(arrived.link, peer, arrived.frame)
+        else:
+            self._read(arrived.link, peer, arrived.frame)
         return self._effects()
 
     # The local PHB core.
@@ -266,6 +264,20 @@ class KnowledgeRouter(RouterBase):
 
     # How it is done.
 
+    def _read(self, link: LinkId, peer: BrokerId, frame: bytes) -> None:
+        """What a broker sent on a link that may be gone."""
+        try:
+            message, address = decode(frame)
+            if tuple(map(type, address)) not in _ADDRESSES.get(type(message), ((),)):
+                raise RemoteProtocolError("an address that no router writes")
+            handle = self._on_message.get(type(message))
+            if handle is None:
+                raise RemoteProtocolError("a message that this router does not know")
+            handle(peer, message, address)
+        except (RemoteProtocolError, msgspec.MsgspecError):
+            if self._peers.at(link) is not None:
+                self._state.effects.append(Hangup(link))
+
     def _effects(self) -> Effects:
         """What is to be done, once what was placed here for this very broker was taken in."""
         arrived = self._way.arrived
@@ -301,6 +313,9 @@ class KnowledgeRouter(RouterBase):
             "hello": self._peers.beat,
             "dial": self._peers.dial,
             "census": lambda: self._progress.forget(self._interests.say_census()),
+            "intake": self._interests.intake.go_on,
+            "sayings": self._interests.sayings.go_on,
+            "tidy": self._interests.tidy,
             "progress": self._progress.send_risen,
             "rows": self._progress.send_all,
             "notices": self._streams.repeat_notices,

@@ -217,6 +217,8 @@ def _plain(value: Any) -> Any:
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _decoder: msgspec.msgpack.Decoder[tuple[Envelope, Travelling]] = msgspec.msgpack.Decoder(tuple[Envelope, Travelling])
+_decode_outside = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
+_INTEREST_BEGINS: Final = _encode(InterestWire("", 0, 0, 0, None, {}, (), full=True))[:2]
 _decode_header = msgspec.msgpack.Decoder(Header).decode
 
 
@@ -236,6 +238,15 @@ def decode(frame: bytes) -> Frame:
         return Frame(cast("Message", parsed) if unpack is None else unpack(parsed), address)
     except (msgspec.MsgspecError, ValueError, InvalidTopicError, InvalidSelectorError, RecursionError) as error:
         raise RemoteProtocolError(f"a frame of another broker's router does not parse: {error}") from error
+
+
+def is_interest(frame: bytes) -> bool:
+    """Whether a frame is an InterestPart, if it is anything: to read it costs much, for its filters are parsed."""
+    try:
+        parsed = _decode_outside(frame)
+    except msgspec.MsgspecError:
+        return False
+    return bytes(parsed[1])[:2] == _INTEREST_BEGINS
 
 
 Row = TypeVar("Row")

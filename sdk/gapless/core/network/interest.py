@@ -11,9 +11,9 @@ known when all of it is there, whatever was lost, repeated, or cut elsewhere whe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,9 @@ from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.selectors import BatchMatcher, Filter
 
 _encode = msgspec.msgpack.Encoder().encode
+
+TIDIED_AT_ONCE: Final = 256
+"""So many filters that nobody wants any more are taken out of a table at a time; until then they match, to no harm."""
 
 
 class Decision(NamedTuple):
@@ -55,27 +58,28 @@ def _row_digest(subscription: int, wanted: Filter) -> int:
 
 def parts_of(interest: Interest, bytes_max: int = PORTION_BYTES) -> list[InterestPart]:
     """An interest, as it travels: in parts that fit a frame each, or are as small as `bytes_max` asks for."""
+    return list(parts_in_turn(interest, bytes_max))
+
+
+def parts_in_turn(interest: Interest, bytes_max: int = PORTION_BYTES) -> Iterator[InterestPart]:
+    """The same parts, each made when it is asked for: a large interest is the work of many turns."""
     shb, base, version, full = interest.shb, interest.base, interest.version, interest.full
 
     def plain(subscription: int) -> object:
         wanted = interest.add.get(subscription)
         return subscription if wanted is None else (subscription, subscription, wanted.topics, wanted.selector)
 
-    cuts = list(portions(sorted(interest.add.keys() | interest.drop), plain, bytes_max)) or [[]]
-    starts = [0, *[portion[0] for portion in cuts[1:]]]
-    return [
-        InterestPart(
-            shb,
-            base,
-            version,
-            start,
-            end,
-            {subscription: interest.add[subscription] for subscription in portion if subscription in interest.add},
-            interest.drop.intersection(portion),
-            full,
-        )
-        for portion, start, end in zip(cuts, starts, [*starts[1:], None], strict=True)
-    ]
+    def part(portion: list[int], start: int, end: int | None) -> InterestPart:
+        add = {subscription: interest.add[subscription] for subscription in portion if subscription in interest.add}
+        return InterestPart(shb, base, version, start, end, add, interest.drop.intersection(portion), full)
+
+    start, portion = 0, list[int]()
+    for following in portions(sorted(interest.add.keys() | interest.drop), plain, bytes_max):
+        if portion:
+            yield part(portion, start, following[0])
+            start = following[0]
+        portion = following
+    yield part(portion, start, None)
 
 
 class InterestParts:
@@ -100,17 +104,19 @@ class InterestParts:
                 return None  # overtaken
             parts.clear()
         parts[part.start] = part
-        add: dict[int, Filter] = {}
-        drop: frozenset[int] = frozenset()
+        whole: list[InterestPart] = []
         start: int | None = 0
         while start is not None:
             following = parts.get(start)
             if following is None:
                 return None
-            add.update(following.add)
-            drop |= following.drop
+            whole.append(following)
             start = following.end
         del self._parts[part.shb]
+        add: dict[int, Filter] = {}
+        for following in whole:
+            add.update(following.add)
+        drop = frozenset().union(*(following.drop for following in whole))
         return Interest(part.shb, part.base, part.version, add, drop, part.full)
 
     def forget(self, shb: ShbId) -> None:
@@ -132,18 +138,27 @@ class _Row:
 
 
 class InterestTable:
-    """The interest of the SHBs behind one link, or of one SHB. Soft: it may vanish and start over."""
+    """The interest of the SHBs behind one link, or of one SHB. Soft: it may vanish and start over.
 
-    __slots__ = ("_matcher", "_next_key", "_rows")
+    What is large is taken in by the work of many turns: the parts of a whole are prepared as they come (`prepare`), and
+    what is not wanted any more is taken out little by little (`tidy`). Meanwhile more matches than anyone wants, which
+    is never wrong: silence is what matches nothing.
+    """
+
+    __slots__ = ("_leftover", "_matcher", "_next_key", "_preparing", "_rows")
 
     def __init__(self) -> None:
         self._rows: dict[ShbId, _Row] = {}
+        self._preparing: dict[ShbId, _Row] = {}
+        """What came of a whole that is not all there, with keys of its own."""
+        self._leftover: list[int] = []
+        """Keys in the matcher that belong to no row any more."""
         self._matcher = BatchMatcher()
         self._next_key = 0
 
     def __len__(self) -> int:
         """How many subscriptions there are."""
-        return len(self._matcher)
+        return sum(len(row.filters) for row in self._rows.values())
 
     @property
     def versions(self) -> Mapping[ShbId, int]:
@@ -167,7 +182,15 @@ class InterestTable:
         """
         row = self._rows.get(interest.shb)
         if interest.full:
-            if row is None or row.version <= interest.version:
+            prepared = self._preparing.pop(interest.shb, None)
+            if row is not None and row.version > interest.version:
+                self._leave(prepared)
+            elif prepared is not None and prepared.filters == interest.add:
+                self._leave(row)
+                prepared.version = interest.version
+                self._rows[interest.shb] = prepared
+            else:
+                self._leave(prepared)
                 self._replace(row or self._new_row(interest.shb), interest)
             return True
         if row is None:
@@ -181,12 +204,32 @@ class InterestTable:
         row.version = interest.version
         return True
 
+    def prepare(self, part: InterestPart) -> None:
+        """A part of a whole has come: when all of it is there, `apply` has little left to do."""
+        row = self._rows.get(part.shb)
+        if not part.full or (row is not None and row.version > part.version):
+            return
+        if row is not None and all(row.filters.get(sid) == wanted for sid, wanted in part.add.items()):
+            return  # said again
+        preparing = self._preparing.get(part.shb)
+        if preparing is None or preparing.version != part.version:
+            self._leave(preparing)
+            preparing = self._preparing[part.shb] = _Row()
+            preparing.version = part.version
+        for subscription, wanted in part.add.items():
+            self._put(preparing, subscription, wanted)
+
     def forget(self, shb: ShbId) -> None:
         """An SHB is no longer behind the link."""
-        row = self._rows.pop(shb, None)
-        if row is not None:
-            for subscription in tuple(row.filters):
-                self._drop(row, subscription)
+        self._leave(self._preparing.pop(shb, None))
+        self._leave(self._rows.pop(shb, None))
+
+    def tidy(self) -> bool:
+        """Takes out a few of those whom nobody wants any more. Returns whether more are left."""
+        gone, self._leftover[-TIDIED_AT_ONCE:] = self._leftover[-TIDIED_AT_ONCE:], ()
+        for key in gone:
+            self._matcher.remove(key)
+        return bool(self._leftover)
 
     def decide(self, stamp: Stamp, shbs: Collection[ShbId]) -> Decision:
         """What to do with knowledge under `stamp` on a link with these SHBs behind it.
@@ -213,6 +256,12 @@ class InterestTable:
     def _new_row(self, shb: ShbId) -> _Row:
         row = self._rows[shb] = _Row()
         return row
+
+    def _leave(self, row: _Row | None) -> None:
+        """A row counts no more. What is small goes at once."""
+        if row is not None:
+            self._leftover.extend(row.keys.values())
+            self.tidy()
 
     def _replace(self, row: _Row, interest: Interest) -> None:
         """Only what differs is touched: a repetition of the whole costs no compilation."""

@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.network.facts import AskInterest, Enrol, Enrolled, Interest
-from gapless.core.network.frames import InterestPart, InterestQuestion, Private
-from gapless.core.network.interest import parts_of
+from gapless.core.network.frames import InterestPart, InterestQuestion, Private, encode
+from gapless.core.network.interest import parts_in_turn, parts_of
+from gapless.core.network.timer_queue import MILLISECOND
 from gapless.core.stream.stamps import RAW
 from gapless.selectors.filters import Filter
 from gapless_routing.knowledge.interest import CENSUS, CENSUS_EVERY, FORGOTTEN_AFTER, Census, CensusRow
+from gapless_routing.knowledge.pacing import TURN_BYTES
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -352,3 +354,115 @@ def test_an_shb_is_enrolled_whatever_was_lost(lost_kind: type) -> None:
     net.tell("p", Enrolled("p@1", "s@disk", 5))
     net.pass_time(6 * SECOND)
     assert wants(net, "p", "M") == {"s@disk": 1}
+
+
+# ------------------------------------------------------------------------------------------- large
+
+LARGE = 1_500
+
+
+def many(version: int, count: int = LARGE, letter: str = "t") -> Interest:
+    return full(version, "s@disk", *(f"{letter}.{number}" for number in range(count)))
+
+
+def filters_at(net: Net, at: str, cell: str) -> dict[int, Filter]:
+    return dict(net.routers[at]._interests._directions[cell].table.filters("s@disk"))
+
+
+def test_a_large_interest_comes_through_two_hops_in_small_parts() -> None:
+    net = Net(CHAIN)
+    net.forget()
+    net.tell("s", many(1))
+    net.pass_time(CENSUS_EVERY)
+
+    parts = net.messages(InterestPart, "s", "i")
+    assert len(parts) > 2
+    assert all(len(encode(part)) <= TURN_BYTES + 200 for part in parts)
+    assert net.messages(InterestQuestion) == [InterestQuestion("s@disk")] * 2, "each hop once"
+    assert filters_at(net, "i", "S") == filters_at(net, "p", "M") == many(1).add
+
+
+def test_no_turn_says_or_reads_much_of_it() -> None:
+    net = Net(CHAIN)
+    net.tell("s", many(1))
+    net.forget()
+    said: dict[int, int] = {}
+    read: dict[int, int] = {}
+    interests = net.routers["i"]._interests
+    on_part = interests.on_part
+
+    def count(broker: str, part: InterestPart, address: Any) -> None:
+        read[net.now] = read.get(net.now, 0) + len(part.add)
+        on_part(broker, part, address)
+
+    net.routers["i"]._on_message[InterestPart] = count
+    net.lost = lambda sent: bool(
+        isinstance(sent.message, InterestPart)
+        and sent.source == "s"
+        and said.update({net.now: said.get(net.now, 0) + len(sent.message.add)})
+    )
+    net.pass_time(CENSUS_EVERY)
+
+    assert sum(said.values()) == sum(read.values()) == LARGE
+    assert max(*said.values(), *read.values()) < LARGE / 2
+
+
+def test_frames_that_come_together_are_read_in_many_turns_and_in_order() -> None:
+    net = Net(CHAIN)
+    whole = [*parts_in_turn(many(1), TURN_BYTES), *parts_of(delta(1, 2, s7="b"))]
+    for part in whole:
+        net.arrive("i", "p", part, (0, "", "M"))
+    assert wants(net, "p", "M") == {}
+
+    net.pass_time(20 * MILLISECOND)
+    assert wants(net, "p", "M") == {"s@disk": 2}
+    assert filters_at(net, "p", "M") == {**many(1).add, 7: Filter(("b",))}
+    assert net.messages(InterestQuestion, "p", "i") == []
+
+
+def test_changes_while_the_whole_is_under_way_go_behind_it() -> None:
+    net = Net(CHAIN)
+    net.tell("s", many(1))
+    net.pass_time(4 * MILLISECOND)
+    for version in range(2, 12):
+        net.tell("s", delta(version - 1, version, **{f"s{version}": "b"}))
+        net.pass_time(MILLISECOND)
+    net.pass_time(2 * CENSUS_EVERY)
+
+    assert wants(net, "i", "S") == wants(net, "p", "M") == {"s@disk": 11}
+    expected = {**many(1).add, **{version: Filter(("b",)) for version in range(2, 12)}}
+    assert filters_at(net, "i", "S") == filters_at(net, "p", "M") == expected
+
+
+def test_a_link_that_goes_down_while_a_large_interest_is_said_begins_anew() -> None:
+    net = Net(CHAIN)
+    net.tell("s", many(1))
+    net.pass_time(4 * MILLISECOND)
+    net.cut("i", "s")
+    net.connect("i", "s")
+    net.flow()
+    net.pass_time(2 * CENSUS_EVERY)
+
+    assert filters_at(net, "p", "M") == many(1).add
+
+
+def test_nonsense_that_waited_for_its_turn_hangs_up() -> None:
+    net = Net(CHAIN)
+    for part in parts_in_turn(many(1), TURN_BYTES):
+        net.arrive("i", "p", part, (0, "", "M"))
+    net.arrive("i", "p", parts_of(full(2, "s@disk", "a"))[0], (-1, "", "M"))
+    assert not hung_up(net, "p")
+
+    net.pass_time(20 * MILLISECOND)
+    assert hung_up(net, "p")
+
+
+def test_a_large_interest_that_is_forgotten_leaves_nothing_behind() -> None:
+    net = Net(CHAIN)
+    net.tell("s", many(1))
+    net.pass_time(CENSUS_EVERY)
+    table = net.routers["i"]._interests._directions["S"].table
+    net.lost = lambda sent: "s" in (sent.source, sent.to)
+    net.pass_time(FORGOTTEN_AFTER + 2 * CENSUS_EVERY)
+
+    assert len(table) == len(table._matcher) == 0
