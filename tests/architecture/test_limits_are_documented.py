@@ -18,7 +18,7 @@ from gapless.client.options import check_name
 from gapless.core import alarms
 from gapless.core.client import reading, subscribing
 from gapless.core.network import facts, frames
-from gapless.core.server import SessionLimits, handshake, publishing
+from gapless.core.server import SessionLimits, answering, handshake, inquiries, publishing
 from gapless.core.server.limits import HELLO_BYTES_MAX
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
@@ -170,6 +170,13 @@ PLUGINS = {
     "frame of a router": size(frames.FRAME_BYTES_MAX),
     "address in a router's envelope": f"{frames.ADDRESS_MAX:,} parts",
     "mail from role to role": size(facts.MAIL_BYTES_MAX),
+    "silence of a node that is asked for a listing, a retirement or its status": (
+        f"{inquiries.SILENT // inquiries.SECOND} s"
+    ),
+    "such requests of clients that a node has under way": f"{inquiries.INQUIRIES_MAX}",
+    "answers to other nodes that a node keeps": (
+        f"{answering.ANSWERS_MAX}, of {size(answering.ANSWERS_BYTES_MAX)} beside the newest"
+    ),
     "alarms that a broker remembers": f"{alarms.ALARMS_MAX}",
     "text of an alarm": f"{alarms.TEXT_MAX:,} characters",
 }

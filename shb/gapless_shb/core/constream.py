@@ -50,6 +50,8 @@ class Constream(ServedPubend):
         self._window = Window(meta.grain)
         self._moved_at = 0
         """When the head last moved, or an answer came, or something from further ahead than before."""
+        self._heard_at = 0
+        """When it last heard of ticks that are later than all that it had heard of."""
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields its positions, its live consumers and readers, and the subscriptions that are furthest behind."""
@@ -161,6 +163,8 @@ class Constream(ServedPubend):
         if knowledge.reply:
             self._curiosity.answered(knowledge.lo, knowledge.hi, now)
             self._window.learn(knowledge.data.size)
+        else:
+            self._hear(knowledge.hi, now)
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         scheduler = self.scheduler
         try:
@@ -179,9 +183,17 @@ class Constream(ServedPubend):
 
     def catch_up(self, upto: Tick, now: int) -> None:
         """The pubend is decided up to `upto`: asks for what is missing, one window at a time."""
+        self._hear(upto, now)
         self._target = max(self._target, upto)
         if self.head < self._target:
             self._want_next(now)
+
+    def _hear(self, upto: Tick, now: int) -> None:
+        """The pubend says something of ticks up to there without being asked. After a standstill the way is free."""
+        if upto > self.told_upto:
+            if now - self._heard_at >= self._curiosity.times.stall:
+                self._curiosity.begin_anew(now)
+            self._heard_at = now
 
     def on_deadline(self, now: int, stalled_after: int) -> None:
         """Asks for what lies ahead if nothing new has come for `stalled_after` ns (DCT).

@@ -233,7 +233,7 @@ def _satisfied(said: Knowledge, need: Stamp) -> Iterator[tuple[Tick, Tick]]:
 class K6Queued(HopJudge):
     """No knowledge is said on a link on which more than `LINK_HIGH` and a MiB wait: with it, that is all there can be.
 
-    Bytes weigh more here than they are, so those of the same instant, of which its node is not told yet, count plainly.
+    Bytes weigh more here than they are, so those of the same instant count plainly: its node is told of them later.
     """
 
     name = "K6"
@@ -241,43 +241,51 @@ class K6Queued(HopJudge):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._now: dict[Hop, tuple[int, int]] = {}
-        """When knowledge was said last, and how many bytes in that instant."""
+        self._now: dict[Hop, tuple[int, int, int]] = {}
+        """When knowledge was said last, what waited at the beginning of that instant, and how many bytes since."""
 
     def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
         """Looks at what waits before it."""
         if type(message) is not Knowledge:
             return
-        at, before = self._now.get(hop, (-1, 0))
-        before = before if at == self.world.now else 0
-        self._now[hop] = self.world.now, before + size
-        waiting = WEIGHT * hop.link.pending[hop.index] + before
+        at, waited, before = self._now.get(hop, (-1, 0, 0))
+        if at != self.world.now:
+            waited, before = WEIGHT * hop.link.pending[hop.index], 0
+        self._now[hop] = self.world.now, waited, before + size
+        waiting = waited + before
         if waiting > QUEUED_MOST:
             self.fail(f"{hop}: {size} bytes of knowledge are said where {waiting} wait already")
 
 
 class K7Consolidated(HopJudge):
-    """A PHB is asked for one range by each of its neighbours once in a while, however many SHBs there are."""
+    """A PHB is asked for one range by each of its neighbours once in a while, however many SHBs there are.
+
+    Who was answered meanwhile may ask again: it has kept nothing of it.
+    """
 
     name = "K7"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._recent: dict[PubendId, list[tuple[int, Hop, Want]]] = {}
+        self._recent: dict[PubendId, list[tuple[int, Hop, Stamp, IntervalSet]]] = {}
 
     def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
-        """A neighbour asks."""
+        """A neighbour asks, or is answered."""
+        if type(message) is Knowledge and message.reply:
+            for _, asker, _, ranges in self._recent.get(message.pubend, ()):
+                if asker.source == hop.target:
+                    ranges.remove(message.lo, message.hi)
         history = self.model.histories.get(message.pubend) if type(message) is Want else None
         if history is None or history.broker != hop.target or type(message) is not Want:
             return
         since = self.world.now - ASKED_AGAIN_AFTER
         recent = [each for each in self._recent.get(message.pubend, ()) if each[0] > since and each[1].is_up]
-        recent.append((self.world.now, hop, message))
+        recent.append((self.world.now, hop, message.need, IntervalSet(message.ranges)))
         self._recent[message.pubend] = recent
-        alike = [(each.source, want.ranges) for _, each, want in recent if covers(want.need, message.need)]
+        alike = [(each.source, ranges) for _, each, need, ranges in recent if covers(need, message.need)]
         neighbours = {source for source, _ in alike} | self._neighbours(hop.target)
         for lo, _ in message.ranges:
-            count = sum(_contains(ranges, lo + 1) for _, ranges in alike)
+            count = sum(_contains(ranges.ranges, lo + 1) for _, ranges in alike)
             if count > len(neighbours):
                 self.fail(
                     f"{message.pubend} is asked for what is behind {lo} {count} times within "

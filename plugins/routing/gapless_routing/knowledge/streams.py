@@ -53,6 +53,8 @@ MORE_AFTER: Final = 50 * MILLISECOND
 """How soon what was too much for one answer goes on, if there is room."""
 EVENT_BYTES: Final = 100
 """What an event takes in memory beside its bytes, about: small ones take more than they hold."""
+UNDER_WAY: Final = 5 * SECOND
+"""What somebody said may have been on its way for so long, which no age counts."""
 RUNS_MAX: Final = 4096
 """So many runs of silence are kept of a pubend."""
 TIMES: Final = CuriosityTimes(forget=400 * MILLISECOND)
@@ -65,8 +67,10 @@ class PubendNotice(Struct, array_like=True, frozen=True, gc=False):
     enrolled: dict[ShbId, Real]
     life: Real
     """The life of the router at the pubend's broker: what is placed there names it."""
-    behind: bool = False
+    behind: bool
     """Nothing is pushed up to the pubend's `stable`: who needs it asks, however far away it is."""
+    number: Real
+    """Rises in one life with each change of what is said: mates exchange notices, and an older one may come later."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -97,7 +101,11 @@ class PubendStream:
     """The neighbouring cell on the way to the pubend; None: this broker hosts it."""
     enrolled: dict[ShbId, Tick] = field(default_factory=dict)
     life: int = 0
+    number: int = 0
+    """Of the notice that said so."""
     handed_over_at: int = 0
+    dropped_at: dict[ShbId, int] = field(default_factory=dict)
+    """When an SHB was a member no more."""
     heard_directly: bool = False
     """Whether somebody who is no mate spoke of it since it was last repeated to the mates."""
     cache: KnowledgeStream = field(default_factory=lambda: KnowledgeStream(""))
@@ -157,8 +165,10 @@ class Streams:
         if stream is None:
             return
         stream.meta = meta
+        stream.dropped_at |= {shb: self._state.now for shb in stream.enrolled if shb not in members}
         stream.enrolled = dict(members)
         stream.life = self._state.life
+        stream.number += 1
         stream.handed_over_at = self._state.now
         self._progress.hand_over(meta.pubend, stream.enrolled)
         self._announce(stream)
@@ -168,6 +178,8 @@ class Streams:
         stream = self._streams.get(pubend)
         if stream is not None and stream.up is None:
             stream.enrolled[shb] = at
+            stream.dropped_at.pop(shb, None)
+            stream.number += 1
             self._progress.enrol(pubend, shb)
             self._announce(stream)
 
@@ -190,7 +202,9 @@ class Streams:
         notice = _decode(data)
         meta = notice.meta
         stream = self._stream(meta)
-        if stream is None or stream.up is None or (stream.life == notice.life and meta.created < stream.meta.created):
+        if stream is None or stream.up is None:
+            return
+        if stream.life == notice.life and (notice.number, meta.created) < (stream.number, stream.meta.created):
             return
         changed = (
             stream.enrolled != notice.enrolled
@@ -198,7 +212,7 @@ class Streams:
             or stream.life != notice.life
         )
         stream.meta = replace(meta, stable=max(meta.stable, stream.meta.stable))
-        stream.enrolled, stream.life = dict(notice.enrolled), notice.life
+        stream.enrolled, stream.life, stream.number = dict(notice.enrolled), notice.life, notice.number
         self.lives[meta.broker] = notice.life
         stream.heard_directly |= broker not in self._cells.mates
         self._see(stream)
@@ -230,7 +244,8 @@ class Streams:
         """An SHB was heard of: at the pubends where it does not count yet it is to be enrolled (C5, T60)."""
         at = self._interests.shbs(cell)[shb]
         for pubend, stream in self._streams.items():
-            if stream.up is None and shb not in stream.enrolled and at >= stream.handed_over_at:
+            since = max(stream.handed_over_at, stream.dropped_at.get(shb, -UNDER_WAY) + UNDER_WAY)
+            if stream.up is None and shb not in stream.enrolled and at >= since:
                 self._state.effects.append(Enrol(pubend, shb))
 
     def on_own_interest(self, *, full: bool) -> None:
@@ -302,7 +317,7 @@ class Streams:
             if not bundle.behind and not self._peers.is_full(broker):
                 bundle.told = max(bundle.told, min(stream.meta.stable, bundle.sent))
             said = replace(stream.meta, stable=bundle.told if stable is None else stable)
-        notice = PubendNotice(said, dict(stream.enrolled), stream.life, stable is not None)
+        notice = PubendNotice(said, dict(stream.enrolled), stream.life, stable is not None, stream.number)
         self._peers.send(broker, Private(PUBEND, _encode(notice)), in_order=stable is not None)
 
     def _see(self, stream: PubendStream) -> None:

@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 _MS = 1_000_000
 WAITS = 4
 """So many times as long as an answer takes is it waited for before a want is repeated."""
-DOUBTS = 3
+DOUBTS = 6
 """What was asked for more often was out of reach, and says nothing about how long an answer takes."""
 
 
@@ -57,7 +57,7 @@ class _Curious(NamedTuple):
     sent_at: int
     """When it was first asked for; 0 if it was not, or has no end: its answer may be long in coming."""
     wait: int
-    """How long the answer to the last try is waited for."""
+    """How long before that it was last asked for."""
 
 
 class RoundTrip:
@@ -131,22 +131,23 @@ class CuriosityStream:
         if not sent:
             return
         before = self._round_trip.estimate
-        if once := [now - curious.sent_at for curious in sent if curious.tries == 1]:
+        if once := [now - curious.due_at + curious.wait for curious in sent if curious.tries == 1]:
             self._round_trip.measured(max(once))
         elif again := [curious.wait // WAITS for curious in sent if curious.tries <= DOUBTS]:
             self._round_trip.doubtful(max(again))
         for start, stop, rest in self._runs.overlapping(hi, FOREVER):
             if start == hi and rest in sent:
-                wait = self._repeat_after(0)
-                soon = rest._replace(due_at=now + wait, tries=1, sent_at=now, wait=wait)
-                self._runs.join(start, stop, soon, _take_new)
+                due_at = now + self._repeat_after(0)
+                wait = due_at - rest.due_at + rest.wait  # since it was last asked for
+                self._runs.join(start, stop, rest._replace(due_at=due_at, tries=1, wait=wait), _take_new)
                 self._stale = True
             break
         if self._round_trip.estimate > before:  # then what else was asked for takes as long
             for start, stop, curious in tuple(self._runs):
                 if curious.sent_at:
-                    due_at = max(curious.due_at, curious.sent_at + self._repeat_after(0))
-                    self._runs.join(start, stop, curious._replace(due_at=due_at), _take_new)
+                    later = max(0, curious.sent_at + self._repeat_after(0) - curious.due_at)
+                    soon = curious._replace(due_at=curious.due_at + later, wait=curious.wait + later)
+                    self._runs.join(start, stop, soon, _take_new)
             self._stale = True
 
     def clear(self, ranges: Iterable[tuple[Tick, Tick]], stamp: Stamp = RAW) -> None:
@@ -161,6 +162,17 @@ class CuriosityStream:
                 if covers(stamp, curious.need):
                     self._runs.remove(start, stop)
                     self._stale = True
+
+    def begin_anew(self, now: int) -> None:
+        """The way is free again after a standstill: what waits for a late repetition is asked for again soon.
+
+        Else an outage would last for its own length once more, since each wait is twice the last.
+        """
+        soon = now + self.times.patience
+        for lo, hi, curious in tuple(self._runs):
+            if curious.due_at > soon:
+                self._runs.join(lo, hi, curious._replace(due_at=soon, tries=0, wait=0), _take_new)
+        self._stale = True
 
     def trim(self, upto: Tick) -> None:
         """Drops ticks <= `upto`: they are not needed any more."""
@@ -206,7 +218,7 @@ class _Asked(NamedTuple):
 
     need: Stamp
     first_at: int
-    """When it was first asked for; 0: it was answered since, or has no end, so its answer may be long in coming."""
+    """When it was first asked for; 0: it has no end, so its answer may be long in coming."""
     until: int
     """How long it is not asked for again."""
     again: bool = False
@@ -252,14 +264,17 @@ class RecentWants:
         return wanted.ranges
 
     def answered(self, lo: Tick, hi: Tick, stamp: Stamp, now: int) -> None:
-        """Notes an answer: how long it took says how long to remember what is asked for from now on."""
+        """Notes an answer: how long it took says how long to remember what is asked for from now on.
+
+        What was answered is held back no more: who asks for it again has kept nothing of it.
+        """
         for start, stop, asked in tuple(self._runs.overlapping(lo, hi)):
             if asked.first_at and covers(stamp, asked.need):
                 if asked.again:
                     self._round_trip.doubtful(self.forget)
                 else:
                     self._round_trip.measured(now - asked.first_at)
-                self._runs.join(start, stop, asked._replace(first_at=0), _take_new)
+                self._runs.remove(start, stop)
 
     def _prune(self, now: int) -> None:
         """Forgets old wants, now and then, so that it costs little per want.

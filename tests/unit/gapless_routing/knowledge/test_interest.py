@@ -337,6 +337,20 @@ def test_only_who_spoke_after_the_hand_over_is_enrolled() -> None:
     assert Enrol("p@1", "s@disk") in net.take(Enrol, "p"), "it is alive"
 
 
+def test_a_census_that_was_long_on_its_way_brings_no_retired_shb_back() -> None:
+    """T60: its ages do not count that time (seed 910003)."""
+    net = subscribed()
+    net.lost = lambda sent: sent.source == "s"
+    net.open()  # without it: it was retired
+    net.pass_time(4 * SECOND)
+    net.arrive("i", "p", census(CensusRow("s@disk", 1, 1, 3000)))
+    assert net.take(Enrol, "p") == [], "it seems to have spoken since; but the census left a while ago"
+
+    net.pass_time(2 * SECOND)
+    net.arrive("i", "p", census(CensusRow("s@disk", 1, 1, 0)))
+    assert Enrol("p@1", "s@disk") in net.take(Enrol, "p")
+
+
 @pytest.mark.parametrize("lost_kind", [InterestPart, Private])
 def test_an_shb_is_enrolled_whatever_was_lost(lost_kind: type) -> None:
     net = Net(CHAIN)

@@ -362,6 +362,22 @@ def test_a_notice_that_was_lost_between_mates_is_repeated_too() -> None:
     assert len(net.take(Seen, "s")) == 1
 
 
+def test_an_older_notice_that_a_mate_brings_late_changes_nothing() -> None:
+    """It did: the SHB was a member no more, and got nothing until the next notice."""
+    net = Net(DIAMOND)
+    net.open()
+    (older,) = private(net, PUBEND, "p", "j")
+    net.subscribe("s", 1, "a")
+    net.forget()
+
+    net.routers["i"]._streams.on_notice("j", older)
+    net.routers["s"]._streams.on_notice("j", older)
+    net.say(0, 20, "a")
+
+    assert private(net, PUBEND, "i", "s") == []
+    assert said(delivered(net, "s")) == [(0, 20, (1,))]
+
+
 def test_what_only_a_mate_said_is_not_said_to_mates_again() -> None:
     net = Net(DIAMOND, cut=("p-i", "j-s"))
     net.open()

@@ -197,12 +197,24 @@ def test_what_else_was_asked_for_waits_too_once_an_answer_took_long() -> None:
 def test_what_an_answer_left_out_is_soon_asked_for_again_however_often_it_was_before() -> None:
     stream = CuriosityStream(TIMES)
     stream.add(((0, 50), (60, 70)), RAW, 100, urgent=True)
-    assert asked(stream, 150) == [100, 104, 112, 128]
-    answered(stream, 0, 30, 150)
-    answered(stream, 30, 40, 151)
+    assert asked(stream, 300) == [100, 104, 112, 128, 160, 220, 280]
+    answered(stream, 0, 30, 300)
 
-    assert asked(stream, 156) == [155]
-    assert stream.ranges == ((40, 50), (60, 70))
+    assert asked(stream, 305) == [304]
+    assert stream.ranges == ((30, 50), (60, 70))
+
+
+def test_an_answer_in_pieces_takes_as_long_as_its_last_piece() -> None:
+    """Each puts off the repetition of the rest, and what is asked for next has the same queue before it."""
+    stream = CuriosityStream(TIMES)
+    stream.add(((0, 50),), RAW, 100, urgent=True)
+    stream.due(100)
+    for piece in range(5):
+        answered(stream, 10 * piece, 10 * piece + 10, 103 + 3 * piece)
+        assert asked(stream, 103 + 3 * piece) == []
+
+    assert stream.ranges == ()
+    assert waits(stream, 200) == 4 * 15
 
 
 def test_an_outage_and_a_want_without_end_say_nothing_of_the_way() -> None:
@@ -334,6 +346,15 @@ def test_what_takes_long_is_remembered_twice_as_long() -> None:
     assert recent.pass_on(((0, 5),), RAW, 316) == ((0, 5),)
 
 
+def test_what_was_answered_is_not_held_back() -> None:
+    """Who keeps nothing asks for it again at once, and would else wait for its repetition (V1)."""
+    recent = RecentWants(TIMES)
+    recent.pass_on(((0, 5),), RAW, 100)
+    recent.answered(0, 3, RAW, 101)
+
+    assert recent.pass_on(((0, 5),), RAW, 102) == ((0, 3),)
+
+
 def test_a_want_without_an_end_holds_nothing_back_for_longer() -> None:
     """Its answer says what is there; the rest of it is asked for window by window meanwhile."""
     recent = RecentWants(TIMES)
@@ -360,3 +381,31 @@ def test_no_broker_remembers_for_ever() -> None:
 def test_a_broker_in_between_forgets_before_its_children_repeat() -> None:
     """Else their repetitions would die there for ever, once the one want that went up was lost (T7)."""
     assert RecentWants().times.forget < CuriosityTimes().repeat_min
+
+
+def test_after_a_standstill_nothing_waits_for_a_late_repetition() -> None:
+    curiosity = CuriosityStream()
+    curiosity.add([(0, 10)], RAW, 0, urgent=True)
+    now = 0
+    for _ in range(5):
+        now = curiosity.deadline() or 0
+        curiosity.due(now)
+    times = curiosity.times
+    assert curiosity.deadline() == now + 16 * times.repeat_min
+
+    curiosity.begin_anew(now)
+
+    assert curiosity.deadline() == now + times.patience
+    assert curiosity.due(now + times.patience) == [(((0, 10),), RAW)]
+    assert curiosity.deadline() == now + times.patience + times.repeat_min, "the waits are short again"
+
+
+def test_what_is_asked_for_soon_anyway_is_left_alone_after_a_standstill() -> None:
+    curiosity = CuriosityStream()
+    curiosity.add([(0, 10)], RAW, 0, urgent=True)
+    curiosity.due(0)
+    soon = curiosity.times.repeat_min - curiosity.times.patience // 2
+
+    curiosity.begin_anew(soon)
+
+    assert curiosity.deadline() == curiosity.times.repeat_min
