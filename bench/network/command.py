@@ -13,6 +13,7 @@ WORKS: Final = {
     "costs": "what a hop, an IB and more SHBs cost beside one node",
     "consolidation": "40 SHBs that miss the same events: what the PHB hears of it; restarts of IBs read no disk",
     "routers": "one workload and one script of faults under `knowledge` and `hostile`: the same sequences",
+    "race": "20,000 new subscriptions under publishing and restarts of IBs lose nothing; without stamps they do",
 }
 """Every work, and what it shows. A name is a module of this package with `run(json, …)`."""
 

@@ -119,7 +119,7 @@ class Publisher:
         stage.publications[publication.key] = publication
         self.outbox.publications.append(publication)
         self.published.append(publication)
-        producer.publish(1)
+        producer.publish(len(self.outbox.publications))  # with what has waited for the publisher to be open
         stage.world.after(self._pause, producer.client.name, "feed", self._step, life=producer.life)
 
 

@@ -13,6 +13,7 @@ from documents import ROOT
 WORKS = {
     "consolidation": {"ibs_remember_questions_to_phb", "reads_restart_of_one", "reads_restart_of_both"},
     "routers": {"sequences_that_differ", "events_compared"},
+    "race": {"events_lost", "events_twice", "events_lost_without_stamps"},
 }
 """Each work, and the figures of it whose bars hold in any size."""
 

@@ -166,9 +166,15 @@ class RangeFetch:
         self._known = KnowledgeStream(pubend, start)
         self._matcher = matcher
 
+    def go_on_from(self, before: RangeFetch) -> None:
+        """Takes over what arrived for the fetch before and lies in this range: behind a hole it could not be used."""
+        self._known = before._known
+        self._known.trim(self.start)
+        self._known.forget(self._asked_upto, FOREVER)
+
     def ranges(self) -> Ranges:
-        """Returns the range to ask for."""
-        return ((self.start, self._asked_upto),)
+        """Returns the ranges to ask for."""
+        return self._known.unknown(self.start, self._asked_upto, RAW)
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes unfiltered knowledge. Silence under a stamp is ignored: it may come from another filter (T13)."""

@@ -112,6 +112,8 @@ class Reader(ABC):
         self._reading_upto: Tick | None = None
         self._unreadable_upto = 0
         self._fetch: TickFetch | RangeFetch | None = None
+        self._harvested: RangeFetch | None = None
+        """The last fetch: what has arrived of its range behind a hole is not asked for again."""
         self._ready: deque[Segment] = deque()
         self._ready_upto = start
         self._gap: GapSegment | None = None
@@ -155,7 +157,11 @@ class Reader(ABC):
         unknown_upto = min(self._unknown_upto(), upto)
         if self.horizon < unknown_upto:
             window = self._window.upto(self.horizon, unknown_upto)
-            self._begin(RangeFetch(self.stream.pubend, self.horizon, window, self._matcher), now)
+            fetch = RangeFetch(self.stream.pubend, self.horizon, window, self._matcher)
+            if self._harvested is not None:
+                fetch.go_on_from(self._harvested)
+                self._harvested = None
+            self._begin(fetch, now)
         elif self.position.last_tick <= self.horizon:
             self._ready_upto = upto
         else:
@@ -190,6 +196,7 @@ class Reader(ABC):
         if self._doubtful:
             return
         self._fetch = None
+        self._harvested = fetch if isinstance(fetch, RangeFetch) else None
         self._ready.extend(segments)
         self._ready_upto = fetch.upto
         self._learn(fetch)

@@ -103,6 +103,23 @@ def test_a_range_is_filtered_again_and_handed_out_as_far_as_it_is_known() -> Non
     assert shown(fetch.segments((0, 0))) == [[20]]
 
 
+def test_what_arrived_behind_a_hole_is_not_asked_for_again() -> None:
+    """The next fetch goes on with it, and forgets what lies above its own range."""
+    before = RangeFetch("p@1", 0, 100, BatchMatcher())
+    for said in (Knowledge("p@1", 0, 20), Knowledge("p@1", 29, 50, batch(30)), Knowledge("p@1", 80, 100)):
+        before.offer(said)
+    assert before.upto == 20
+
+    fetch = RangeFetch("p@1", 20, 90, BatchMatcher())
+    fetch.go_on_from(before)
+
+    assert fetch.ranges() == ((20, 29), (50, 80))
+    fetch.offer(Knowledge("p@1", 20, 29))
+    assert fetch.upto == 50
+    fetch.offer(Knowledge("p@1", 50, 80))
+    assert fetch.upto == 90
+
+
 def test_silence_that_was_filtered_for_others_says_nothing_to_a_range() -> None:
     """T13: only RAW silence will do."""
     fetch = RangeFetch("p@1", 0, 100, BatchMatcher())
