@@ -18,6 +18,7 @@ from gapless.client.options import check_name
 from gapless.core import alarms
 from gapless.core.client import reading, subscribing
 from gapless.core.network import facts, frames
+from gapless.core.network.timer_queue import SECOND
 from gapless.core.server import SessionLimits, answering, handshake, inquiries, publishing
 from gapless.core.server.limits import HELLO_BYTES_MAX
 from gapless.core.stream.columns import EventColumns
@@ -170,9 +171,7 @@ PLUGINS = {
     "frame of a router": size(frames.FRAME_BYTES_MAX),
     "address in a router's envelope": f"{frames.ADDRESS_MAX:,} parts",
     "mail from role to role": size(facts.MAIL_BYTES_MAX),
-    "silence of a node that is asked for a listing, a retirement or its status": (
-        f"{inquiries.SILENT // inquiries.SECOND} s"
-    ),
+    "silence of a node that is asked for a listing, a retirement or its status": (f"{inquiries.SILENT // SECOND} s"),
     "such requests of clients that a node has under way": f"{inquiries.INQUIRIES_MAX}",
     "answers to other nodes that a node keeps": (
         f"{answering.ANSWERS_MAX}, of {size(answering.ANSWERS_BYTES_MAX)} beside the newest"
