@@ -7,7 +7,8 @@
     python3 dev.py power [cuts|flips] [options]        power cuts and turned bits, all of them: an hour and more
     python3 dev.py spark-kills [options]               a Spark pipeline, killed again and again: needs Java 17
 
-Installing happens once, and again when pyproject.toml changes. The system's Python is left as it is.
+Installing happens once, and again when pyproject.toml or the folder `fast` changes. The system's Python stays as it is.
+Where there is a `cargo`, gapless-fast is built as well; without it gapless does the same, more slowly.
 """
 # This file also runs under a Python that is too old, to say so: no syntax newer than 3.6 in it.
 
@@ -21,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 SCRIPTS = VENV / ("Scripts" if os.name == "nt" else "bin")
+FAST = ROOT / "fast" / "Cargo.toml"
 PYTHON_MIN = (3, 10)
 ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pip install for the user
 JOBS = {
@@ -95,12 +97,31 @@ def make_environment() -> None:
 def install(job: str, requirements: "list[str]", title: str) -> None:
     """Installs what a job needs, unless that was done before from the same pyproject.toml."""
     stamp = VENV / "installed-{}".format(job)
-    fingerprint = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    fingerprint = fingerprint_of([ROOT / "pyproject.toml", FAST, *sorted(FAST.parent.glob("src/*.rs"))])
     if stamp.exists() and stamp.read_text(encoding="ascii") == fingerprint:
         return
     say("installing {} into .venv".format(title))
     run([venv_python(), "-m", "pip", "install", "--disable-pip-version-check", *requirements])
+    if job != "test":  # its environments install for themselves
+        build_fast()
     stamp.write_text(fingerprint, encoding="ascii")
+
+
+def fingerprint_of(files: "list[Path]") -> str:
+    """What tells whether files have changed; whether there is a cargo counts as well."""
+    whole = hashlib.sha256(repr(shutil.which("cargo")).encode())
+    for file in files:
+        whole.update(file.read_bytes())
+    return whole.hexdigest()
+
+
+def build_fast() -> None:
+    """Builds gapless-fast into .venv where there is a cargo, and says so where there is none."""
+    if not shutil.which("cargo"):
+        say("there is no cargo: gapless-fast is left out, and gapless is slower; https://rustup.rs has one")
+        return
+    say("building gapless-fast into .venv")
+    run([venv_python(), "-m", "pip", "install", "--disable-pip-version-check", "--quiet", str(FAST.parent)])
 
 
 def venv_python() -> str:
@@ -109,11 +130,18 @@ def venv_python() -> str:
 
 
 def leave_out_what_cannot_run() -> None:
-    """Without Java there is no Spark: its cells are left out, and that is said. CI has to have one."""
-    if "CI" in os.environ or "JAVA_HOME" in os.environ or shutil.which("java"):
+    """Without Java there is no Spark, without cargo no gapless-fast: that is said. CI has to have both."""
+    if "CI" in os.environ:
         return
-    say("there is no Java: the tests in a real Spark are left out; install Java 17 for them")
-    os.environ["TOX_SKIP_ENV"] = ".*-spark.*"
+    left_out = []
+    if "JAVA_HOME" not in os.environ and not shutil.which("java"):
+        say("there is no Java: the tests in a real Spark are left out; install Java 17 for them")
+        left_out.append(".*-spark.*")
+    if not shutil.which("cargo"):
+        say("there is no cargo: the tests with gapless-fast are left out; https://rustup.rs has one")
+        left_out.append("fast")
+    if left_out:
+        os.environ["TOX_SKIP_ENV"] = "|".join(left_out)
 
 
 def say(message: str) -> None:

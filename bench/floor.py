@@ -21,7 +21,8 @@ from typing import cast
 from rocksdict import Options, Rdict, WriteBatch
 
 from gapless.cli.connecting import run as run_loop
-from gapless.core.stream.columns import EventColumns, mask_flags
+from gapless.core.stream.batch_bytes import mask_flags
+from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.delivered import DeliveredColumns
 
 HEAD = Struct("<IBI")

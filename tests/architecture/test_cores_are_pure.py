@@ -58,6 +58,7 @@ ALLOWED_STDLIB = {
 }
 
 ALLOWED_OTHERS = {
+    "gapless_fast",  # four functions of bytes, if it is installed
     "google_crc32c",  # a checksum over bytes
     "msgspec",  # bytes to structs and back
 }

@@ -41,9 +41,11 @@ def test_it_says_what_it_can_do(arguments: list[str], status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("surroundings", "left_out"), [({}, True), ({"CI": "true"}, False), ({"JAVA_HOME": "/java"}, False)], ids=str
+    ("surroundings", "left_out"),
+    [({}, ".*-spark.*|fast"), ({"CI": "true"}, "None"), ({"JAVA_HOME": "/java"}, "fast")],
+    ids=str,
 )
-def test_without_java_there_is_no_spark_and_that_is_said(surroundings: dict[str, str], *, left_out: bool) -> None:
+def test_what_cannot_run_is_left_out_and_that_is_said(surroundings: dict[str, str], left_out: str) -> None:
     program = "import dev, os; dev.leave_out_what_cannot_run(); print(os.environ.get('TOX_SKIP_ENV'))"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -55,5 +57,20 @@ def test_without_java_there_is_no_spark_and_that_is_said(surroundings: dict[str,
         check=True,
     )
 
-    assert done.stdout.splitlines()[-1] == (".*-spark.*" if left_out else "None")
-    assert ("there is no Java" in done.stdout) is left_out
+    assert done.stdout.splitlines()[-1] == left_out
+    assert ("there is no Java" in done.stdout) is ("spark" in left_out)
+    assert ("there is no cargo" in done.stdout) is ("fast" in left_out)
+
+
+def test_it_says_where_gapless_fast_is_not_built() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import dev; dev.build_fast()"],
+        cwd=ROOT,
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert "there is no cargo" in done.stdout

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gapless.core.stream.fast import COMPILED
 from sim.digests import digest_of
 
 SEEDS = 6
@@ -27,3 +28,17 @@ def test_the_hash_seed_does_not_matter() -> None:
     }
 
     assert digests == {digest_of(SEEDS)}
+
+
+@pytest.mark.skipif(not COMPILED, reason="gapless_fast is not installed: tox -e fast")
+@pytest.mark.timeout(180)
+def test_the_compiled_module_does_not_matter() -> None:
+    without = (
+        f"import sys; sys.modules['gapless_fast'] = None; from sim.digests import digest_of;print(digest_of({SEEDS}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", without], env=environment, capture_output=True, text=True, check=True, cwd=TESTS
+    )
+
+    assert done.stdout.strip() == digest_of(SEEDS)

@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.outbox import Outbox
 from gapless.core.ports import Set
-from gapless.core.stream.columns import EventColumns
 from gapless_phb.core import rows
 from gapless_phb.core.log import Log
 from gapless_phb.core.publish_handler import PublishHandler
@@ -82,20 +81,17 @@ class Keyed:
         refusal = refusal or self._publishing.backlog(pub)
         if refusal:
             return Outcome(Verdict.RETRY, refusal, pub.first)
-        headers = self._check.checked(pub)
-        if isinstance(headers, Outcome):
-            return headers
+        if (refused := self._check.refused(pub)) is not None:
+            return refused
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
         # A producer has no instance: one constant epoch serves the log, and the mark alone recognises repeats.
-        events = without_first(pub.events, dropped)
+        events = pub.events.slice(dropped, pub.events.count)
         publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
         self._marks[name] = pub.epoch, last
         key = rows.key(self._number, name)
         self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])
         logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, principal=pub.principal)
-        self._log.append(
-            publisher, logged, headers[dropped:], checksum(events), reply_to, now, wall, self._publishing.on_appended
-        )
+        self._log.append(publisher, logged, checksum(events), reply_to, now, wall, self._publishing.on_appended)
         return None
 
     def _fault(self, producer: str, topic: str | None) -> str:
@@ -109,11 +105,3 @@ class Keyed:
 def logged_name(producer: str) -> str:
     """Returns the name of a producer among the publishers of a log."""
     return MARKER + producer
-
-
-def without_first(events: EventColumns, count: int) -> EventColumns:
-    """Returns the events without the first `count`."""
-    if not count:
-        return events
-    batch = events.batch(range(events.count)).slice(count, events.count)
-    return EventColumns.of(batch.events, batch.body_lengths)

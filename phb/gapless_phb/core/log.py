@@ -21,7 +21,6 @@ from gapless.core.network.facts import Know, Pub
 from gapless.core.outbox import Outbox, Then, ThenAppended
 from gapless.core.ports import Chop, LogFacts, Operation, Set
 from gapless.core.stream.columns import EMPTY, EventBatch
-from gapless.core.stream.events import Header
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
 from gapless.errors import ConfigurationError
@@ -126,7 +125,6 @@ class Log:
         self,
         publisher: PublisherState,
         pub: Pub,
-        headers: list[Header],
         crc: int,
         reply_to: Hashable,
         now: int,
@@ -139,7 +137,7 @@ class Log:
         """
         tick = self.clock.take(pub.events.count, now, wall)
         assert tick > self.last_assigned, "ticks ascend"
-        batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, headers, crc, reply_to)
+        batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, crc, reply_to)
         raw = encode_record(self.tag, publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
         self.pending.append(batch)
         publisher.pending.append(batch)

@@ -182,10 +182,9 @@ class PublishHandler:
             return Outcome(Verdict.RETRY, refusal, following)
         if pub.token is not None:
             return Outcome(Verdict.INVALID, "this broker cannot log a token with a batch", pub.first)
-        headers = self._check.checked(pub)
-        if isinstance(headers, Outcome):
-            return headers
-        self._log.append(publisher, pub, headers, crc, reply_to, now, wall, self.on_appended)
+        if (refused := self._check.refused(pub)) is not None:
+            return refused
+        self._log.append(publisher, pub, crc, reply_to, now, wall, self.on_appended)
         return None
 
     def backlog(self, pub: Pub) -> str:

@@ -22,7 +22,6 @@ from itertools import islice, takewhile
 from struct import Struct
 
 from gapless.core.stream.columns import EventBatch, EventColumns
-from gapless.core.stream.events import Header
 from gapless.core.stream.ticks import STEP, Tick
 from gapless.core.wire.messages import TickRun
 from gapless_phb.core.rows import PublisherRow
@@ -61,7 +60,6 @@ class PendingBatch:
         "crc",
         "epoch",
         "first",
-        "headers",
         "last",
         "last_tick",
         "publisher",
@@ -76,7 +74,6 @@ class PendingBatch:
         first: int,
         tick: Tick,
         columns: EventColumns,
-        headers: list[Header],
         crc: int,
         reply_to: Hashable,
     ) -> None:
@@ -85,7 +82,6 @@ class PendingBatch:
         self.first = first
         self.tick = tick
         self.columns = columns
-        self.headers = headers
         self.crc = crc
         self.replies = [reply_to]
         self.count = columns.count
@@ -95,7 +91,7 @@ class PendingBatch:
     @property
     def events(self) -> EventBatch:
         """The events under their ticks."""
-        return self.columns.batch(range(self.tick, self.last_tick + 1, STEP), self.headers)
+        return self.columns.batch(range(self.tick, self.last_tick + 1, STEP))
 
 
 @dataclass(slots=True)

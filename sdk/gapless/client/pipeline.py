@@ -18,6 +18,7 @@ from gapless.client.messages import Message
 if TYPE_CHECKING:
     from gapless.client.messages import Encoded, Encoder
     from gapless.client.receipts import Receipt, Submission
+    from gapless.core.stream.columns import EventColumns
     from gapless.core.wire.messages import Welcome
 
 BATCH_EVENTS: Final = 512
@@ -47,25 +48,10 @@ class ReadAhead:
 
     def adapt(self, encoded: Encoded) -> None:
         """Adapts to the size of the last portion."""
-        if encoded.events:
-            average = sum(map(len, encoded.events)) // len(encoded.events)
+        columns = encoded.columns
+        if columns.count:
+            average = len(columns.blob) // columns.count
             self.size = max(1, min(BATCH_EVENTS, BATCH_BYTES // max(1, average)))
-
-
-def cut(encoded: Encoded) -> Iterator[tuple[list[bytes], list[int]]]:
-    """Yields batches of at most `BATCH_BYTES`, or of one event. Mostly it is one batch, unless sizes differ much."""
-    events, body_lengths = encoded.events, encoded.body_lengths
-    if events and sum(map(len, events)) <= BATCH_BYTES:
-        yield events, body_lengths
-        return
-    start = size = 0
-    for index, event in enumerate(events):
-        if size and size + len(event) > BATCH_BYTES:
-            yield events[start:index], body_lengths[start:index]
-            start, size = index, 0
-        size += len(event)
-    if size:
-        yield events[start:], body_lengths[start:]
 
 
 class BatchSink(Protocol):
@@ -82,7 +68,7 @@ class BatchSink(Protocol):
     def ship(self) -> None:
         """Gives the events that `send` has gathered to the core."""
 
-    def give(self, events: list[bytes], body_lengths: list[int]) -> Submission:
+    def give(self, columns: EventColumns) -> Submission:
         """Gives a batch to the core. Raises InvalidMessageError if it does not fit into one frame."""
 
 
@@ -176,8 +162,8 @@ class Pipeline:
         self._portion.adapt(encoded)
         self._publisher.ship()
         try:
-            for events, body_lengths in cut(encoded):
-                submission = self._publisher.give(events, body_lengths)
+            for columns in encoded.columns.portions(BATCH_BYTES, BATCH_EVENTS):
+                submission = self._publisher.give(columns)
                 submission.listener = self._wake
                 self._submissions.append(submission)
         except Exception as error:  # noqa: BLE001 - as above

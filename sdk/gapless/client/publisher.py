@@ -144,11 +144,11 @@ class Publisher(Recipient):
         if encoded.error is not None:
             raise encoded.error
         self.ship()
-        if not encoded.events:
+        if not encoded.columns.count:
             empty = Submission()
             empty.succeed("", (), durable=False)
             return empty
-        return self.give(encoded.events, encoded.body_lengths)
+        return self.give(encoded.columns)
 
     def send_all(self, messages: Iterable[Message] | AsyncIterable[Message]) -> AsyncGenerator[Receipt, None]:
         """Publishes events, many at a time, and yields their receipts in order.
@@ -239,15 +239,9 @@ class Publisher(Recipient):
         assert welcome is not None, "a connection is handed out when its first session is open"
         return welcome
 
-    def give(
-        self,
-        events: Sequence[bytes],
-        body_lengths: Sequence[int],
-        waiters: Sequence[asyncio.Future[Receipt]] = (),
-    ) -> Submission:
+    def give(self, columns: EventColumns, waiters: Sequence[asyncio.Future[Receipt]] = ()) -> Submission:
         """Gives a batch to the core. Raises InvalidMessageError if it does not fit into one frame."""
         self._check_open()
-        columns = EventColumns.of(events, body_lengths)
         if columns.size + HEAD_BYTES > self.limits.max_frame_bytes:
             raise InvalidMessageError(
                 f"a batch of {columns.size} bytes: this broker takes at most {self.limits.max_frame_bytes} at once;"
@@ -264,7 +258,7 @@ class Publisher(Recipient):
         batch, self._batch = self._batch, None
         if batch is not None:
             try:
-                self.give(batch.events, batch.body_lengths, batch.waiters)
+                self.give(EventColumns.of(batch.events, batch.body_lengths), batch.waiters)
             except GaplessError as error:
                 self._note_unheard(error, Submission(batch.waiters).fail(error))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from operator import or_
-from typing import Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from gapless.selectors.headers import HEADER_KINDS, HeaderRows
 from gapless.selectors.values import Value
@@ -26,6 +26,31 @@ class _Foreign:
 _FOREIGN: Final = _Foreign()
 
 
+Groups: TypeAlias = tuple[dict[str | int | float, int], int, int, int, bool]
+"""What a column is made of: the groups, the masks of True, of False and of NULL, and whether any value is a float."""
+
+
+def group_values(values: Sequence[Value], bits: Sequence[int]) -> Groups:
+    """Returns which events have which value; `bits[i]` is the mask of event i alone."""
+    types = set(map(type, values))
+    has_floats = float in types
+    if not types <= _PLAIN_TYPES:
+        values = [_plain(value) for value in values]
+        has_floats = any(isinstance(value, float) for value in values)
+    true = false = 0
+    pairs: Iterable[tuple[Value, int]] = zip(values, bits)  # noqa: B905  # there are more bits than values
+    if bool in types:
+        pairs = list(pairs)
+        true = sum(bit for value, bit in pairs if value is True)
+        false = sum(bit for value, bit in pairs if value is False)
+        pairs = [pair for pair in pairs if pair[0] is not True and pair[0] is not False]
+    groups: dict[Any, int] = {}
+    get = groups.get
+    for value, bit in pairs:
+        groups[value] = get(value, 0) | bit
+    return groups, true, false, groups.pop(None, 0), has_floats
+
+
 class ValueColumn:
     """The values of one name in the events of a batch.
 
@@ -33,34 +58,10 @@ class ValueColumn:
     masks of their own, because Python takes True for 1. `null` is the mask of the events without the name.
     """
 
-    def __init__(self, values: Sequence[Value], bits: Sequence[int], full: int) -> None:
+    def __init__(self, groups: Groups, full: int) -> None:
         self.full = full
-        self.true = self.false = 0
-        types = set(map(type, values))
-        self.has_floats = float in types
-        if not types <= _PLAIN_TYPES:
-            values = [_plain(value) for value in values]
-            self.has_floats = any(isinstance(value, float) for value in values)
-        pairs: Iterable[tuple[Value, int]] = zip(values, bits)  # noqa: B905  # there are more bits than values
-        if bool in types:
-            pairs = self._without_booleans(pairs)
-        groups: dict[Value, int] = {}
-        get = groups.get
-        for value, bit in pairs:
-            groups[value] = get(value, 0) | bit
-        self.null = groups.pop(None, 0)
-        self.groups: Mapping[Value, int] = groups
-
-    def _without_booleans(self, pairs: Iterable[tuple[Value, int]]) -> list[tuple[Value, int]]:
-        others: list[tuple[Value, int]] = []
-        for pair in pairs:
-            if pair[0] is True:
-                self.true |= pair[1]
-            elif pair[0] is False:
-                self.false |= pair[1]
-            else:
-                others.append(pair)
-        return others
+        self.groups: Mapping[Value, int]
+        self.groups, self.true, self.false, self.null, self.has_floats = groups  # type: ignore[assignment]
 
     @property
     def present(self) -> int:
@@ -123,14 +124,26 @@ class ValueColumn:
         return mask
 
 
+class PropertyRows(Protocol):
+    """The properties of the events of a batch, decoded when needed. A list of mappings is one, too."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, event: int, /) -> Mapping[str, Value]:
+        """Returns the properties of one event."""
+
+    def column(self, name: str, bits: Sequence[int]) -> Groups:
+        """Returns which events have which value of a property."""
+
+
 class ColumnBatch:
     """The properties and headers of some events, and the columns that were used so far."""
 
     def __init__(
         self,
-        properties: Sequence[Mapping[str, Value]],
+        properties: Sequence[Mapping[str, Value]] | PropertyRows,
         headers: HeaderRows,
-        bits: Sequence[int],
+        bits: list[int],
     ) -> None:
         self.properties = properties
         self._headers = headers
@@ -145,9 +158,15 @@ class ColumnBatch:
         """Returns the values of a property, or of a header field if the name is that of one."""
         column = self._columns.get(name)
         if column is None:
-            source = self.headers if name in HEADER_KINDS else self.properties
-            column = self._columns[name] = ValueColumn([mapping.get(name) for mapping in source], self.bits, self.full)
+            column = self._columns[name] = ValueColumn(self._groups(name), self.full)
         return column
+
+    def _groups(self, name: str) -> Groups:
+        if name in HEADER_KINDS:
+            return group_values([fields.get(name) for fields in self.headers], self.bits)
+        if isinstance(self.properties, Sequence):
+            return group_values([properties.get(name) for properties in self.properties], self.bits)
+        return self.properties.column(name, self.bits)
 
     @property
     def headers(self) -> Sequence[Mapping[str, Value]]:
@@ -160,8 +179,8 @@ class ColumnBatch:
     def where(self, test: Callable[[Mapping[str, Value], Mapping[str, Value]], bool]) -> int:
         """Returns the mask of the events that pass a test of their properties and headers."""
         mask = 0
-        for properties, header, bit in zip(self.properties, self.headers, self.bits):  # noqa: B905  # more bits than events
-            if test(properties, header):
+        for event, (header, bit) in enumerate(zip(self.headers, self.bits)):  # noqa: B905  # more bits than events
+            if test(self.properties[event], header):
                 mask |= bit
         return mask
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from gapless.selectors.columns import ColumnBatch
+from gapless.selectors.columns import ColumnBatch, PropertyRows
 from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
 from gapless.selectors.group import Bucket, Entry, Filed
@@ -88,7 +88,7 @@ class BatchMatcher:
     def match(
         self,
         topics: Sequence[str],
-        properties: Sequence[Mapping[str, Value]],
+        properties: Sequence[Mapping[str, Value]] | PropertyRows,
         headers: HeaderRows,
     ) -> list[tuple[int, Collection[int]]]:
         """Returns, for each distinct filter that selects something, a mask with bit i for event i, and its keys.

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import Self, Unpack
 
 from gapless.client.messages import Encoder, Message
-from gapless.client.pipeline import ReadAhead, cut
+from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, ReadAhead
 
 if TYPE_CHECKING:
     import gapless.client.publisher as awaited
     from gapless.client.receipts import Receipt, Recovery
+    from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.events import Property
     from gapless.selectors.headers import SentHeaders
     from gapless.sync.runner import Runner
@@ -109,7 +110,8 @@ class Publisher:
                     error, reading = raised, False
                 encoded = encoder.encode_all(listed, bytes_max)
                 portion.adapt(encoded)
-                parts.extend(self._runner.begin(_Part(self._publisher, *batch)) for batch in cut(encoded))
+                for columns in encoded.columns.portions(BATCH_BYTES, BATCH_EVENTS):
+                    parts.append(self._runner.begin(_Part(self._publisher, columns)))
                 if encoded.error is not None:
                     error, reading = encoded.error, False
             while parts and (parts[0].done() or not reading or len(parts) >= PARTS_MAX):
@@ -134,11 +136,10 @@ class Publisher:
 class _Part:
     """Gives a batch to the publisher and waits for its receipts, in the loop's thread."""
 
-    def __init__(self, publisher: awaited.Publisher, events: list[bytes], body_lengths: list[int]) -> None:
+    def __init__(self, publisher: awaited.Publisher, columns: EventColumns) -> None:
         self._publisher = publisher
-        self._events = events
-        self._body_lengths = body_lengths
+        self._columns = columns
 
     async def __call__(self) -> list[Receipt]:
         self._publisher.ship()
-        return await self._publisher.give(self._events, self._body_lengths).answer()
+        return await self._publisher.give(self._columns).answer()

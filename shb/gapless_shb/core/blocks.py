@@ -25,7 +25,7 @@ from itertools import accumulate, compress, pairwise
 from struct import Struct, pack, unpack_from
 from typing import Final
 
-from gapless.core.stream.columns import mask_flags
+from gapless.core.stream.batch_bytes import mask_flags
 from gapless.core.stream.ticks import Tick
 from gapless.selectors.masks import select
 

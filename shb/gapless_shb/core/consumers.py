@@ -13,7 +13,8 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from gapless.core.ports import Tell, Transmit
-from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.batch_bytes import ROW
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
 from gapless.core.wire.messages import DeliverGap, DeliverSilence, GapReason, PubendNumber

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypeAlias
 
-from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.batch_bytes import ROW
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless_shb.core.fetches import GapSegment, Segment
 

@@ -209,6 +209,8 @@ class Page:
         return sum(at is not None for at in places)
 
     def _note_expirations(self, data: EventBatch, places: Iterable[int | None]) -> None:
+        if not data.has_extras:
+            return
         for at, header in zip(places, data.headers, strict=True):
             if at is not None and header.extras is not None and header.extras.expiration > 0:
                 self._expirations[at] = header.extras.expiration

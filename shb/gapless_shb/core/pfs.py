@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from gapless.core.ports import Chop, Operation, Put, Set
-from gapless.core.stream.columns import mask_flags
+from gapless.core.stream.batch_bytes import mask_flags
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.masks import select
 from gapless_shb.core.blocks import TICKS_MAX, Block, encode

@@ -480,6 +480,8 @@ def unexpired(events: EventBatch, wall: int) -> EventBatch:
 def expired_mask(events: EventBatch, wall: int) -> int:
     """Returns the events whose expiration time has come, as a mask."""
     mask = 0
+    if not events.has_extras:
+        return mask
     for index, header in enumerate(events.headers):
         if header.extras is not None and 0 < header.extras.expiration <= wall:
             mask |= 1 << index

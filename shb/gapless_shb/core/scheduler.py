@@ -172,7 +172,7 @@ class Scheduler:
         if knowledge.stamp is not RAW:
             return
         if len(knowledge.data):
-            _ = knowledge.data.headers  # decodes them once here; the readers' parts of the batch share the result
+            knowledge.data.learn()  # once here: the readers' parts of the batch share the result
         for sid in list(self._fetching):
             reader = self.readers.get(sid)
             if reader is not None and reader.fetching:

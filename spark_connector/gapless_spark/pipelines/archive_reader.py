@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gapless.core.stream.columns import ROW
+from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.events import Event
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick

@@ -60,6 +60,10 @@ class Delivery:
     def __repr__(self) -> str:
         return f"Delivery({self.pubend}, {self.count} events, {self.ticks[0]}..{self.ticks[-1]})"
 
+    def bodies(self) -> list[bytes]:
+        """Returns the bodies of the events; nothing is decoded. Raises ValueError if one is longer than its event."""
+        return [body for columns in self.columns for body in columns.bodies()]
+
     def events(self) -> list[Event]:
         """Returns the events, decoded anew at each call. Raises ValueError if one is malformed."""
         if len(self.columns) == 1:

@@ -44,7 +44,8 @@ from gapless.core.network.facts import (
     Seen,
     Want,
 )
-from gapless.core.stream.columns import EMPTY, ROW, EventBatch, EventColumns
+from gapless.core.stream.batch_bytes import ROW
+from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
 from gapless.core.stream.events import Header
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
@@ -119,7 +120,7 @@ class Private(Struct, array_like=True, frozen=True, gc=False, tag=16):
 
 
 class KnowledgeWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True, tag=1):
-    """Knowledge: `rows` as `gapless.core.stream.columns.ROW`, `events` one behind the other."""
+    """Knowledge: `rows` as `gapless.core.stream.batch_bytes.ROW`, `events` one behind the other."""
 
     pubend: str
     lo: Real

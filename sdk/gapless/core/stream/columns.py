@@ -8,27 +8,39 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import accumulate, chain, compress, pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, compress
 from operator import attrgetter
-from struct import Struct, pack
 
 import msgspec
 
-from gapless.core.stream.events import CheckedHeader, Event, Header
+from gapless.core.stream import fast
+from gapless.core.stream.batch_bytes import (
+    LITTLE_ENDIAN,
+    PAIR,
+    ROW,
+    array_of,
+    bytes_of,
+    checked,
+    cut,
+    facts_of,
+    mask_flags,
+    pairs_of,
+)
+from gapless.core.stream.events import Event, Header
 from gapless.core.stream.ticks import PubendId, Tick
+from gapless.selectors.columns import Groups
 from gapless.selectors.headers import HeaderValues
 from gapless.selectors.index import BatchMatcher
+from gapless.selectors.values import Value
 
 _decode_headers = msgspec.msgpack.Decoder(list[Header]).decode
-_decode_whole = msgspec.msgpack.Decoder(CheckedHeader).decode
-_body_of = attrgetter("body")
+_decode_header = msgspec.msgpack.Decoder(Header).decode
 
-ROW = Struct("<QII")
-"""The row of an event in a delivery: its tick, its length, the length of its body."""
-_PAIR = Struct("<II")
-LITTLE_ENDIAN = pack("=H", 1) == b"\1\0"
-"""Whether rows in memory have the byte order of the wire. Then a column is moved without a step per row."""
+_topic_of, _extras_of = attrgetter("topic"), attrgetter("extras")
+
+SINGLES_MAX = 8
+"""How many headers of a batch are decoded one by one; whoever asks for more gets all of them decoded at once."""
 
 
 def array_header(count: int) -> bytes:
@@ -39,7 +51,7 @@ def array_header(count: int) -> bytes:
 class EventColumns:
     """Encoded events as their publisher sent them, without ticks. `lengths` is count × (u32, u32)."""
 
-    __slots__ = ("_cut", "blob", "count", "lengths", "size")
+    __slots__ = ("_cut", "blob", "count", "has_extras", "headers", "lengths", "size", "topics")
 
     def __init__(self, count: int, lengths: bytes, blob: bytes) -> None:
         self.count = count
@@ -47,13 +59,18 @@ class EventColumns:
         self.blob = blob
         self.size = len(lengths) + len(blob)
         """The size on the wire, in bytes."""
+        self.topics: str | list[str] | None = None
+        """The topic of all events, or the topic of each; None before `check`."""
+        self.has_extras = True
+        """Whether any event has extras; before `check` it may."""
+        self.headers: list[Header] | None = None
+        """The decoded headers, if `check` had to decode them."""
         self._cut: tuple[list[bytes], array[int]] | None = None
 
     @classmethod
     def of(cls, events: Sequence[bytes], body_lengths: Iterable[int]) -> EventColumns:
         """Makes columns of encoded events."""
-        pairs = [part for pair in zip(map(len, events), body_lengths) for part in pair]  # noqa: B905
-        return cls(len(events), pack(f"<{len(pairs)}I", *pairs), b"".join(events))
+        return cls(len(events), pairs_of(events, body_lengths), b"".join(events))
 
     def wholes(self) -> array[int]:
         """Returns the length of each event."""
@@ -64,32 +81,26 @@ class EventColumns:
         return self._numbers()[1::2]
 
     def _numbers(self) -> array[int]:
-        numbers = array("I", self.lengths)
-        if not LITTLE_ENDIAN:
-            numbers.byteswap()
-        return numbers
+        return array_of("I", self.lengths)
 
-    def check(self, event_bytes_max: int = 1 << 32) -> list[Header]:
-        """Returns the decoded headers. Raises ValueError if the lengths do not add up or an event is malformed.
+    def check(self, event_bytes_max: int = 1 << 32) -> None:
+        """Finds out the topics, and whether there are extras.
 
-        Each event is decoded alone and to its end. Otherwise a batch could be well-formed as a whole, but not at the
-        places where its lengths cut it; a subscriber that gets only some of its events could not decode them.
+        Raises ValueError if the lengths do not add up or an event is malformed: see `batch_bytes.check`.
         """
         if not self.count or len(self.lengths) != 8 * self.count:
             raise ValueError("a batch is empty, or has not one pair of lengths for each event")
-        wholes = self._numbers()[::2]
-        if sum(wholes) != len(self.blob):
-            raise ValueError("the lengths of the events do not add up to the batch")
-        if max(wholes) > event_bytes_max:
-            raise ValueError(f"an event has {max(wholes):,} bytes, and {event_bytes_max:,} are allowed")
-        events, bodies = self.cut()
-        try:
-            headers = list(map(_decode_whole, events))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ValueError(f"an event is malformed: {error}") from error
-        if array("I", map(len, map(_body_of, headers))) != bodies:
-            raise ValueError("the body of an event is not as long as the batch says")
-        return headers  # type: ignore[return-value]  # nobody writes a plain Header into it
+        found = fast.check(self.blob, self.lengths, event_bytes_max)
+        if found is None:
+            self.headers = checked(*self.cut(), event_bytes_max)
+            found = facts_of(self.headers)
+        self.topics, self.has_extras = found
+
+    @property
+    def named(self) -> set[str]:
+        """The distinct topics, which `check` has found."""
+        assert self.topics is not None, "topics are known after a check"
+        return {self.topics} if isinstance(self.topics, str) else set(self.topics)
 
     def slice(self, start: int, stop: int) -> EventColumns:
         """Returns a copy of the events at 0 <= start <= stop <= count: it does not keep the others in memory."""
@@ -98,32 +109,59 @@ class EventColumns:
         wholes = self.wholes()
         begin = sum(wholes[:start])
         end = begin + sum(wholes[start:stop])
-        return EventColumns(stop - start, self.lengths[8 * start : 8 * stop], self.blob[begin:end])
+        part = EventColumns(stop - start, self.lengths[8 * start : 8 * stop], self.blob[begin:end])
+        part.topics = self.topics[start:stop] if isinstance(self.topics, list) else self.topics
+        part.has_extras = self.has_extras
+        part.headers = None if self.headers is None else self.headers[start:stop]
+        return part
 
-    def batch(self, ticks: Sequence[Tick], headers: list[Header] | None = None) -> EventBatch:
-        """Returns the events under these ticks. `headers`: the decoded headers, if there are any already."""
+    def portions(self, bytes_max: int, events_max: int) -> Iterator[EventColumns]:
+        """Yields all events in parts of at most so many events and bytes; an event that is larger is a part."""
+        if self.count and self.count <= events_max and len(self.blob) <= bytes_max:
+            yield self
+            return
+        start = size = 0
+        for at, length in enumerate(self.wholes()):
+            if at > start and (size + length > bytes_max or at - start >= events_max):
+                yield self.slice(start, at)
+                start, size = at, 0
+            size += length
+        if start < self.count:
+            yield self.slice(start, self.count)
+
+    def batch(self, ticks: Sequence[Tick]) -> EventBatch:
+        """Returns the events under these ticks."""
         if self._cut is not None:  # otherwise memory would hold the whole and its parts
-            return EventBatch(ticks, *self._cut, headers)
-        return EventBatch.of(ticks, [self], headers)
+            return EventBatch(ticks, *self._cut, self.headers)
+        return EventBatch.of(ticks, [self], self.headers)
 
     def cut(self) -> tuple[list[bytes], array[int]]:
         """Returns the single events, and their body lengths. The blob is cut once."""
         if self._cut is None:
-            blob, numbers = self.blob, self._numbers()
-            ends = accumulate(numbers[::2], initial=0)
-            self._cut = [blob[start:end] for start, end in pairwise(ends)], numbers[1::2]
+            self._cut = cut(self.blob, self.lengths)
         return self._cut
 
-    def at(self, places: Sequence[int]) -> tuple[list[bytes], list[int]]:
-        """Returns the events at these ascending places, cut out, and their body lengths."""
-        blob, wholes, bodies = self.blob, self.wholes(), self.bodies()
+    def at(self, places: Sequence[int]) -> EventColumns:
+        """Returns the events at these ascending places."""
+        blob, wholes, lengths = self.blob, self.wholes(), self.lengths
         events: list[bytes] = []
         end = behind = 0
         for place in places:
             start = end + sum(wholes[behind:place])
             end, behind = start + wholes[place], place + 1
             events.append(blob[start:end])
-        return events, [bodies[place] for place in places]
+        pairs = b"".join([lengths[8 * place : 8 * place + 8] for place in places])
+        part = EventColumns(len(events), pairs, b"".join(events))
+        part.topics = [self.topics[place] for place in places] if isinstance(self.topics, list) else self.topics
+        part.has_extras = self.has_extras
+        part.headers = None if self.headers is None else [self.headers[place] for place in places]
+        return part
+
+    def event(self, place: int) -> bytes:
+        """Returns one event."""
+        wholes = self.wholes()
+        start = sum(wholes[:place])
+        return self.blob[start : start + wholes[place]]
 
 
 class EventBatch:
@@ -132,7 +170,7 @@ class EventBatch:
     The events are stored one by one, or in columns, which are cut when single events are needed.
     """
 
-    __slots__ = ("_body_lengths", "_events", "_headers", "_rows", "columns", "ticks")
+    __slots__ = ("_body_lengths", "_events", "_headers", "_rows", "_singles", "_times", "columns", "ticks")
 
     def __init__(
         self,
@@ -147,7 +185,10 @@ class EventBatch:
         self.columns: Sequence[EventColumns] = ()
         """The columns with the events, one after the other; empty if the events are stored one by one."""
         self._headers = headers
+        self._singles: dict[int, Header] = {}
+        """The headers that were decoded one by one."""
         self._rows: list[bytes] | None = None
+        self._times: bytes | None = None
 
     @classmethod
     def of(
@@ -211,17 +252,75 @@ class EventBatch:
                 raise ValueError(f"an event is malformed: {error}") from error
         return self._headers
 
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topic of each event. Raises ValueError."""
+        self.learn()
+        if self._headers is not None:
+            return list(map(_topic_of, self._headers))
+        topics: list[str] = []
+        for columns in self.columns:
+            found = columns.topics
+            topics += found if isinstance(found, list) else [found or ""] * columns.count
+        return topics
+
+    @property
+    def has_extras(self) -> bool:
+        """Whether an event may have extras. Without any nothing expires. Raises ValueError."""
+        self.learn()
+        if self._headers is not None:
+            return any(map(_extras_of, self._headers))
+        return any(columns.has_extras for columns in self.columns)
+
+    def learn(self) -> None:
+        """Checks the columns that were not checked yet; of single events it decodes the headers."""
+        if self._headers is not None:
+            return
+        if not self.columns:
+            _ = self.headers
+            return
+        for columns in self.columns:
+            if columns.topics is None:
+                columns.check()
+        headers = [columns.headers for columns in self.columns]
+        if None not in headers:
+            self._headers = list(chain.from_iterable(filter(None, headers)))
+
+    def header(self, place: int) -> Header:
+        """Returns topic, properties and extras of one event. Raises ValueError."""
+        if self._headers is None and len(self._singles) >= SINGLES_MAX:
+            return self.headers[place]
+        if self._headers is not None:
+            return self._headers[place]
+        header = self._singles.get(place)
+        if header is None:
+            try:
+                header = self._singles[place] = _decode_header(self._event(place))
+            except msgspec.MsgspecError as error:
+                raise ValueError(f"an event is malformed: {error}") from error
+        return header
+
+    def _event(self, place: int) -> bytes:
+        if self._events is not None:
+            return self._events[place]
+        for columns in self.columns:
+            if place < columns.count:
+                return columns.event(place)
+            place -= columns.count
+        raise IndexError("there are not so many events")
+
     def event(self, pubend: PubendId, place: int) -> Event:
         """Returns one event of a pubend in the form for applications, without its body."""
-        header = self.headers[place]
+        header = self.header(place)
         return Event(header.topic, header.properties, header.extras, b"", self.ticks[place], pubend)
 
     def match(self, pubend: PubendId, matcher: BatchMatcher) -> list[tuple[int, Collection[int]]]:
         """Returns which filters of the matcher these events match; see `BatchMatcher.match`."""
-        headers = self.headers
-        topics = [header.topic for header in headers]
-        properties = [header.properties for header in headers]
-        return matcher.match(topics, properties, BatchHeaders(pubend, self))
+        topics = self.topics  # first: without the compiled module this decodes the headers
+        headers = BatchHeaders(pubend, self)
+        if self._headers is None:
+            return matcher.match(topics, BatchProperties(self), headers)
+        return matcher.match(topics, [header.properties for header in self._headers], headers)
 
     @property
     def rows(self) -> list[bytes]:
@@ -273,16 +372,14 @@ class EventBatch:
         if not self.columns:
             events, bodies = self.events, self.body_lengths
             return EventBatch(ticks, [events[at] for at in places], [bodies[at] for at in places], headers)
-        cut: list[bytes] = []
-        body_lengths: list[int] = []
+        chosen: list[EventColumns] = []
         start = low = 0
         for columns in self.columns:
             high = bisect_left(places, start + columns.count, low)
-            events, bodies = columns.at([place - start for place in places[low:high]])
-            cut += events
-            body_lengths += bodies
+            if low < high:
+                chosen.append(columns.at([place - start for place in places[low:high]]))
             start, low = start + columns.count, high
-        return EventBatch(ticks, cut, body_lengths, headers)
+        return EventBatch.of(ticks, chosen, headers)
 
     def payload(self, mask: int) -> bytes:
         """Returns count, rows and events of the selected events: the part of a delivery that subscribers share."""
@@ -291,9 +388,24 @@ class EventBatch:
             if self._events is None:
                 return b"".join((count.to_bytes(4, "little"), *self.row_blobs(), *self.blobs()))
             return b"".join((count.to_bytes(4, "little"), *self.rows, *self._events))
+        if self.columns and fast.COMPILED:  # Python is faster with events that are cut once, for all masks
+            return fast.gather(*self._pieces(), self._tick_bytes(), mask)
         flags = mask_flags(mask, count)
         number = mask.bit_count().to_bytes(4, "little")
         return b"".join((number, *compress(self.rows, flags), *compress(self.events, flags)))
+
+    def _pieces(self) -> tuple[list[bytes], list[bytes]]:
+        """Returns the blobs and the lengths of the columns."""
+        return [columns.blob for columns in self.columns], [columns.lengths for columns in self.columns]
+
+    def _tick_bytes(self) -> bytes:
+        if self._times is None:
+            self._times = bytes_of(array("Q", list(self.ticks)))
+        return self._times
+
+    def group_values(self, name: str, bits: Sequence[int]) -> Groups:
+        """Returns which events have which value of a property; see `batch_bytes.column`. Only for columns."""
+        return fast.column(*self._pieces(), name, bits)
 
     @staticmethod
     def concatenate(batches: Sequence[EventBatch]) -> EventBatch:
@@ -327,15 +439,28 @@ class BatchHeaders:
         return HeaderValues(self._batch.event(self._pubend, place))
 
 
+class BatchProperties:
+    """The properties of the events of a batch: `gapless.selectors.columns.PropertyRows`."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: EventBatch) -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def __getitem__(self, place: int, /) -> Mapping[str, Value]:
+        """Returns the properties of one event, which is decoded for that."""
+        return self._batch.header(place).properties
+
+    def column(self, name: str, bits: Sequence[int]) -> Groups:
+        """Returns which events have which value of a property; nothing is decoded."""
+        return self._batch.group_values(name, bits)
+
+
 EMPTY = EventBatch((), (), ())
 """A batch without events."""
-
-_FLAGS = bytes.maketrans(b"01", b"\0\1")
-
-
-def mask_flags(mask: int, count: int) -> bytes:
-    """Returns the lowest `count` bits of `mask` as bytes 0 and 1, lowest first: for `itertools.compress`."""
-    return format(mask, f"0{count}b").encode()[::-1].translate(_FLAGS)
 
 
 def _sliced(columns: Iterable[EventColumns], start: int, stop: int) -> Iterator[EventColumns]:
@@ -350,7 +475,7 @@ def _sliced(columns: Iterable[EventColumns], start: int, stop: int) -> Iterator[
 def _rows(ticks: Sequence[Tick], lengths: bytes) -> bytes | array[int]:
     """Returns the rows of events: each tick before its two lengths."""
     if not LITTLE_ENDIAN:
-        return b"".join(ROW.pack(tick, *pair) for tick, pair in zip(ticks, _PAIR.iter_unpack(lengths), strict=True))
+        return b"".join(ROW.pack(tick, *pair) for tick, pair in zip(ticks, PAIR.iter_unpack(lengths), strict=True))
     numbers = array("Q", bytes(ROW.size * len(ticks)))
     numbers[::2] = array("Q", list(ticks))
     numbers[1::2] = array("Q", lengths)

@@ -176,8 +176,12 @@ Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class CheckedExtras(Extras, array_like=True, frozen=True, gc=False):
-    """Extras in which every value is one that a sender may set."""
+PlainProperties: TypeAlias = list[dict[Name, bool | Long | Finite | str]]
+"""The properties of several messages; msgspec checks them in one call."""
+
+
+class CheckedExtras(Extras, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Extras in which every value is one that a sender may set; a sixth one could be nested without an end."""
 
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = PRIORITY
     expiration: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)] = 0  # the year 10000

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
+from operator import gt
 
 import msgspec
 
-from gapless.core.stream.columns import LITTLE_ENDIAN, ROW, array_header
+from gapless.core.stream.batch_bytes import LITTLE_ENDIAN, ROW
+from gapless.core.stream.columns import array_header
 from gapless.core.stream.events import Event
 from gapless.core.stream.ticks import PubendId, Tick
 
@@ -63,6 +65,18 @@ class DeliveredColumns:
         if LITTLE_ENDIAN:
             return self._rows.cast("I")[2::4].tolist()
         return [length for _, length, _ in self.rows()]
+
+    def bodies(self) -> list[bytes]:
+        """Returns the body of each event; nothing is decoded. Raises ValueError if one is longer than its event."""
+        events = bytes(self._events)
+        if LITTLE_ENDIAN:
+            body_lengths = self._rows.cast("I")[3::4].tolist()
+        else:
+            body_lengths = [length for _, _, length in self.rows()]
+        lengths = self.lengths()
+        if any(map(gt, body_lengths, lengths)):
+            raise ValueError("the body of an event is longer than the event")
+        return [events[end - body : end] for end, body in zip(accumulate(lengths), body_lengths, strict=True)]
 
     def slice(self, start: int, stop: int) -> DeliveredColumns:
         """Returns the events with these positions, 0 <= start <= stop <= count; the bytes are shared."""

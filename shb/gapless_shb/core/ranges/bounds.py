@@ -22,7 +22,8 @@ from itertools import accumulate
 from typing import Final
 
 from gapless.core.ports import ClientSession, ReadResult
-from gapless.core.stream.columns import ROW, EventBatch
+from gapless.core.stream.batch_bytes import ROW
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskBound, GapReason, Position, Ticks

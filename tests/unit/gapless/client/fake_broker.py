@@ -48,7 +48,8 @@ class Stream:
         self.ticks += ticks
         self.events += batch.events
         self.body_lengths += batch.body_lengths
-        self.headers += columns.check()
+        columns.check()
+        self.headers += batch.headers
         return ticks
 
 

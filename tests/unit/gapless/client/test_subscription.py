@@ -328,11 +328,13 @@ async def test_batches_are_sequences_with_a_token(network: FakeNetwork) -> None:
 
     assert first.token.ticks == {PUBEND: ticks[6]}
     assert second.token.ticks == {PUBEND: ticks[9]}
-    assert [event.body for event in first] == [b"%d" % i for i in range(7)]
+    assert first.bodies == [b"%d" % i for i in range(7)]
+    assert [event.body for event in first] == first.bodies
     assert first[0].body == b"0"
     assert [event.body for event in first[-2:]] == [b"5", b"6"]
     assert first[3] in first
     copy = pickle.loads(pickle.dumps(first))
+    assert copy.bodies == first.bodies
     assert copy == first
     assert copy.token == first.token
     assert first != second

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.selectors.columns import ColumnBatch, ValueColumn
+from gapless.selectors.columns import ColumnBatch, ValueColumn, group_values
 from gapless.selectors.values import Value, ValueKind, kind_of
 from unit.gapless.selectors.strategies import NUMBERS, values
 
@@ -15,7 +15,7 @@ BITS = [1 << event for event in range(64)]
 
 
 def column(*row: object) -> ValueColumn:
-    return ValueColumn(row, BITS, (1 << len(row)) - 1)  # type: ignore[arg-type]
+    return ValueColumn(group_values(row, BITS), (1 << len(row)) - 1)  # type: ignore[arg-type]
 
 
 def where(row: Sequence[Value], *kinds: ValueKind | None) -> int:

@@ -9,7 +9,7 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.ports import Append
 from gapless.core.stream.columns import EventColumns
-from gapless_phb.core.keyed import logged_name, without_first
+from gapless_phb.core.keyed import logged_name
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import TABLES, Harness, body, columns, knows, lines, outcomes
 
@@ -215,14 +215,6 @@ def test_no_publisher_can_have_a_producers_name_in_the_log() -> None:
     harness.feed(SubmitOpen(OpenRequest(logged_name("query/0"), "i", 1, None, principal="anonymous"), "open"))
 
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
-
-
-def test_without_first() -> None:
-    events = columns([b"a", b"bb", b"ccc"])
-
-    assert without_first(events, 0) is events
-    assert without_first(events, 2).count == 1
-    assert len(without_first(events, 1).check()) == 2
 
 
 @pytest.mark.parametrize("seed", range(20))

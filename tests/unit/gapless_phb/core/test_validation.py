@@ -31,10 +31,11 @@ def check(*topics: str) -> BatchCheck:
     return BatchCheck(topics or ("#",), 1000, AllowAll())
 
 
-def test_the_headers_of_a_good_batch_are_decoded() -> None:
-    headers = check().headers(columns([b"a", b"bc"], topic="x.y"), "ada")
+def test_a_good_batch_knows_its_topics() -> None:
+    good = columns([b"a", b"bc"], topic="x.y")
+    check().check(good, "ada")
 
-    assert [(header.topic, header.properties) for header in headers] == [("x.y", {"size": 1}), ("x.y", {"size": 2})]
+    assert (good.topics, good.named, good.has_extras) == ("x.y", {"x.y"}, False)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_the_headers_of_a_good_batch_are_decoded() -> None:
 )
 def test_a_malformed_batch_is_refused(bad: EventColumns, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check().headers(bad, "ada")
+        check().check(bad, "ada")
 
 
 def test_events_that_are_whole_only_together_are_refused() -> None:
@@ -63,13 +64,13 @@ def test_events_that_are_whole_only_together_are_refused() -> None:
     cut = [len(first) + 1, len(second) - 1]
 
     with pytest.raises(ValueError, match="malformed"):
-        check().headers(raw(first, second, lengths=cut), "ada")
+        check().check(raw(first, second, lengths=cut), "ada")
 
 
 @pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256])
 def test_a_topic_that_is_none_is_refused(topic: str) -> None:
     with pytest.raises(InvalidTopicError):
-        check().headers(columns([b"x"], topic=topic), "ada")
+        check().check(columns([b"x"], topic=topic), "ada")
 
 
 class Rules:
@@ -87,19 +88,19 @@ def test_each_topic_of_a_batch_is_allowed_or_all_of_it_refused() -> None:
     one = BatchCheck(("#",), 1000, Rules())
     flights, trains = event("flights"), event("trains")
 
-    assert len(one.headers(raw(flights, flights), "ada")) == 2
+    one.check(raw(flights, flights), "ada")
     for who, events in (("bob", [flights]), ("ada", [flights, trains])):
         with pytest.raises(AuthorizationError, match=f"{who} may not publish to"):
-            one.headers(raw(*events), who)
+            one.check(raw(*events), who)
 
 
 def test_a_topic_of_another_pubend_is_refused() -> None:
     one = check("flights.#", "trains")
 
-    one.headers(columns([b"x"], topic="flights.jfk"), "ada")
+    one.check(columns([b"x"], topic="flights.jfk"), "ada")
     one.topic("trains")
     with pytest.raises(InvalidTopicError, match="flights"):
-        one.headers(columns([b"x"], topic="ships"), "ada")
+        one.check(columns([b"x"], topic="ships"), "ada")
     with pytest.raises(InvalidTopicError):
         one.topic("trains.late")
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire.delivered import DeliveredColumns
 from unit.gapless.core.stream.test_columns import columns, plain_events
@@ -26,6 +27,7 @@ def test_what_is_published_is_what_is_delivered(
     assert delivered.ticks() == [tick for tick, *_ in chosen]
     assert [(e.tick, e.topic, e.properties, e.body) for e in delivered.events("p@1")] == chosen
     assert all(event.pubend == "p@1" for event in delivered.events("p@1"))
+    assert delivered.bodies() == [body for *_, body in chosen]
 
 
 @given(plain_events, st.integers(0, 30), st.integers(0, 30))
@@ -37,6 +39,16 @@ def test_a_slice_of_a_delivery_is_the_delivery_of_a_slice(
     whole = DeliveredColumns.parse(columns(events).batch(range(1, len(events) + 1)).payload((1 << len(events)) - 1), 0)
 
     assert whole.slice(start, stop).events("p@1") == whole.events("p@1")[start:stop]
+    assert whole.slice(start, stop).bodies() == whole.bodies()[start:stop]
+
+
+def test_a_body_that_is_longer_than_its_event_is_refused() -> None:
+    payload = columns([("t", {}, b"x"), ("t", {}, b"yy")]).batch([1, 2]).payload(0b11)
+    row = ROW.unpack_from(payload, 4)
+    garbled = payload[:4] + ROW.pack(*row[:2], row[1] + 1) + payload[4 + ROW.size :]
+
+    with pytest.raises(ValueError, match="longer than the event"):
+        DeliveredColumns.parse(garbled, 0).bodies()
 
 
 def test_a_delivery_that_does_not_add_up_is_refused() -> None:
