@@ -55,14 +55,19 @@ def show(results: Results, sizes: Sizes) -> None:
 
 
 def _systems(results: Results) -> Table:
-    table = Table("system", "versions", "filters in the", "when it has acknowledged an event", title="who runs")
+    heads = ("system", "versions", "filters in the", "events under way", "when it has acknowledged an event")
+    table = Table(*heads, title="who runs")
     for name in results.systems:
         system = SYSTEMS[name]
         table.add_row(
-            f"{name}\n{system.title}{_fewer(system.portions)}", system.version(), system.filters, system.promise
+            f"{name}\n{system.title}{_fewer(system.portions)}",
+            system.version(),
+            system.filters,
+            f"{system.under_way:,}",
+            system.promise,
         )
     for name, why in results.missing.items():
-        table.add_row(f"{name}\n{SYSTEMS[name].title}", "–", SYSTEMS[name].filters, f"[bold]Did not run:[/] {why}")
+        table.add_row(f"{name}\n{SYSTEMS[name].title}", "–", SYSTEMS[name].filters, "–", f"[bold]Did not run:[/] {why}")
     return table
 
 
@@ -105,6 +110,7 @@ def as_json(results: Results, sizes: Sizes) -> dict[str, Any]:
                 "title": SYSTEMS[name].title,
                 "version": SYSTEMS[name].version(),
                 "filters_in": SYSTEMS[name].filters,
+                "events_under_way_at_most": SYSTEMS[name].under_way,
                 "acknowledged": SYSTEMS[name].acknowledged,
                 "promise": SYSTEMS[name].promise,
                 "portions_of_the_events": dict(SYSTEMS[name].portions),

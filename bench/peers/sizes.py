@@ -37,7 +37,7 @@ class Sizes:
 FULL = Sizes(
     rounds=3,
     single_events=1_000,
-    pipelined_events=50_000,
+    pipelined_events=300_000,
     events=40_000,
     subscribers=100,
     selective_events=10_000,

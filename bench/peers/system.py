@@ -23,8 +23,8 @@ from typing import Literal, Protocol
 
 from bench.peers.work import Event, Subscriber, Tally
 
-WINDOW = 4096
-"""How many events a publisher may have unacknowledged."""
+WINDOW = 16_384
+"""How many events a publisher may have unacknowledged: of gapless's batches of 256 that are the 64 it may have."""
 
 START_SECONDS = 60
 
@@ -60,6 +60,8 @@ class System(Protocol):
     """Where events that a subscriber does not want are dropped."""
     portions: Mapping[str, float]
     """How much of the events it is given in which work: all, but where the race would take too long with it."""
+    under_way: int
+    """How many events a publisher has unacknowledged at the most."""
     acknowledged: Acknowledged
     """Where an event is when it has acknowledged it."""
     promise: str

@@ -109,6 +109,7 @@ class ActiveMq:
     title = "ActiveMQ Classic, STOMP, stomp.py"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = {"publish": 0.1, "live": 0.05, "catchup": 0.05, "selective": 0.04}
+    under_way = TRANSACTION
     acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk: KahaDB's journal is synced before the receipt."
 

@@ -53,6 +53,7 @@ class _Broker:
 
     filters: Literal["server", "client"] = "client"
     portions: Mapping[str, float] = {"selective": 0.04}
+    under_way = WINDOW
     acknowledged: Acknowledged = "page cache"
     promise = (
         "The event is in the broker's page cache, which Kafka never syncs by itself: replication makes it durable, "

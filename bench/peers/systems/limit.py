@@ -48,6 +48,7 @@ class Limit:
     title = "no broker: a segment file with fdatasync, raw loopback writes"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = {}
+    under_way = WINDOW
     acknowledged: Acknowledged = "on the disk"
     promise = "The bytes are on the disk: appended to a file and synced (fdatasync). Nobody's position is kept."
 

@@ -46,6 +46,7 @@ class Nats:
     """NATS with nats-py, and its choice of when to sync."""
 
     filters: Literal["server", "client"] = "server"
+    under_way = WINDOW
 
     def __init__(self, *, sync_always: bool = False) -> None:
         self._sync_always = sync_always

@@ -47,6 +47,7 @@ class Gapless:
     title = "gapless"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = {}
+    under_way = WINDOW
     acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk: logged and synced (fdatasync) before the receipt."
 

@@ -44,6 +44,7 @@ class RabbitMq:
     title = "RabbitMQ, quorum queues, aio-pika"
     filters: Literal["server", "client"] = "server"
     portions: Mapping[str, float] = dict.fromkeys(("publish", "live", "catchup", "selective"), 0.1)
+    under_way = WINDOW
     acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk, once for each queue it was routed to: the log of the queues is synced."
 

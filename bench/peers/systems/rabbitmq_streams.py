@@ -73,6 +73,7 @@ class RabbitMqStreams:
     title = "RabbitMQ Streams, rstream"
     filters: Literal["server", "client"] = "client"
     portions: Mapping[str, float] = {"live": 0.25, "catchup": 0.25, "selective": 0.04}
+    under_way = WINDOW
     acknowledged: Acknowledged = "page cache"
     promise = (
         "The event is in the server's page cache, which streams never sync by themselves: replication makes it "

@@ -45,6 +45,7 @@ class Redis:
     title = "Redis Streams, AOF always, redis-py with hiredis"
     filters: Literal["server", "client"] = "client"
     portions: Mapping[str, float] = {"selective": 0.25}
+    under_way = PIPELINE
     acknowledged: Acknowledged = "on the disk"
     promise = "The event is on the disk: its log is synced before the answer. All data must fit into memory."
 
