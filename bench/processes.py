@@ -72,11 +72,16 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def running_broker(configuration: str = "", under: Path | None = None) -> Iterator[Broker]:
-    """A broker process on RocksDB and TCP, on a free port of loopback; its data is removed afterwards."""
+def running_broker(configuration: str = "", under: Path | None = None, storage: str = "") -> Iterator[Broker]:
+    """A broker process on RocksDB and TCP, on a free port of loopback; its data is removed afterwards.
+
+    `configuration`: further sections; `storage`: further options of the storage.
+    """
     data = Path(tempfile.mkdtemp(prefix="gapless-bench-", dir=under))
     config = data / "gapless.toml"
-    config.write_text(f'[storage]\npath = "{data}/volume"\n\n[[listen]]\naddress = "127.0.0.1:0"\n\n{configuration}')
+    config.write_text(
+        f'[storage]\npath = "{data}/volume"\n{storage}\n\n[[listen]]\naddress = "127.0.0.1:0"\n\n{configuration}'
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.status_broker", str(config)],
         stdin=subprocess.PIPE,

@@ -1,7 +1,9 @@
 """Publish: processor time per event, broker and client, every receipt durable.
 
 One publisher, RocksDB, loopback TCP. Pipelined (`send_all`), in explicit batches of 256 and 16
-(`send_batch`, several in flight), and one event at a time (`send`, one in flight: latency).
+(`send_batch`, several in flight), and one event at a time (`send`, one in flight: latency). Each round
+has two brokers: one whose fence is synced before each receipt, as it is by default, and one whose
+fence follows (`storage.fence = "behind"`).
 """
 
 from __future__ import annotations
@@ -69,9 +71,14 @@ async def measure(broker: Broker) -> dict[str, float]:
 
 
 def run(*, json: bool) -> dict[str, float]:
-    """The medians of several rounds on one broker."""
-    with running_broker() as broker:
-        figures = medians([run_loop(measure(broker)) for _ in range(ROUNDS)])
+    """The medians of several rounds on one broker of each kind, and of the ratios within a round."""
+    rounds = []
+    with running_broker() as before, running_broker(storage='fence = "behind"') as behind:
+        for _ in range(ROUNDS):
+            one, other = run_loop(measure(before)), run_loop(measure(behind))
+            ratios = {f"ratio_behind_{key}": other[key] / one[key] for key in one if key.endswith("per_second")}
+            rounds.append(one | {f"behind_{key}": value for key, value in other.items()} | ratios)
+    figures = medians(rounds)
     if not json:
         table("publish: 250-byte events, durable before each receipt", figures)
     return figures

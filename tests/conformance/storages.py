@@ -138,10 +138,10 @@ class RocksdbHarness(StorageHarness):
 
 
 class UncompressedRocksdbHarness(RocksdbHarness):
-    """Finds a record in a data file, and small buffers make many of those."""
+    """Finds a record in a data file, and small buffers make many of those; the fence follows the receipts."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, {**SMALL_BUFFERS, "compression": "none"})
+        super().__init__(directory, {**SMALL_BUFFERS, "compression": "none", "fence": "behind"})
 
     def damage(self, volume: LogVolume, stream: str, index: int, piece: bytes) -> LogVolume:
         """Closing flushes the record to a data file, in which a byte of it is flipped."""

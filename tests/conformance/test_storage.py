@@ -38,7 +38,7 @@ class TestRocksdb(StorageSuite):
 
 
 class TestRocksdbWithSmallBuffers(StorageSuite):
-    """Small enough that data files, several logs and compactions occur in every test."""
+    """Small enough that data files, several logs and compactions occur in every test; and the fence follows."""
 
     test_the_largest_record_outlives_closing = None  # type: ignore[assignment]  # it is as large for any buffer
     test_a_damaged_file_is_a_storage_error = None  # type: ignore[assignment]  # the files of a closed volume are the same, and so is who opens them

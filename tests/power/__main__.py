@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     directory = Path(options.recording or tempfile.mkdtemp(prefix="gapless-power-recording-"))
     if options.recording is None:
         say(f"recording a broker at work, into {directory}")
-        record(directory, events=options.events, seed=options.seed)
+        record(directory, events=options.events, seed=options.seed, fence=options.fence)
     recording = Recording(directory)
     figures: dict[str, Any] = {"changes": len(recording.changes), "events": len(recording.truth.events)}
     faults: list[dict[str, Any]] = []
@@ -71,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("replayed", nargs="*", metavar="DIRECTORY CASE", help="for replay")
     parser.add_argument("--events", type=int, default=40, help="of each publisher in each phase of the recording")
     parser.add_argument("--seed", type=int, default=1, help="of the recorded workload")
+    parser.add_argument(
+        "--fence", choices=("before", "behind"), default="before", help="when it is synced (storage.fence)"
+    )
     parser.add_argument("--recording", help="a recording that was kept, instead of a new one")
     parser.add_argument("--stride", type=int, default=1, help="one of so many moments, or bytes")
     parser.add_argument("--bits", type=int, default=1, choices=range(1, 9), help="so many of each byte, one by one")

@@ -21,4 +21,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """A broker at work, recorded once."""
-    return record(tmp_path_factory.mktemp("power") / "recording", events=6, seed=1)
+    return record(tmp_path_factory.mktemp("power") / "recording", events=6, seed=1, fence="before")
+
+
+@pytest.fixture(scope="session")
+def recording_behind(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """The same with a fence that follows the receipts."""
+    return record(tmp_path_factory.mktemp("power") / "recording-behind", events=6, seed=1, fence="behind")

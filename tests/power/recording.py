@@ -105,8 +105,8 @@ def record_opening(recording: Recording, case: Case, image: Image, directory: Pa
     raise AssertionError("the journal does not lead to the disk that there is")
 
 
-def record(directory: Path, *, events: int, seed: int) -> Recording:
-    """Records the reference workload into a directory.
+def record(directory: Path, *, events: int, seed: int, fence: str) -> Recording:
+    """Records the reference workload into a directory; `fence`: the option of that name of its storage.
 
     A kill may fall between a write and its note; then the disk that is rebuilt is not the one that there is, and
     it is recorded again.
@@ -118,7 +118,7 @@ def record(directory: Path, *, events: int, seed: int) -> Recording:
         library = compile_shim(directory)
         shim = Shim(library, directory / "disk", directory, whole=True)
         try:
-            truth = asyncio.run(workload.run(shim, directory, directory / "disk", events, seed))
+            truth = asyncio.run(workload.run(shim, directory, directory / "disk", events, seed, fence))
         finally:
             shim.close()
         truth.save(directory / "truth.json")

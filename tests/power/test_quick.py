@@ -52,6 +52,16 @@ def test_no_power_cut_takes_what_was_promised(recording: Recording) -> None:
     assert sum(verdict.opened for verdict in verdicts) > len(cases) / 2
 
 
+def test_none_takes_it_with_a_fence_that_follows_the_receipts(recording_behind: Recording) -> None:
+    """A receipt waits for the log alone; what was receipted is in it, wherever the fence stands."""
+    cases = some(recording_behind, MOMENTS)
+
+    verdicts = list(sweep.sweep(recording_behind, cases, processes=2))
+
+    assert len(verdicts) == len(cases)
+    assert [(str(verdict.case), verdict.faults) for verdict in verdicts if verdict.faults] == []
+
+
 def test_a_broker_process_agrees(recording: Recording) -> None:
     cases = [Case(moment, "tails") for moment in sweep.moments(recording)[100::200]]
 

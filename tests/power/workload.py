@@ -86,10 +86,10 @@ class Truth:
         return cls([Logged(**event) for event in fields["events"]], fields["parities"])
 
 
-async def run(shim: Shim, directory: Path, disk: Path, events: int, seed: int) -> Truth:
+async def run(shim: Shim, directory: Path, disk: Path, events: int, seed: int, fence: str) -> Truth:
     """Runs all of it, with the volume on `disk`. `events`: of each publisher in each phase."""
     broker = BrokerProcess(directory, environment=shim.environment, program=PROGRAM, **SECTIONS)
-    broker.sections["storage"] = {"path": str(disk / "volume"), **STORAGE}
+    broker.sections["storage"] = {"path": str(disk / "volume"), "fence": fence, **STORAGE}
     workload = Workload(shim, broker, events, Random(seed))
     async with broker:
         await workload.fill()

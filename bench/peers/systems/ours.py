@@ -49,7 +49,7 @@ class Gapless:
     portions: Mapping[str, float] = {}
     under_way = WINDOW
     acknowledged: Acknowledged = "on the disk"
-    promise = "The event is on the disk: logged and synced (fdatasync) before the receipt."
+    promise = "The event is on the disk: logged and synced (fdatasync) before the receipt, the fence behind it."
 
     def missing(self) -> str:
         """It is here."""
@@ -62,7 +62,7 @@ class Gapless:
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Server]:
         """The broker as every benchmark starts it."""
-        with running_broker(under=directory) as broker:
+        with running_broker(under=directory, storage='fence = "behind"') as broker:
             yield Server(broker.url, broker.pid)
 
     @contextlib.asynccontextmanager

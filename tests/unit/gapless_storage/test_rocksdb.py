@@ -46,6 +46,7 @@ def test_open_storage(tmp_path: Path) -> None:
         ({"write_buffer_bytes": 1}, "'write_buffer_bytes'"),
         ({"write_buffer_bytes": "much"}, "'write_buffer_bytes'"),
         ({"watchdog_seconds": 0}, "'watchdog_seconds'"),
+        ({"fence": "never"}, "'fence'"),
     ],
 )
 def test_a_wrong_option_is_named(tmp_path: Path, options: Mapping[str, Any], words: str) -> None:
@@ -122,9 +123,84 @@ def test_a_fence_that_cannot_be_written_fails_the_volume(
         assert newest_whole_batch(volume) == 1
 
 
+@pytest.fixture
+def behind(tmp_path: Path) -> RocksdbHarness:
+    return RocksdbHarness(tmp_path, {"fence": "behind"})
+
+
+def test_a_fence_that_follows_is_not_waited_for(behind: RocksdbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three receipts while it waits to be written, and one write for all of them."""
+    volume = behind.open()
+    before, advance = volume._fence.mark, volume._fence.advance
+    waiting, go_on, written = threading.Event(), threading.Event(), threading.Event()
+    marks: list[Mark] = []
+
+    def held_advance(mark: Mark) -> None:
+        waiting.set()
+        assert go_on.wait(20)
+        advance(mark)
+        marks.append(mark)
+        written.set()
+
+    monkeypatch.setattr(volume._fence, "advance", held_advance)
+    write_batch(volume, 1)
+    volume.sync()
+    assert waiting.wait(20)
+    for number in range(2, 5):
+        write_batch(volume, number)
+        volume.sync()
+    assert volume._fence.mark == before
+
+    go_on.set()
+    assert written.wait(20)
+    volume.close()
+
+    assert len(marks) == 2
+    assert marks[-1].counter == before.counter + 4
+
+
+def test_closing_waits_for_the_fence(behind: RocksdbHarness) -> None:
+    volume = behind.open()
+    write_batch(volume, 1)
+    mark = volume._mark
+    volume.close()
+
+    assert volume._fence.mark == mark
+    assert not any(thread.name == "gapless-fence" for thread in threading.enumerate())
+
+
+def test_a_fence_that_cannot_follow_fails_the_volume(behind: RocksdbHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    volume = behind.open()
+    failed = threading.Event()
+
+    def fail(mark: object) -> None:
+        failed.set()
+        raise OSError(5, "injected")
+
+    monkeypatch.setattr(volume._fence, "advance", fail)
+    write_batch(volume, 1)
+    volume.sync()
+    assert failed.wait(20)
+    assert volume._follower is not None
+    volume._follower.stop()
+
+    with pytest.raises(VolumeFailedError, match="the fence cannot be written"):
+        volume.tend()
+    volume.close()
+    with closing(behind.open()) as volume:
+        assert newest_whole_batch(volume) == 1
+
+
 @pytest.mark.parametrize("noticed_by", ["sync", "reclaim", "close"])
-def test_a_volume_with_a_newer_owner_leaves_his_files_alone(harness: RocksdbHarness, noticed_by: str) -> None:
-    """S17: to close RocksDB would be to flush it and to remove what is not its own; so it is not closed."""
+@pytest.mark.parametrize("synced", ["before", "behind"])
+def test_a_volume_with_a_newer_owner_leaves_his_files_alone(
+    harness: RocksdbHarness, noticed_by: str, synced: str
+) -> None:
+    """S17: to close RocksDB would be to flush it and to remove what is not its own; so it is not closed.
+
+    Whose it is, is looked at before each receipt, also where the fence follows.
+    """
+    harness.options["fence"] = synced
     volume = harness.open()
     for number in range(1, 4):
         write_batch(volume, number)

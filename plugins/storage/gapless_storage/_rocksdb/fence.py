@@ -4,6 +4,9 @@ RocksDB recovers what it finds, and cannot know what it should have found: a log
 records, a deleted log or a MANIFEST with one flipped bit open as an older or an empty database. The fence
 knows. Nothing is called durable before the fence says so; what opens behind its fence is not served.
 
+A fence may also follow a receipt (`FenceFollower`): then what was receipted last may be missing without being missed,
+on a disk that loses what it had synced.
+
 The file has two slots of one sector each, which are written in turn: a torn write spoils the slot being
 written, and the other still holds what was durable before.
 """
@@ -11,9 +14,11 @@ written, and the other still holds what was durable before.
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
-from gapless.errors import VolumeCorruptError, VolumeForeignError
+from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless_storage._rocksdb.files import replace_file, sync_file
 from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
 
@@ -23,11 +28,12 @@ _FILE_BYTES = 2 * _SLOT_BYTES
 
 
 class Fence:
-    """An open fence. One thread at a time advances it."""
+    """An open fence. One thread at a time advances it; others may look meanwhile whether it is still ours."""
 
     def __init__(self, path: Path) -> None:
         """Raises VolumeCorruptError when the file is missing, or when no slot of it can be read."""
         self._path = path
+        self._lock = threading.Lock()  # the file and its image change together
         try:
             self._descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         except FileNotFoundError as error:
@@ -53,20 +59,25 @@ class Fence:
         then the lock on the directory was lost, and a newer owner goes on from here.
         """
         assert (mark.generation, mark.counter) > (self.mark.generation, self.mark.counter)
-        self.check_owner()
         slot = 1 - self._slot
         encoded = _MAGIC + mark.encode()
         offset = slot * _SLOT_BYTES
-        os.lseek(self._descriptor, offset, os.SEEK_SET)
-        written = os.write(self._descriptor, encoded)
-        self._image[offset : offset + written] = encoded[:written]  # ours, whatever becomes of its sync
+        with self._lock:
+            self._check_owner()
+            os.lseek(self._descriptor, offset, os.SEEK_SET)
+            written = os.write(self._descriptor, encoded)
+            self._image[offset : offset + written] = encoded[:written]  # ours, whatever becomes of its sync
         if written != len(encoded):
             raise OSError(f"{self._path} was written in part")
         sync_file(self._descriptor)
         self._slot, self.mark = slot, mark
 
     def check_owner(self) -> None:
-        """Raises VolumeForeignError when somebody else has written the file since we did."""
+        """Raises VolumeForeignError when somebody else has written the file since we did. Waits for no sync."""
+        with self._lock:
+            self._check_owner()
+
+    def _check_owner(self) -> None:
         if self._read() != self._image:
             raise VolumeForeignError(f"{self._path} was written by somebody else: this volume has a newer owner")
 
@@ -96,3 +107,42 @@ class Fence:
             return Mark.decode(encoded[len(_MAGIC) :])
         except ValueError:
             return None
+
+
+FOLLOWING_SECONDS = 0.01
+"""So long a fence that follows waits for more, so that one write covers all. With its sync it is within 20 ms."""
+
+
+class FenceFollower:
+    """The thread that advances a fence behind the receipts."""
+
+    def __init__(self, advance: Callable[[], None]) -> None:
+        """`advance`: blocks until the fence says what is synced. What it raises ends the thread."""
+        self._advance = advance
+        self._due = threading.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gapless-fence", daemon=True)
+        self._thread.start()
+
+    def follow(self) -> None:
+        """The log was synced: the fence is due."""
+        self._due.set()
+
+    def stop(self) -> None:
+        """Ends the thread; the fence may not have followed yet."""
+        self._stopped.set()
+        self._due.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._due.wait()
+            if self._stopped.wait(FOLLOWING_SECONDS):
+                return
+            self._due.clear()
+            if self._stopped.is_set():  # what was cleared may have been the call of `stop`
+                return
+            try:
+                self._advance()
+            except StorageError:  # noted by whoever raised it: the volume takes no more calls
+                return

@@ -9,7 +9,7 @@ import pytest
 
 from gapless.errors import VolumeCorruptError, VolumeForeignError
 from gapless_storage._rocksdb import fence as fence_module
-from gapless_storage._rocksdb.fence import _SLOT_BYTES, Fence
+from gapless_storage._rocksdb.fence import _SLOT_BYTES, Fence, FenceFollower
 from gapless_storage._rocksdb.layout import MARK_BYTES, Mark
 
 VOLUME = bytes(range(16))
@@ -155,3 +155,22 @@ def test_what_was_written_and_not_synced_is_nobody_elses(path: Path, monkeypatch
 
         fence.check_owner()
         assert fence.mark == before
+
+
+def test_a_follower_that_is_stopped_at_any_moment_ends() -> None:
+    """Here it is stopped between its waiting and its beginning: it takes the call for one that the fence is due."""
+    advanced: list[None] = []
+    follower = FenceFollower(lambda: advanced.append(None))
+    clear = follower._due.clear
+
+    def stop_and_clear() -> None:
+        follower._stopped.set()
+        follower._due.set()
+        clear()
+
+    follower._due.clear = stop_and_clear  # type: ignore[method-assign]
+    follower.follow()
+    follower._thread.join(20)
+
+    assert not follower._thread.is_alive()
+    assert advanced == []
