@@ -54,7 +54,7 @@ def test_no_power_cut_takes_what_was_promised(recording: Recording) -> None:
 
 def test_none_takes_it_with_a_fence_that_follows_the_receipts(recording_behind: Recording) -> None:
     """A receipt waits for the log alone; what was receipted is in it, wherever the fence stands."""
-    cases = some(recording_behind, MOMENTS)
+    cases = some(recording_behind, MOMENTS // 2)
 
     verdicts = list(sweep.sweep(recording_behind, cases, processes=2))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -27,17 +28,15 @@ class _Publisher:
         """In atomic batches, several in flight."""
         import gapless
 
-        flying: set[asyncio.Task[object]] = set()
+        flying: deque[asyncio.Task[object]] = deque()  # receipts come in this order
         for start in range(0, len(events), BATCH):
             messages = [
                 gapless.Message(body, {"quarter": quarter, "percent": percent, "origin": ORIGIN})
                 for body, quarter, percent in events[start : start + BATCH]
             ]
-            flying.add(asyncio.create_task(self._publisher.send_batch(messages)))
+            flying.append(asyncio.create_task(self._publisher.send_batch(messages)))
             if len(flying) >= WINDOW // BATCH:
-                done, flying = await asyncio.wait(flying, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+                await flying.popleft()
         await asyncio.gather(*flying)
 
 
