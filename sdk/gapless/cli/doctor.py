@@ -128,11 +128,14 @@ def finish(examination: Examination, *, as_json: bool) -> None:
 
 def examine_versions(examination: Examination) -> None:
     """Python, gapless, and what it stands on."""
+    from gapless.core.stream import fast
+
     names = sorted({_distribution(line) for line in requires("gapless") or () if "extra ==" not in line})
     examination.facts["versions"] = {
         "gapless": version("gapless"),
         "python": f"{platform.python_version()} ({platform.python_implementation()}, {sys.executable})",
         "platform": platform.platform(),
+        "gapless-fast": fast.VERSION or "not used: brokers and publishers are slower without it",
         **{name: found for name in names if (found := _version(name))},
     }
 

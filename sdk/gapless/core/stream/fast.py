@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from gapless.core.stream import batch_bytes
 
+SERIES = "0.1."
+"""The versions of `gapless_fast` that have these functions with these arguments; the extra `fast` asks for them."""
+
 try:
     import gapless_fast
+
+    if not gapless_fast.__version__.startswith(SERIES):
+        raise ImportError(f"gapless_fast {gapless_fast.__version__} is not of the series {SERIES}")
 except ImportError:
-    COMPILED = False
-    """Whether the compiled functions are used."""
+    COMPILED, VERSION = False, ""
+    """Whether the compiled functions are used, and of which version."""
     column, gather, encode = batch_bytes.column, batch_bytes.gather, batch_bytes.encode
 else:
-    COMPILED = True
+    COMPILED, VERSION = True, gapless_fast.__version__
     column, gather, encode = gapless_fast.column, gapless_fast.gather, gapless_fast.encode
 
 

@@ -16,6 +16,7 @@ from gapless import AlarmInfo, CheckpointToken, PluginError, PubendInfo, Subscri
 from gapless.cli.doctor import alarming
 from gapless.cli.doctor_logs import GROUP_TICKS, abandoned, absent, held_groups, keeping_of, pins_of
 from gapless.core.gauges import Gauge
+from gapless.core.stream import fast
 from gapless.core.stream.ticks import SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
@@ -70,6 +71,7 @@ def test_a_sound_installation_has_no_findings(gapless: Gapless, configuration: C
     assert "rocksdb" in said["plugins"]["storage"]
     assert said["versions"]["gapless"].startswith("0.")
     assert {"msgspec", "rocksdict", "typer"} <= set(said["versions"])
+    assert said["versions"]["gapless-fast"].startswith("0." if fast.COMPILED else "not used")
     assert said["volume"]["state"] == "can be opened; no broker has it open"
     assert said["broker"]["answers"] is False
 

@@ -8,7 +8,9 @@ feeds both as many changed batches as the first argument says:
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from struct import pack
@@ -263,6 +265,19 @@ def test_what_is_chosen_is_what_is_installed() -> None:
 
     assert (compiled is not None) == fast.COMPILED
     assert (fast.column, fast.gather, fast.encode) == (chosen.column, chosen.gather, chosen.encode)
+
+
+@needs_both
+def test_another_series_is_not_used() -> None:
+    """Its functions may have other arguments; what is installed beside us is not for us to choose."""
+    program = (
+        "import gapless_fast; gapless_fast.__version__ = '9.0';"
+        "from gapless.core.stream import fast; print(fast.VERSION or 'none')"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "none"
 
 
 def test_a_refusal_says_what_is_wrong() -> None:
