@@ -120,8 +120,7 @@ def checked(events: Sequence[bytes], bodies: array[int], most: int) -> list[Head
 def facts_of(headers: Sequence[Header]) -> tuple[str | list[str], bool]:
     """Returns the topic or the topics of some events, and whether any has extras."""
     topics = list(map(_topic_of, headers))
-    any_extras = any(extras is not None for extras in map(_extras_of, headers))
-    return (topics[0] if topics.count(topics[0]) == len(topics) else topics), any_extras
+    return (topics[0] if topics.count(topics[0]) == len(topics) else topics), any(map(_extras_of, headers))
 
 
 def cut(blob: bytes, lengths: bytes) -> tuple[list[bytes], array[int]]:

@@ -132,7 +132,10 @@ class EventColumns:
     def batch(self, ticks: Sequence[Tick]) -> EventBatch:
         """Returns the events under these ticks."""
         if self._cut is not None:  # otherwise memory would hold the whole and its parts
-            return EventBatch(ticks, *self._cut, self.headers)
+            batch = EventBatch(ticks, *self._cut, self.headers)
+            if self.topics is not None:
+                batch.facts = self.topics, self.has_extras
+            return batch
         return EventBatch.of(ticks, [self], self.headers)
 
     def cut(self) -> tuple[list[bytes], array[int]]:
@@ -170,7 +173,7 @@ class EventBatch:
     The events are stored one by one, or in columns, which are cut when single events are needed.
     """
 
-    __slots__ = ("_body_lengths", "_events", "_headers", "_rows", "_singles", "_times", "columns", "ticks")
+    __slots__ = ("_body_lengths", "_events", "_headers", "_rows", "_singles", "_times", "columns", "facts", "ticks")
 
     def __init__(
         self,
@@ -184,6 +187,8 @@ class EventBatch:
         self._body_lengths: Sequence[int] | None = body_lengths
         self.columns: Sequence[EventColumns] = ()
         """The columns with the events, one after the other; empty if the events are stored one by one."""
+        self.facts: tuple[str | list[str], bool] | None = None
+        """The topics, and whether there are extras, if the events are stored one by one and were checked before."""
         self._headers = headers
         self._singles: dict[int, Header] = {}
         """The headers that were decoded one by one."""
@@ -256,34 +261,34 @@ class EventBatch:
     def topics(self) -> Sequence[str]:
         """The topic of each event. Raises ValueError."""
         self.learn()
-        if self._headers is not None:
-            return list(map(_topic_of, self._headers))
+        if self.facts is not None:
+            found = self.facts[0]
+            return found if isinstance(found, list) else [found] * len(self)
+        if not self.columns:
+            return list(map(_topic_of, self.headers))
         topics: list[str] = []
         for columns in self.columns:
-            found = columns.topics
-            topics += found if isinstance(found, list) else [found or ""] * columns.count
+            each = columns.topics
+            topics += each if isinstance(each, list) else [each or ""] * columns.count
         return topics
 
     @property
     def has_extras(self) -> bool:
         """Whether an event may have extras. Without any nothing expires. Raises ValueError."""
         self.learn()
-        if self._headers is not None:
-            return any(map(_extras_of, self._headers))
+        if self.facts is not None:
+            return self.facts[1]
+        if not self.columns:
+            return any(map(_extras_of, self.headers))
         return any(columns.has_extras for columns in self.columns)
 
     def learn(self) -> None:
-        """Checks the columns that were not checked yet; of single events it decodes the headers."""
-        if self._headers is not None:
-            return
-        if not self.columns:
-            _ = self.headers
-            return
+        """Checks the columns that were not checked yet. Raises ValueError."""
         for columns in self.columns:
             if columns.topics is None:
                 columns.check()
         headers = [columns.headers for columns in self.columns]
-        if None not in headers:
+        if self._headers is None and headers and None not in headers:
             self._headers = list(chain.from_iterable(filter(None, headers)))
 
     def header(self, place: int) -> Header:
