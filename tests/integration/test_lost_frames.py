@@ -28,8 +28,8 @@ EVENTS = 12
 PUBLISH, DELIVER = b"\x01", b"\x02"
 PUBLISHED = b"\x94\x0b"
 ACKNOWLEDGE = b"\x93\x16"
-SUBSCRIBED = b"\x97\x14"
-SUBSCRIBE = b"\xdc\x00\x11\x14"
+SUBSCRIBED = b"\x9a\x14"
+SUBSCRIBE = b"\xdc\x00\x14\x14"
 """How messages begin, behind the head of their frame."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -17,7 +18,8 @@ def test_nodes_killed_and_links_cut_leave_every_database_exact() -> None:
     """PHB – {IB, IB} – {IB, IB} – 3 SHBs with one link dead throughout; publishers at the PHB and at an SHB."""
     command = [sys.executable, "-m", "bench", "network", "--json", "faults", "--quick", "--seconds=0.5", "--rate=150"]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=140, check=False)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=140, check=False, env=env)
 
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)

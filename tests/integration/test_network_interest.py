@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,8 @@ from documents import ROOT
 def test_a_restarted_ib_has_all_interest_again() -> None:
     command = [sys.executable, "-m", "bench", "network", "--json", "interest", "--count=1000"]
 
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False, env=env)
 
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -23,7 +24,8 @@ WORKS = {
 def test_the_work_runs_and_these_bars_hold(work: str) -> None:
     command = [sys.executable, "-m", "bench", "network", "--json", work, "--quick"]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=ROOT)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=ROOT, env=env)
 
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

@@ -96,7 +96,6 @@ class ShbCheckpoints:
             stream.holds.drop(sid, now)
             # In one write: if a crash brought the position back with a hold that the pubend no longer has, its reader
             # would report a gap where nothing was lost.
-            # a gap where there was nothing for it.
             row = [position_row(sid, stream.pubend, position)] if sid in stream.durable_sids else []
             self._hosting.write_holds(stream, *row)
 
@@ -104,12 +103,17 @@ class ShbCheckpoints:
 def released(stream: Constream) -> Tick:
     """Returns up to where no subscription needs anything, once everything up to the head is durable. It never falls.
 
-    A subscription that is not idle counts up to latestDelivered at most, as in its own `released`.
+    A subscription that is not idle counts up to latestDelivered at most, as in its own `released`. Above a hold that
+    the pubend may not have nothing is released: after a crash its subscription begins there again, although it is
+    idle now (T49).
     """
     lowest = stream.retention_floor.lowest()
     if lowest is None:
-        return max(stream.released, stream.latest_delivered if stream.droppable_holds else stream.head)
-    return max(stream.released, min(lowest, stream.latest_delivered))
+        upto = stream.latest_delivered if stream.droppable_holds else stream.head
+    else:
+        upto = min(lowest, stream.latest_delivered)
+    unanswered = stream.holds.unanswered_from
+    return max(stream.released, upto if unanswered is None else min(upto, unanswered))
 
 
 def held(stream: Constream) -> Iterator[tuple[int, Tick]]:

@@ -217,6 +217,11 @@ class PubendHolds:
         """Whether it is not known yet that the pubend keeps the subscription's entry."""
         return sid in self.row and self.answered != self.version
 
+    @property
+    def unanswered_from(self) -> Tick | None:
+        """The lowest entry, if it is not known yet that the pubend keeps the row."""
+        return min(self.row.values()) if self.row and self.answered != self.version else None
+
     def due(self, now: int) -> Hold | None:
         """Returns the row if it has to be sent (again) now."""
         if self.send_at is None or now < self.send_at or self.durable < self.version:

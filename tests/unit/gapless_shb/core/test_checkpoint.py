@@ -67,3 +67,26 @@ def test_a_hold_goes_with_its_position_when_the_pubend_keeps_it_and_it_has_done_
     assert stream.holds.row == {}
     ((_, rows),) = recover_positions(VolumeReader(world.volume))
     assert not rows[PUBEND].held
+
+
+def test_nothing_is_released_above_a_hold_that_the_pubend_may_not_have() -> None:
+    """A crash would bring its subscription back to there, to a gap where nothing was lost (T49)."""
+    world, client, stream = world_with("w = 9")  # nothing is for it, so it is idle
+    sid, position = client.sid, stream.positions[client.sid]
+    held_from = stream.released
+    position.held = position.changed = True
+    stream.touch(sid, position)
+    stream.holds.put(sid, held_from, world.now)
+    world.hosting.write_holds(stream)
+    push(world, 3)
+    for _ in range(3):
+        world.pause(5_000)
+        world.sync()
+    assert stream.latest_delivered == stream.head > held_from
+    assert world.progress[0] == stream.reported == held_from
+
+    world.answer_holds()
+    for _ in range(3):
+        world.pause(5_000)
+        world.sync()
+    assert world.progress[0] == stream.head

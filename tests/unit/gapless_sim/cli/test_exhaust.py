@@ -39,7 +39,7 @@ def test_on_several_processes_it_is_the_same(gapless: Gapless) -> None:
 def test_the_table_says_what_was_not_run_and_why(gapless: Gapless) -> None:
     result = gapless(*FEW)
 
-    assert "61 cases with up to 1 of 15 kinds of faults" in result.stdout
+    assert "61 cases with up to 1 of 18 kinds of faults" in result.stdout
     assert "equal one of these" in result.stdout
     assert "0 failed" in result.stdout
 
