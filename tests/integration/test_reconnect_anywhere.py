@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,9 @@ class Database:
         self._db.execute("CREATE TABLE effects (body TEXT)")
         self._db.execute("CREATE TABLE token (text TEXT)")
 
+    def close(self) -> None:
+        self._db.close()
+
     def commit(self, body: str, token: gapless.CheckpointToken) -> None:
         with self._db:
             self._db.execute("INSERT INTO effects VALUES (?)", (body,))
@@ -91,7 +95,11 @@ async def done_with(reader: gapless.Connection, name: str) -> None:
 @pytest.mark.timeout(400)
 async def test_a_consumer_goes_on_elsewhere_while_its_home_is_dead_and_again_after_it_returned(tmp_path: Path) -> None:
     home, other = home_and_other("desk-7")
-    database = Database(tmp_path / "effects.db")
+    with closing(Database(tmp_path / "effects.db")) as database:
+        await go_on_elsewhere_and_again_at_home(tmp_path, home, other, database)
+
+
+async def go_on_elsewhere_and_again_at_home(tmp_path: Path, home: str, other: str, database: Database) -> None:
     async with (
         Processes(tmp_path) as network,
         gapless.connect(network.url("phb"), client_id="loader") as writer,

@@ -251,7 +251,7 @@ ENROLLING = (
         "retired_enrolled_by_hearsay",
         ("T60",),
         "An SHB that was retired is enrolled again because others still speak of it.",
-        (Edit(f"{_STREAMS}.on_heard", " and at >= stream.handed_over_at", ""),),
+        (Edit(f"{_STREAMS}.on_heard", " and at >= since", ""),),
         ("V3",),
         "An SHB whose machine is lost, and that is retired while brokers in between remember it.",
         routers=_KNOWLEDGE,
