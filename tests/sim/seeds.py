@@ -7,7 +7,7 @@ import time
 
 DAY = 86_400 * 10**9
 DAILY = 300
-"""Each under `local` and `hostile`; a third of them under `knowledge`, too."""
+"""Each under `local` and `hostile`; a third under `knowledge`, too, and a tenth there with the workload `roaming`."""
 
 
 def seed_count() -> int:

@@ -18,13 +18,17 @@ RARE = 40
 def test_no_seed_breaks_a_promise() -> None:
     first, count = first_seed(), seed_count()
     on_trees = count // 3  # of which a run takes three times as long
+    roaming = count // 10  # which no seed draws by itself
     total = Total()
-    for plan, seeds in ((Plan(), count), (Plan(("knowledge",)), on_trees)):
+    plans = ((Plan(), count), (Plan(("knowledge",)), on_trees), (Plan(("knowledge",), "roaming"), roaming))
+    failures = []
+    for plan, seeds in plans:
         for summary in campaign(plan, range(first, first + seeds), processes=os.cpu_count()):
             total.add(summary)
+            if summary.failure is not None:
+                failures.append(f"{plan.command(summary.seed, summary.router)}: {summary.failure}")
 
-    failures = [f"gapless simulate --router {run.router} --seed {run.seed}: {run.failure}" for run in total.failures]
     assert not failures, failures
-    assert total.runs == 2 * count + on_trees
+    assert total.runs == 2 * count + on_trees + roaming
     never = [assertion for assertion in DECLARED if not total.hits[assertion]]
     assert len(never) <= RARE, (first, never)
