@@ -22,6 +22,7 @@ from gapless.client.reading import RangeReader
 from gapless.client.receipts import Receipt
 from gapless.client.session import Session
 from gapless.client.subscription import Subscription
+from gapless.client.token_store import TokenStore
 from gapless.core.client.items import Gap, Silence
 from gapless.core.gauges import Gauge
 from gapless.core.stream.events import Event
@@ -48,6 +49,7 @@ from gapless.errors import (
     PublishUncertainError,
     RecordsDamagedError,
     RemoteProtocolError,
+    StaleTokenError,
     StorageError,
     SubscriptionError,
     SubscriptionInUseError,
@@ -110,6 +112,7 @@ __all__ = [
     "Selector",
     "Session",
     "Silence",
+    "StaleTokenError",
     "StorageError",
     "Subscription",
     "SubscriptionError",
@@ -120,6 +123,7 @@ __all__ = [
     "SubscriptionTakenOverError",
     "TokenAheadError",
     "TokenMismatchError",
+    "TokenStore",
     "VolumeAbsentError",
     "VolumeCorruptError",
     "VolumeFailedError",

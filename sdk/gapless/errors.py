@@ -9,6 +9,7 @@
     ├── InvalidTokenError             a checkpoint token is garbled
     │   └── TokenMismatchError        a token of another network, subscription or pubend epoch
     │       └── TokenAheadError       a token where nobody can have come: ahead of everything, or of lost data
+    ├── StaleTokenError               the position belongs to another consumer, or stands further on already
     ├── AuthorizationError            this client is not allowed to do that
     ├── NoAnswerError                 another node of the network, which was asked, has not answered
     ├── SubscriptionError             a subscription cannot be used as asked
@@ -101,6 +102,10 @@ class TokenAheadError(TokenMismatchError):
     of lost data that stands behind the silence after an event, or in a time before those sixteen: it is taken, and
     what was published since the loss is delivered.
     """
+
+
+class StaleTokenError(GaplessError):
+    """A position was not stored: another consumer has claimed it since, and owns it."""
 
 
 class AuthorizationError(GaplessError):

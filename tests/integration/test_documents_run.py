@@ -55,6 +55,14 @@ def test_the_example_of_acknowledgement_modes_runs(tmp_path: Path) -> None:
     assert run(tmp_path, "alarms.py") == "fire\nflood\nover\nthen: another fire\n"
 
 
+def test_the_example_of_a_token_in_a_database_runs(tmp_path: Path) -> None:
+    [program] = code_blocks(ROOT / "docs" / "howto" / "store-the-token-in-a-database.md", "python")
+    (tmp_path / "accounts.py").write_text(program.code, "utf-8")
+
+    assert run(tmp_path, "accounts.py") == "[('ada', 100), ('bob', 20)]\n"
+    assert run(tmp_path, "accounts.py") == "[('ada', 200), ('bob', 40)]\n"
+
+
 class Reader:
     """Follows the tutorial in a directory of its own."""
 

@@ -1,0 +1,213 @@
+"""A subscription's token in the application's own database, in the transaction of its effects.
+
+Token and effects are committed together, or neither is: so each event takes effect once, whatever crashes.
+
+    tokens = gapless.TokenStore("late-jfk")
+
+    with engine.begin() as database:                 # a transaction of its own, before anything is consumed
+        token = tokens.claim(database, create_table=True)
+    async with session.subscribe("flights", name="late-jfk", start=token or "earliest") as subscription:
+        async for batch in subscription.batches():
+            with engine.begin() as database:
+                write_effects(database, batch)
+                tokens.save(database, batch.token)   # StaleTokenError if another process has claimed it since
+
+Of two processes that consume the same subscription the one that claimed it last owns the token. The database
+decides, in the statement that saves: so a process that was paused, and wakes up, can commit nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from gapless.core.wire.tokens import CheckpointToken
+from gapless.errors import ConfigurationError, StaleTokenError
+
+NAME_MAX: Final = 255
+
+_Run: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Sequence[Sequence[Any]], int]]
+"""Runs a statement whose parameters are written {so}: its rows, if it returns any, and how many it touched."""
+
+_CREATE = (
+    "CREATE TABLE IF NOT EXISTS gapless_tokens (name VARCHAR(255) PRIMARY KEY, owner CHAR(32) NOT NULL, token TEXT)"
+)
+# One statement: with a SELECT and an UPDATE, a twin's save could commit between the two.
+_CLAIM = (
+    "INSERT INTO gapless_tokens (name, owner) VALUES ({name}, {owner}) "
+    "ON CONFLICT (name) DO UPDATE SET owner = excluded.owner RETURNING token"
+)
+_SAVE = "UPDATE gapless_tokens SET token = {token} WHERE name = {name} AND owner = {owner}"
+_DIALECTS = {"postgresql", "sqlite"}
+_WHERE = "TokenStore keeps tokens in PostgreSQL, and in SQLite from 3.35 on"
+
+
+class TokenStore:
+    """The token of one subscription, in the table `gapless_tokens` of the application's database.
+
+    Both methods take what the application's own statements run on, and become part of its transaction: a `Session` or
+    `Connection` of SQLAlchemy 2, or a DB-API connection (sqlite3, psycopg). Neither commits. With an `AsyncSession` or
+    `AsyncConnection`: `token = await session.run_sync(tokens.claim)`, `await session.run_sync(tokens.save, token)`.
+
+    They are right under READ COMMITTED, REPEATABLE READ and SERIALIZABLE. Under the latter two the database may refuse
+    one of two transactions that meet, as it always does there: roll it back and repeat it whole. Errors of the
+    database come as its driver raises them. An object belongs to one consumer: threads that consume have one each.
+    """
+
+    __slots__ = ("_name", "_owner")
+
+    def __init__(self, name: str) -> None:
+        """`name`: of the row, at most 255 characters; by custom the subscription's name. Raises ConfigurationError."""
+        if not name or len(name) > NAME_MAX:
+            raise ConfigurationError(f"the name of a token has 1 to {NAME_MAX} characters, this one {len(name)}")
+        self._name = name
+        self._owner = ""
+
+    def claim(self, db: Any, *, create_table: bool = False) -> CheckpointToken | None:
+        """Makes this object the owner of the token, and returns the token: None if none was ever saved.
+
+        Commit it before you subscribe. From that commit on, each earlier owner's `save` raises StaleTokenError; what
+        such an owner commits before it is in the token that this returns. If the claim is rolled back, claim again.
+
+        `create_table`: creates the table first, if there is none.
+
+        Raises ConfigurationError if `db` is nothing to run statements on, commits each statement by itself, or is of a
+        database that cannot do it in one statement.
+        """
+        run = _statements_of(db)
+        if create_table:
+            _create_table(run)
+        # Drawn, not counted: a count that was rolled back would be drawn by the next owner as well.
+        owner = uuid.uuid4().hex
+        rows, _ = run(_CLAIM, {"name": self._name, "owner": owner})
+        self._owner = owner
+        text = rows[0][0]
+        return None if text is None else CheckpointToken.parse(text)
+
+    def save(self, db: Any, token: CheckpointToken) -> None:
+        """Stores the token, as a part of the transaction in which its effects are.
+
+        Raises StaleTokenError if another owner has claimed it since, or this one never did: roll back, and end. Raises
+        ConfigurationError as `claim` does.
+        """
+        if not self._owner:
+            raise StaleTokenError(f"the token {self._name!r} was not claimed: call claim() before anything is consumed")
+        _, touched = _statements_of(db)(_SAVE, {"token": str(token), "name": self._name, "owner": self._owner})
+        if touched != 1:
+            raise StaleTokenError(
+                f"the token {self._name!r} belongs to another consumer, which has claimed it since (or the claim was "
+                "rolled back): roll this transaction back, and let the other one go on"
+            )
+
+
+def _create_table(run: _Run) -> None:
+    """Two processes may do so at once: in PostgreSQL one of them fails, which must not spoil its transaction."""
+    run("SAVEPOINT gapless_tokens", {})
+    try:
+        run(_CREATE, {})
+    except Exception:
+        run("ROLLBACK TO SAVEPOINT gapless_tokens", {})
+        try:
+            run("SELECT token FROM gapless_tokens WHERE 1 = 0", {})
+        except Exception:  # noqa: BLE001 - whatever a driver raises: there is no table
+            is_there = False
+        else:
+            is_there = True
+        if not is_there:
+            raise
+    run("RELEASE SAVEPOINT gapless_tokens", {})
+
+
+def _statements_of(db: Any) -> _Run:
+    """What runs statements in the transaction that `db` is in. Raises ConfigurationError."""
+    orm, engine, asyncio = (sys.modules.get(f"sqlalchemy.{part}") for part in ("orm", "engine", "ext.asyncio"))
+    if asyncio is not None and isinstance(db, (asyncio.AsyncSession, asyncio.AsyncConnection)):
+        raise ConfigurationError(
+            f"with an {type(db).__name__}: await session.run_sync(tokens.claim), and likewise save"
+        )
+    if orm is not None and isinstance(db, (orm.Session, orm.scoped_session)):
+        return _sqlalchemy(db.connection())
+    if engine is not None and isinstance(db, engine.Connection):
+        return _sqlalchemy(db)
+    if not (callable(getattr(db, "cursor", None)) and callable(getattr(db, "commit", None))):
+        raise ConfigurationError(
+            "a token is saved by what the transaction runs on: a Session or Connection of SQLAlchemy 2, or a DB-API "
+            f"connection; this is a {type(db).__module__}.{type(db).__qualname__}"
+        )
+    if inspect.iscoroutinefunction(db.commit):
+        raise ConfigurationError(
+            f"{type(db).__module__}.{type(db).__qualname__} is asynchronous: use it through SQLAlchemy's AsyncSession, "
+            "and run_sync"
+        )
+    return _dbapi(db)
+
+
+def _sqlalchemy(connection: Any) -> _Run:
+    if connection.dialect.name not in _DIALECTS:
+        raise ConfigurationError(f"{_WHERE}; this one is {connection.dialect.name}")
+    if not connection.in_transaction():
+        connection.begin()  # as any statement would: only then the driver's connection says whether it is in one
+    _refuse_autocommit(connection.connection.dbapi_connection)
+    text = sys.modules["sqlalchemy"].text
+
+    def run(statement: str, parameters: Mapping[str, str]) -> tuple[Sequence[Sequence[Any]], int]:
+        placed = statement.format_map({name: f":{name}" for name in parameters})
+        result = connection.execute(text(placed), dict(parameters))
+        return (result.all() if result.returns_rows else []), result.rowcount
+
+    return run
+
+
+def _dbapi(connection: Any) -> _Run:
+    module, style = _driver_of(connection)
+    if module == "sqlite3" and sys.modules["sqlite3"].sqlite_version_info < (3, 35):
+        raise ConfigurationError(f"{_WHERE}; this one is SQLite {sys.modules['sqlite3'].sqlite_version}")
+    _refuse_autocommit(connection)
+
+    def run(statement: str, parameters: Mapping[str, str]) -> tuple[Sequence[Sequence[Any]], int]:
+        placed, values = _placed(statement, parameters, style)
+        cursor = connection.cursor()
+        try:
+            cursor.execute(placed, values)
+            return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+        finally:
+            cursor.close()
+
+    return run
+
+
+def _driver_of(connection: Any) -> tuple[str, str]:
+    """The name of the DB-API module of a connection, and its paramstyle (PEP 249). Raises ConfigurationError."""
+    for kind in type(connection).__mro__:  # an application may have made a class of its own
+        name = kind.__module__
+        while name:
+            style = getattr(sys.modules.get(name), "paramstyle", None)
+            if isinstance(style, str):
+                return name, style
+            name = name.rpartition(".")[0]
+    raise ConfigurationError(f"{type(connection).__module__} has no paramstyle: is this a DB-API connection (PEP 249)?")
+
+
+def _placed(statement: str, parameters: Mapping[str, str], style: str) -> tuple[str, Any]:
+    """The statement as a driver wants it, and its values. Each parameter stands in it once, in their order."""
+    write = {"named": ":{}", "pyformat": "%({})s", "numeric": ":{1}", "format": "%s", "qmark": "?"}[style]
+    marks = {name: write.format(name, place) for place, name in enumerate(parameters, start=1)}
+    values = dict(parameters) if style in {"named", "pyformat"} else tuple(parameters.values())
+    return statement.format_map(marks), values
+
+
+def _refuse_autocommit(connection: Any) -> None:
+    """Raises ConfigurationError if each statement of a DB-API connection is a transaction by itself."""
+    by_itself = getattr(connection, "autocommit", None)
+    if not isinstance(by_itself, bool):  # SQLite, whose driver also knows a way of its own, in which this is -1
+        by_itself = getattr(connection, "isolation_level", "") is None
+    # Either driver says whether a transaction was begun by hand.
+    status = getattr(getattr(connection, "info", None), "transaction_status", 0)
+    if by_itself and not getattr(connection, "in_transaction", False) and not int(status):
+        raise ConfigurationError(
+            "this connection commits each statement by itself: token and effects would part; begin a transaction, or "
+            "connect without autocommit"
+        )

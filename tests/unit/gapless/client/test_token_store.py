@@ -1,0 +1,193 @@
+"""The token in the application's own database: SQLite by its DB-API and by SQLAlchemy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import orm
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from gapless import CheckpointToken, ConfigurationError, StaleTokenError, TokenStore
+
+FIRST = CheckpointToken("net", {"a@1": 10})
+SECOND = CheckpointToken("net", {"a@1": 20})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database in which the table is made, and something to have an effect on."""
+    path = tmp_path / "application.db"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE effects (tick INTEGER)")
+    TokenStore("other").claim(database, create_table=True)
+    database.commit()
+    database.close()
+    return path
+
+
+Open = Callable[[], Any]
+
+
+@pytest.fixture(params=["sqlite3", "connection", "session"])
+def opened(request: pytest.FixtureRequest, file: Path) -> Iterator[Open]:
+    """Opens the database the way the parameter says; what was opened is closed at the end."""
+    engine = sqlalchemy.create_engine(f"sqlite:///{file}")
+    kinds: dict[str, Open] = {
+        "sqlite3": lambda: sqlite3.connect(file),
+        "connection": engine.connect,
+        "session": lambda: orm.Session(engine),
+    }
+    handles: list[Any] = []
+
+    def open_one() -> Any:
+        handles.append(kinds[request.param]())
+        return handles[-1]
+
+    yield open_one
+    for handle in handles:
+        handle.close()
+    engine.dispose()
+
+
+def test_a_token_is_what_was_saved(opened: Open) -> None:
+    tokens, database = TokenStore("late"), opened()
+    assert tokens.claim(database) is None
+    tokens.save(database, FIRST)
+    tokens.save(database, SECOND)
+    database.commit()
+    assert TokenStore("late").claim(opened()) == SECOND
+
+
+def test_a_token_goes_with_its_transaction(opened: Open) -> None:
+    tokens, database = TokenStore("late"), opened()
+    tokens.claim(database)
+    tokens.save(database, FIRST)
+    database.commit()
+    tokens.save(database, SECOND)
+    database.rollback()
+    assert TokenStore("late").claim(database) == FIRST
+
+
+def test_the_one_who_claimed_last_owns_the_token(opened: Open) -> None:
+    paused, twin, database = TokenStore("late"), TokenStore("late"), opened()
+    paused.claim(database)
+    paused.save(database, FIRST)
+    assert twin.claim(database) == FIRST
+    database.commit()
+    with pytest.raises(StaleTokenError, match="belongs to another consumer"):
+        paused.save(database, SECOND)
+    twin.save(database, SECOND)
+
+
+def test_a_claim_that_was_rolled_back_owns_nothing(opened: Open) -> None:
+    tokens, twin, database = TokenStore("late"), TokenStore("late"), opened()
+    tokens.claim(database)
+    database.rollback()
+    twin.claim(database)
+    database.commit()
+    with pytest.raises(StaleTokenError):
+        tokens.save(database, FIRST)
+    twin.save(database, FIRST)
+
+
+def test_a_token_is_claimed_first(opened: Open) -> None:
+    with pytest.raises(StaleTokenError, match="call claim"):
+        TokenStore("late").save(opened(), FIRST)
+
+
+def test_names_are_apart(opened: Open) -> None:
+    one, other, database = TokenStore("one"), TokenStore("it's; --"), opened()
+    one.claim(database)
+    other.claim(database)
+    one.save(database, FIRST)
+    assert TokenStore("it's; --").claim(database) is None
+
+
+def test_a_table_is_made_only_if_asked_for(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "new.db")
+    with pytest.raises(sqlite3.OperationalError, match="gapless_tokens"):
+        TokenStore("late").claim(database)
+    assert TokenStore("late").claim(database, create_table=True) is None
+    database.rollback()  # the claim; and the table may stay
+    database.close()
+
+
+def test_a_reason_why_no_table_can_be_made_is_told(file: Path) -> None:
+    database = sqlite3.connect(f"file:{file.with_name('empty.db')}?mode=rwc", uri=True)
+    database.execute("PRAGMA query_only = ON")
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        TokenStore("late").claim(database, create_table=True)
+    database.close()
+
+
+def test_autocommit_is_refused(file: Path) -> None:
+    database = sqlite3.connect(file, isolation_level=None)
+    with pytest.raises(ConfigurationError, match="commits each statement by itself"):
+        TokenStore("late").claim(database)
+    engine = sqlalchemy.create_engine(f"sqlite:///{file}", isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection, pytest.raises(ConfigurationError, match="commits each statement by itself"):
+        TokenStore("late").claim(connection)
+    tokens = TokenStore("late")
+    database.execute("BEGIN")  # a transaction by hand is one
+    tokens.claim(database)
+    database.execute("COMMIT")
+    with pytest.raises(ConfigurationError, match="commits each statement by itself"):
+        tokens.save(database, FIRST)
+    database.close()
+    engine.dispose()
+
+
+def test_engines_that_begin_by_an_event_are_in_a_transaction(file: Path) -> None:
+    """SQLAlchemy's own advice for SQLite: the driver in autocommit, and BEGIN sent where a transaction begins."""
+    engine = sqlalchemy.create_engine(f"sqlite:///{file}", connect_args={"isolation_level": None})
+    sqlalchemy.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    with engine.connect() as connection:
+        tokens = TokenStore("late")
+        tokens.claim(connection)
+        tokens.save(connection, FIRST)
+        connection.rollback()
+        assert tokens.claim(connection) is None
+    engine.dispose()
+
+
+async def test_an_async_session_runs_it(file: Path) -> None:
+    engine = create_async_engine(f"sqlite+aiosqlite:///{file}")
+    tokens = TokenStore("late")
+    async with AsyncSession(engine) as session:
+        with pytest.raises(ConfigurationError, match="run_sync"):
+            tokens.claim(session)
+        assert await session.run_sync(tokens.claim) is None
+        await session.run_sync(tokens.save, FIRST)
+        await session.commit()
+        assert await session.run_sync(TokenStore("late").claim) == FIRST
+    await engine.dispose()
+
+
+def test_what_is_no_database_is_said(file: Path) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{file}")
+    database = sqlite3.connect(file)
+    for wrong in (engine, str(file), database.cursor()):
+        with pytest.raises(ConfigurationError, match="a Session or Connection of SQLAlchemy 2, or a DB-API connection"):
+            TokenStore("late").claim(wrong)
+    database.close()
+    engine.dispose()
+
+
+def test_a_database_that_cannot_is_said(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{file}")
+    with engine.connect() as connection:
+        monkeypatch.setattr(connection.dialect, "name", "mysql")
+        with pytest.raises(ConfigurationError, match=r"PostgreSQL, and in SQLite from 3\.35 on; this one is mysql"):
+            TokenStore("late").claim(connection)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256])
+def test_a_name_is_neither_empty_nor_endless(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="1 to 255 characters"):
+        TokenStore(name)
