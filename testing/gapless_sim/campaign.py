@@ -7,12 +7,12 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from gapless_sim.choices import Choices
 from gapless_sim.exhaustive import Outcome, Task, perform
-from gapless_sim.options import FAULTS, Options, draw_options, with_order, with_policies
+from gapless_sim.options import FAULTS, SECOND, Options, draw_options, with_order, with_policies
 from gapless_sim.result import Failure, Result
 from gapless_sim.storages import SIMULATED, faults_on, options_on, run_on
 from gapless_sim.topology import with_replacements, with_topology
@@ -36,13 +36,20 @@ class Plan:
     """The storage plugin of the brokers' volumes."""
     topology: str | None = None
     """None: as the router needs it (see `with_topology`)."""
+    seconds: float | None = None
+    """The phase with faults lasts at most so long; None: as long as the seed draws it."""
+    levels: int | None = None
+    """So many levels of IBs has each drawn tree or mesh; None: as many as the seed draws."""
 
     def options(self, seed: int, router: str) -> Options:
         """What a seed is made of."""
         choices = Choices(seed)
         faults = faults_on(self.storage, self.faults)
         drawn = draw_options(seed, choices, router=router, workload=self.workload, faults=faults)
-        placed = with_topology(with_policies(drawn, choices.stream("policies")), choices, self.topology, faults)
+        if self.seconds is not None:
+            drawn = replace(drawn, duration=min(drawn.duration, int(self.seconds * SECOND)))
+        ruled = with_policies(drawn, choices.stream("policies"))
+        placed = with_topology(ruled, choices, self.topology, faults, self.levels)
         if "operator" in faults:
             placed = with_replacements(placed, choices.stream("replacements"))
         return options_on(self.storage, with_order(placed, choices.stream("order")))
@@ -52,10 +59,14 @@ class Plan:
         parts = [f"gapless simulate --router {router} --seed {seed}"]
         if self.topology is not None:
             parts.append(f"--topology {self.topology}")
+        if self.levels is not None:
+            parts.append(f"--levels {self.levels}")
         if self.workload is not None:
             parts.append(f"--workload {self.workload}")
         if self.storage != SIMULATED:
             parts.append(f"--storage {self.storage}")
+        if self.seconds is not None:
+            parts.append(f"--seconds {self.seconds:g}")
         possible = faults_on(self.storage, FAULTS)
         if {*self.faults} & {*possible} != {*possible}:
             parts.append(f"--faults {','.join(faults_on(self.storage, self.faults)) or 'none'}")

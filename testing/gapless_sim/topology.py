@@ -185,19 +185,23 @@ def _parse_cell(word: str) -> Cell:
 # ---------------------------------------------------------------------------------------------- drawn by the seed
 
 
-def draw_topology(stream: Stream, shbs_least: int = 1) -> Topology:
-    """A tree of 1 to 3 PHBs, 0 to 2 levels of IBs in cells of 1 to 3, and 1 to 4 SHBs."""
-    levels, phbs, shbs = stream.pick(LEVELS), 1 + stream.draw(PHBS_MOST), 1 + stream.draw(SHBS_MOST)
+def draw_topology(stream: Stream, shbs_least: int = 1, levels: int | None = None) -> Topology:
+    """A tree of 1 to 3 PHBs, 0 to 2 levels of IBs in cells of 1 to 3, and 1 to 4 SHBs.
+
+    `levels`: so many, whatever is drawn, and on each of them a cell of IBs.
+    """
+    drawn, phbs, shbs = stream.pick(LEVELS), 1 + stream.draw(PHBS_MOST), 1 + stream.draw(SHBS_MOST)
     shbs = max(shbs, shbs_least)
     together = stream.chance(0.25)
     cells = [Cell(("phb1",), ("phb", "shb") if together else ("phb",))]
     shbs -= together
     above, number, shb = cells[:1], 0, 0
-    for _ in range(levels):
+    for _ in range(drawn if levels is None else levels):
         level: list[Cell] = []
         for _ in range(1 + stream.draw(CELLS_MOST)):
             up = stream.pick(above).name
-            if shb < shbs and stream.chance(0.15):  # an SHB that stands between others
+            free = levels is None or level  # not the level's only cell of IBs
+            if shb < shbs and stream.chance(0.15) and free:  # an SHB that stands between others
                 shb += 1
                 level.append(Cell((f"shb{shb}",), ("shb",), up))
                 continue
@@ -219,17 +223,25 @@ def star(shbs: int) -> Topology:
     return Topology([Cell(("phb1",), ("phb",)), *(Cell((f"shb{each + 1}",), ("shb",), "phb1") for each in range(shbs))])
 
 
-def with_topology(options: Options, choices: Choices, kind: str | None, faults: tuple[str, ...] = FAULTS) -> Options:
+def with_topology(
+    options: Options,
+    choices: Choices,
+    kind: str | None,
+    faults: tuple[str, ...] = FAULTS,
+    levels: int | None = None,
+) -> Options:
     """The same with nodes as the seed draws them, in a tree or a mesh; "": the nodes that it has.
 
     None: as the router needs it. All is drawn from streams of its own, so that without it seeds stay what they were.
+    `levels`: as in `draw_topology`; the star of a run that is about one scenario has no IBs all the same.
     """
     if kind is None:
         kind = TREE if options.router in NEEDS_TREE else ""
     if not kind:
         return options
     least = 2 if options.workload == "roaming" else 1
-    topology = star(options.shbs) if options.scenario else draw_topology(choices.stream("topology"), least)
+    draws = choices.stream("topology")
+    topology = star(options.shbs) if options.scenario else draw_topology(draws, least, levels)
     roles = topology.roles.values()
     network = options.network if options.scenario else _with_link_faults(options, choices.stream("topology/faults"))
     return replace(

@@ -2,6 +2,8 @@
 
     --only NAME …     these switches alone
     --seeds N         at most so many seeds for each (2,000)
+    --seconds S       the phase with faults lasts at most so long, as in `gapless simulate`
+    --processes N     how many switches at a time; else one on each core
     --json            one object, for programs
 
 Each seed is run under both routers. A violation by an invariant that was not meant to find it is noted and
@@ -43,16 +45,17 @@ class Found:
     router: str
     seeds: int
     """How many seeds it took."""
-    elapsed_s: float
+    cpu_s: float
+    """Of one core."""
     others: tuple[str, ...]
     """Who else cried before."""
 
 
-def search(name: str, seeds: int) -> Found:
+def search(name: str, seeds: int, seconds: float | None) -> Found:
     """Runs seeds with a switch on until one of the invariants that are meant finds it."""
     switch = switch_named(name)
-    plan = Plan(switch.routers, switch.workload)
-    began = time.perf_counter()
+    plan = Plan(switch.routers, switch.workload, seconds=seconds)
+    began = time.process_time()
     others: dict[str, None] = {}
     with switch.applied():
         for seed, router in product(range(seeds), switch.routers):
@@ -60,13 +63,13 @@ def search(name: str, seeds: int) -> Found:
             if failure is None:
                 continue
             if is_meant(failure.oracle, switch.oracle):
-                elapsed = round(time.perf_counter() - began, 1)
+                took = round(time.process_time() - began, 1)
                 return Found(
-                    name, switch.breaks, switch.oracle, failure.oracle, seed, router, seed + 1, elapsed, tuple(others)
+                    name, switch.breaks, switch.oracle, failure.oracle, seed, router, seed + 1, took, tuple(others)
                 )
             others[failure.oracle] = None
-    elapsed = round(time.perf_counter() - began, 1)
-    return Found(name, switch.breaks, switch.oracle, "", -1, "", seeds, elapsed, tuple(others))
+    took = round(time.process_time() - began, 1)
+    return Found(name, switch.breaks, switch.oracle, "", -1, "", seeds, took, tuple(others))
 
 
 def is_meant(oracle: str, meant: tuple[str, ...]) -> bool:
@@ -79,12 +82,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     names = arguments.only or [switch.name for switch in SWITCHES if not switch.awaits]
     found: list[Found] = []
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=1) as pool:
-        tasks = [(name, arguments.seeds) for name in names]
+    with multiprocessing.get_context("spawn").Pool(arguments.processes, maxtasksperchild=1) as pool:
+        tasks = [(name, arguments.seeds, arguments.seconds) for name in names]
         for one in pool.imap_unordered(_search, tasks, chunksize=1):
             found.append(one)
             print(_line(one), file=sys.stderr, flush=True)
@@ -99,15 +104,13 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def _search(task: tuple[str, int]) -> Found:
+def _search(task: tuple[str, int, float | None]) -> Found:
     return search(*task)
 
 
 def _line(one: Found) -> str:
     how = f"{one.by} at seed {one.seed}, {one.router}" if one.by else f"not found; others: {', '.join(one.others)}"
-    return (
-        f"| {one.switch} | {', '.join(one.breaks)} | {', '.join(one.meant)} | {how} | {one.seeds} | {one.elapsed_s} |"
-    )
+    return f"| {one.switch} | {', '.join(one.breaks)} | {', '.join(one.meant)} | {how} | {one.seeds} | {one.cpu_s} |"
 
 
 if __name__ == "__main__":

@@ -54,6 +54,16 @@ def simulate(
         str | None,
         typer.Option(help="Nodes as the seed draws them, with IBs: tree or mesh; else as the router needs it."),
     ] = None,
+    levels: Annotated[
+        int | None,
+        typer.Option(min=0, max=2, help="So many levels of IBs in each tree or mesh; else the seed draws them."),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="S", help="The phase with faults lasts at most so long; else as the seed draws it."
+        ),
+    ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="How many at a time; else one on each core.")] = None,
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="With --seed: the run as one HTML page.")] = None,
     regression: Annotated[
@@ -96,7 +106,7 @@ def simulate(
             raise typer.Exit(exhaust.replay_case(chosen, strike))
         wanted = exhaust.Wanted(exhaustive, chosen, stride, exhaust.part_of(part), processes)
         raise typer.Exit(exhaust.exhaust_scopes(wanted, as_json=as_json))
-    plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults, storage), storage, topology)
+    plan = Plan(tuple(router or ROUTERS), workload, _kinds(faults, storage), storage, topology, seconds, levels)
     _check(plan)
     _say_storage(plan)
     if seed is not None:
@@ -127,12 +137,17 @@ def _kinds(faults: str, storage: str) -> tuple[str, ...]:
 def _check(plan: Plan) -> None:
     from gapless import plugins
     from gapless_sim.storages import check_storage
+    from gapless_sim.topology import NEEDS_TREE
     from gapless_sim.workloads import WORKLOADS
 
     check_storage(plan.storage)
     for router in plan.routers:
         plugins.load("routing", router)
         _check_topology(router, plan.topology)
+        if plan.levels is not None and plan.topology is None and router not in NEEDS_TREE:
+            raise ConfigurationError(
+                f"--levels {plan.levels}: the router {router!r} has a --topology only if you say so"
+            )
     if plan.workload is not None and plan.workload not in WORKLOADS:
         raise ConfigurationError(f"--workload: there is no {plan.workload!r}; there are {', '.join(WORKLOADS)}")
 

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, islice
 
 import pytest
 
 from gapless_sim.campaign import Plan, Summary, Total, campaign, run_one
+from gapless_sim.options import Options
 from gapless_sim.result import Failure
+from gapless_sim.topology import Topology
 
 
 def summary(seed: int, failure: Failure | None = None) -> Summary:
@@ -32,6 +35,42 @@ def test_a_plan_makes_the_options_of_a_seed() -> None:
     assert options.seed == 7
     assert options.workload == "scenarios"
     assert options.process.crash == 0
+
+
+def test_a_plan_can_shorten_the_phase_with_faults_and_changes_nothing_else() -> None:
+    plan, short = Plan(("hostile",)), Plan(("hostile",), seconds=9.5)
+    drawn = [plan.options(seed, "hostile") for seed in range(40)]
+    shortened = [short.options(seed, "hostile") for seed in range(40)]
+
+    assert shortened == [replace(options, duration=min(options.duration, 9_500_000_000)) for options in drawn]
+    assert {options.duration for options in shortened} > {9_500_000_000}
+
+
+def test_a_plan_can_say_how_many_levels_of_ibs_there_are() -> None:
+    for levels in (0, 1, 2):
+        plan = Plan(("knowledge",), "churn", levels=levels)
+
+        assert {depth(plan.options(seed, "knowledge")) for seed in range(40)} == {levels}
+
+
+def test_a_seed_that_has_as_many_levels_anyway_is_what_it_was() -> None:
+    drawn, deep = (
+        [Plan(("knowledge",), "churn", levels=levels).options(seed, "knowledge") for seed in range(40)]
+        for levels in (None, 2)
+    )
+
+    same = [options for options, other in zip(drawn, deep, strict=True) if options == other]
+
+    assert len(same) > 10
+    assert {depth(options) for options in same} == {2}
+
+
+def depth(options: Options) -> int:
+    """How far from the first PHB's cell the farthest one of IBs is."""
+    cells, far = Topology.parse(options.cells).cells, {"": -1}
+    for name, cell in cells.items():
+        far[name] = far[cell.up] + 1
+    return max((far[name] for name, cell in cells.items() if not cell.roles), default=0)
 
 
 @pytest.mark.timeout(120)

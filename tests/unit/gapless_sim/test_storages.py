@@ -81,6 +81,11 @@ def test_on_another_storage_no_disk_goes_wrong_and_no_old_copy_is_put_back() -> 
             "gapless simulate --router local --seed 7 --workload churn --storage sqlite --faults process",
         ),
         (Plan(faults=()), "gapless simulate --router local --seed 7 --faults none"),
+        (
+            Plan(topology="mesh", seconds=4, levels=2),
+            "gapless simulate --router local --seed 7 --topology mesh --levels 2 --seconds 4",
+        ),
+        (Plan(seconds=2.5), "gapless simulate --router local --seed 7 --seconds 2.5"),
     ],
 )
 def test_a_command_repeats_the_run_of_a_plan(plan: Plan, command: str) -> None:

@@ -60,6 +60,13 @@ def test_a_run_in_a_mesh_says_which_nodes_there_are(gapless: Gapless) -> None:
     assert "cells=phb1:phb ib1+ib2<phb1" in gapless("simulate", *arguments).output
 
 
+def test_what_broke_in_a_short_deep_world_is_looked_at_in_one(gapless: Gapless, broken: None) -> None:
+    short = ("--seconds", "4", "--levels", "2", "--processes", "1")
+    result = gapless("simulate", "--router", "knowledge", *short, "--seeds", "1", status=1)
+
+    assert "gapless simulate --router knowledge --seed 0 --levels 2 --seconds 4" in result.output
+
+
 def test_the_first_seed_can_be_chosen_and_time_be_the_limit(gapless: Gapless, broken: None) -> None:
     report = json.loads(
         gapless("simulate", "--router", "local", "--seeds", "2", "--first", "4", "--processes", "1", "--json").stdout
@@ -91,6 +98,7 @@ def test_time_is_the_limit_on_several_cores_too(gapless: Gapless) -> None:
         (("--router", "hostile", "--topology", "tree"), "the router 'hostile' does not work there"),
         (("--router", "knowledge", "--topology", "mesh"), "the router 'knowledge' does not work there"),
         (("--topology", "mesh"), "the router 'local' knows one node alone"),
+        (("--levels", "2"), "the router 'local' has a --topology only if you say so"),
     ],
 )
 def test_what_does_not_exist_is_refused(gapless: Gapless, arguments: tuple[str, ...], said: str) -> None:
