@@ -10,8 +10,40 @@ import pytest
 from unit.gapless.cli.conftest import Gapless
 
 
-def test_a_selector_is_checked(gapless: Gapless) -> None:
-    assert gapless("selector", "a = 1").stdout == "the selector is well-formed\n"
+def test_how_a_selector_is_read_is_shown(gapless: Gapless) -> None:
+    expression = "a = 1 OR NOT b AND JMSType = 'x'"
+    lines = gapless("selector", expression).stdout.splitlines()
+
+    assert lines[0] == "is read as: (a = 1) OR ((NOT b) AND (JMSType = 'x'))"
+    asked = {name: kind for name, _, kind in (line.strip().partition("  ") for line in lines[1:])}
+    assert [asked[name].strip() for name in ("a", "b", "JMSType")] == [
+        "a number",
+        "a boolean",
+        "a string (a header field)",
+    ]
+    assert lines[-1].endswith("selected if the whole is true.")
+    printed = json.loads(gapless("selector", expression, "--json").stdout)
+    assert printed["names"][2] == {"name": "JMSType", "header": True, "kinds": ["string"]}
+
+
+def test_a_name_that_cannot_be_right_everywhere_is_shown(gapless: Gapless) -> None:
+    assert "no value is all of that" in gapless("selector", "a = 1 OR a = '1'").stdout
+
+
+def test_a_selector_without_names_is_shown(gapless: Gapless) -> None:
+    assert gapless("selector", " ").stdout == "is read as: TRUE\n"
+
+
+def test_each_predicate_of_an_event_is_shown(gapless: Gapless, tmp_path: Path) -> None:
+    path = tmp_path / "event.json"
+    path.write_text('{"origin": "JFK"}', "utf-8")
+    command = ["selector", "origin = 'JFK' AND NOT dep_delay > 60", path]
+    lines = gapless(*command, status=1).stdout.splitlines()
+
+    assert lines[0] == "does not match"
+    assert ["dep_delay", ">", "60", "unknown", "dep_delay", "is", "NULL"] in [line.split() for line in lines]
+    [_, second] = json.loads(gapless(*command, "--json", status=1).stdout)["predicates"]
+    assert second == {"predicate": "dep_delay > 60", "truth": None, "values": {"dep_delay": None}}
 
 
 def test_what_is_wrong_is_pointed_at(gapless: Gapless) -> None:
@@ -36,7 +68,8 @@ def test_an_event_is_tried(gapless: Gapless, tmp_path: Path, event: object, matc
     path.write_text(json.dumps(event), "utf-8")
     command = ["selector", "origin = 'JFK' AND dep_delay > 60", path]
 
-    assert gapless(*command, status=not matches).stdout == ("matches\n" if matches else "does not match\n")
+    said = "matches" if matches else "does not match"
+    assert gapless(*command, status=not matches).stdout.splitlines()[0] == said
     assert json.loads(gapless(*command, "--json", status=not matches).stdout)["matches"] is matches
 
 
