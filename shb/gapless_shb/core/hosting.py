@@ -17,6 +17,13 @@ from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
+MOVED = "its client has attached a subscription in another session, or an older request for it came late"
+"""Why a session ends whose consumer is replaced by one of the same client instance.
+
+Mostly that session is over. But the request of an earlier one may come later than this one's (it was on its way in a
+network, by mail): then whoever sent it is gone, and the client must not go on believing that it is served.
+"""
+
 
 class Hosting(BrokerState):
     """The state of an SHB, and the operations on it that several parts need."""

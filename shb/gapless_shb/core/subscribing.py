@@ -39,7 +39,7 @@ from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.groups import Groups, late_starts
-from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.hosting import MOVED, Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.rows import delete_positions, position_row
@@ -346,6 +346,8 @@ class Subscribing:
                 self._waiting.setdefault(sid, []).append((session, request))
                 return
             self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, "another consumer took it over"))
+        elif holder is not None:
+            self._hosting.end_session(holder.channel.session, MOVED)
         if holder is not None:
             self._hosting.detach(sid)
         self._attach(session, request, subscription, now, wall, created=False)

@@ -93,7 +93,7 @@ class Guest:
     confirmed: dict[PubendId, Tick] = field(default_factory=dict)
     """Up to where the home has acknowledgements."""
     doubts: dict[PubendId, int] = field(default_factory=dict)
-    """The pubends on which ticks may be a gap, and the renewal whose answer will tell."""
+    """The pubends on which ticks may be a gap, and the renewal whose answer will tell; 0: it has told."""
     complained: bool = False
     """Whether the consumer knows that it waits for its home."""
 
@@ -267,7 +267,9 @@ class Guests:
             stream = self._hosting.streams.get(row.pubend)
             if stream is not None:
                 learn(stream.positions[guest.sid], row)
-        for pubend in [pubend for pubend, asked in guest.doubts.items() if asked <= guest.answered]:
+        # A home that has not heard of a pubend yet says nothing about it.
+        for pubend in [pubend for pubend, asked in guest.doubts.items() if asked <= said.question and pubend in begins]:
+            guest.doubts[pubend] = 0
             self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
     def on_ended(self, said: Ended, now: int, wall: int) -> None:
@@ -278,7 +280,7 @@ class Guests:
             self._timers.cancel(("leave", said.attachment))
         guest = self._by_home.get((said.sender, said.sid))
         if guest is not None and guest.attachment == said.attachment:
-            self._end(guest, said.code, said.reason, now, wall)
+            self._lose(guest, said.code, said.reason, now, wall)
 
     # ------------------------------------------------------------------------------------------- time
 
@@ -476,6 +478,22 @@ class Guests:
         self._hosting.tell(guest.consumer.channel.session, Detached(guest.sid, code, reason))
         self._end_consumption(guest.sid, now, wall)
 
+    def _lose(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
+        """The home has ended a lease. `RETRY`: for another attachment of the same client instance.
+
+        If that is of an older request, which came late, the client believes to be served here: it connects again.
+        """
+        consumer = guest.consumer
+        session, name = consumer.channel.session, consumer.subscription.name
+        if code is not Code.RETRY:
+            self._end(guest, code, reason, now, wall)
+        elif any(asked.session.number == session and asked.request.name == name for asked in self._questions.values()):
+            self._end(guest, Code.TAKEN_OVER, "another consumer of this very connection took it over", now, wall)
+        else:
+            self._drop(guest.sid)
+            self._hosting.end_session(session, reason)
+            self._end_consumption(guest.sid, now, wall)
+
     # ---------------------------------------------------------------------------------------- renewing
 
     def _due(self, sid: int, at: int) -> None:
@@ -493,7 +511,7 @@ class Guests:
         if asked is None:
             guest.doubts[pubend] = guest.question + 1
             self._due(sid, now)
-        if asked is None or guest.answered < asked:
+        if asked != 0:
             return False
         del guest.doubts[pubend]
         return True

@@ -26,7 +26,7 @@ from gapless.core.wire.messages import (
 )
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.expiry import Expiry
-from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.hosting import MOVED, Hosting
 from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.roaming import mail
 from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Row, Standing, Working
@@ -147,7 +147,11 @@ class Home:
             # This process has never heard of it, or not for so long that its lease has ended. Nobody came meanwhile.
             lease = self._adopt(node, subscription, renew, now, wall)
         if lease is None or not lease.is_of(renew):
-            self._end(node, renew, Code.TAKEN_OVER, "another consumer took it over")
+            holder = self._hosting.consumers.get(renew.sid)
+            if holder is not None and holder.instance == renew.instance:
+                self._end(node, renew, Code.RETRY, MOVED)
+            else:
+                self._end(node, renew, Code.TAKEN_OVER, "another consumer took it over")
             return
         consumer = self._hosting.consumers[renew.sid]
         lease.heard_at = now
@@ -206,10 +210,10 @@ class Home:
         self._post(question.node, answer)
 
     def _on_consumption_ended(self, sid: int) -> None:
-        """The subscription has lost its consumer elsewhere, which may not have been told."""
+        """A subscription has lost its consumer elsewhere to another one of the same client instance."""
         lease = self._leases.pop(sid, None)
         if lease is not None:
-            self._post_end(lease, sid, Code.TAKEN_OVER, "its consumer has attached elsewhere")
+            self._post_end(lease, sid, Code.RETRY, MOVED)
 
     # ----------------------------------------------------------------------------------------------- how it is done
 
@@ -242,12 +246,16 @@ class Home:
         """One that came while this SHB was not heard takes over now what it could not then."""
         holder = self._hosting.consumers.get(renew.sid)
         lease = self._leases.get(renew.sid)
-        if renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
+        if renew.leaves or renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
             return
-        if renew.in_use is InUse.TAKEOVER or holder.instance == renew.instance:
+        if holder.instance == renew.instance:
+            self._hosting.end_session(holder.channel.session, MOVED)
+        elif renew.in_use is InUse.TAKEOVER:
             taken_over = Detached(renew.sid, Code.TAKEN_OVER, "another consumer took it over")
             self._hosting.tell(holder.channel.session, taken_over)
-            self._hosting.detach(renew.sid)
+        else:
+            return
+        self._hosting.detach(renew.sid)
 
     def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Lease:
         hosting = self._hosting

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm
 from gapless.core.network import facts as r
-from gapless.core.ports import ClientSession, Read, ReadResult, RoleContext, SessionEnded, Tell, Transmit
+from gapless.core.ports import ClientSession, EndSession, Read, ReadResult, RoleContext, SessionEnded, Tell, Transmit
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
@@ -89,6 +89,8 @@ class World(Rig[SubscriberHostingBroker]):
         self.progress = (0, 0)
         self.alarms: list[str] = []
         self.numbers: dict[int, dict[int, str]] = {}
+        self.ended: list[int] = []
+        """The sessions that the broker has ended."""
         super().__init__(self._make, role="shb", now=1_000_000_000, wall=WALL)
 
     # ------------------------------------------------------------------------------------- the broker
@@ -142,6 +144,8 @@ class World(Rig[SubscriberHostingBroker]):
             self._hold(effect)
         elif isinstance(effect, r.Progress):
             self._progressed(effect)
+        elif isinstance(effect, EndSession):
+            self.ended.append(effect.session)
         else:
             assert isinstance(effect, Alarm)
             self.alarms.append(effect.text)

@@ -437,6 +437,7 @@ def test_the_same_client_object_takes_its_own_subscription_back_at_once() -> Non
     desk.ask(2, instance="me", sid=subscribed.sid, generation=1)
 
     assert desk.subscribed(2).sid == subscribed.sid
+    assert desk.world.ended == [desk.session(1).number]
 
 
 def test_a_zombies_acknowledgement_is_ignored() -> None:

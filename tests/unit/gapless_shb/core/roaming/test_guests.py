@@ -290,6 +290,72 @@ def test_one_that_came_while_the_home_was_silent_takes_over_as_it_would_have(tak
     assert len(pair.home.hosting.consumers) == 1
 
 
+# ---------------------------------------------------------------------- the same client, at two places
+
+
+def test_a_request_that_comes_late_does_not_leave_its_client_where_nobody_serves_it() -> None:
+    """It was on its way when its client came to the home: that session must not believe that it has the consumer."""
+    pair = Pair()
+    first, late = pair.session("same"), pair.posted
+    pair.subscribe(pair.other, first)
+    under_way = [*late]
+    late.clear()
+    pair.leave(pair.other, first)
+    second = pair.session("same")
+    pair.subscribe(pair.home, second)
+    pair.settle(500)
+    pair.attached(pair.home, second)
+    late += under_way
+    pair.settle(500)
+    assert pair.home.ended == [second.number]
+    assert not pair.got(pair.home, second, m.Detached)
+
+    pair.leave(pair.home, second)
+    again = pair.session("same")
+    pair.subscribe(pair.home, again)
+    pair.settle(500)
+    events = pair.publish(1)
+    pair.settle(500)
+
+    assert pair.ticks(pair.home, again) == events
+
+
+def test_a_request_that_comes_late_at_the_home_ends_the_session_elsewhere_without_an_error() -> None:
+    pair = Pair()
+    first, answer = attached(pair)
+    late = pair.session(first.instance)  # type: ignore[attr-defined]
+    pair.subscribe(pair.home, late, token=Token(answer, begins(answer)), again=True)
+    pair.settle(1000)
+
+    assert pair.other.ended == [first.number]  # type: ignore[attr-defined]
+    assert not pair.got(pair.other, first, m.Detached)  # type: ignore[arg-type]
+    assert not pair.other.hosting.consumers
+
+
+def test_one_that_has_gone_takes_nothing_over() -> None:
+    """It came while the home was silent, and has left since: it tells the home, and its client is there by now."""
+    pair = Pair()
+    first, answer = attached(pair)
+    pair.leave(pair.other, first)  # type: ignore[arg-type]
+    pair.settle(1000)
+    pair.cut = True
+    guest = pair.session("same")
+    pair.subscribe(pair.other, guest, token=Token(answer, begins(answer)), in_use=m.InUse.TAKEOVER)
+    pair.settle(5000)
+    pair.attached(pair.other, guest)
+    pair.leave(pair.other, guest)
+    at_home = pair.session("same")
+    pair.subscribe(pair.home, at_home)
+    pair.settle(500)
+    pair.attached(pair.home, at_home)
+    pair.cut = False
+    pair.settle(7000)
+
+    assert pair.home.ended == []
+    assert not pair.got(pair.home, at_home, m.Detached)
+    assert len(pair.home.hosting.consumers) == 1
+
+
 # ------------------------------------------------------------------------------- acknowledgements, release
 
 
@@ -435,8 +501,8 @@ def test_mail_may_be_lost_repeated_and_late(seed: int) -> None:
         first = first or begins(answer)
         sent += pair.publish(random.randrange(3))
         pair.settle(1000)
-        if pair.got(node, session, m.Detached):
-            continue  # its answer came twice, and the later one was taken for another consumer
+        if pair.got(node, session, m.Detached) or session.number in node.ended:
+            continue  # its answer came twice, and the later one was taken for another consumer; or a late one came
         new = pair.ticks(node, session)
         got += new
         tick = got[-1] if got else first
