@@ -1,0 +1,75 @@
+"""The home of subscriptions that are consumed elsewhere: who has them, when a client asks from two places."""
+
+from __future__ import annotations
+
+from gapless.core.wire import messages as m
+from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
+
+
+def test_a_request_that_comes_late_does_not_leave_its_client_where_nobody_serves_it() -> None:
+    """It was on its way when its client came to the home: that session must not believe that it has the consumer."""
+    pair = Pair()
+    first, late = pair.session("same"), pair.posted
+    pair.subscribe(pair.other, first)
+    under_way = [*late]
+    late.clear()
+    pair.leave(pair.other, first)
+    second = pair.session("same")
+    pair.subscribe(pair.home, second)
+    pair.settle(500)
+    pair.attached(pair.home, second)
+    late += under_way
+    pair.settle(500)
+    assert pair.home.ended == [second.number]
+    assert not pair.got(pair.home, second, m.Detached)
+
+    pair.leave(pair.home, second)
+    again = pair.session("same")
+    pair.subscribe(pair.home, again)
+    pair.settle(500)
+    events = pair.publish(1)
+    pair.settle(500)
+
+    assert pair.ticks(pair.home, again) == events
+
+
+def test_a_request_that_comes_late_at_the_home_ends_the_session_elsewhere_without_an_error() -> None:
+    pair = Pair()
+    first = pair.session()
+    pair.subscribe(pair.other, first)
+    pair.settle(1000)
+    answer = pair.attached(pair.other, first)
+    late = pair.session(first.instance)
+    pair.subscribe(pair.home, late, token=Token(answer, begins(answer)), again=True)
+    pair.settle(1000)
+
+    assert pair.other.ended == [first.number]
+    assert not pair.got(pair.other, first, m.Detached)
+    assert not pair.other.hosting.consumers
+
+
+def test_one_that_has_gone_takes_nothing_over() -> None:
+    """It came while the home was silent, and has left since: it tells the home, and its client is there by now."""
+    pair = Pair()
+    first = pair.session()
+    pair.subscribe(pair.other, first)
+    pair.settle(1000)
+    answer = pair.attached(pair.other, first)
+    pair.leave(pair.other, first)
+    pair.settle(1000)
+    pair.cut = True
+    guest = pair.session("same")
+    pair.subscribe(pair.other, guest, token=Token(answer, begins(answer)), in_use=m.InUse.TAKEOVER)
+    pair.settle(5000)
+    pair.attached(pair.other, guest)
+    pair.leave(pair.other, guest)
+    at_home = pair.session("same")
+    pair.subscribe(pair.home, at_home)
+    pair.settle(500)
+    pair.attached(pair.home, at_home)
+    pair.cut = False
+    pair.settle(7000)
+
+    assert pair.home.ended == []
+    assert not pair.got(pair.home, at_home, m.Detached)
+    assert len(pair.home.hosting.consumers) == 1
