@@ -20,8 +20,8 @@ class TimerQueue:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Key]] = []
-        self._at: dict[Key, int] = {}
-        """The entry of the heap that counts for a key; all others are leftovers."""
+        self._at: dict[Key, tuple[int, int]] = {}
+        """When a key is due, and the entry of the heap that counts for it; all others are leftovers."""
         self._count = 0
 
     def __contains__(self, key: Key) -> bool:
@@ -30,8 +30,14 @@ class TimerQueue:
     def set(self, key: Key, at: int) -> None:
         """Do this then, whatever was set before."""
         self._count += 1
-        self._at[key] = self._count
+        self._at[key] = at, self._count
         heappush(self._heap, (at, self._count, key))
+
+    def set_earlier(self, key: Key, at: int) -> None:
+        """Do this then, unless it is set to be done sooner."""
+        due = self._at.get(key)
+        if due is None or at < due[0]:
+            self.set(key, at)
 
     def cancel(self, key: Key) -> None:
         """Do not do it."""
@@ -40,7 +46,7 @@ class TimerQueue:
     def next(self) -> int | None:
         """When the first is due."""
         heap = self._heap
-        while heap and self._at.get(heap[0][2]) != heap[0][1]:
+        while heap and self._at.get(heap[0][2]) != heap[0][:2]:
             heappop(heap)
         return heap[0][0] if heap else None
 

@@ -192,9 +192,9 @@ class Guests:
             self._forget(number)
 
     def acknowledged(self, sid: int, now: int) -> None:
-        """A guest's consumer has acknowledged something: its home will be told soon."""
+        """A guest's consumer has acknowledged something: its home will be told soon, however soon the next comes."""
         if sid in self._guests:
-            self._due(sid, now + URGENT)
+            self._timers.set_earlier(("renew", sid), now + URGENT)
 
     def left(self, sid: int, now: int) -> None:
         """A guest's consumer has gone: its home is told until it confirms."""

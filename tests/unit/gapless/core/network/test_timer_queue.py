@@ -31,6 +31,18 @@ def test_what_is_set_again_or_cancelled_does_not_come_then() -> None:
     assert timers.next() is None
 
 
+def test_what_is_to_be_earlier_is_never_later() -> None:
+    timers = TimerQueue()
+    timers.set_earlier(("a",), 20)
+    timers.set_earlier(("a",), 10)
+    timers.set_earlier(("a",), 30)
+
+    assert list(timers.take_due(10)) == [("a",)]
+    assert timers.next() is None
+    timers.set_earlier(("a",), 30)
+    assert timers.next() == 30
+
+
 def test_one_that_is_due_may_cancel_another() -> None:
     timers = TimerQueue()
     timers.set(("a",), 10)

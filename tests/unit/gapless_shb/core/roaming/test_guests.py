@@ -313,6 +313,20 @@ def test_only_the_home_holds_the_log_back_and_acknowledgements_reach_it() -> Non
     assert before < events[1] <= pair.release() < events[2]
 
 
+def test_a_consumer_that_acknowledges_all_the_time_keeps_its_lease_and_lets_the_log_go() -> None:
+    """Each acknowledgement comes before the one before it was mailed, for longer than a lease."""
+    pair = Pair()
+    session, answer = attached(pair)
+    events = []
+    for _ in range(220):
+        events += pair.publish(1)
+        pair.acknowledge(pair.other, session, events[-1])  # type: ignore[arg-type]
+        pair.settle(100, 100)
+
+    assert answer.home_sid in pair.home.hosting.consumers
+    assert pair.home.stream.positions[answer.home_sid].acked >= events[-10]
+
+
 def test_what_a_consumer_acknowledged_before_it_left_is_repeated_until_the_home_has_it() -> None:
     pair = Pair()
     session, answer = attached(pair)
