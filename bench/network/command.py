@@ -9,6 +9,7 @@ from typing import Any, Final
 WORKS: Final = {
     "faults": "every node killed, links cut, stalled and slowed, one dead throughout: databases exact, and how late",
     "slow": "an SHB whose link carries a third of the stream for a minute, beside two others",
+    "release": "of four SHBs one is retired and one moved to another cell: the PHB's log shrinks, and no false gap",
     "interest": "100,000 subscriptions at one SHB: how soon a restarted IB has their interest, and the longest turn",
     "costs": "what a hop, an IB and more SHBs cost beside one node",
     "consolidation": "40 SHBs that miss the same events: what the PHB hears of it; restarts of IBs read no disk",

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 import gapless
-from gapless_flights.data import properties_of, topic_of
+from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_flights.proof import SubscriptionProof, prove
 from gapless_flights.selections import SELECTIONS, DemoSubscription
 from gapless_flights.subscriber import Ledger, consumed_flights
 
 PORTION = 0.01
 """Seconds between two looks of a publisher at the clock."""
+IDLE_MAX: Final = 60.0
+"""Seconds without any progress at the end, after which it is given up."""
 
 
 @dataclass
@@ -64,8 +66,9 @@ class QuickLedger(Ledger):
 class Consumer:
     """One durable subscription at one node."""
 
-    def __init__(self, node: str, selection: DemoSubscription, directory: Path) -> None:
+    def __init__(self, node: str, client_id: str, selection: DemoSubscription, directory: Path) -> None:
         self.node = node
+        self._client_id = client_id
         self.selection = selection
         self.name = f"{node}-{selection.name}"
         self.late: list[tuple[float, float]] = []
@@ -74,10 +77,10 @@ class Consumer:
         self._path = directory / f"{self.name}.sqlite"
 
     async def run(self, url: str, sent_at: dict[str, float], ready: asyncio.Event) -> None:
-        """Consumes until it is cancelled."""
+        """Consumes until it is cancelled. Raises GapError when it is told of a gap."""
         with closing(QuickLedger(self._path, self.name)) as ledger:
             async with (
-                gapless.connect(url, client_id="bench", wait=True) as connection,
+                gapless.connect(url, client_id=self._client_id, wait=True) as connection,
                 connection.session() as session,
                 session.subscribe(
                     self.selection.topic, name=self.name, selector=self.selection.selector, start="earliest"
@@ -109,18 +112,18 @@ class Consumer:
             yield prove(self.name, self.selection.selector, expected, [one for one in consumed if one in of_this])
 
 
-def consumers(nodes: Sequence[str], each: int, directory: Path) -> list[Consumer]:
-    """So many subscriptions at each node, each node with others first."""
+def consumers(client_ids: Mapping[str, str], each: int, directory: Path) -> list[Consumer]:
+    """So many subscriptions at each node, each node with others first. `client_ids`: whose they are, by node."""
     return [
-        Consumer(node, SELECTIONS[(each * place + number) % len(SELECTIONS)], directory)
-        for place, node in enumerate(nodes)
+        Consumer(node, client_id, SELECTIONS[(each * place + number) % len(SELECTIONS)], directory)
+        for place, (node, client_id) in enumerate(client_ids.items())
         for number in range(each)
     ]
 
 
 @contextlib.asynccontextmanager
 async def consuming(
-    consumers: Sequence[Consumer], urls: dict[str, str], sent_at: dict[str, float]
+    consumers: Sequence[Consumer], urls: Mapping[str, str], sent_at: dict[str, float]
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     """All of them at work; as many tasks, which end at the end of the block."""
     ready = [asyncio.Event() for _ in consumers]
@@ -139,6 +142,62 @@ async def consuming(
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+class Trial:
+    """Flights are published and consumed while something happens to the network; then every database is judged."""
+
+    def __init__(self, consumers: Sequence[Consumer], rate: float) -> None:
+        """`rate`: flights a second, of all publishers together."""
+        self.consumers = consumers
+        self.published: list[Sequence[str]] = []
+        """What each publisher has published, at the end."""
+        self.sent_at: dict[str, float] = {}
+        """When each flight was handed to a publisher."""
+        self._rate = rate
+
+    async def run(
+        self, urls: Mapping[str, str], publishers: Sequence[str], script: Callable[[], Coroutine[Any, Any, None]]
+    ) -> list[SubscriptionProof]:
+        """One publisher at each of these nodes, until the script is at its end and all is consumed.
+
+        Returns what each database has of each publisher. Raises what a consumer or a publisher raises.
+        """
+        flights, count = made_up_flights(int(self._rate * 600), 1), len(publishers)
+        publishing = [
+            Publishing(urls[node], f"publisher-{node}", flights[place::count], self._rate / count, self.sent_at)
+            for place, node in enumerate(publishers)
+        ]
+        async with consuming(self.consumers, urls, self.sent_at) as tasks:
+            tasks += [asyncio.create_task(one.run()) for one in publishing]
+            await _first_failure(asyncio.create_task(script()), tasks)
+            for one in publishing:
+                one.stopped = True
+            done, _ = await asyncio.wait(tasks[-count:], timeout=IDLE_MAX)
+            assert len(done) == count, "a publisher does not come to its end"
+            self.published = [one.flights[: one.published] for one in publishing]
+            await self._until_consumed()
+        return [proof for consumer in self.consumers for proof in consumer.proofs(self.published)]
+
+    async def _until_consumed(self) -> None:
+        wanted = {one: sum(len(one.selection.expected(part)) for part in self.published) for one in self.consumers}
+        moved_at, before = monotonic(), -1
+        while monotonic() < moved_at + IDLE_MAX and any(one.count < count for one, count in wanted.items()):
+            await asyncio.sleep(0.1)
+            now = sum(one.count for one in self.consumers)
+            if now > before:
+                moved_at, before = monotonic(), now
+
+
+async def _first_failure(script: asyncio.Task[None], tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Waits for the script; raises what any of the others raises."""
+    await asyncio.wait([script, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    if not script.done():
+        script.cancel()
+    for task in tasks:
+        if task.done():
+            task.result()
+    script.result()
 
 
 def quantile(values: Sequence[float], share: float) -> float:

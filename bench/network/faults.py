@@ -11,17 +11,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final
 
-from bench.network.consumers import Consumer, Publishing, consumers, consuming, quantile
+from bench.network.consumers import Trial, consumers, quantile
 from bench.network.nodes import Layout, Network, running_network
 from gapless.cli.connecting import run as run_loop
-from gapless_flights.data import made_up_flights
 from gapless_flights.proof import SubscriptionProof
 
 LAYOUT: Final = Layout(
@@ -41,9 +39,6 @@ DEAD: Final = "ib-1-ib-4"
 SLOW: Final = 20_000.0
 """Bytes a second of a link that is slow: about a third of what is to pass it."""
 STALLS: Final = 5.0
-IDLE_MAX: Final = 60.0
-"""Seconds without any progress at the end, after which it is given up."""
-QUIET: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -65,42 +60,15 @@ class Faults:
         self._directory = directory
         self._seconds = seconds
         self._quick = quick
-        self._rate = rate
         self.troubles: list[Trouble] = []
-        self.consumers: list[Consumer] = []
-        self.published: list[Sequence[str]] = []
+        # All of one client: their home is one of the three SHBs, and at the others they are guests.
+        self.trial = Trial(consumers(dict.fromkeys(SHBS, "bench"), 4, directory), rate)
 
     async def run(self) -> list[SubscriptionProof]:
         """All of it. Returns what each database has of each publisher."""
         async with running_network(LAYOUT, self._directory, with_proxies=True, dead=[DEAD]) as network:
             urls = {name: node.url for name, node in network.nodes.items()}
-            flights = made_up_flights(int(self._rate * 600), 1)
-            sent_at: dict[str, float] = {}
-            publishing = [
-                Publishing(urls[node], f"publisher-{node}", flights[place::2], self._rate / 2, sent_at)
-                for place, node in enumerate(("phb", "shb-1"))
-            ]
-            self.consumers = consumers(SHBS, 4, self._directory)
-            async with consuming(self.consumers, urls, sent_at) as tasks:
-                tasks += [asyncio.create_task(one.run()) for one in publishing]
-                script = asyncio.create_task(self._script(network))
-                await _first_failure(script, tasks)
-                for one in publishing:
-                    one.stopped = True
-                done, _ = await asyncio.wait(tasks[-2:], timeout=IDLE_MAX)
-                assert len(done) == len(publishing), "a publisher does not come to its end"
-                self.published = [one.flights[: one.published] for one in publishing]
-                await self._until_consumed()
-        return [proof for consumer in self.consumers for proof in consumer.proofs(self.published)]
-
-    async def _until_consumed(self) -> None:
-        wanted = {one: sum(len(one.selection.expected(part)) for part in self.published) for one in self.consumers}
-        moved_at, before = monotonic(), -1
-        while monotonic() < moved_at + IDLE_MAX and any(one.count < count for one, count in wanted.items()):
-            await asyncio.sleep(0.1)
-            now = sum(one.count for one in self.consumers)
-            if now > before:
-                moved_at, before = monotonic(), now
+            return await self.trial.run(urls, ("phb", "shb-1"), lambda: self._script(network))
 
     async def _script(self, network: Network) -> None:
         await self._note("nothing", (), self._seconds)
@@ -163,7 +131,7 @@ class Faults:
         began = monotonic() if at is None else at
         await asyncio.sleep(seconds)
         self.troubles.append(Trouble(what, began, monotonic(), shbs))
-        print(f"{what}: {sum(one.count for one in self.consumers):,} consumed", file=sys.stderr, flush=True)
+        print(f"{what}: {sum(one.count for one in self.trial.consumers):,} consumed", file=sys.stderr, flush=True)
 
     # ------------------------------------------------------------------------------------- what it came to
 
@@ -171,8 +139,8 @@ class Faults:
         """For each trouble, how late the affected and the others were."""
         rows = []
         for trouble in self.troubles:
-            affected = [one for one in self.consumers if one.node in trouble.shbs]
-            others = [one for one in self.consumers if one.node not in trouble.shbs]
+            affected = [one for one in self.trial.consumers if one.node in trouble.shbs]
+            others = [one for one in self.trial.consumers if one.node not in trouble.shbs]
             row: dict[str, Any] = {"what": trouble.what}
             for name, whose in (("affected", affected), ("others", others)):
                 late = [s for one in whose for at, s in one.late if trouble.at - 0.5 <= at < trouble.until]
@@ -180,17 +148,6 @@ class Faults:
                     row[f"{name}_{key}_ms"] = 1e3 * quantile(late, share)
             rows.append(row)
         return rows
-
-
-async def _first_failure(script: asyncio.Task[None], tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Waits for the script; raises what any of the others raises."""
-    await asyncio.wait([script, *tasks], return_when=asyncio.FIRST_COMPLETED)
-    if not script.done():
-        script.cancel()
-    for task in tasks:
-        if task.done():
-            task.result()
-    script.result()
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -207,10 +164,10 @@ def run(*, json: bool, quick: bool, seconds: float, rate: float) -> dict[str, An
         proofs = run_loop(faults.run())
     wrong = [proof for proof in proofs if not proof.is_right]
     figures = {
-        "published": sum(map(len, faults.published)),
+        "published": sum(map(len, faults.trial.published)),
         "consumed": sum(proof.consumed for proof in proofs),
         "expected": sum(proof.expected for proof in proofs),
-        "databases": len(faults.consumers),
+        "databases": len(faults.trial.consumers),
         "wrong": [str(proof) for proof in wrong],
         "troubles": faults.rows(),
     }

@@ -74,7 +74,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class NodeProcess:
-    """One node: killed, it is started again on the same volume and the same ports."""
+    """One node: killed, it is started again on the same volume and the same ports; stopped, when it is told to."""
 
     def __init__(self, name: str, directory: Path, configuration: Callable[[str], str], program: str) -> None:
         """`configuration`: for the address of its clients. `program`: the module that is run."""
@@ -86,11 +86,13 @@ class NodeProcess:
         self._program = program
         self._up = asyncio.Event()
         directory.mkdir(parents=True)
-        self._worker = Worker(name, self._command, self._on_report, directory / "broker.log", may_fail_to_start=True)
+        self._worker: Worker
         self._task: asyncio.Task[None]
 
     def start(self) -> None:
-        """Starts it."""
+        """Starts it, for the first time or after `stop`."""
+        log = self.directory / "broker.log"
+        self._worker = Worker(self.name, self._command, self._on_report, log, may_fail_to_start=True)
         self._task = self._worker.start()
 
     async def up(self) -> None:
@@ -108,11 +110,12 @@ class NodeProcess:
         await self._worker.kill()
 
     async def abandon(self) -> None:
-        """Ends it."""
+        """Ends it at once, for good."""
         await self._worker.abandon()
 
     async def stop(self) -> None:
-        """Ends it in order, for good."""
+        """Ends it in order."""
+        self._up.clear()
         await self._worker.stop()
 
     async def gauges(self) -> list[Gauge]:
@@ -144,19 +147,34 @@ class NodeProcess:
 class Network:
     """All of it."""
 
-    def __init__(self, layout: Layout, nodes: Mapping[str, NodeProcess], links: Mapping[str, LinkProxy]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        nodes: Mapping[str, NodeProcess],
+        ports: Mapping[str, int],
+        links: Mapping[str, LinkProxy],
+    ) -> None:
         self.layout = layout
         self.nodes = nodes
+        """Those that the layout has, or had before it was another one."""
         self.links = links
         """By name, `ONE-OTHER`; none where the nodes dial each other themselves."""
+        self._ports = ports
+
+    def lay_out(self, layout: Layout) -> None:
+        """Gives every node the network file of a layout, which has no other nodes: it reads it at its next start."""
+        self.layout = layout
+        for name in layout.nodes:
+            file = self.nodes[name].directory / "network.toml"
+            file.write_text(_network_file(layout, name, self._ports, self.links), "utf-8")
 
     def link(self, one: str, other: str) -> LinkProxy:
         """The link between two nodes, in whatever order."""
         return self.links.get(f"{one}-{other}") or self.links[f"{other}-{one}"]
 
     async def until_up(self, nodes: Iterable[str] | None = None, *, dead: Iterable[str] = ()) -> None:
-        """Waits until these nodes serve, and have all their links but those that are dead."""
-        names = list(self.nodes if nodes is None else nodes)
+        """Waits until these nodes, or all, serve, and have all their links but those that are dead."""
+        names = list(self.layout.nodes if nodes is None else nodes)
         for name in names:
             await self.nodes[name].up()
         for name in names:
@@ -190,10 +208,11 @@ async def running_network(
         for name in layout.nodes:
             home = directory / name
             nodes[name] = NodeProcess(name, home, _configuration(layout, name, home, ports, links), layout.program)
-            (home / "network.toml").write_text(_network_file(layout, name, ports, links), "utf-8")
-            stack.push_async_callback(nodes[name].abandon)
-            nodes[name].start()
-        network = Network(layout, nodes, links)
+        network = Network(layout, nodes, ports, links)
+        network.lay_out(layout)
+        for node in nodes.values():
+            node.start()
+            stack.push_async_callback(node.abandon)
         await network.until_up(dead=dead)
         yield network
 
