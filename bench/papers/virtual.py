@@ -36,7 +36,7 @@ from gapless_sim.world_builder import build
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.network.facts import Progress
-    from gapless.core.network.frames import Message
+    from gapless.core.network.frames import Address, Message
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.accounts import Logged
@@ -238,14 +238,14 @@ class _Hops:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         said, now = self._stage.said, self._stage.now
         if isinstance(message, Knowledge) and len(message.data):
             said.append(Said(now, hop.source, hop.target, message.pubend, len(message.data), (), message.reply))
         elif isinstance(message, Want):
             said.append(Said(now, hop.source, hop.target, message.pubend, 0, message.ranges, reply=False))
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """Of no interest."""
 
 

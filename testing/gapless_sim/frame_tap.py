@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from gapless.core.network.frames import Message, decode
+from gapless.core.network.frames import Address, Frame, Message, decode
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ class Hop:
 class HopWatcher(Protocol):
     """Who watches what brokers say to each other."""
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """A frame is about to be sent; it may be lost."""
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A frame is about to arrive."""
 
 
@@ -93,25 +93,25 @@ class FrameTap:
 
     def sent(self, link: LinkBetween, index: int, frame: bytes) -> None:
         """A broker sends a frame to this end of a link."""
-        message = _message(frame) if self.watchers else None
-        if message is not None:
+        read = read_frame(frame) if self.watchers else None
+        if read is not None:
             hop = Hop(link, index)
             for watcher in self.watchers:
-                watcher.frame_sent(hop, message, len(frame))
+                watcher.frame_sent(hop, read.message, read.address, len(frame))
 
     def arrived(self, link: LinkBetween, index: int, frame: bytes) -> None:
         """A frame comes to this end of a link."""
-        message = _message(frame) if self.watchers else None
-        if message is not None:
+        read = read_frame(frame) if self.watchers else None
+        if read is not None:
             hop = Hop(link, index)
             for watcher in self.watchers:
-                watcher.frame_arrived(hop, message)
+                watcher.frame_arrived(hop, read.message, read.address)
 
 
 @lru_cache(maxsize=1024)
-def _message(frame: bytes) -> Message | None:
-    """What a frame says: it is asked for twice, and where it is repeated more often."""
+def read_frame(frame: bytes) -> Frame | None:
+    """What a frame says, and what is written on it: it is asked for twice, and where it is repeated more often."""
     try:
-        return decode(frame).message
+        return decode(frame)
     except RemoteProtocolError:
         return None

@@ -93,16 +93,17 @@ def _oracles_of_cells(model: Model) -> list[Oracle]:
         return []
     path, retired = V2LivePath(model), V3Retired(model)
     hops: list[HopJudge] = []
+    rest: list[Oracle] = []
     if not world.topology.mesh:
-        counted = C5ByHop(model)
-        hops = [V4ByHop(model), K3Rows(model), K5Answered(model), K6Queued(model), K7Consolidated(model)]
+        counted, queued = C5ByHop(model), K6Queued(model)
+        hops = [V4ByHop(model), K3Rows(model), K5Answered(model), K7Consolidated(model)]
         hops += [K8Sideways(model), K9Forgotten(model), counted]
-        world.seam.watchers.append(counted)
-    links: list[Oracle] = []
+        rest.append(queued)
+        world.seam.watchers += [counted, queued]
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)
         world.network.watchers.append(judge)
-        links.append(judge)
+        rest.append(judge)
     world.seam.watchers += [path, retired]
     world.network.frames.watchers += [*hops, retired]
-    return [R1Soft(model), path, retired, *hops, *links]
+    return [R1Soft(model), path, retired, *hops, *rest]

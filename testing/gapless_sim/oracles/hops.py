@@ -8,19 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gapless.core.network import facts as routing
 from gapless.core.network.facts import LINK_HIGH, LINK_LOW, Want
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import covers, join
 from gapless.core.stream.ticks import FOREVER
+from gapless_sim.frame_tap import read_frame
 from gapless_sim.network import WEIGHT
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
-    from gapless.core.network.frames import Message
+    from gapless.core.network.frames import Address, Message
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.stamps import Stamp
     from gapless.core.stream.ticks import PubendId, Tick
@@ -34,7 +36,7 @@ ANSWERED_WITHIN = 5 * SECOND
 ASKED_AGAIN_AFTER = 380 * MILLISECOND
 """No broker passes on a want for one range again within that: RFT, by a clock that goes 5 % too fast."""
 QUEUED_MOST = LINK_HIGH + (1 << 20)
-"""So many bytes wait on a link at most when one more piece of knowledge is said there."""
+"""So many bytes wait on a link at most when one more piece of knowledge is sent there."""
 
 
 class HopJudge(Judge):
@@ -43,10 +45,10 @@ class HopJudge(Judge):
     stands_map_changes = False
     """Whether it goes on judging when nodes have different maps."""
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """A frame is about to be sent; it may be lost."""
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A frame is about to arrive."""
 
 
@@ -68,7 +70,7 @@ class V4ByHop(HopJudge):
         self._handed: dict[str, Counter[tuple[PubendId, Tick]]] = {}
         """How often a mate has handed an event to a node, to be said in its stead."""
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """Counts the copies of each event."""
         if type(message) is not Knowledge:
             return
@@ -84,7 +86,7 @@ class V4ByHop(HopJudge):
                         f" where {once} is to be told of it and it was asked for {asked} times"
                     )
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """Notes what may be said once more."""
         if type(message) is Want:
             self._asked.setdefault((hop.target, hop.source), []).append(message)
@@ -140,7 +142,7 @@ class K5Answered(HopJudge):
         self._knows: dict[tuple[str, PubendId], object] = {}
         """In which life an IB has sent anything about a pubend."""
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """An IB is asked, or hears an answer."""
         if self.world.brokers[hop.target].roles:
             return
@@ -157,7 +159,7 @@ class K5Answered(HopJudge):
                     for question in questions:
                         self._owe(question, message)
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """An asker is given something, or is asked for in turn."""
         if type(message) is Want:
             self._knows[hop.source, message.pubend] = self.world.brokers[hop.source].life
@@ -230,31 +232,62 @@ def _satisfied(said: Knowledge, need: Stamp) -> Iterator[tuple[Tick, Tick]]:
         yield from ((tick - 1, tick) for tick in said.data.ticks)
 
 
-class K6Queued(HopJudge):
-    """No knowledge is said on a link on which more than `LINK_HIGH` and a MiB wait: with it, that is all there can be.
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """What a router was told of one of its links, and what it has sent there since."""
 
-    Bytes weigh more here than they are, so those of the same instant count plainly: its node is told of them later.
+    peer: str
+    pending: int = 0
+    is_full: bool = False
+    """It was told of more than `LINK_HIGH`, and not of `LINK_LOW` since."""
+    at: int = -1
+    """When it sent knowledge there last."""
+    sent: int = 0
+    """How many bytes, in that instant."""
+
+
+class K6Queued(Judge):
+    """No knowledge is sent on a link that is full, and in one instant no more than it may hold, and a MiB (T57).
+
+    It goes by what the router was told when it spoke. What it wants is carried out at the end of its node's turn, and
+    by then a frame may wait of which it knew nothing: one that came late, say, and bytes weigh more here than they are
+    (`WEIGHT`). For the same reason the bytes of one instant count plainly: the node is told of them later.
     """
 
     name = "K6"
-    stands_map_changes = True
+    facts: Sequence[type] = (routing.LinkUp, routing.LinkRoom)
+    effects: Sequence[type] = (routing.SendFrame,)
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self._now: dict[Hop, tuple[int, int, int]] = {}
-        """When knowledge was said last, what waited at the beginning of that instant, and how many bytes since."""
+        self._links: dict[tuple[str, routing.LinkId], Waiting] = {}
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
-        """Looks at what waits before it."""
-        if type(message) is not Knowledge:
+    def informed(self, broker: str, now: int, fact: Any) -> None:
+        """As a watcher of the seam: a link is there, or has more waiting, or less."""
+        if type(fact) is routing.LinkUp:
+            self._links[broker, fact.link] = Waiting(fact.peer)
             return
-        at, waited, before = self._now.get(hop, (-1, 0, 0))
-        if at != self.world.now:
-            waited, before = WEIGHT * hop.link.pending[hop.index], 0
-        self._now[hop] = self.world.now, waited, before + size
-        waiting = waited + before
-        if waiting > QUEUED_MOST:
-            self.fail(f"{hop}: {size} bytes of knowledge are said where {waiting} wait already")
+        link = self._links.get((broker, fact.link))
+        if link is not None:
+            link.pending = fact.pending
+            link.is_full = fact.pending > LINK_HIGH or (link.is_full and fact.pending > LINK_LOW)
+
+    def said(self, broker: str, now: int, effect: Any) -> None:
+        """As a watcher of the seam: a router sends something."""
+        link, read = self._links.get((broker, effect.link)), read_frame(effect.frame)
+        if link is None or read is None or type(read.message) is not Knowledge:
+            return
+        if link.at != now:
+            link.at, link.sent = now, 0
+        waiting = link.pending + link.sent
+        link.sent += len(effect.frame)
+        if link.is_full or waiting > QUEUED_MOST:
+            size = len(effect.frame)
+            self.fail(f"{broker} → {link.peer}: {size} bytes of knowledge are sent where {waiting} wait already")
+
+    def vanished(self, broker: str) -> None:
+        """A router that starts anew has no links."""
+        self._links = {key: link for key, link in self._links.items() if key[0] != broker}
 
 
 class K7Consolidated(HopJudge):
@@ -269,7 +302,7 @@ class K7Consolidated(HopJudge):
         super().__init__(model)
         self._recent: dict[PubendId, list[tuple[int, Hop, Stamp, IntervalSet]]] = {}
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """A neighbour asks, or is answered."""
         if type(message) is Knowledge and message.reply:
             for _, asker, _, ranges in self._recent.get(message.pubend, ()):

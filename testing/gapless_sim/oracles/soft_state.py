@@ -14,7 +14,7 @@ from gapless_sim.oracles.liveness import V2LiveCuriosity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gapless.core.network.frames import Message
+    from gapless.core.network.frames import Address, Message
     from gapless.core.network.seam import Effect
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, ShbId
@@ -94,10 +94,10 @@ class V3Retired(Judge):
         """From now on nobody waits for it."""
         self._retired_at[shb] = self.world.now
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """Only what comes counts."""
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """Something of a node has come."""
         self._heard_at[shb_of(self.world.brokers[hop.source])] = self.world.now
 

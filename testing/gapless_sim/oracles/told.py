@@ -17,7 +17,7 @@ from gapless_sim.oracles.hops import HopJudge
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gapless.core.network.frames import Message
+    from gapless.core.network.frames import Address, Message
     from gapless.core.stream.ticks import PubendId, ShbId
     from gapless_sim.frame_tap import Hop
     from gapless_sim.model import Model
@@ -62,7 +62,7 @@ class K3Rows(HopJudge):
         released, delivered = self._said.get(row, (0, 0))
         self._said[row] = max(released, progress.released), max(delivered, progress.delivered)
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """Rows that are sent are true, and higher than before."""
         now = self.world.now
         self._began.setdefault(hop, now)
@@ -84,7 +84,7 @@ class K3Rows(HopJudge):
             sent[row] = said.released, said.delivered, now
             self._first.setdefault((hop.source, life, row), now)
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A broker hears of rows."""
         if type(message) is ProgressRows:
             life = self.world.brokers[hop.target].life
@@ -143,7 +143,7 @@ class C5ByHop(HopJudge):
         self._counted: dict[PubendId, dict[ShbId, None]] = {}
         """Also those that were retired since: who still names them has heard of them before."""
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """Looks at stamps."""
         if type(message) is not Knowledge or message.stamp is None:
             return
@@ -174,7 +174,7 @@ class K9Forgotten(HopJudge):
         self._named_at: dict[ShbId, int] = {}
         """When a stamp named an SHB the last time."""
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """Looks at stamps."""
         if type(message) is Knowledge and message.stamp is not None:
             for shb, version in message.stamp.items():
@@ -198,7 +198,8 @@ class K9Forgotten(HopJudge):
 class K8Sideways(HopJudge):
     """What came from a mate goes to no mate again: there is one step sideways in each cell, so all that travels ends.
 
-    Wants, interest, rows and the like are no such messages: who hears them speaks for itself.
+    But for mail to that mate, which ends there: who has no link to a mate gives what is for it to another one. Wants,
+    interest, rows and the like are no such messages: who hears them speaks for itself.
     """
 
     name = "K8"
@@ -208,26 +209,28 @@ class K8Sideways(HopJudge):
         self._came_from: dict[tuple[str, object], str] = {}
         """By node and message: who has brought it last."""
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """A step is taken."""
-        topology, key = self.world.topology, _identity(message)
+        topology, key = self.world.topology, _identity(message, address)
         if key is None or topology is None or not topology.are_mates(hop.source, hop.target):
             return
         before = self._came_from.get((hop.source, key))
-        if before is not None and topology.are_mates(before, hop.source):
+        if before is None or not topology.are_mates(before, hop.source):
+            return
+        if type(message) is not routing.Posted or address != (hop.target,):
             self.fail(f"{hop}: what {before} has handed over, {type(message).__name__}, goes sideways once more")
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A step was taken."""
-        key = _identity(message)
+        key = _identity(message, address)
         if key is not None:
             self._came_from[hop.target, key] = hop.source
 
 
-def _identity(message: Message) -> object:
+def _identity(message: Message, address: Address) -> object:
     """What is the same for a message on each hop; None: it is not passed on as it is."""
     if type(message) is Knowledge:
         return None if message.reply else (message.pubend, message.lo, message.hi)
     if type(message) in PASSED_ON:
-        return encode(message)
+        return encode(message, address)
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.network.facts import Want
-from gapless.core.network.frames import Message, encode
+from gapless.core.network.frames import Address, Message, encode
 from gapless_sim.frame_tap import Hop, LinkBetween
 from gapless_sim.options import NetworkFaults
 from unit.gapless_sim.worlds import Small
@@ -16,10 +16,10 @@ class Ear:
         self.sent: list[tuple[str, type, int]] = []
         self.arrived: list[tuple[str, type]] = []
 
-    def frame_sent(self, hop: Hop, message: Message, size: int) -> None:
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         self.sent.append((str(hop), type(message), size))
 
-    def frame_arrived(self, hop: Hop, message: Message) -> None:
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         self.arrived.append((str(hop), type(message)))
 
 

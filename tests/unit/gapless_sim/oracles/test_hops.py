@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import LINK_HIGH, Want
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW, LinkRoom, LinkUp, SendFrame, Want
+from gapless.core.network.frames import Address, encode
+from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER
 from gapless_sim.frame_tap import Hop
@@ -44,10 +47,12 @@ class Tree:
         """The link of the two is another one from now on."""
         self._links.pop(frozenset((one, other))).up = False
 
-    def sends(self, source: str, target: str, message: Any, *, lost: bool = False, size: int = 100) -> None:
-        self.judge.frame_sent(self.hop(source, target), message, size)
+    def sends(
+        self, source: str, target: str, message: Any, address: Address = (), *, lost: bool = False, size: int = 100
+    ) -> None:
+        self.judge.frame_sent(self.hop(source, target), message, address, size)
         if not lost:
-            self.judge.frame_arrived(self.hop(source, target), message)
+            self.judge.frame_arrived(self.hop(source, target), message, address)
 
     def after(self, nanoseconds: int) -> None:
         self.world.now += nanoseconds
@@ -139,7 +144,7 @@ def test_what_a_mate_has_handed_over_is_no_reason_to_hand_it_to_a_mate() -> None
     tree = Tree(V4ByHop)
     for _ in range(3):
         tree.sends("ib2", "ib1", tree.know(0, 9, 5), lost=True)
-        tree.judge.frame_arrived(tree.hop("ib2", "ib1"), tree.know(0, 9, 5))
+        tree.judge.frame_arrived(tree.hop("ib2", "ib1"), tree.know(0, 9, 5), ())
         tree.breaks("ib1", "ib2")
     tree.sends("ib1", "ib2", tree.know(0, 9, 5))
     tree.sends("ib1", "ib2", tree.know(0, 9, 5))
@@ -274,28 +279,59 @@ def test_a_want_without_an_end_is_none_of_its_business() -> None:
 # ------------------------------------------------------------------------------------------------ K6
 
 
-def test_no_knowledge_is_said_where_too_much_waits() -> None:
-    tree = Tree(K6Queued)
-    hop = tree.hop("ib1", "shb1")
-    hop.link.pending[hop.index] = 2 * LINK_HIGH // WEIGHT
-    tree.sends("ib1", "shb1", tree.know(0, 9, 5))
-    hop.link.pending[hop.index] += 1
+class Links:
+    """A router that is told what waits on its links, and sends there."""
 
-    tree.sends("ib1", "shb1", want((0, 9)))
+    def __init__(self) -> None:
+        self.fixture = ModelFixture(K6Queued, router="knowledge", topology="tree", cells=CELLS)
+        oracle = self.fixture.oracles[K6Queued]
+        assert isinstance(oracle, K6Queued)
+        self.judge = oracle
+        for link, peer in enumerate(("shb1", "phb1")):
+            self.judge.informed("ib1", 0, LinkUp(link, peer, frozenset(), 1))
+
+    def waits(self, pending: int) -> None:
+        self.judge.informed("ib1", 0, LinkRoom(0, pending))
+
+    def sends(self, size: int = 0, *, link: int = 0, at: int = 0) -> None:
+        data = EventColumns.of([encode_event("t", {}, None, bytes(size))], [size]).batch([5])
+        said = Knowledge(P, 0, 9, data, 0, None)
+        self.judge.said("ib1", at, SendFrame(link, encode(said)))
+
+
+def test_no_knowledge_is_sent_on_a_full_link_until_it_has_drained() -> None:
+    links = Links()
+    links.waits(LINK_HIGH)
+    links.sends()
+    links.waits(LINK_HIGH + 1)
+    links.waits(LINK_LOW + 1)
+
+    links.sends(link=1)
+    links.judge.said("ib1", 0, SendFrame(0, encode(want((0, 9)))))
     with violates("K6"):
-        tree.sends("ib1", "shb1", tree.know(9, 12))
+        links.sends()
+    links.waits(LINK_LOW)
+    links.sends()
 
 
-def test_what_is_said_in_one_instant_counts_as_well() -> None:
-    tree = Tree(K6Queued)
-    hop = tree.hop("ib1", "shb1")
-    hop.link.pending[hop.index] = 2 * LINK_HIGH // WEIGHT
-    tree.sends("ib1", "shb1", tree.know(0, 9, 5))
-    tree.after(1)
-    tree.sends("ib1", "shb1", tree.know(9, 12))
+def test_a_link_that_is_there_anew_is_empty() -> None:
+    links = Links()
+    links.waits(LINK_HIGH + 1)
+    links.judge.vanished("ib1")
+    links.judge.informed("ib1", 0, LinkUp(0, "shb1", frozenset(), 2))
+
+    links.sends()
+
+
+def test_what_is_sent_in_one_instant_counts_as_well() -> None:
+    links = Links()
+    links.waits(LINK_HIGH)
+    links.sends(1 << 20)
+    links.sends(at=1)
+    links.sends(1 << 20, at=1)
 
     with violates("K6"):
-        tree.sends("ib1", "shb1", tree.know(12, 15))
+        links.sends(at=1)
 
 
 # ------------------------------------------------------------------------------------------------ K7

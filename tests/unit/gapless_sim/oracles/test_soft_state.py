@@ -121,7 +121,7 @@ def retired(**options: Any) -> ModelFixture:
 def heard_of(fixture: ModelFixture, node: str) -> None:
     brokers = fixture.world.brokers
     hop = Hop(BrokerLink(brokers[node], brokers["ib1" if node != "ib1" else "phb1"]), 1)
-    watcher(fixture, V3Retired).frame_arrived(hop, Want(P, ((1, 2),), None, FAR))
+    watcher(fixture, V3Retired).frame_arrived(hop, Want(P, ((1, 2),), None, FAR), ())
 
 
 def counts(fixture: ModelFixture, shb: str = FAR) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import Enrolled, Hold, Opened, Progress, PubendMeta
+from gapless.core.network.facts import Enrolled, Hold, Opened, Posted, Progress, PubendMeta
 from gapless.core.network.frames import ProgressRows
 from gapless_sim.options import SECOND, NetworkFaults
 from gapless_sim.oracles.told import REPEATED_WITHIN, SILENT, C5ByHop, K3Rows, K8Sideways, K9Forgotten
@@ -176,6 +176,17 @@ def test_what_a_mate_has_handed_over_goes_to_no_mate() -> None:
         tree.sends("ib1", "ib2", said)
         with violates("K8"):
             tree.sends("ib2", "ib1", said)
+
+
+def test_mail_to_a_mate_may_come_over_another_one() -> None:
+    tree = Tree(K8Sideways)
+    mail = Posted("shb1", "node", b"?")
+    tree.sends("ib1", "ib2", mail, ("ib1",))
+    tree.sends("ib2", "ib1", mail, ("ib1",))
+    tree.sends("ib1", "ib2", mail, ("phb1",))
+
+    with violates("K8"):
+        tree.sends("ib2", "ib1", mail, ("phb1",))
 
 
 def test_what_has_come_from_elsewhere_meanwhile_or_was_asked_for_may_go_there() -> None:
