@@ -26,6 +26,7 @@ from gapless_sim.workloads.churn_subscriptions import AppSubscription
 
 if TYPE_CHECKING:
     from gapless.core.client.effects import Listed
+    from gapless.core.client.subscribing import SubscriptionCore
     from gapless.core.stream.ticks import PubendId, Tick
 
 CARE = 400 * MILLISECOND
@@ -161,7 +162,8 @@ class Application:
             rows: Sequence[ListedSubscription] = found.rows
             self._note_listing("subscriptions", found)
             check_subscriptions(client, rows)
-            check_connected(client, rows, attached & self._attached(client))
+            ever_since = attached & self._attached(client)
+            check_connected(client, rows, frozenset((session, core.sid) for session, core in ever_since))
             for application in applications:
                 if not self.state.lossy and application.processes[0].addresses == client.addresses:
                     check_names(client, rows, asked, application)
@@ -169,14 +171,12 @@ class Application:
         number = client.core.list_subscriptions(client.monotonic())
         client.ask(number, answered, lambda error: self._on_unlisted(client, error))
 
-    def _attached(self, client: SimClient) -> frozenset[tuple[int, int]]:
-        """The sessions and ids of what this process consumes."""
+    def _attached(self, client: SimClient) -> frozenset[tuple[int, SubscriptionCore]]:
+        """What this process consumes, and in which session: who leaves and comes back in one does it anew."""
         cores = [consumer.core for subscription in self.subscriptions for consumer in subscription.consumers_of(client)]
         welcome = client.core.welcome
         session = 0 if welcome is None else welcome.session
-        return frozenset(
-            (session, core.sid) for core in cores if core.durable and core.phase is SubscriptionPhase.ATTACHED
-        )
+        return frozenset((session, core) for core in cores if core.durable and core.phase is SubscriptionPhase.ATTACHED)
 
     def list_pubends(self, client: SimClient) -> None:
         """Asks for all pubends, and looks whether the answer makes sense."""
