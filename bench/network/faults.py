@@ -106,7 +106,7 @@ class Faults:
         at = monotonic()
         network.link(one, other).stall()
         await asyncio.sleep(STALLS)
-        network.link(one, other).go_on()
+        network.link(one, other).heal()
         await self._note(f"stall {one}-{other} for {STALLS:g} s", SHBS, self._seconds, at)
         await network.until_up([one, other], dead=[DEAD])
 
@@ -115,17 +115,17 @@ class Faults:
         at = monotonic()
         links = [network.link(one, other) for one in LAYOUT.cells[upper] for other in LAYOUT.cells[lower]]
         for link in links:
-            link.rates[LAYOUT.cells[lower][0]] = SLOW / len(links)
+            link.slow(LAYOUT.cells[lower][0], SLOW / len(links))
         await asyncio.sleep(2 * self._seconds)
         for link in links:
-            link.go_on()
+            link.heal()
         await self._note(f"slow {upper}-{lower}", tuple(LAYOUT.cells[lower]), self._seconds, at)
 
     async def _busiest(self, network: Network, upper: str, lower: str) -> tuple[str, str]:
         pairs = [(one, other) for one in LAYOUT.cells[upper] for other in LAYOUT.cells[lower]]
-        before = {pair: network.link(*pair).passed[pair[1]] for pair in pairs}
+        before = {pair: network.link(*pair).passed(pair[1]) for pair in pairs}
         await asyncio.sleep(1.0)
-        return max(pairs, key=lambda pair: network.link(*pair).passed[pair[1]] - before[pair])
+        return max(pairs, key=lambda pair: network.link(*pair).passed(pair[1]) - before[pair])
 
     async def _note(self, what: str, shbs: tuple[str, ...], seconds: float, at: float | None = None) -> None:
         began = monotonic() if at is None else at

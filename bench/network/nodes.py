@@ -6,19 +6,21 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import Self
+
 import gapless
-from bench.network.link_proxy import LinkProxy
 from bench.processes import cpu_seconds
 from gapless.core.gauges import Gauge, value_of
 from gapless.core.network.peers import LINK_UP
 from gapless_flights.worker import Worker
+from gapless_testing.fault_proxy import Direction, FaultProxy
 
 SECRET = "a secret of some length"
 PATIENCE = 60.0
@@ -144,6 +146,64 @@ class NodeProcess:
         self._up.set()
 
 
+class Link:
+    """The link between two nodes, in the hands of a benchmark: whoever of them dials, what is said passes here."""
+
+    def __init__(self, one: str, other: str, ports: Mapping[str, int]) -> None:
+        """`ports`: where each of the two takes the links of other nodes."""
+        self.name = f"{one}-{other}"
+        self.ends = one, other
+        self._proxies = {node: FaultProxy(f"127.0.0.1:{ports[node]}") for node in self.ends}
+        """By the node that is dialed there: it can only be the other one that dials."""
+
+    async def __aenter__(self) -> Self:
+        for proxy in self._proxies.values():
+            await proxy.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for proxy in self._proxies.values():
+            await proxy.__aexit__()
+
+    def address(self, node: str) -> str:
+        """Where the other end dials a node."""
+        return self._proxies[node].address
+
+    def passed(self, node: str) -> int:
+        """Bytes that have passed so far, to a node."""
+        return sum(direction.passed for direction in self._toward(node))
+
+    def slow(self, node: str, rate: float) -> None:
+        """What goes to a node passes at so many bytes a second."""
+        for direction in self._toward(node):
+            direction.rate = rate
+
+    def cut(self) -> None:
+        """What there is breaks; the next dial gets through."""
+        for proxy in self._proxies.values():
+            proxy.cut()
+
+    def kill(self) -> None:
+        """It breaks, and nobody gets through until it is healed."""
+        for proxy in self._proxies.values():
+            proxy.refuses = True
+            proxy.cut()
+
+    def stall(self) -> None:
+        """Nothing passes, but nothing breaks."""
+        for proxy in self._proxies.values():
+            proxy.stall()
+
+    def heal(self) -> None:
+        """Everything passes again, at any rate, in both directions."""
+        for proxy in self._proxies.values():
+            proxy.heal()
+
+    def _toward(self, node: str) -> Iterator[Direction]:
+        for dialed, proxy in self._proxies.items():
+            yield proxy.inward if dialed == node else proxy.outward
+
+
 class Network:
     """All of it."""
 
@@ -152,7 +212,7 @@ class Network:
         layout: Layout,
         nodes: Mapping[str, NodeProcess],
         ports: Mapping[str, int],
-        links: Mapping[str, LinkProxy],
+        links: Mapping[str, Link],
     ) -> None:
         self.layout = layout
         self.nodes = nodes
@@ -168,7 +228,7 @@ class Network:
             file = self.nodes[name].directory / "network.toml"
             file.write_text(_network_file(layout, name, self._ports, self.links), "utf-8")
 
-    def link(self, one: str, other: str) -> LinkProxy:
+    def link(self, one: str, other: str) -> Link:
         """The link between two nodes, in whatever order."""
         return self.links.get(f"{one}-{other}") or self.links[f"{other}-{one}"]
 
@@ -198,9 +258,9 @@ async def running_network(
     """The network, up. `dead`: links over which nothing ever gets through."""
     ports = dict(zip(layout.nodes, free_ports(len(layout.nodes)), strict=True))
     async with AsyncExitStack() as stack:
-        links: dict[str, LinkProxy] = {}
+        links: dict[str, Link] = {}
         for one, other in layout.links if with_proxies else ():
-            link = await stack.enter_async_context(LinkProxy(one, other, ports))
+            link = await stack.enter_async_context(Link(one, other, ports))
             links[link.name] = link
             if link.name in dead:
                 link.kill()
@@ -218,7 +278,7 @@ async def running_network(
 
 
 def _configuration(
-    layout: Layout, name: str, home: Path, ports: Mapping[str, int], links: Mapping[str, LinkProxy]
+    layout: Layout, name: str, home: Path, ports: Mapping[str, int], links: Mapping[str, Link]
 ) -> Callable[[str], str]:
     """What `gapless network` writes for a node, and the options of the benchmark."""
 
@@ -240,13 +300,13 @@ def _configuration(
     return write
 
 
-def _network_file(layout: Layout, reader: str, ports: Mapping[str, int], links: Mapping[str, LinkProxy]) -> str:
+def _network_file(layout: Layout, reader: str, ports: Mapping[str, int], links: Mapping[str, Link]) -> str:
     """The network, as one of its nodes sees it: its neighbours are behind the proxies of its links to them."""
     addresses = {node: f"127.0.0.1:{port}" for node, port in ports.items()}
     for link in links.values():
         if reader in link.ends:
             peer = link.ends[reader == link.ends[0]]
-            addresses[peer] = link.addresses[peer]
+            addresses[peer] = link.address(peer)
     lines = [f"bundles = {json.dumps(layout.bundles)}", "[network]", 'name = "bench"', f"secret = {json.dumps(SECRET)}"]
     lines.append(f"router = {json.dumps(layout.router)}")
     for node, cell in layout.nodes.items():

@@ -109,17 +109,18 @@ class Slow:
         link = network.link("ib", SLOW)
         await asyncio.sleep(5.0)
         before = monotonic()
-        passed = link.passed[SLOW]
+        passed = link.passed(SLOW)
         await asyncio.sleep(self._seconds / 2)
         slow = monotonic()
-        needed = (link.passed[SLOW] - passed) / (slow - before)
-        carried = link.rates[SLOW] = needed / SHARE
-        passed, had = link.passed[SLOW], len(self._readers[SLOW].came)
+        needed = (link.passed(SLOW) - passed) / (slow - before)
+        carried = needed / SHARE
+        link.slow(SLOW, carried)
+        passed, had = link.passed(SLOW), len(self._readers[SLOW].came)
         await self._watch(network, slow + self._seconds)
         fast = monotonic()
-        passed, got = link.passed[SLOW] - passed, len(self._readers[SLOW].came) - had
+        passed, got = link.passed(SLOW) - passed, len(self._readers[SLOW].came) - had
         behind = self._sent - len(self._readers[SLOW].came)
-        link.go_on()
+        link.heal()
         await self._until_caught_up()
         caught_up = monotonic()
         await asyncio.sleep(self._seconds / 4)

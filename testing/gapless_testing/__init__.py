@@ -1,7 +1,8 @@
-"""What gapless ships for testing: conformance suites for plugins, one module per kind.
+"""What gapless ships for testing: conformance suites for plugins, one module per kind, and a proxy that breaks links.
 
 The suites are pytest classes to inherit from: `gapless_testing.storage.StorageSuite` for a storage. They
-need pytest, and the property tests hypothesis; importing this package needs neither.
+need pytest, and the property tests hypothesis; importing this package needs neither, nor does
+`gapless_testing.fault_proxy.FaultProxy`.
 """
 
 import sys

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from chaos.proxy import KINDS
+from chaos.striker import KINDS
 
 BROKER: Final = "broker"
 BROKER_EVERY_SECONDS: Final = 10.0
@@ -24,7 +24,7 @@ class Fault:
     at: float
     """Seconds after the beginning."""
     kind: str
-    """`kill` and `stop` (SIGTERM) a process, which is started again; `pause` it (SIGSTOP); or one of the proxy's."""
+    """`kill` and `stop` (SIGTERM) a process, which is started again; `pause` it (SIGSTOP); or one of a striker's."""
     target: str
     """A worker, or `BROKER`."""
     seconds: float

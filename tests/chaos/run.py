@@ -1,4 +1,4 @@
-"""A run: a broker, proxies and clients' processes, what is done to them, and how it all ends."""
+"""A run: a broker, strikers and clients' processes, what is done to them, and how it all ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chaos.history import gathered
 from chaos.judge import Item, Verdict, judge
 from chaos.nemesis import BROKER, HEARTBEAT_SECONDS, Fault, schedule
 from chaos.plan import PUBENDS, SOURCES, checksum, subscriptions
-from chaos.proxy import Proxy
+from chaos.striker import Striker
 from integration.broker_process import BrokerProcess, clean_environment
 
 WORKER: Final = Path(__file__).with_name("worker.py")
@@ -67,11 +67,11 @@ class Outcome:
 
 
 class Worker:
-    """A client's process behind a proxy of its own."""
+    """A client's process behind a striker of its own."""
 
-    def __init__(self, name: str, fields: Mapping[str, Any], proxy: Proxy, directory: Path) -> None:
+    def __init__(self, name: str, fields: Mapping[str, Any], striker: Striker, directory: Path) -> None:
         self.name = name
-        self.proxy = proxy
+        self.striker = striker
         self.starts = 0
         self.lock = asyncio.Lock()
         """One thing at a time is done to it."""
@@ -85,7 +85,7 @@ class Worker:
             **self._fields,
             "worker": self.name,
             "directory": str(self._directory),
-            "url": self.proxy.url,
+            "url": self.striker.url,
             "start": self.starts,
         }
         self.starts += 1
@@ -196,8 +196,8 @@ class Run:
 
     async def _worker(self, stack: contextlib.AsyncExitStack, name: str, fields: Mapping[str, Any]) -> Worker:
         target = self._broker.url.partition("://")[2]
-        proxy = await stack.enter_async_context(Proxy(target, Random(f"{self._seed}/proxy/{name}")))
-        return Worker(name, {**fields, "seed": self._seed}, proxy, self._directory)
+        striker = await stack.enter_async_context(Striker(target, Random(f"{self._seed}/proxy/{name}")))
+        return Worker(name, {**fields, "seed": self._seed}, striker, self._directory)
 
     async def _make_trouble(self) -> None:
         """Does what is planned, each thing at its time whether the one before is over or not."""
@@ -221,7 +221,7 @@ class Run:
         for task in tasks:
             await task
         for worker in self._workers:
-            worker.proxy.heal()
+            worker.striker.heal()
         await asyncio.sleep(CALM_SECONDS)
         self._check(tasks)
 
@@ -243,7 +243,7 @@ class Run:
 
     async def _do_to(self, fault: Fault, worker: Worker) -> None:
         if fault.kind not in ("kill", "stop", "pause"):
-            worker.proxy.strike(fault.kind, fault.seconds)
+            worker.striker.strike(fault.kind, fault.seconds)
             return
         async with worker.lock:
             self.outcome.faults[f"{fault.kind} client"] += 1
@@ -269,8 +269,8 @@ class Run:
 
     def _done(self) -> str:
         """What was done so far, for people."""
-        proxies = sum((worker.proxy.done for worker in self._workers), Counter())
-        counts = {**self.outcome.faults, **proxies}
+        strikes = sum((worker.striker.done for worker in self._workers), Counter())
+        counts = {**self.outcome.faults, **strikes}
         return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
 
     # How it ends.
@@ -278,7 +278,7 @@ class Run:
     async def _end(self, control: gapless.Connection) -> tuple[dict[str, int], dict[str, int], dict[str, list[Item]]]:
         """Lets all come to their end. Returns what that is, what was released, and what is kept."""
         for worker in self._workers:
-            self.outcome.faults.update(worker.proxy.done)
+            self.outcome.faults.update(worker.striker.done)
         self._say(f"nothing is done any more; {len(self._publishers)} publishers come to their end")
         await self._ended(self._publishers, {})
         heads = await self._final_heads(control)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -10,14 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import Self
-
 from gapless import plugins
 from gapless.core.gauges import value_of
 from gapless.core.network.peers import LINK_UP
 from gapless.node.config import make_config
 from gapless.node.node import Node
 from gapless_sim import hostile
+from gapless_testing.fault_proxy import FaultProxy
 from integration.broker_process import to_toml, until
 
 SECRET = "a secret of some length"
@@ -35,91 +33,12 @@ def free_addresses(count: int) -> list[str]:
     return addresses
 
 
-class NodeProxy:
-    """Stands where a node is dialed, and passes on what comes until it is told not to."""
-
-    def __init__(self) -> None:
-        self.target = ""
-        """`HOST:PORT`; nobody gets through without."""
-        self.swallows_in = self.swallows_out = False
-        """Whether what is said to the node, or by it, is read and lost."""
-        self.reads_in = asyncio.Event()
-        """Clear: what is said to the node is not even read."""
-        self.reads_in.set()
-        self.connections = 0
-        self._server: asyncio.Server
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._on_connection, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    def cut(self) -> None:
-        """Every connection breaks."""
-        for writer in self._writers:
-            writer.transport.abort()
-
-    async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self.connections += 1
-        ends = [writer]
-        try:
-            host, _, port = self.target.rpartition(":")
-            if self.target:
-                back, outward = await asyncio.open_connection(host, int(port))
-                ends.append(outward)
-                self._writers |= set(ends)
-                inward = asyncio.ensure_future(self._pass_on(reader, outward, "in"))
-                backward = asyncio.ensure_future(self._pass_on(back, writer, "out"))
-                try:
-                    await asyncio.wait([inward, backward], return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for way in (inward, backward):
-                        way.cancel()
-                    await asyncio.wait([inward, backward])
-        except OSError:
-            pass
-        finally:
-            for end in ends:
-                self._writers.discard(end)
-                end.close()
-            self._tasks.discard(task)
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                if way == "in":
-                    await self.reads_in.wait()
-                data = await reader.read(1 << 16)
-                if not data:
-                    return
-                if not (self.swallows_in if way == "in" else self.swallows_out):
-                    writer.write(data)
-                    await writer.drain()
-
-
 class TestNetwork:
     """Nodes of one network file, each behind a proxy, with the router `hostile` at no rates."""
 
     __test__ = False
 
-    def __init__(self, directory: Path, proxies: Mapping[str, NodeProxy]) -> None:
+    def __init__(self, directory: Path, proxies: Mapping[str, FaultProxy]) -> None:
         self.directory = directory
         self.proxies = proxies
         self.nodes: dict[str, Node] = {}
@@ -190,7 +109,7 @@ class TestNetwork:
 async def network_of(directory: Path, *names: str) -> AsyncIterator[TestNetwork]:
     """A network of these nodes, none of which is started."""
     async with contextlib.AsyncExitStack() as stack:
-        proxies = {name: await stack.enter_async_context(NodeProxy()) for name in names}
+        proxies = {name: await stack.enter_async_context(FaultProxy()) for name in names}
         network = TestNetwork(directory, proxies)
         try:
             yield network

@@ -23,8 +23,8 @@ from chaos.journal import Journal, journal_path, lines
 from chaos.judge import EventId, History, Item, Published, Session, Subscribed, judge
 from chaos.nemesis import BROKER, schedule
 from chaos.plan import SELECTORS, Plan, Seen, checksum, event_of, plan_of, subscriptions
-from chaos.proxy import KINDS, Frames, Proxy
 from chaos.run import Outcome
+from chaos.striker import KINDS, Frames, Striker
 from documents import ROOT
 
 SEED = 7
@@ -374,17 +374,17 @@ def test_an_outcome_is_said_as_json() -> None:
     assert said["right"] is False
 
 
-# -------------------------------------------------------------------------------------------------- the proxy
+# ------------------------------------------------------------------------------------------------ the striker
 
 
-async def echo_through(proxy: Proxy, sent: bytes, kind: str = "", seconds: float = 0.2) -> bytes:
-    """What comes back when something is sent through a proxy."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+async def echo_through(striker: Striker, sent: bytes, kind: str = "", seconds: float = 0.2) -> bytes:
+    """What comes back when something is sent through a striker."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(striker.url.rpartition(":")[2]))
     try:
         writer.write(b"<")
         assert await reader.readexactly(1) == b"<"
         if kind:
-            proxy.strike(kind, seconds)
+            striker.strike(kind, seconds)
         writer.write(sent)
         return await reader.readexactly(len(sent))
     except asyncio.IncompleteReadError as error:
@@ -414,24 +414,24 @@ SENT = bytes(range(256)) * 4
 
 @pytest.mark.parametrize("kind", ["", "stall", "dribble"])
 async def test_what_only_lasts_changes_nothing(echo: str, kind: str) -> None:
-    async with Proxy(echo, Random(1)) as proxy:
-        assert await echo_through(proxy, SENT, kind) == SENT
-        assert proxy.done[kind] == bool(kind)
+    async with Striker(echo, Random(1)) as striker:
+        assert await echo_through(striker, SENT, kind) == SENT
+        assert striker.done[kind] == bool(kind)
 
 
-async def test_a_proxy_cuts_truncates_corrupts_and_refuses(echo: str) -> None:
-    async with Proxy(echo, Random(1)) as proxy:
-        assert not await echo_through(proxy, SENT, "cut")
-        truncated = await echo_through(proxy, SENT, "truncate")
+async def test_a_striker_cuts_truncates_corrupts_and_refuses(echo: str) -> None:
+    async with Striker(echo, Random(1)) as striker:
+        assert not await echo_through(striker, SENT, "cut")
+        truncated = await echo_through(striker, SENT, "truncate")
         assert len(truncated) < len(SENT)
         assert SENT.startswith(truncated)
-        corrupted = await echo_through(proxy, SENT, "corrupt")
+        corrupted = await echo_through(striker, SENT, "corrupt")
         assert [left ^ right for left, right in zip(corrupted, SENT, strict=True)].count(0) == len(SENT) - 1
-        proxy.strike("refuse", 30)
-        assert not await echo_through(proxy, SENT)
-        proxy.heal()
-        assert await echo_through(proxy, SENT) == SENT
-        assert all(proxy.done[kind] == 1 for kind in ("cut", "truncate", "corrupt", "refuse"))
+        striker.strike("refuse", 30)
+        assert not await echo_through(striker, SENT)
+        striker.heal()
+        assert await echo_through(striker, SENT) == SENT
+        assert all(striker.done[kind] == 1 for kind in ("cut", "truncate", "corrupt", "refuse"))
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 8, 9, 100])

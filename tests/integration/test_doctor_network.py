@@ -136,7 +136,7 @@ async def test_a_link_that_carries_nothing_is_named_where_both_ends_can_be_reach
         for one, other in (("phb", "ib"), ("phb", "shb"), ("ib", "shb")):
             await network.until_linked(one, other)
         for name in ("phb", "ib"):  # whoever of the two dials the other; each has dialed the SHB
-            network.proxies[name].swallows_in = True
+            network.proxies[name].inward.swallows = True
         await network.until_linked("phb", "ib", linked=False)
         await until_alarmed(network, "ib", AlarmCode.NODE_UNREACHABLE)
 

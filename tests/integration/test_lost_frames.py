@@ -18,10 +18,13 @@ import pytest
 
 import gapless
 from gapless.core.wire.numbering import HEAD_BYTES
+from gapless_testing.fault_proxy import Direction, FaultProxy, Filter, Passing
 from integration.nodes_in_process import running_node
 
 pytestmark = pytest.mark.timeout(60)
 
+HEADER = 8
+"""Bytes before what a frame says is its length: in the first four."""
 LIMITS = {"heartbeat": 0.5}
 EVENTS = 12
 
@@ -33,66 +36,41 @@ SUBSCRIBE = b"\xdc\x00\x14\x14"
 """How messages begin, behind the head of their frame."""
 
 
-class FrameProxy:
-    """Carries whole frames both ways, each as often as a rule says: not at all, once, or twice."""
+class Frames:
+    """Lets whole frames pass both ways, each as often as a rule says: not at all, once, or twice."""
 
-    def __init__(self, target: str) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = host, int(port)
+    def __init__(self) -> None:
+        self.proxy = FaultProxy(filter_of=self._filter_of)
         self.rule: Callable[[str, bytes], int] = lambda _way, _payload: 1
-        self.connections = 0
-        self._serving: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> str:
-        """The URL under which it listens."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return f"gapless://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+    @property
+    def connections(self) -> int:
+        """How often somebody has connected."""
+        return self.proxy.connections
 
-    async def stop(self) -> None:
-        """Ends all connections."""
-        self._server.close()
-        for task in list(self._serving):
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+    def _filter_of(self, direction: Direction) -> Filter:
+        way = "up" if direction is self.proxy.inward else "down"
+        came = bytearray()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        task = asyncio.ensure_future(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        def judge(data: bytes) -> Passing:
+            came.extend(data)
+            passes = []
+            while len(came) >= HEADER and len(came) >= (end := HEADER + struct.unpack_from("<I", came)[0]):
+                frame = bytes(came[:end])
+                passes += [frame] * self.rule(way, frame[HEADER:])
+                del came[:end]
+            return Passing([b"".join(passes)])
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(*self._target)
-        ways = [
-            asyncio.ensure_future(self._carry("up", reader, back)),
-            asyncio.ensure_future(self._carry("down", there, writer)),
-        ]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            writer.transport.abort()
-            back.transport.abort()
-
-    async def _carry(self, way: str, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                head = await source.readexactly(8)
-                payload = await source.readexactly(struct.unpack("<I", head[:4])[0])
-                target.write((head + payload) * self.rule(way, payload))
-                await target.drain()
+        return judge
 
 
 @contextlib.asynccontextmanager
-async def proxied(directory: Path) -> AsyncIterator[tuple[FrameProxy, str]]:
-    """A broker, a proxy in front of it, and the proxy's URL."""
-    async with running_node(directory, limits=LIMITS) as node:
-        proxy = FrameProxy(node.address)
-        try:
-            yield proxy, await proxy.start()
-        finally:
-            await proxy.stop()
+async def proxied(directory: Path) -> AsyncIterator[tuple[Frames, str]]:
+    """A broker, a proxy in front of it that knows frames, and the proxy's URL."""
+    frames = Frames()
+    async with running_node(directory, limits=LIMITS) as node, frames.proxy:
+        frames.proxy.target = node.address
+        yield frames, f"gapless://{frames.proxy.address}"
 
 
 def nth(way: str, begin: bytes, number: int, times: int) -> Callable[[str, bytes], int]:

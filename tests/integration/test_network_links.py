@@ -178,16 +178,16 @@ async def test_a_node_that_calls_itself_another_is_found_out_by_its_certificate(
     assert not pair.is_linked("shb", "phb")
 
 
-@pytest.mark.parametrize("way", ["swallows_in", "swallows_out"])
+@pytest.mark.parametrize("way", ["inward", "outward"])
 async def test_a_link_on_which_one_direction_is_lost_is_over_at_both_ends(pair: TestNetwork, way: str) -> None:
     await pair.start_all()
     await pair.until_linked("phb", "shb")
 
     for proxy in pair.proxies.values():
-        setattr(proxy, way, True)
+        getattr(proxy, way).swallows = True
     await pair.until_linked("phb", "shb", linked=False)
     for proxy in pair.proxies.values():
-        setattr(proxy, way, False)
+        getattr(proxy, way).swallows = False
 
     await pair.until_linked("phb", "shb")
 
@@ -234,12 +234,12 @@ async def test_what_waits_on_a_link_is_seen_and_what_left_is_not(pair: TestNetwo
         await bounded(publisher.send(b"first"))
         await bounded(anext(subscription))
         for proxy in pair.proxies.values():
-            proxy.reads_in.clear()
+            proxy.inward.is_open.clear()
         for _ in range(12):
             await bounded(publisher.send(bytes(900_000)))
         seen = waiting()
         for proxy in pair.proxies.values():
-            proxy.reads_in.set()
+            proxy.inward.is_open.set()
         for _ in range(12):
             assert len((await bounded(anext(subscription))).body) == 900_000
 

@@ -1,17 +1,18 @@
-"""A TCP proxy that breaks connections in every way there is. It knows of gapless only how long a frame says it is."""
+"""Breaks the connections of a client in every way there is. It knows of gapless only how long a frame says it is."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from struct import unpack_from
 from typing import Final
 
 from typing_extensions import Self
 
-CHUNK: Final = 1 << 16
+from gapless_testing.fault_proxy import Direction, FaultProxy, Filter, Passing
+
 HEADER: Final = 8
 """A frame's length stands in its first four bytes, little-endian; eight come before what it is long."""
 KINDS: Final = ("cut", "stall", "truncate", "corrupt", "refuse", "dribble", "lose")
@@ -20,118 +21,82 @@ no more. `corrupt`: a bit of what comes next is turned. `refuse`: for some time 
 time it passes in small pieces. `lose`: the next frame is left out, as no TCP would, but as a middlebox may."""
 
 
-class Proxy:
-    """Passes on what comes to its port, until it is told to do worse."""
+class Striker:
+    """Strikes the connections that go through a proxy of its own."""
 
     def __init__(self, target: str, random: Random) -> None:
         """`target`: `HOST:PORT`."""
         self.done: Counter[str] = Counter()
         """What was really done, by kind: where nothing flows, nothing can be corrupted."""
-        self.port = 0
-        self._target = target
+        self._proxy = FaultProxy(target, self._filter_of)
         self._random = random
-        self._server: asyncio.Server | None = None
-        self._pipes: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
         self._spoil = ""
         """What is to happen to the next that comes."""
-        self._stalled_until = self._refuses_until = self._dribbles_until = 0.0
+        self._dribbles_until = 0.0
+        self._ends: dict[str, asyncio.TimerHandle] = {}
+        """When what lasts is over, by kind."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._on_connection, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        await self._proxy.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
         self.heal()
-        self._cut()
-        for pipe in list(self._pipes):
-            pipe.cancel()
-        if self._pipes:
-            await asyncio.wait(self._pipes)
+        await self._proxy.__aexit__()
 
     @property
     def url(self) -> str:
         """What clients connect to."""
-        return f"gapless://127.0.0.1:{self.port}"
+        return f"gapless://{self._proxy.address}"
 
     def strike(self, kind: str, seconds: float) -> None:
         """Does one of `KINDS`; those that last do so for `seconds`."""
-        until = asyncio.get_running_loop().time() + seconds
+        now = asyncio.get_running_loop().time()
         if kind == "cut":
-            self.done[kind] += bool(self._writers)
-            self._cut()
+            self.done[kind] += self._proxy.is_used
+            self._proxy.cut()
         elif kind == "stall":
             self.done[kind] += 1
-            self._stalled_until = until
+            self._proxy.stall()
+            self._until(kind, now + seconds, self._proxy.go_on)
         elif kind == "refuse":
             self.done[kind] += 1
-            self._refuses_until = until
-            self._cut()
+            self._proxy.refuses = True
+            self._proxy.cut()
+            self._until(kind, now + seconds, self._refuse_no_more)
         elif kind == "dribble":
             self.done[kind] += 1
-            self._dribbles_until = until
+            self._dribbles_until = now + seconds
         else:
             assert kind in KINDS, kind
             self._spoil = kind
 
     def heal(self) -> None:
-        """From now on it passes on what comes."""
+        """From now on what comes is passed on."""
         self._spoil = ""
-        self._stalled_until = self._refuses_until = self._dribbles_until = 0.0
+        self._dribbles_until = 0.0
+        for end in self._ends.values():
+            end.cancel()
+        self._ends.clear()
+        self._proxy.heal()
 
-    def _cut(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
+    def _until(self, kind: str, at: float, end: Callable[[], None]) -> None:
+        if kind in self._ends:
+            self._ends[kind].cancel()
+        self._ends[kind] = asyncio.get_running_loop().call_at(at, end)
 
-    async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody connects."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._pipes.add(task)
-        self._writers.add(writer)
-        host, _, port = self._target.rpartition(":")
-        outward: asyncio.StreamWriter | None = None
-        try:
-            if self._now() < self._refuses_until:
-                return
-            back, outward = await asyncio.open_connection(host, int(port))
-            self._writers.add(outward)
-            ways = [asyncio.ensure_future(self._pass_on(*way)) for way in ((reader, outward), (back, writer))]
-            try:
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for way in ways:
-                    way.cancel()
-                await asyncio.wait(ways)
-        except OSError:
-            pass  # the broker is down: so are we
-        finally:
-            for end in (writer, outward):
-                if end is not None:
-                    self._writers.discard(end)
-                    end.close()
-            self._pipes.discard(task)
+    def _refuse_no_more(self) -> None:
+        self._proxy.refuses = False
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One direction of a connection."""
+    def _filter_of(self, _direction: Direction) -> Filter:
         frames = Frames()
-        with contextlib.suppress(OSError):
-            while data := await reader.read(CHUNK):
-                await asyncio.sleep(self._stalled_until - self._now())
-                if writer.is_closing():
-                    return
-                data, cut = self._spoiled(data, frames)
-                if self._now() < self._dribbles_until:
-                    await self._dribble(data, writer)
-                else:
-                    writer.write(data)
-                await writer.drain()
-                if cut:
-                    writer.close()
-                    return
+
+        def judge(data: bytes) -> Passing:
+            data, is_end = self._spoiled(data, frames)
+            dribbles = asyncio.get_running_loop().time() < self._dribbles_until
+            return Passing(self._dribbled(data) if dribbles else [data], is_end)
+
+        return judge
 
     def _spoiled(self, data: bytes, frames: Frames) -> tuple[bytes, bool]:
         """What passes in the place of what came, and whether that is the end."""
@@ -153,20 +118,14 @@ class Proxy:
             return data[:at], True
         return data[:at] + bytes([data[at] ^ 1 << self._random.randrange(8)]) + data[at + 1 :], False
 
-    async def _dribble(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+    def _dribbled(self, data: bytes) -> list[bytes]:
         """In pieces of a few bytes; a large rest at once, or it would take for ever."""
-        at = 0
+        pieces, at = [], 0
         for _ in range(20):
             step = self._random.randrange(1, 12)
-            if writer.is_closing():
-                return
-            writer.write(data[at : at + step])
+            pieces.append(data[at : at + step])
             at += step
-            await asyncio.sleep(0.005)
-        writer.write(data[at:])
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+        return [*pieces, data[at:]]
 
 
 class Frames:
