@@ -327,7 +327,7 @@ def with_policies(options: Options, draws: Stream) -> Options:
 
 
 ORDERED_SHARE = 0.2
-"""In so many of the runs about nothing but `churn` with several pubends there are subscriptions in total order."""
+"""In so many of the runs about nothing but `churn` or `roaming` with several pubends there is a total order."""
 
 
 CLOCKS_APART_MS = 60_000
@@ -343,7 +343,7 @@ def with_order(options: Options, draws: Stream) -> Options:
     wanted, share, silence = draws.chance(ORDERED_SHARE), draws.pick((0.5, 1.0)), draws.pick((200, 50, 1_000))
     several = options.phbs * options.pubends > 1
     apart = options.clock.jumps > 0 and options.clock.jump_ms > CLOCKS_APART_MS
-    if options.workload != "churn" or not (wanted and several) or options.additions or apart:
+    if options.workload not in {"churn", "roaming"} or not (wanted and several) or options.additions or apart:
         return options
     return replace(options, ordered=share, group_silence_ms=silence)
 

@@ -129,6 +129,11 @@ class Home:
         if not ask.create and self._is_unknown(ask):
             nobody = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
             self._tell(session.number, nobody)
+        elif self._is_overtaken(ask):
+            failed = RequestFailed(
+                ask.request.request, Code.TAKEN_OVER, "a later request of the same client came first"
+            )
+            self._tell(session.number, failed)
         else:
             self._handlers[type(ask.request)](session, ask.request, now, wall)
         if question.answer is None:
@@ -241,6 +246,17 @@ class Home:
         name = request.name or ""
         known = self._hosting.registry.find(ask.client_id, name)
         return known is None and self._expiry.late_start(ask.client_id, name) is None
+
+    def _is_overtaken(self, ask: Ask) -> bool:
+        """Whether a later request of the same client at the same SHB has the subscription already."""
+        request = ask.request
+        if not isinstance(request, Subscribe):
+            return False
+        known = self._hosting.registry.find(ask.client_id, request.name or "")
+        lease = None if known is None else self._leases.get(known.sid)
+        if lease is None or (lease.sender, lease.life) != (ask.sender, ask.life):
+            return False
+        return lease.session.instance == ask.instance and lease.attachment > ask.number
 
     def _make_way(self, renew: Renew) -> None:
         """One that came while this SHB was not heard takes over now what it could not then."""
