@@ -188,6 +188,10 @@ class Machine:
         self.links: dict[int, LinkOwner] = {}
         """The clients' links, by number."""
         self._link_count = 0
+        self._broker_links: set[int] = set()
+        """The links to other brokers."""
+        self._needs_network = False
+        """Whether all pubends are at other nodes."""
         self._broker_pending: dict[int, int] = {}
         """How many bytes wait on each link to another broker, as was last said."""
         self._events: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -226,6 +230,9 @@ class Machine:
         """The first call: the router starts, then each role says what there is."""
         self._now, self._wall = now, wall
         self._inquiries.start(context.network)
+        nodes = context.network.nodes
+        self._needs_network = len(nodes) > 1 and nodes[context.broker].roles == {"shb"}
+        self._count_broker_links()
         self._tell_router(context, NODE)
         for source, role in enumerate(self._roles):
             role.start(now, wall)
@@ -271,6 +278,8 @@ class Machine:
 
     def on_broker_link(self, number: int, peer: str, peer_roles: frozenset[str], incarnation: int) -> None:
         """A link to another broker is there."""
+        self._broker_links.add(number)
+        self._happened(self._count_broker_links)
         self._happened(self._tell_router, routing.LinkUp(number, peer, peer_roles, incarnation), NODE)
 
     def on_broker_frame(self, number: int, frame: bytes) -> None:
@@ -287,6 +296,8 @@ class Machine:
     def on_broker_link_closed(self, number: int) -> None:
         """A link to another broker is gone."""
         self._broker_pending.pop(number, None)
+        self._broker_links.discard(number)
+        self._happened(self._count_broker_links)
         self._happened(self._tell_router, routing.LinkDown(number), NODE)
 
     # Commands.
@@ -396,6 +407,10 @@ class Machine:
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
         self._dispatch.touched.add(source)
         self._roles[source].on_read(result, self._now, self._wall)
+
+    def _count_broker_links(self) -> None:
+        if self._needs_network:
+            self.sessions.on_network(len(self._broker_links), self._now)
 
     def _take_space(self, low: bool) -> None:  # noqa: FBT001 - an event's arguments have no names
         for source, role in enumerate(self._roles):
