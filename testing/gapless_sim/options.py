@@ -178,6 +178,8 @@ class Options:
     """Retirements of an SHB that is down, a second."""
     replacements: float = 0.0
     """In a tree: SHBs whose machine is lost and replaced, a second."""
+    interest_turn: int = 400
+    """In a tree: more subscriptions than that are said, and read, in several turns; with 1, each in one of its own."""
     additions: float = 0.0
     """Pubends that an operator adds to a PHB, which starts anew for it, a second."""
     policy_changes: float = 0.0
