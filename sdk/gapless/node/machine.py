@@ -355,7 +355,10 @@ class Machine:
         wake = self._router.next_wake()
         if wake is not None and (due is None or wake < due):
             due = wake
-        for wake in (*self._role_dues, self._inquiries.deadline()):
+        wake = self._inquiries.deadline()
+        if wake is not None and (due is None or wake < due):
+            due = wake
+        for wake in self._role_dues:
             if wake is not None and (due is None or wake < due):
                 due = wake
         return due
@@ -448,25 +451,28 @@ class Machine:
             rounds += 1
             if rounds > ROUNDS_MAX:
                 raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
-            queue, self._queue = self._queue, []
-            for effect in queue:
-                to_role = self._to_roles.get(type(effect))
-                if to_role is not None:
-                    to_role(effect, now, wall)
-                else:
-                    self._from_router[type(effect)](effect)
-            asked = sorted(touched)
-            touched.clear()
-            for source in asked:
-                role = self._roles[source]
-                for said in role.take_effects(now, wall):
-                    self._from_roles[type(said)](said, source)
-                self._role_dues[source] = role.deadline()
+            if self._queue:
+                queue, self._queue = self._queue, []
+                for effect in queue:
+                    to_role = self._to_roles.get(type(effect))
+                    if to_role is not None:
+                        to_role(effect, now, wall)
+                    else:
+                        self._from_router[type(effect)](effect)
+            if touched:
+                asked = sorted(touched)
+                touched.clear()
+                for source in asked:
+                    role = self._roles[source]
+                    for said in role.take_effects(now, wall):
+                        self._from_roles[type(said)](said, source)
+                    self._role_dues[source] = role.deadline()
             if self.sessions.effects:
                 self._take_from_sessions()
-            for post in posts:
-                self._tell_router(post, NODE)
-            posts.clear()
+            if posts:
+                for post in posts:
+                    self._tell_router(post, NODE)
+                posts.clear()
 
     def _take_from_sessions(self) -> None:
         """At once, so that no role hears of a later session before it knows that an earlier one is over."""
@@ -488,9 +494,11 @@ class Machine:
 
     def _tell_router(self, fact: object, source: int) -> None:
         self._pass(source, fact)
-        for effect in self._to_router[type(fact)](self._now, fact):
-            self._pass(ROUTER, effect)
-            self._queue.append(effect)
+        said = self._to_router[type(fact)](self._now, fact)
+        if said:
+            for effect in said:
+                self._pass(ROUTER, effect)
+            self._queue += said
 
     # What each effect means.
 
