@@ -207,7 +207,7 @@ class Publisher(Recipient):
         core = self._driver.core.publisher(self._number)
         if core is None or not (self._submissions or self._batch is not None):
             return ""
-        if not self._driver.core.connected:
+        if not self._driver.core.reaches(self._number):
             return f"there is no connection to the broker ({self._driver.core.trouble})"
         return core.stalled
 
@@ -224,7 +224,7 @@ class Publisher(Recipient):
         core = self._driver.core.publisher(self._number)
         if core is None or not self._submissions:
             return False
-        return self._driver.core.connected and not core.stalled
+        return self._driver.core.reaches(self._number) and not core.stalled
 
     @property
     def unanswered_bytes(self) -> int:

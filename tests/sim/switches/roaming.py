@@ -1,4 +1,7 @@
-"""Broken rules of subscriptions that are consumed elsewhere than at their home (protocol: roaming)."""
+"""Broken rules of clients that go elsewhere: to another SHB than a subscription's home, to a pubend's host.
+
+(protocol: roaming, publishing-at-the-host)
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _GUESTS = "gapless_shb.core.roaming.guests:Guests"
-_HOME = "gapless_shb.core.roaming.home:Home"
 
 ROAMING = (
     Switch(
@@ -43,51 +45,18 @@ ROAMING = (
         ("knowledge",),
     ),
     Switch(
-        "late_acknowledgement_counts",
-        ("roaming",),
-        "The home takes an acknowledgement that comes late or twice for the newest: the position falls.",
+        "moved_publisher_forgets_what_it_sent",
+        ("publishers that move",),
+        "A publisher that goes on in another session takes what it sent in this one for never sent.",
         (
             Edit(
-                f"{_HOME}.on_renew",
-                "self._ahead.acknowledge(consumer, said, now)",
-                "if said.pubend in self._hosting.streams:\n"
-                "            self._hosting.streams[said.pubend].positions[renew.sid].acked = said.tick",
+                "gapless.core.client.publishing:PublisherCore.move",
+                "self.on_session_over()",
+                "self.phase = PublisherPhase.UNOPENED",
             ),
         ),
-        ("V3",),
-        "Two mails with acknowledgements overtake each other.",
-        "roaming",
-        ("knowledge",),
-    ),
-    Switch(
-        "guest_that_has_gone_keeps_its_lease",
-        ("roaming",),
-        "A guest's SHB says that the consumer has gone, and the home keeps the lease.",
-        (
-            Edit(
-                f"{_HOME}.on_renew",
-                "if renew.leaves:",
-                "if renew.leaves and renew.sid < 0:",
-            ),
-        ),
-        ("V1",),
-        "A consumer leaves, and the next one of another process does not take over, but waits or tries again.",
-        "roaming",
-        ("knowledge",),
-    ),
-    Switch(
-        "home_takes_no_guest_back",
-        ("roaming",),
-        "A home that has restarted does not give the lease to a guest that renews it.",
-        (
-            Edit(
-                f"{_HOME}.on_renew",
-                "if lease is None and is_free and",
-                "if lease is None and renew.sid < 0 and",
-            ),
-        ),
-        ("X1",),
-        "A home dies and comes back while its subscription is consumed elsewhere.",
+        ("I6",),
+        "A publisher finds a session with its pubend's host while a batch is on its way there through another node.",
         "roaming",
         ("knowledge",),
     ),

@@ -1,9 +1,10 @@
 """The client's protocol core. It is pure, so that the simulator runs the same client as applications.
 
 `connection` is the state machine of the connection, `addresses` chooses what it dials, `liveness` sends and expects
-heartbeats. A connection has three registries (`registry`): publishers (each a `publishing` machine), `subscriptions`
-(each a `subscribing` machine with one `buffer` per pubend, and `acknowledging`), and `requests`. `effects` are what the
-core asks of its shell, `items` what subscriptions hand out.
+heartbeats; `hosts` has sessions with the nodes that host its publishers' pubends. A connection has three registries
+(`registry`): publishers (each a `publishing` machine), `subscriptions` (each a `subscribing` machine with one `buffer`
+per pubend, and `acknowledging`), and `requests`. `effects` are what the core asks of its shell, `items` what
+subscriptions hand out.
 """
 
 from __future__ import annotations

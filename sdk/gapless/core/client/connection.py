@@ -34,6 +34,7 @@ from gapless.core.client.effects import (
     Unreachable,
 )
 from gapless.core.client.errors import TEMPORARY, error_of
+from gapless.core.client.hosts import HostSessions
 from gapless.core.client.liveness import Liveness
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.publishing import PublisherCore
@@ -49,6 +50,7 @@ from gapless.core.wire.messages import (
     AskStatus,
     BrokerHeartbeat,
     Challenge,
+    ClientMessage,
     Closing,
     Code,
     Goodbye,
@@ -134,10 +136,12 @@ class ClientCore:
         random: Random,
         credentials: Callable[[], Credentials] | None = None,
         settings: ClientSettings | None = None,
+        links: int = 0,
     ) -> None:
         """`instance` is unique to this object. `random` is used for the jitter of delays alone.
 
-        `credentials` makes new credentials for each link; None: there are none.
+        `credentials` makes new credentials for each link; None: there are none. `links`: below the numbers of its
+        links, a multiple of the number of addresses.
         """
         assert addresses
         self.phase = ConnectionPhase.NEW
@@ -151,7 +155,7 @@ class ClientCore:
         self._proving = self._credentials()
         self._settings = settings or ClientSettings()
         delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
-        self._reaching = Addresses(addresses, delays)
+        self._reaching = Addresses(addresses, delays, links)
         self._outbox = ClientOutbox()
         self._deadlines: Deadlines[Key] = Deadlines()
         self._opened_at = 0
@@ -164,11 +168,16 @@ class ClientCore:
             return Backoff(random, self._settings.retry_first, self._settings.retry_most)
 
         self._backoff = backoff
-        self._publishers: ClientRegistry[PublisherCore] = ClientRegistry(self._outbox)
+        self.publishers: ClientRegistry[PublisherCore] = ClientRegistry(self._outbox)
+        """Those of this session: not those that are with their pubends' hosts."""
+        self._hosts = HostSessions(
+            addresses, self, self._begin_host_session, lambda first, most: Backoff(random, first, most)
+        )
+        self._random = random
         self._subscriptions = Subscriptions(self._outbox, self._deadlines, backoff)
         self._requests = Requests(self._outbox, self._deadlines, backoff, self._number)
         self._registries: dict[ClientTimer, ClientRegistry[Any]] = {
-            ClientTimer.PUBLISHER: self._publishers,
+            ClientTimer.PUBLISHER: self.publishers,
             ClientTimer.SUBSCRIPTION: self._subscriptions,
             ClientTimer.REQUEST: self._requests,
         }
@@ -177,13 +186,14 @@ class ClientCore:
         self._handlers: dict[type, Callable[[Any], None]] = {
             BrokerHeartbeat: self._on_alive,
             Closing: self._on_closing,
-            PublisherOpened: self._publishers.forward(PublisherCore.on_opened, "publisher"),
-            Published: self._publishers.forward(PublisherCore.on_published, "publisher"),
-            PublishRefused: self._publishers.forward(PublisherCore.on_refused, "publisher"),
+            PublisherOpened: self._on_publisher_opened,
+            Published: self.publishers.forward(PublisherCore.on_published, "publisher"),
+            PublishRefused: self.publishers.forward(PublisherCore.on_refused, "publisher"),
             **self._subscriptions.handlers(),
             **self._requests.handlers(Query, HeldLease, RangeReading),
             RequestFailed: self._on_request_failed,
         }
+        self._open_publisher = self.publishers.forward(PublisherCore.on_opened, "publisher")
         self._fail_request = self._requests.forward(lambda request, failed: request.on_failed(failed))
 
     # Getters.
@@ -198,9 +208,30 @@ class ClientCore:
         """The broker's Welcome to the newest session."""
         return self._outbox.welcome
 
+    @property
+    def node(self) -> str:
+        """The node with which there was a session last; "" if there was none."""
+        return "" if self._outbox.welcome is None else self._outbox.welcome.node
+
+    @property
+    def address(self) -> str:
+        """The address of the newest try."""
+        return self._reaching.address
+
+    @property
+    def now(self) -> int:
+        """The time of the newest call."""
+        return self._outbox.now
+
     def publisher(self, number: int) -> PublisherCore | None:
         """Returns the publisher with this number, unless it is over."""
-        return self._publishers.get(number)
+        host = self._hosts.core_of(number)
+        return self.publishers.get(number) if host is None else host.publisher(number)
+
+    def reaches(self, publisher: int) -> bool:
+        """Whether there is a session with the broker that this publisher publishes through."""
+        host = self._hosts.core_of(publisher)
+        return self.connected if host is None else host.connected
 
     def subscription(self, number: int) -> SubscriptionCore | None:
         """Returns the subscription with this number, unless it is over."""
@@ -210,6 +241,10 @@ class ClientCore:
 
     def on_link_up(self, link: int, now: int) -> None:
         """The link that was dialled is up: sends Hello."""
+        if (host := self._hosts.core_of_link(link)) is not None:
+            self._outbox.now = now
+            host.on_link_up(link, now)
+            return
         if self.phase is not ConnectionPhase.DIALLING or link != self._outbox.link:
             return
         self._outbox.now = now
@@ -220,6 +255,10 @@ class ClientCore:
 
     def on_link_down(self, link: int, reason: str, now: int) -> None:
         """A link is gone, or could not be dialled."""
+        if (host := self._hosts.core_of_link(link)) is not None:
+            self._outbox.now = now
+            host.on_link_down(link, reason, now)
+            return
         if link == self._outbox.link and self.phase in {
             ConnectionPhase.DIALLING,
             ConnectionPhase.GREETING,
@@ -230,9 +269,11 @@ class ClientCore:
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int) -> None:
         """Frames have arrived on a link."""
-        if link != self._outbox.link:
-            return
         self._outbox.now = now
+        if link != self._outbox.link:
+            if (host := self._hosts.core_of_link(link)) is not None:
+                host.on_frames(link, payloads, now)
+            return
         self._liveness.heard_at = now
         try:
             for payload in payloads:
@@ -256,8 +297,11 @@ class ClientCore:
             elif timer is ClientTimer.ACKNOWLEDGE:
                 self._acknowledged_at = now
                 self._subscriptions.send_acknowledgements()
+            elif timer is ClientTimer.HOST:
+                self._hosts.look_again()
             else:
                 self._on_own_deadline(timer)
+        self._hosts.on_deadline(now)
 
     # Commands.
 
@@ -272,20 +316,20 @@ class ClientCore:
         self._outbox.now = now
         number = self._number()
         publisher = PublisherCore(number, name, instance, topic, self._backoff(), self._outbox, self._deadlines)
-        self._publishers.add(publisher)
+        self.publishers.add(publisher)
         return number
 
     def publish(self, publisher: int, events: EventColumns, now: int) -> int:
         """Queues a batch of a publisher that is not over. Returns the ticket under which its answer comes."""
         self._outbox.now = now
-        core = self._publishers.get(publisher)
-        assert core is not None
-        return core.publish(events)
+        core = self.publishers.get(publisher)
+        return self._hosts.publish(publisher, events, now) if core is None else core.publish(events)
 
     def close_publisher(self, publisher: int, now: int) -> None:
         """Ends a publisher. Batches without an answer are uncertain."""
         self._outbox.now = now
-        self._publishers.fail(publisher, PublishUncertainError("the publisher was closed before the answer"))
+        self.publishers.fail(publisher, PublishUncertainError("the publisher was closed before the answer"))
+        self._hosts.close_publisher(publisher, now)
 
     def subscribe(self, wanted: SubscribeOptions, now: int) -> int:
         """Attaches to a subscription. The answer is Attached; Failed may come instead, or later.
@@ -359,11 +403,53 @@ class ClientCore:
 
     def deadline(self) -> int | None:
         """When `on_deadline` has to be called."""
-        return self._deadlines.next()
+        due = self._deadlines.next()
+        if self._hosts.busy and (theirs := self._hosts.deadline()) is not None:
+            return theirs if due is None else min(due, theirs)
+        return due
 
     def take_effects(self) -> list[Effect]:
         """Returns what to do, in order; empty until something else happens."""
-        return self._outbox.take()
+        effects = self._outbox.take()
+        if self._hosts.busy:
+            effects += self._hosts.take()
+            effects += self._outbox.take()
+        return effects
+
+    # Publishers with their pubends' hosts.
+
+    def adopt(self, publisher: PublisherCore) -> None:
+        """Goes on with a publisher of another session of this client. Its number is unique in all of them."""
+        publisher.move(self._outbox, self._deadlines)
+        self.publishers.add(publisher)
+
+    def send_last(self, message: ClientMessage) -> None:
+        """Sends a control message behind everything else, if there is a session."""
+        if self._outbox.open:
+            self._outbox.send_last(message)
+
+    def set_timer(self, timer: ClientTimer, at: int) -> None:
+        """Sets a timer of the connection."""
+        self._deadlines.set((timer, 0), at)
+
+    def _begin_host_session(self, address: str, links: int) -> ClientCore:
+        core = ClientCore(
+            (address,),
+            client_id=self.client_id,
+            instance=f"{self._instance}/{links}",
+            random=self._random,
+            credentials=self._credentials,
+            settings=self._settings,
+            links=links,
+        )
+        core.network = self.network
+        return core
+
+    def _on_publisher_opened(self, opened: PublisherOpened) -> None:
+        self._open_publisher(opened)
+        publisher = self.publishers.get(opened.publisher)
+        if publisher is not None:
+            self._hosts.on_opened(publisher)
 
     # Connecting.
 
@@ -448,6 +534,7 @@ class ClientCore:
         self._liveness.end()
         for registry in self._registries.values():
             registry.on_session_over()
+        self._hosts.on_session_over()
 
     def _shut(self, reason: str, error: GaplessError | None) -> None:
         """Closes the connection for good: no effect follows."""
@@ -457,7 +544,9 @@ class ClientCore:
             self._outbox.emit(CloseLink(self._outbox.link, reason))
         self.phase = ConnectionPhase.CLOSED
         self._outbox.session = self._outbox.link = 0
-        self._publishers.fail_all(PublishUncertainError(f"{reason} before the broker answered"))
+        for effect in self._hosts.close(self._outbox.now):
+            self._outbox.tell(effect)
+        self.publishers.fail_all(PublishUncertainError(f"{reason} before the broker answered"))
         self._subscriptions.fail_all(error or ConnectionClosedError(reason))
         self._requests.fail_all(error or ConnectionClosedError(reason))
         self._deadlines.clear_all()
@@ -482,12 +571,8 @@ class ClientCore:
         else:
             self._subscriptions.on_request_failed(failed)
 
-    def _on_alive(self, message: BrokerHeartbeat) -> None:
-        """Every frame counts as a sign of life already. But from a broker that is cut off nothing can come."""
-        if not message.cut_off:
-            self._reaching.on_served()
-        elif self._reaching.leaves_cut_off(self._outbox.now):
-            self._hang_up(f"the broker is cut off: {message.cut_off}")
+    def _on_alive(self, _message: BrokerHeartbeat) -> None:
+        """Nothing to do: every frame counts as a sign of life already."""
 
     def _on_closing(self, closing: Closing) -> None:
         self._hang_up(closing.reason or "the broker ended the session")

@@ -60,6 +60,8 @@ class PublisherCore:
         self.number = number
         self.name = name
         self.phase = PublisherPhase.UNOPENED
+        self.host = ""
+        """The node that hosts its pubend, as far as a broker has named it."""
         self.stalled = ""
         """Why the broker cannot log at present, from its last refusal; "" if it can."""
         self._instance = instance
@@ -125,6 +127,7 @@ class PublisherCore:
         if self.phase is not PublisherPhase.OPENING:
             return
         self._pubend = opened.pubend
+        self.host = opened.node or self.host
         self._epoch = opened.epoch
         self._settle_sequence(opened.sequence)
         self.phase = PublisherPhase.OPEN
@@ -190,6 +193,13 @@ class PublisherCore:
         self._batches.append(QueuedBatch(events, self._tickets))
         self._send()
         return self._tickets
+
+    def move(self, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
+        """Goes on in another session. That this one is over for it is no different from its end."""
+        if self.phase is not PublisherPhase.UNOPENED:
+            self.on_session_over()
+        self._outbox = outbox
+        self._deadlines = deadlines
 
     def fail(self, error: GaplessError) -> None:
         """Ends the publisher, and reports the error for every batch.

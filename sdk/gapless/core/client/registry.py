@@ -28,6 +28,8 @@ class ClientTimer(Enum):
     """Attach again."""
     REQUEST = "request"
     """Ask again."""
+    HOST = "host"
+    """Look again for a pubend's host."""
 
 
 Key: TypeAlias = "tuple[ClientTimer, int]"
@@ -72,6 +74,9 @@ class ClientRegistry(Generic[M]):
 
     def __iter__(self) -> Iterator[M]:
         return iter(self._members.values())
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._members
 
     def add(self, member: M) -> None:
         """Adds a member. If there is a session, it begins at once."""

@@ -297,6 +297,8 @@ class Submitted(Struct, frozen=True, gc=False):
     reply_to: Hashable
     pubend: PubendId
     outcome: Outcome
+    node: BrokerId = ""
+    """The broker that has decided; "": this one. A client may publish there without the way through this one."""
 
 
 # ---------------------------------------------------------------------------- a router's effects

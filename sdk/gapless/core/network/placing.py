@@ -233,7 +233,7 @@ class ClientSide:
         if outcome.verdict is Verdict.ELSEWHERE and question.others:
             self._ask(question.message, question.reply_to, question.others)
             return
-        self._station.effects.append(Submitted(question.reply_to, pubend, outcome))
+        self._station.effects.append(Submitted(question.reply_to, pubend, outcome, question.owner))
         if outcome.verdict is not Verdict.OK and isinstance(question.message, Pub):
             for other in list(self._lines.get(question.line, ())):
                 if other > number:

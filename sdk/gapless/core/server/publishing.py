@@ -245,7 +245,7 @@ class Publishing:
         if outcome.verdict is Verdict.OK:
             publisher.is_open = True
             publisher.request = replace(publisher.request, pubend=placed.pubend)
-            answer = PublisherOpened(number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick)
+            answer = PublisherOpened(number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick, placed.node)
         else:
             # An opening carries nothing else that could be invalid.
             code = Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID else CODES[outcome.verdict]

@@ -104,6 +104,9 @@ class FakeBroker:
 
     def __init__(self, *, network: str = "net", durable: bool = True, pubends: Sequence[str] = (PUBEND,)) -> None:
         self.network = network
+        self.node = "fake"
+        self.host = ""
+        """The node that is named as the pubends' host."""
         self.durable = durable
         self.heartbeat_ms = 1000
         self.window_batches = 8
@@ -245,7 +248,7 @@ class FakeBroker:
             m.PROTOCOL,
             session.number,
             self.network,
-            "fake",
+            self.node,
             self.durable,
             self.heartbeat_ms,
             self.event_bytes,
@@ -287,7 +290,8 @@ class FakeBroker:
         session.publishers[message.publisher] = (message.name, name.epoch)
         session.resume_at.pop(message.publisher, None)
         tick = name.log[-1][1][-1] if name.log else 0
-        opened = m.PublisherOpened(message.publisher, message.pubend or PUBEND, name.epoch, name.sequence, tick)
+        pubend = message.pubend or PUBEND
+        opened = m.PublisherOpened(message.publisher, pubend, name.epoch, name.sequence, tick, self.host)
         self.tell(session, opened)
 
     def _on_closepublisher(self, session: Session, message: m.ClosePublisher) -> None:

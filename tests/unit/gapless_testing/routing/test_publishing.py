@@ -59,7 +59,7 @@ class Phb:
         return [knowledge for knowledge, _ in self.called("know")]
 
     def answers(self) -> list[Outcome]:
-        return [outcome for _, _, outcome in self.called("submitted")]
+        return [outcome for _, _, outcome, _ in self.called("submitted")]
 
     def place(self, pub: Pub, reply_to: object = 1) -> None:
         self.network.contract.informed("p", 0, Submit(pub, ("session", len(self.answers()), reply_to)))

@@ -48,6 +48,8 @@ class PublisherOpened(ServerMessage, frozen=True, tag=10):
     """How many events of this name were ever logged."""
     tick: Tick
     """The tick of the last of them; 0 if there is none."""
+    node: str = ""
+    """The node that hosts the pubend; "": this one. A client that can reach it had better publish there."""
 
 
 class Published(ServerMessage, frozen=True, tag=11):
