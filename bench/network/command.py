@@ -12,6 +12,7 @@ WORKS: Final = {
     "release": "of four SHBs one is retired and one moved to another cell: the PHB's log shrinks, and no false gap",
     "interest": "100,000 subscriptions at one SHB: how soon a restarted IB has their interest, and the longest turn",
     "costs": "what a hop, an IB and more SHBs cost beside one node",
+    "processes": "one broker, and two or four processes of one machine with the same load: rates, processor time",
     "consolidation": "40 SHBs that miss the same events: what the PHB hears of it; restarts of IBs read no disk",
     "routers": "one workload and one script of faults under `knowledge` and `hostile`: the same sequences",
     "race": "20,000 new subscriptions under publishing and restarts of IBs lose nothing; without stamps they do",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +21,7 @@ import typer
 from gapless.cli.connecting import run
 from gapless.cli.options import AsJson
 from gapless.cli.output import one_line, print_json
+from gapless.client.addresses import PORT
 from gapless.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,11 +35,31 @@ LOG_LINES = 5
 LOG_BYTES = 4096
 MADE = "made"
 """A file in a node's directory: its volume was made, and is not made again when it is missing."""
+PROCESSES_MAX = 64
+NODES_PORT = 100
+"""The ports for links between nodes are so much higher than those for clients."""
 
 
 def network(
     *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The network's description, in TOML.")],
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=PROCESSES_MAX,
+            metavar="N",
+            help="First write FILE, for N nodes of this machine that host both publishers and subscriptions.",
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=1024,
+            max=65535 - NODES_PORT - PROCESSES_MAX,
+            help=f"With --processes: the first node's port for clients; those for links are {NODES_PORT} higher.",
+        ),
+    ] = PORT,
     check: Annotated[bool, typer.Option("--check", help="Only check the file, and draw its cells.")] = False,
     directory: Annotated[
         Path | None,
@@ -55,6 +78,8 @@ def network(
     from gapless import plugins
     from gapless.node.network import load_network
 
+    if processes is not None:
+        write_network(file, processes, port)
     description = load_network(file)
     plugins.load("routing", description.file.network.router)
     if check:
@@ -63,6 +88,45 @@ def network(
     home = directory or Path("gapless-network") / description.name
     if not run(run_all(Processes(description, file, home, stay=stay, as_json=as_json))):
         raise typer.Exit(1)
+
+
+# ---------------------------------------------------------------------------------------------- write
+
+
+def write_network(file: Path, processes: int, port: int) -> None:
+    """Writes a network of that many nodes of this machine, and its secret. Raises ConfigurationError.
+
+    Each node is a PHB and an SHB, so that each does its part of everything. Two are neighbours. Between more stands a
+    node without roles, so that none of them works for the others, and none is missed by the others when it is down.
+    """
+    names = [f"node{number + 1}" for number in range(processes)]
+    middle = ["middle"] if processes > 2 else []
+    bundles = [[name, *middle] for name in names] if middle else [names]
+    secret = file.with_suffix(".secret")
+    lines = [
+        f"# {processes} nodes of one machine: docs/topics/scaling.md",
+        f"bundles = {json.dumps(bundles)}",
+        "",
+        "[network]",
+        f"name = {json.dumps(file.stem)}",
+        f"secret_file = {json.dumps(secret.name)}",
+    ]
+    for number, name in enumerate([*names, *middle]):
+        lines += ["", "[[node]]", f'name = "{name}"', f'cell = "{name}"']
+        lines.append(f'address = "127.0.0.1:{port + NODES_PORT + number}"')
+        if name in names:
+            lines.append('roles = ["phb", "shb"]')
+            lines.append(f'options = {{ listen = [{{ address = "127.0.0.1:{port + number}" }}] }}')
+    try:
+        if file.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
+        with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as output:
+            output.write(f"{token_hex(32)}\n")
+        file.write_text("\n".join([*lines, ""]), "utf-8")
+    except FileExistsError as error:
+        raise ConfigurationError(f"{error.filename} exists: without --processes the network is run as it is") from None
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
 # ---------------------------------------------------------------------------------------------- check
@@ -154,6 +218,8 @@ class Processes:
         self._stay = stay
         self._as_json = as_json
         self._children: list[Child] = []
+        self._urls: dict[str, str] = {}
+        """Where clients connect to the nodes that are up and have roles."""
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -247,6 +313,17 @@ class Processes:
         else:
             roles = "+".join(node.roles) or "between others"
             print(f"{child.name} ({roles}): {up['url']}, for nodes {node.address}, log {child.log}", flush=True)
+            if node.roles:
+                self._urls[child.name] = up["url"]
+                self._announce_all()
+
+    def _announce_all(self) -> None:
+        """Once all are up: the address that has all of them, with which a client finds each by itself."""
+        urls = [self._urls[node.name] for node in self._description.file.node if node.name in self._urls]
+        schemes = {url.partition("://")[0] for url in urls}
+        if len(schemes) == 1 and 1 < len(urls) == sum(bool(node.roles) for node in self._description.file.node):
+            hosts = ",".join(url.partition("://")[2] for url in urls)
+            print(f"all nodes for clients: {schemes.pop()}://{hosts}", flush=True)
 
     def _report_death(self, child: Child) -> None:
         status = child.process.returncode

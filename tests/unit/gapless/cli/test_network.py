@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gapless.cli.app import app
-from gapless.cli.network import Processes, last_lines, tree
+from gapless.cli.network import Processes, last_lines, tree, write_network
 from gapless.node.config import load_config
 from gapless.node.network import load_network
 
@@ -156,3 +156,41 @@ def test_the_end_of_a_log_is_a_few_lines(tmp_path: Path) -> None:
     assert last_lines(log) == [f"line {number}" for number in range(9995, 10_000)]
     log.write_text("")
     assert last_lines(log) == []
+
+
+def test_it_writes_a_network_of_processes_of_this_machine(tmp_path: Path) -> None:
+    path = tmp_path / "four.toml"
+
+    result = CliRunner().invoke(app, ["network", str(path), "--processes", "4", "--port", "9000", "--check"])
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        "network four: 5 nodes in 5 cells, router knowledge, a secret",
+        "node1: node1 (phb+shb, 127.0.0.1:9100)",
+        "└── middle: middle (between, 127.0.0.1:9104)",
+        "    ├── node2: node2 (phb+shb, 127.0.0.1:9101)",
+        "    ├── node3: node3 (phb+shb, 127.0.0.1:9102)",
+        "    └── node4: node4 (phb+shb, 127.0.0.1:9103)",
+    ]
+    description = load_network(path)
+    listening = [node.options.get("listen", [{}])[0].get("address") for node in description.file.node]
+    assert listening == [*(f"127.0.0.1:{port}" for port in range(9000, 9004)), None]
+    assert (tmp_path / "four.secret").stat().st_mode & 0o077 == 0
+
+
+def test_two_processes_are_neighbours(tmp_path: Path) -> None:
+    write_network(tmp_path / "two.toml", 2, 9000)
+
+    assert load_network(tmp_path / "two.toml").file.bundles == (("node1", "node2"),)
+
+
+@pytest.mark.parametrize("name", ["two.toml", "two.secret"])
+def test_nothing_is_written_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+
+    result = CliRunner().invoke(app, ["network", str(tmp_path / "two.toml"), "--processes", "2"])
+
+    assert result.exit_code == 2
+    assert f"{name} exists: without --processes" in " ".join(result.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
