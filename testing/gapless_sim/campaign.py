@@ -15,7 +15,7 @@ from gapless_sim.exhaustive import Outcome, Task, perform
 from gapless_sim.options import FAULTS, SECOND, Options, draw_options, with_order, with_policies
 from gapless_sim.result import Failure, Result
 from gapless_sim.storages import SIMULATED, faults_on, options_on, run_on
-from gapless_sim.topology import with_replacements, with_topology
+from gapless_sim.topology import with_interest_turns, with_replacements, with_topology
 
 SEEDS_PER_PROCESS = 400
 """A worker is replaced after so many: what a run leaves in memory must not slow the others down."""
@@ -50,6 +50,7 @@ class Plan:
             drawn = replace(drawn, duration=min(drawn.duration, int(self.seconds * SECOND)))
         ruled = with_policies(drawn, choices.stream("policies"))
         placed = with_topology(ruled, choices, self.topology, faults, self.levels)
+        placed = with_interest_turns(placed, choices.stream("interest turns"))
         if "operator" in faults:
             placed = with_replacements(placed, choices.stream("replacements"))
         return options_on(self.storage, with_order(placed, choices.stream("order")))

@@ -92,7 +92,7 @@ class NodeLinks:
     @property
     def now(self) -> int:
         """By the node's clock."""
-        return self._broker.clock()[0]
+        return self._broker.node_clock.monotonic(self._world.now)
 
     def flush(self) -> None:
         """Does what the core asks for: after each turn of the machine, and after whatever happens on a link."""
@@ -227,7 +227,8 @@ class CoreNetwork(Network):
 
     def is_blocked(self, source: str, target: str) -> bool:
         """Whether nothing gets from one node to another: it is cut, or dead for ever."""
-        return self.is_cut(source, target) or pair_of(source, target) in self._link_faults.dead
+        dead = self._link_faults.dead
+        return self.is_cut(source, target) or (bool(dead) and pair_of(source, target) in dead)
 
     def blocked_since(self, source: str, target: str) -> int | None:
         """Since when nothing gets from one node to another; None: it does."""

@@ -6,9 +6,8 @@ again is another one. What does not parse is shown to nobody: that is an affair 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gapless.core.network.frames import Address, Frame, Message, decode
 from gapless.errors import RemoteProtocolError
@@ -41,28 +40,27 @@ class LinkBetween(Protocol):
         """Whether it is up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(NamedTuple):
     """One direction of one link, as long as it is up."""
 
     link: LinkBetween
-    index: int
-    """Which end of it is the target's."""
+    end: int
+    """Which of its ends is the target's."""
 
     @property
     def source(self) -> str:
         """Who speaks."""
-        return self.link.ends[1 - self.index].name
+        return self.link.ends[1 - self.end].name
 
     @property
     def target(self) -> str:
         """Who listens."""
-        return self.link.ends[self.index].name
+        return self.link.ends[self.end].name
 
     @property
     def back(self) -> Hop:
         """The other direction."""
-        return Hop(self.link, 1 - self.index)
+        return Hop(self.link, 1 - self.end)
 
     @property
     def is_up(self) -> bool:

@@ -178,6 +178,8 @@ class Options:
     """Retirements of an SHB that is down, a second."""
     replacements: float = 0.0
     """In a tree: SHBs whose machine is lost and replaced, a second."""
+    interest_turn: int = 400
+    """In a tree: more subscriptions than that are said, and read, in several turns; with 1, each in one of its own."""
     additions: float = 0.0
     """Pubends that an operator adds to a PHB, which starts anew for it, a second."""
     policy_changes: float = 0.0
@@ -327,7 +329,7 @@ def with_policies(options: Options, draws: Stream) -> Options:
 
 
 ORDERED_SHARE = 0.2
-"""In so many of the runs about nothing but `churn` with several pubends there are subscriptions in total order."""
+"""In so many of the runs about nothing but `churn` or `roaming` with several pubends there is a total order."""
 
 
 CLOCKS_APART_MS = 60_000
@@ -343,7 +345,7 @@ def with_order(options: Options, draws: Stream) -> Options:
     wanted, share, silence = draws.chance(ORDERED_SHARE), draws.pick((0.5, 1.0)), draws.pick((200, 50, 1_000))
     several = options.phbs * options.pubends > 1
     apart = options.clock.jumps > 0 and options.clock.jump_ms > CLOCKS_APART_MS
-    if options.workload != "churn" or not (wanted and several) or options.additions or apart:
+    if options.workload not in {"churn", "roaming"} or not (wanted and several) or options.additions or apart:
         return options
     return replace(options, ordered=share, group_silence_ms=silence)
 

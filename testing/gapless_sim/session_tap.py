@@ -131,6 +131,7 @@ class ReceivedAcknowledgements:
             self._given[home[0], answer.seal] = None
             self._note(*home, asked)
             return
+        self._homes.pop((broker, sid), None)  # a guest's id is in no table, and may be given again after a crash
         self._holders[broker, sid] = session
         self._given[broker, answer.seal] = None
         self._note(broker, sid, asked)

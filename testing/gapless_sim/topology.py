@@ -283,6 +283,14 @@ def _with_link_faults(options: Options, draws: Stream) -> NetworkFaults:
     )
 
 
+def with_interest_turns(options: Options, draws: Stream) -> Options:
+    """The same; in some trees routers say and read interests little by little, as if they were large."""
+    interest_turn = draws.pick((options.interest_turn, options.interest_turn, 1, 2))
+    if options.router not in NEEDS_TREE or options.scenario:
+        return options
+    return replace(options, interest_turn=interest_turn)
+
+
 def with_replacements(options: Options, draws: Stream) -> Options:
     """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
     often = draws.chance(REPLACED_SHARE)

@@ -20,7 +20,7 @@ from gapless_sim.broker import SimBroker
 from gapless_sim.clocks import NodeClock
 from gapless_sim.disk import Disk, memory_disk
 from gapless_sim.session_tap import watched_role
-from gapless_sim.topology import topology_of
+from gapless_sim.topology import NEEDS_TREE, topology_of
 from gapless_sim.world import World
 
 if TYPE_CHECKING:
@@ -144,6 +144,9 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     routing: dict[str, Any] = {}
     if options.router == "hostile":
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
+    elif options.router in NEEDS_TREE:
+        turn = options.interest_turn
+        routing |= {"turn_subscriptions": turn, "turn_bytes": 20 * turn}
     config = make_config(settings)
     config = config.model_copy(update={"group": tuple(groups_of(options, roles))})
     if not hosted:  # no configuration can say that yet

@@ -85,7 +85,11 @@ class NodeLinks:
 
     def flush(self) -> None:
         """Does what the core asks for: after each turn of the machine, and after whatever happens on a link."""
-        self._happened(lambda _: None)
+        if not self._over:
+            try:
+                self._flush()
+            except Exception as error:  # noqa: BLE001 - as in `_happened`
+                self._shell.machine.fail(error)
 
     def _flush(self) -> None:
         while effects := self._core.take_effects():

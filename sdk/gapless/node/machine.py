@@ -188,6 +188,10 @@ class Machine:
         self.links: dict[int, LinkOwner] = {}
         """The clients' links, by number."""
         self._link_count = 0
+        self._broker_links: set[int] = set()
+        """The links to other brokers."""
+        self._needs_network = False
+        """Whether all pubends are at other nodes."""
         self._broker_pending: dict[int, int] = {}
         """How many bytes wait on each link to another broker, as was last said."""
         self._events: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -226,6 +230,9 @@ class Machine:
         """The first call: the router starts, then each role says what there is."""
         self._now, self._wall = now, wall
         self._inquiries.start(context.network)
+        nodes = context.network.nodes
+        self._needs_network = len(nodes) > 1 and nodes[context.broker].roles == {"shb"}
+        self._count_broker_links()
         self._tell_router(context, NODE)
         for source, role in enumerate(self._roles):
             role.start(now, wall)
@@ -271,6 +278,8 @@ class Machine:
 
     def on_broker_link(self, number: int, peer: str, peer_roles: frozenset[str], incarnation: int) -> None:
         """A link to another broker is there."""
+        self._broker_links.add(number)
+        self._happened(self._count_broker_links)
         self._happened(self._tell_router, routing.LinkUp(number, peer, peer_roles, incarnation), NODE)
 
     def on_broker_frame(self, number: int, frame: bytes) -> None:
@@ -287,6 +296,8 @@ class Machine:
     def on_broker_link_closed(self, number: int) -> None:
         """A link to another broker is gone."""
         self._broker_pending.pop(number, None)
+        self._broker_links.discard(number)
+        self._happened(self._count_broker_links)
         self._happened(self._tell_router, routing.LinkDown(number), NODE)
 
     # Commands.
@@ -344,7 +355,10 @@ class Machine:
         wake = self._router.next_wake()
         if wake is not None and (due is None or wake < due):
             due = wake
-        for wake in (*self._role_dues, self._inquiries.deadline()):
+        wake = self._inquiries.deadline()
+        if wake is not None and (due is None or wake < due):
+            due = wake
+        for wake in self._role_dues:
             if wake is not None and (due is None or wake < due):
                 due = wake
         return due
@@ -397,6 +411,10 @@ class Machine:
         self._dispatch.touched.add(source)
         self._roles[source].on_read(result, self._now, self._wall)
 
+    def _count_broker_links(self) -> None:
+        if self._needs_network:
+            self.sessions.on_network(len(self._broker_links), self._now)
+
     def _take_space(self, low: bool) -> None:  # noqa: FBT001 - an event's arguments have no names
         for source, role in enumerate(self._roles):
             self._dispatch.touched.add(source)
@@ -433,25 +451,28 @@ class Machine:
             rounds += 1
             if rounds > ROUNDS_MAX:
                 raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
-            queue, self._queue = self._queue, []
-            for effect in queue:
-                to_role = self._to_roles.get(type(effect))
-                if to_role is not None:
-                    to_role(effect, now, wall)
-                else:
-                    self._from_router[type(effect)](effect)
-            asked = sorted(touched)
-            touched.clear()
-            for source in asked:
-                role = self._roles[source]
-                for said in role.take_effects(now, wall):
-                    self._from_roles[type(said)](said, source)
-                self._role_dues[source] = role.deadline()
+            if self._queue:
+                queue, self._queue = self._queue, []
+                for effect in queue:
+                    to_role = self._to_roles.get(type(effect))
+                    if to_role is not None:
+                        to_role(effect, now, wall)
+                    else:
+                        self._from_router[type(effect)](effect)
+            if touched:
+                asked = sorted(touched)
+                touched.clear()
+                for source in asked:
+                    role = self._roles[source]
+                    for said in role.take_effects(now, wall):
+                        self._from_roles[type(said)](said, source)
+                    self._role_dues[source] = role.deadline()
             if self.sessions.effects:
                 self._take_from_sessions()
-            for post in posts:
-                self._tell_router(post, NODE)
-            posts.clear()
+            if posts:
+                for post in posts:
+                    self._tell_router(post, NODE)
+                posts.clear()
 
     def _take_from_sessions(self) -> None:
         """At once, so that no role hears of a later session before it knows that an earlier one is over."""
@@ -473,9 +494,11 @@ class Machine:
 
     def _tell_router(self, fact: object, source: int) -> None:
         self._pass(source, fact)
-        for effect in self._to_router[type(fact)](self._now, fact):
-            self._pass(ROUTER, effect)
-            self._queue.append(effect)
+        said = self._to_router[type(fact)](self._now, fact)
+        if said:
+            for effect in said:
+                self._pass(ROUTER, effect)
+            self._queue += said
 
     # What each effect means.
 

@@ -70,10 +70,11 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
 
 def is_elsewhere(home: ShbId, hosting: Hosting) -> str:
     """Returns the error text for a subscription of another SHB that cannot be used here."""
-    why = "only its consumers may come to another broker"
+    node = home.rpartition("@")[0]
+    why = f"consumers may come to any broker, but it is read by ranges at {node} alone: connect to {node} for that"
     if not hosting.seals.roams:
         why = "this broker is in no network with a secret (secret_file in [network]), so it can be used only there"
-    return f"the subscription is kept by {home.rpartition('@')[0]}: {why}"
+    return f"the subscription is kept by {node}: {why}"
 
 
 def removed() -> RefusedError:

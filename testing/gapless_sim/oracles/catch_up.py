@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gapless.core.gauges import values_by
 from gapless_shb.core import gauges
 from gapless_sim.oracles.judge import Judge
 
@@ -20,6 +19,7 @@ COUNTED: Final = {
     gauges.PAGES_DROPPED: "catch-up.page let go of",
 }
 """What an SHB counts of each pubend, and the assertion it is for."""
+NAMED: Final = {counted.name: assertion for counted, assertion in COUNTED.items()}
 
 SOMETIMES = tuple(COUNTED.values())
 
@@ -36,10 +36,10 @@ class CatchingUp(Judge):
     def checkpoint(self) -> None:
         """What has risen has happened since."""
         for name, broker in self.world.brokers.items():
-            figures = list(broker.gauges())
-            for counted, assertion in COUNTED.items():
-                for pubend, count in values_by(figures, counted, "pubend").items():
-                    self._look(name, pubend, counted.name, count, assertion)
+            for gauge in broker.gauges():
+                assertion = NAMED.get(gauge.name)
+                if assertion is not None:
+                    self._look(name, dict(gauge.labels)["pubend"], gauge.name, gauge.value, assertion)
 
     def _look(self, broker: str, pubend: str, counted: str, count: float, assertion: str) -> None:
         key = (broker, pubend, counted)

@@ -53,7 +53,10 @@ class HopJudge(Judge):
 
 
 def _contains(ranges: Ranges, tick: Tick) -> bool:
-    return any(lo < tick <= hi for lo, hi in ranges)
+    for lo, hi in ranges:  # noqa: SIM110 - a third of the time of `any`
+        if lo < tick <= hi:
+            return True
+    return False
 
 
 class V4ByHop(HopJudge):
@@ -65,8 +68,8 @@ class V4ByHop(HopJudge):
         super().__init__(model)
         self._copies: dict[Hop, Counter[tuple[PubendId, Tick, bool]]] = {}
         """Of each event, what was said as an answer apart from what was not."""
-        self._asked: dict[tuple[str, str], list[Want]] = {}
-        """What was asked for, by who answers and whom: an answer may go on a later link."""
+        self._asked: dict[tuple[str, str, PubendId], list[Ranges]] = {}
+        """What was asked for of a pubend, by who answers and whom: an answer may go on a later link."""
         self._handed: dict[str, Counter[tuple[PubendId, Tick]]] = {}
         """How often a mate has handed an event to a node, to be said in its stead."""
 
@@ -89,7 +92,7 @@ class V4ByHop(HopJudge):
     def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """Notes what may be said once more."""
         if type(message) is Want:
-            self._asked.setdefault((hop.target, hop.source), []).append(message)
+            self._asked.setdefault((hop.target, hop.source, message.pubend), []).append(message.ranges)
         elif type(message) is Knowledge and self._are_mates(hop):
             handed = self._handed.setdefault(hop.target, Counter())
             handed.update((message.pubend, tick) for tick in message.data.ticks)
@@ -101,8 +104,7 @@ class V4ByHop(HopJudge):
         return 1 + self._handed.get(hop.source, Counter())[pubend, tick]
 
     def _asked_for(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:
-        wants = self._asked.get((hop.source, hop.target), ())
-        return sum(want.pubend == pubend and _contains(want.ranges, tick) for want in wants)
+        return sum(_contains(ranges, tick) for ranges in self._asked.get((hop.source, hop.target, pubend), ()))
 
     def _cells_beyond(self, node: str) -> int:
         """For how many cells a node may ask a mate to speak in its stead."""
@@ -177,7 +179,7 @@ class K5Answered(HopJudge):
         """Looks for answers that have not been passed on."""
         now = self.world.now
         for hop, questions in list(self._questions.items()):
-            if not hop.is_up or hop.link.rates[hop.index]:  # what is owed on a link that is slow is asked for again
+            if not hop.is_up or hop.link.rates[hop.end]:  # what is owed on a link that is slow is asked for again
                 del self._questions[hop]
                 continue
             self._questions[hop] = kept = [
@@ -209,7 +211,7 @@ class K5Answered(HopJudge):
 
 def _may_be_full(hop: Hop) -> bool:
     """Whether so much waits that what can wait may not be said there: who needs it asks again."""
-    return WEIGHT * hop.link.pending[hop.index] > LINK_LOW
+    return WEIGHT * hop.link.pending[hop.end] > LINK_LOW
 
 
 def _taken_over(questions: Sequence[Question], want: Want, ranges: IntervalSet) -> Stamp:

@@ -75,7 +75,8 @@ class V2LivePath(V2LiveCuriosity):
 class V3Retired(Judge):
     """An SHB that is retired and has not been heard of since is not counted again: the release goes on without it.
 
-    Where frames come much later than they were sent, nobody can tell when something was said, and nobody is judged.
+    Where frames come much later than they were sent, nobody can tell when something was said, and nobody is judged; nor
+    when faults have stopped, for what was sent before may still come (seed 820152).
     """
 
     name = "V3"
@@ -84,6 +85,8 @@ class V3Retired(Judge):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
+        faults = self.world.options.network
+        self._comes_late = bool(faults.repeat or faults.late)
         self._retired_at: dict[ShbId, int] = {}
         self._handed_over_at: dict[tuple[PubendId, ShbId], int] = {}
         """When a PHB has told its router that a pubend does not count an SHB any more."""
@@ -111,8 +114,8 @@ class V3Retired(Judge):
         """As a watcher of the seam: somebody is to be counted."""
         if type(effect) is not routing.Enrol or effect.shb not in self._retired_at:
             return
-        faults, node = self.world.options.network, self.model.broker_of.get(effect.shb)
-        if node is None or node == broker or faults.repeat or faults.late:
+        node = self.model.broker_of.get(effect.shb)
+        if node is None or node == broker or self._comes_late:
             return
         retired_at, heard_at = self._retired_at[effect.shb], self._heard_at.get(effect.shb, 0)
         handed_over_at = self._handed_over_at.get((effect.pubend, effect.shb), 0)

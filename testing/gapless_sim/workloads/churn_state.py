@@ -87,6 +87,7 @@ class ChurnState(Oracle):
         return any(
             any(values_by(broker.gauges(), gauges.REFUSING, "pubend").values())
             for broker in self.world.brokers.values()
+            if broker.disk.spoilt
         )
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.messages import InUse, Order, StartAt
 from gapless.errors import (
     ConnectionClosedError,
     PublishRejectedError,
@@ -19,7 +19,7 @@ from gapless.errors import (
 )
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle
+from gapless_sim.observation import Oracle, Violation
 from gapless_sim.options import SECOND
 from gapless_sim.producer import Outbox, Producer
 from gapless_sim.workloads.filters import Terms, draw_terms
@@ -40,6 +40,7 @@ SOMETIMES = (
     "roaming.consumed elsewhere",
     "roaming.consumed while the home was down",
     "roaming.taken over",
+    "roaming.in total order",
 )
 
 PUBLISHED_AT_ONCE = 4
@@ -72,13 +73,18 @@ class Application:
         number = self.all.row_number()
         row = Row(number, self.client.name, f"s{number}", terms.topics, terms.selector, terms.matches, start)
         row.keeps_token = keeps_token
+        share = self.all.world.options.ordered
+        if share and self.all.draws.chance(share):
+            row.order = Order.TOTAL
+            self.all.world.sometimes("roaming.in total order")
         self.rows.append(row)
         if self.client.running:
             self.consume(row)
 
     def consume(self, row: Row) -> None:
         """Consumes a subscription, wherever the client is."""
-        consumer = Consumer(self.client, row, row.wanted(in_use=InUse.TAKEOVER))
+        in_use = self.all.draws.pick((InUse.TAKEOVER, InUse.TAKEOVER, InUse.WAIT, InUse.ERROR))
+        consumer = Consumer(self.client, row, row.wanted(in_use=in_use))
         consumer.on_over = self._on_over
         self.consumers[row.number] = consumer
 
@@ -130,7 +136,10 @@ class Application:
             return  # the process ends
         if not isinstance(error, SubscriptionInUseError | SubscriptionTakenOverError):
             raise error
-        self.all.world.sometimes("roaming.taken over")
+        if isinstance(error, SubscriptionTakenOverError):
+            if self.client.boots == 1:  # a request of an earlier process may still come and take it over
+                raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
+            self.all.world.sometimes("roaming.taken over")
         row = consumer.row
         self.all.world.after(SECOND, self.client.name, "consume", self.consume, row, life=self.client.life)
 

@@ -86,6 +86,14 @@ RULES: tuple[str, ...] = (
     "notices again",
     "mail unchanged",
     "lives",
+    "only what is known",
+    "notices ahead",
+    "notices of what is not pushed",
+    "turns",
+    "parts again",
+    "hellos heeded",
+    "needs joined",
+    "silence of groups",
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
@@ -113,6 +121,16 @@ NOT_APPLICABLE: Mapping[str, str] = {
     " how soon silence comes is clause C3, which the conformance suite judges where nothing is lost",
     "T38": "the hierarchy router is not there yet",
     "before S4 mode": _SHARDED,
+    "notices of what is not pushed": "no promise breaks: an SHB asks at once for what is on its way, and whoever was"
+    " asked may answer; it costs a want and a copy",
+    "parts again": "no promise breaks: whoever lacks a part asks for the whole at the next census; until then its table"
+    " has no version to stamp silence with, and what it does not know to be unwanted is sent",
+    "hellos heeded": "no promise breaks: what is pushed to a broker that leads nowhere is lost, and asked for. Wants"
+    " heed hellos, too, and `nobody_is_blind` breaks that",
+    "needs joined": "no promise breaks: whoever asked twice for one range with two needs is given what serves one of"
+    " them, and asks again for the other",
+    "silence of groups": "no promise breaks: events in total order come up to a second later for each hop, and how soon"
+    " they come is clause C3, which the conformance suite judges where nothing is lost",
 }
 """Why a trap, or a rule, has no switch."""
 

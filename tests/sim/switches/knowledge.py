@@ -48,6 +48,26 @@ PUSHING = (
         routers=_KNOWLEDGE,
     ),
     Switch(
+        "unknown_between_is_silence",
+        ("only what is known",),
+        "A push reaches back over what is not known, and so says that it is silence.",
+        (
+            Edit(
+                f"{_STREAMS}._stretch",
+                "if run.hi != low or run.kind is not Kind.SILENCE or not covers(run.stamp, need):\n            break\n",
+                "",
+            ),
+            Edit(
+                f"{_STREAMS}._said",
+                "if run.kind is not Kind.SILENCE:\n            return None\n",
+                "if run.kind is not Kind.SILENCE:\n            continue\n",
+            ),
+        ),
+        ("C1", "I9", "I3"),
+        "Something is lost on its way to an IB, or comes to one that has just started, and then more is pushed.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
         "full_link_is_pushed_to",
         ("T57",),
         "Nobody notices that a link is full: everything is pushed there, and waits.",
@@ -292,6 +312,53 @@ FORGETTING = (
 )
 
 TELLING = (
+    Switch(
+        "stable_is_told_ahead",
+        ("notices ahead",),
+        "A notice says that a pubend is decided farther than it has said itself.",
+        (
+            Edit(
+                f"{_STREAMS}._notify",
+                "bundle.told if stable is None else stable",
+                "stream.meta.stable + (60_000 << 22)",
+            ),
+        ),
+        ("C1",),
+        "Any notice that comes to an SHB.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "part_says_it_is_the_last",
+        ("turns",),
+        "A part of a large interest says that nothing follows: it is taken for the whole.",
+        (
+            Edit(
+                "gapless.core.network.interest:parts_in_turn",
+                "yield part(portion, start, following[0])",
+                "yield part(portion, start, None)",
+            ),
+        ),
+        ("C1", "I9", "I3"),
+        "An interest that is said in several turns.",
+        workload="churn",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "what_was_prepared_is_the_whole",
+        ("turns",),
+        "What has been read of a large interest in earlier turns is taken for all of it.",
+        (
+            Edit(
+                "gapless.core.network.interest:InterestTable.apply",
+                "prepared is not None and prepared.filters == interest.add",
+                "prepared is not None",
+            ),
+        ),
+        ("C1", "I9", "I3"),
+        "An interest that is read in several turns, of which the table had some parts before.",
+        workload="churn",
+        routers=_KNOWLEDGE,
+    ),
     Switch(
         "notices_not_repeated",
         ("notices again",),

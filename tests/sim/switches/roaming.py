@@ -9,6 +9,7 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _GUESTS = "gapless_shb.core.roaming.guests:Guests"
+_HOME = "gapless_shb.core.roaming.home:Home"
 
 ROAMING = (
     Switch(
@@ -57,6 +58,55 @@ ROAMING = (
         ),
         ("I6",),
         "A publisher finds a session with its pubend's host while a batch is on its way there through another node.",
+        "roaming",
+        ("knowledge",),
+    ),
+    Switch(
+        "late_acknowledgement_counts",
+        ("roaming",),
+        "The home takes an acknowledgement that comes late or twice for the newest: the position falls.",
+        (
+            Edit(
+                f"{_HOME}.on_renew",
+                "self._ahead.acknowledge(consumer, said, now)",
+                "if said.pubend in self._hosting.streams:\n"
+                "            self._hosting.streams[said.pubend].positions[renew.sid].acked = said.tick",
+            ),
+        ),
+        ("V3",),
+        "Two mails with acknowledgements overtake each other.",
+        "roaming",
+        ("knowledge",),
+    ),
+    Switch(
+        "guest_that_has_gone_keeps_its_lease",
+        ("roaming",),
+        "A guest's SHB says that the consumer has gone, and the home keeps the lease.",
+        (
+            Edit(
+                f"{_HOME}.on_renew",
+                "if renew.leaves:",
+                "if renew.leaves and renew.sid < 0:",
+            ),
+        ),
+        ("V1",),
+        "A consumer leaves, and the next one of another process does not take over, but waits or tries again.",
+        "roaming",
+        ("knowledge",),
+    ),
+    Switch(
+        "home_takes_no_guest_back",
+        ("roaming",),
+        "A home that has restarted does not give the lease to a guest that renews it.",
+        (
+            Edit(
+                f"{_HOME}.on_renew",
+                "if lease is None and is_free and",
+                "if lease is None and renew.sid < 0 and",
+            ),
+        ),
+        ("X1",),
+        "A home dies and comes back while its subscription is consumed elsewhere.",
         "roaming",
         ("knowledge",),
     ),

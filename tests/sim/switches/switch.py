@@ -27,7 +27,7 @@ class Switch:
     oracle: tuple[str, ...]
     """The invariants of docs/protocol/invariants.md that are meant to find it. Beyond those, `cores`: our cores keep
     their side of the routing seam; `P1`: no two parts of ours break the protocol of a session between them; `L1`: what
-    is listed is true."""
+    is listed is true; `X1`: a subscription has one consumer."""
     needs: str
     """What must happen for it to show."""
     workload: str | None = None

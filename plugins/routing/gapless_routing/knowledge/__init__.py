@@ -19,10 +19,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gapless.core.network.seam import Router
-from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless_routing.knowledge.router import KnowledgeRouter
-from gapless_routing.knowledge.state import OPTIONS
+from gapless_routing.knowledge.state import sizes_of
 
 __all__ = ["open_routing"]
 
@@ -30,7 +29,5 @@ __all__ = ["open_routing"]
 @hookimpl
 def open_routing(options: Mapping[str, Any]) -> Router:
     """A fresh router. Raises ConfigurationError for an option that it does not know."""
-    unknown = sorted(set(options) - set(OPTIONS))
-    if unknown:
-        raise ConfigurationError(f"the router 'knowledge' has no option {unknown[0]!r}; it has {', '.join(OPTIONS)}")
+    sizes_of(options)
     return KnowledgeRouter()

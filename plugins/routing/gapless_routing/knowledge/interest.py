@@ -28,7 +28,7 @@ from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.errors import RemoteProtocolError
 from gapless_routing.knowledge.cells import Cell, Cells
-from gapless_routing.knowledge.pacing import NEXT_TURN, TURN_SUBSCRIPTIONS, Intake, Saying, Sayings
+from gapless_routing.knowledge.pacing import NEXT_TURN, Intake, Saying, Sayings
 from gapless_routing.knowledge.peers import Peers
 from gapless_routing.knowledge.state import CORE, State
 
@@ -305,7 +305,7 @@ class Interests:
 
     def _forward(self, origin: Cell, interest: Interest, only: Cell | None) -> None:
         """Sends an interest on to every broker of the next cells; where none can be reached, a mate does it."""
-        if interest.full and len(interest.add) > TURN_SUBSCRIPTIONS:
+        if interest.full and len(interest.add) > self._state.sizes.turn_subscriptions:
             self._state.timers.set(("census",), self._state.now + NEXT_TURN)
             return
         for cell in self._phb_side if only is None else [only]:
@@ -323,7 +323,7 @@ class Interests:
             at = self._directions[origin].heard.get(interest.shb, self._state.now)
             return 0 if origin == CORE else max(0, self._state.now - at) // MILLISECOND, to or "", origin
 
-        self.sayings.say(broker, Saying(interest, address))
+        self.sayings.say(broker, Saying(interest, self._state.sizes.turn_bytes, address))
 
     def _note_synced(self) -> None:
         self._peers.synced = all(direction.synced for direction in self._directions.values())

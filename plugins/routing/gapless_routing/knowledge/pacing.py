@@ -18,10 +18,6 @@ from gapless.core.stream.ticks import ShbId
 from gapless_routing.knowledge.peers import Peers
 from gapless_routing.knowledge.state import State
 
-TURN_BYTES: Final = 8 << 10
-"""So much of interests is read in one turn, or one frame: its filters have to be parsed, at some 40 µs each."""
-TURN_SUBSCRIPTIONS: Final = 400
-"""The interest of so many subscriptions is said to a broker in one turn, or one part. More than that is large."""
 NEXT_TURN: Final = 1 * MILLISECOND
 
 
@@ -54,8 +50,9 @@ class Intake:
         self, interest: Interest, prepare: Callable[[InterestPart], None], take: Callable[[Interest], None]
     ) -> None:
         """An interest of this broker's own SHB: a large one is prepared in parts before it is taken."""
-        large = len(interest.add) > TURN_SUBSCRIPTIONS
-        parts = parts_in_turn(interest, TURN_BYTES) if large else iter(())
+        sizes = self._state.sizes
+        large = len(interest.add) > sizes.turn_subscriptions
+        parts = parts_in_turn(interest, sizes.turn_bytes) if large else iter(())
 
         def step() -> bool:
             part = next(parts, None)
@@ -65,14 +62,14 @@ class Intake:
                 prepare(part)
             return part is not None
 
-        self._waiting.append((TURN_BYTES if large else 0, step))
+        self._waiting.append((sizes.turn_bytes if large else 0, step))
         self.go_on()
 
     def go_on(self) -> None:
         """Reads as much as there is time for in this turn."""
         if self._at != self._state.now:
             self._at, self._read_now = self._state.now, 0
-        while self._waiting and self._read_now < TURN_BYTES:
+        while self._waiting and self._read_now < self._state.sizes.turn_bytes:
             size, step = self._waiting.popleft()
             self._read_now += size
             if step():
@@ -86,11 +83,11 @@ class Saying:
 
     __slots__ = ("address", "full", "parts", "shb")
 
-    def __init__(self, interest: Interest, address: Callable[[], tuple[int, str, str]]) -> None:
+    def __init__(self, interest: Interest, part_bytes: int, address: Callable[[], tuple[int, str, str]]) -> None:
         """`address` is asked for with each part."""
         self.shb = interest.shb
         self.full = interest.full
-        self.parts: Iterator[InterestPart] = parts_in_turn(interest, TURN_BYTES)
+        self.parts: Iterator[InterestPart] = parts_in_turn(interest, part_bytes)
         self.address = address
 
 
@@ -128,14 +125,15 @@ class Sayings:
             self._at = self._state.now
             self._said_now.clear()
         waiting, said = self._waiting[broker], self._said_now.get(broker, 0)
-        while waiting and said < TURN_SUBSCRIPTIONS and not self._peers.is_full(broker):
+        most = self._state.sizes.turn_subscriptions
+        while waiting and said < most and not self._peers.is_full(broker):
             part = next(waiting[0].parts, None)
             if part is None:
                 waiting.popleft()
                 continue
             self._peers.send(broker, part, waiting[0].address())
             is_whole = part.start == 0 and part.end is None
-            said += 1 + len(part.add) + len(part.drop) if is_whole else TURN_SUBSCRIPTIONS
+            said += 1 + len(part.add) + len(part.drop) if is_whole else most
             if part.end is None:
                 waiting.popleft()
         self._said_now[broker] = said

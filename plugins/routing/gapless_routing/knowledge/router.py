@@ -53,7 +53,7 @@ from gapless_routing.knowledge.interest import CENSUS, Interests
 from gapless_routing.knowledge.peers import HELLO, SIDEWAYS, Peers
 from gapless_routing.knowledge.placing import PlacingWay, TreeClientSide, TreeIntake
 from gapless_routing.knowledge.progress import ProgressTable
-from gapless_routing.knowledge.state import CORE, State, cache_bytes_of, new_life
+from gapless_routing.knowledge.state import CORE, State, new_life, sizes_of
 from gapless_routing.knowledge.streams import PUBEND, Streams
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
@@ -103,7 +103,7 @@ class KnowledgeRouter(RouterBase):
     def start(self, now: int, context: RouterContext) -> Effects:
         """Dials the neighbours and the mates. Raises ConfigurationError when the map is no tree of cells."""
         life = new_life(context.broker, context.seed, now)
-        state = self._state = State(context.broker, context.seed, cache_bytes_of(context.config), life, now)
+        state = self._state = State(context.broker, context.seed, sizes_of(context.config), life, now)
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
         self._progress = ProgressTable(state, self._cells, self._peers)

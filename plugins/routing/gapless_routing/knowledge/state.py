@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -13,11 +13,21 @@ from gapless.core.network.timer_queue import TimerQueue
 from gapless.core.stream.ticks import PubendId
 from gapless.errors import ConfigurationError
 
-OPTIONS: Final = ("cache_bytes",)
-CACHE_BYTES: Final = 64 << 20
 LIFE_BITS: Final = 24
 CORE: Final = ""
 """The direction of the SHB of this very broker; every other direction is a neighbouring cell."""
+
+
+@dataclass(slots=True)
+class Sizes:
+    """The options of the router."""
+
+    cache_bytes: int = 64 << 20
+    """So much memory is for events of all pubends together."""
+    turn_bytes: int = 8 << 10
+    """So much of interests is read in one turn, or one frame: its filters have to be parsed, at some 40 µs each."""
+    turn_subscriptions: int = 400
+    """The interest of so many subscriptions is said to a broker in one turn, or one part. More than that is large."""
 
 
 @dataclass(slots=True)
@@ -26,8 +36,7 @@ class State:
 
     broker: BrokerId
     seed: int
-    cache_bytes: int
-    """So much memory is for events of all pubends together."""
+    sizes: Sizes
     life: int
     """Names this life of the router; see `new_life`."""
     now: int = 0
@@ -60,12 +69,14 @@ def new_life(broker: BrokerId, seed: int, above: int) -> int:
     return ((above >> LIFE_BITS) + 1) << LIFE_BITS | int.from_bytes(drawn, "big") % (1 << LIFE_BITS)
 
 
-def cache_bytes_of(config: Mapping[str, Any]) -> int:
-    """The option `cache_bytes`. Raises ConfigurationError when it makes no sense, or there is another option."""
-    unknown = sorted(set(config) - set(OPTIONS))
+def sizes_of(config: Mapping[str, Any]) -> Sizes:
+    """The options. Raises ConfigurationError when one makes no sense, or there is another one."""
+    options = {option.name: option.default for option in fields(Sizes)}
+    unknown = sorted(set(config) - set(options))
     if unknown:
-        raise ConfigurationError(f"the router 'knowledge' has no option {unknown[0]!r}; it has {', '.join(OPTIONS)}")
-    size = config.get("cache_bytes", CACHE_BYTES)
-    if type(size) is not int or size < 0:
-        raise ConfigurationError(f"routing.options.cache_bytes is a number of bytes from 0 on, not {size!r}")
-    return size
+        raise ConfigurationError(f"the router 'knowledge' has no option {unknown[0]!r}; it has {', '.join(options)}")
+    for name, size in config.items():
+        least = 0 if name == "cache_bytes" else 1
+        if type(size) is not int or size < least:
+            raise ConfigurationError(f"routing.options.{name} is a number from {least} on, not {size!r}")
+    return Sizes(**config)

@@ -578,7 +578,7 @@ class Streams:
     def keep_up(self) -> None:
         """Once a second: what is cached stays within its limits, and what nobody waits for is forgotten."""
         self._state.timers.set(("upkeep",), self._state.now + UPKEEP_EVERY)
-        share = self._state.cache_bytes // max(1, len(self._streams))
+        share = self._state.sizes.cache_bytes // max(1, len(self._streams))
         for stream in self._streams.values():
             stream.askers.expire(self._state.now)
             self._evict(stream, share)
@@ -586,7 +586,7 @@ class Streams:
     def after(self, pubend: PubendId) -> None:
         """Something was cached: if it was much, it is not left for later to look at it."""
         stream = self._streams.get(pubend)
-        share = self._state.cache_bytes // max(1, len(self._streams))
+        share = self._state.sizes.cache_bytes // max(1, len(self._streams))
         if stream is not None and stream.fresh_bytes > share // 4:
             self._evict(stream, share)
 

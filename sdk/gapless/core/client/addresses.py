@@ -10,6 +10,9 @@ from gapless.core.client.backoff import Backoff
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
 
+CUT_OFF_STAYS = 60_000_000_000
+"""How long a client stays where it is when every broker that it knows is cut off, in nanoseconds."""
+
 
 class Addresses:
     """The addresses of a network's brokers, tried in turn. Each try has a number, which is the number of its link."""
@@ -22,6 +25,8 @@ class Addresses:
         self._backoff = backoff
         self._failures: dict[str, str] = {}
         self._refusals: dict[str, GaplessError] = {}
+        self._cut_off: dict[str, None] = {}
+        self._stays_until = 0
 
     @property
     def address(self) -> str:
@@ -57,6 +62,24 @@ class Addresses:
         reasons = "; ".join(why if address in why else f"{address}: {why}" for address, why in self._failures.items())
         self._failures.clear()
         return reasons
+
+    def on_served(self) -> None:
+        """The broker at the address is not cut off. What others were is long ago when this one is."""
+        self._cut_off.clear()
+
+    def leaves_cut_off(self, now: int) -> bool:
+        """The broker at the address is cut off from its network. Returns whether to try another one.
+
+        Where all are, one is as good as another: then the client stays for a while.
+        """
+        if len(set(self._addresses)) == 1 or now < self._stays_until:
+            return False
+        self._cut_off[self.address] = None
+        if len(self._cut_off) < len(set(self._addresses)):
+            return True
+        self._cut_off.clear()
+        self._stays_until = now + CUT_OFF_STAYS
+        return False
 
     def on_refusal(self, error: GaplessError) -> bool:
         """The address refuses this client for good. Returns whether every address has."""

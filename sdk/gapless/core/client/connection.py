@@ -571,8 +571,12 @@ class ClientCore:
         else:
             self._subscriptions.on_request_failed(failed)
 
-    def _on_alive(self, _message: BrokerHeartbeat) -> None:
-        """Nothing to do: every frame counts as a sign of life already."""
+    def _on_alive(self, message: BrokerHeartbeat) -> None:
+        """Every frame counts as a sign of life already. But from a broker that is cut off nothing can come."""
+        if not message.cut_off:
+            self._reaching.on_served()
+        elif self._reaching.leaves_cut_off(self._outbox.now):
+            self._hang_up(f"the broker is cut off: {message.cut_off}")
 
     def _on_closing(self, closing: Closing) -> None:
         self._hang_up(closing.reason or "the broker ended the session")

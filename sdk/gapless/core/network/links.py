@@ -255,13 +255,14 @@ class BrokerLink:
             self._sent += self._urgent_bytes
             self._urgent_bytes = 0
             self._emit(SendPayloads(self.number, urgent, urgent=True))
-        upto, ordinary = self._heard_of + self._window, []
-        while self._ordinary and self._sent < upto:
-            payload = self._ordinary.popleft()
-            self._sent += _size(payload)
-            ordinary.append(payload)
-        if ordinary:
-            self._emit(SendPayloads(self.number, ordinary, urgent=False))
+        if self._ordinary:
+            upto, ordinary = self._heard_of + self._window, []
+            while self._ordinary and self._sent < upto:
+                payload = self._ordinary.popleft()
+                self._sent += _size(payload)
+                ordinary.append(payload)
+            if ordinary:
+                self._emit(SendPayloads(self.number, ordinary, urgent=False))
         if self.phase is LinkPhase.UP:
             self._say_pending()
 

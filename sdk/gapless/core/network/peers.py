@@ -144,11 +144,14 @@ class BrokerLinks:
 
     def take_effects(self) -> Sequence[Any]:
         """What to do, in order; emptied by the call."""
-        touched, self._touched = self._touched, {}
-        for number in touched:
-            link = self._links.get(number)
-            if link is not None:
-                link.flush()
+        if self._touched:
+            touched, self._touched = self._touched, {}
+            for number in touched:
+                link = self._links.get(number)
+                if link is not None:
+                    link.flush()
+        if not self._effects:
+            return ()
         effects, self._effects = self._effects, []
         return effects
 

@@ -33,6 +33,8 @@ class SessionLimits:
     """Each side sends something at least this often."""
     heartbeats_missed: int = 3
     """After so many intervals without a frame the session ends."""
+    cut_off: int = 15 * SECOND
+    """After so long without a link to any other node of its network, a broker tells its clients that it is cut off."""
     stall: int = 15 * SECOND
     """A link is closed if data waits on it, and nothing leaves for so long."""
     links: int = 10_000

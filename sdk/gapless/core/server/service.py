@@ -90,6 +90,10 @@ class Sessions:
         self._complaints = Complaints()
         self._counter = 0
         self._closing = ""
+        self._alone_since: int | None = None
+        """Since when there is no link to the network, if there ought to be one."""
+        self._cut_off = ""
+        """What clients are told if that is so for too long."""
 
     # Getters.
 
@@ -201,8 +205,19 @@ class Sessions:
         else:
             self._publishing.on_placed(reply_to, placed)
 
+    def on_network(self, links: int, now: int) -> None:
+        """So many links to other brokers are there. To be called only where pubends are at other brokers."""
+        if not links:
+            self._alone_since = now if self._alone_since is None else self._alone_since
+            return
+        self._alone_since = None
+        if self._cut_off:
+            self._tell_cut_off("", now)
+
     def on_deadline(self, now: int) -> None:
         """Sends heartbeats that are due, and ends connections that are overdue."""
+        if self._alone_since is not None and not self._cut_off and now >= self._alone_since + self._limits.cut_off:
+            self._tell_cut_off("it has no link to any other node of its network", now)
         due = self._due
         while due and due[0][0] <= now:
             _, link = heappop(due)
@@ -213,9 +228,16 @@ class Sessions:
                 self._close(connection, reason)
                 continue
             if connection.client is not None and now >= connection.said + self._limits.heartbeat:
-                self._outbox.tell(link, connection.client.number, BrokerHeartbeat())
+                self._outbox.tell(link, connection.client.number, BrokerHeartbeat(self._cut_off))
                 connection.said = now
             heappush(due, (connection.due(self._limits), link))
+
+    def _tell_cut_off(self, reason: str, now: int) -> None:
+        """Clients hear at once whether they are served here."""
+        self._cut_off = reason
+        for number, connection in self._sessions.items():
+            self._outbox.tell(connection.link, number, BrokerHeartbeat(reason))
+            connection.said = now
 
     # Commands.
 
@@ -270,7 +292,11 @@ class Sessions:
         # Closed links leave their entries in the heap.
         while due and due[0][1] not in self._links:
             heappop(due)
-        return due[0][0] if due else None
+        first = due[0][0] if due else None
+        if self._alone_since is None or self._cut_off:
+            return first
+        cut_off_at = self._alone_since + self._limits.cut_off
+        return cut_off_at if first is None else min(first, cut_off_at)
 
     # The first frames.
 

@@ -229,6 +229,9 @@ class Guests:
         self._forget(question.number)
         if isinstance(message, Subscribed) and isinstance(question.request, Subscribe):
             try:
+                former = self._by_home.get((answer.sender, message.sid))
+                if former is not None and former.attachment > question.number:
+                    raise RefusedError(Code.TAKEN_OVER, "a later request was answered first")
                 self._attach(question, message, answer.sender, message.sid, answer.standing, now, wall)
             except RefusedError as refused:
                 self._hosting.tell(question.session.number, refused.answer(question.request.request))

@@ -40,7 +40,7 @@ FORGET: Final = 60 * SECOND
 
 
 @dataclass(slots=True)
-class Question:
+class GuestRequest:
     """A request from another SHB."""
 
     node: BrokerId
@@ -51,7 +51,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Lease:
+class GuestLease:
     """A subscription's consumer at another SHB."""
 
     node: BrokerId
@@ -67,12 +67,12 @@ class Lease:
 
 
 @dataclass(slots=True)
-class Asker:
+class GuestHost:
     """Another SHB, in its present life."""
 
     life: int = 0
     floor: int = 0
-    questions: dict[int, Question] = field(default_factory=dict)
+    questions: dict[int, GuestRequest] = field(default_factory=dict)
 
 
 class Home:
@@ -96,10 +96,10 @@ class Home:
         self._end_consumption = end_consumption
         self._end_session = end_session
         self._is_taken = is_taken
-        self._askers: dict[ShbId, Asker] = {}
-        self._asked_in: dict[int, Question] = {}
+        self._askers: dict[ShbId, GuestHost] = {}
+        self._asked_in: dict[int, GuestRequest] = {}
         """The questions that are not answered yet, by their session: each has one of its own."""
-        self._leases: dict[int, Lease] = {}
+        self._leases: dict[int, GuestLease] = {}
         """By subscription."""
         self._sessions = 0
         hosting.tell_elsewhere = self._tell
@@ -109,7 +109,7 @@ class Home:
 
     def on_ask(self, node: BrokerId, ask: Ask, now: int, wall: int) -> None:
         """Another SHB asks something for a client. It is asked here once, however often the mail comes."""
-        asker = self._askers.setdefault(ask.sender, Asker())
+        asker = self._askers.setdefault(ask.sender, GuestHost())
         if ask.life < asker.life or (ask.life == asker.life and ask.number < asker.floor):
             return  # too late: whoever asked has its answer, or is gone
         if ask.life > asker.life:
@@ -124,11 +124,16 @@ class Home:
             self._post(question.node, said)
             return
         session = self._new_session(ask.client_id, ask.instance, ask.principal)
-        question = asker.questions[ask.number] = Question(node, ask, session, now)
+        question = asker.questions[ask.number] = GuestRequest(node, ask, session, now)
         self._asked_in[session.number] = question
         if not ask.create and self._is_unknown(ask):
             nobody = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
             self._tell(session.number, nobody)
+        elif self._is_overtaken(ask):
+            failed = RequestFailed(
+                ask.request.request, Code.TAKEN_OVER, "a later request of the same client came first"
+            )
+            self._tell(session.number, failed)
         else:
             self._handlers[type(ask.request)](session, ask.request, now, wall)
         if question.answer is None:
@@ -204,7 +209,7 @@ class Home:
                 answer = Answer(self._hosting.shb, ask.life, ask.number, failed)
             else:
                 node, heard_at = question.node, question.heard_at
-                lease = Lease(node, ask.sender, ask.life, ask.number, question.session, heard_at)
+                lease = GuestLease(node, ask.sender, ask.life, ask.number, question.session, heard_at)
                 self._leases[message.sid] = lease
         question.answer = answer
         self._post(question.node, answer)
@@ -217,7 +222,7 @@ class Home:
 
     # ----------------------------------------------------------------------------------------------- how it is done
 
-    def _begin_life(self, sender: ShbId, asker: Asker, life: int, now: int, wall: int) -> None:
+    def _begin_life(self, sender: ShbId, asker: GuestHost, life: int, now: int, wall: int) -> None:
         """Another SHB has started anew: its former consumers and questions are gone."""
         for number in list(asker.questions):
             self._drop(asker, number, now, wall)
@@ -228,7 +233,7 @@ class Home:
                 self._end_consumption(sid, now, wall)
                 self._hosting.channels.pop(lease.session.number, None)
 
-    def _drop(self, asker: Asker, number: int, now: int, wall: int) -> None:
+    def _drop(self, asker: GuestHost, number: int, now: int, wall: int) -> None:
         """Nobody waits for this answer any more."""
         question = asker.questions.pop(number)
         if self._asked_in.pop(question.session.number, None) is not None:
@@ -241,6 +246,17 @@ class Home:
         name = request.name or ""
         known = self._hosting.registry.find(ask.client_id, name)
         return known is None and self._expiry.late_start(ask.client_id, name) is None
+
+    def _is_overtaken(self, ask: Ask) -> bool:
+        """Whether a later request of the same client at the same SHB has the subscription already."""
+        request = ask.request
+        if not isinstance(request, Subscribe):
+            return False
+        known = self._hosting.registry.find(ask.client_id, request.name or "")
+        lease = None if known is None else self._leases.get(known.sid)
+        if lease is None or (lease.sender, lease.life) != (ask.sender, ask.life):
+            return False
+        return lease.session.instance == ask.instance and lease.attachment > ask.number
 
     def _make_way(self, renew: Renew) -> None:
         """One that came while this SHB was not heard takes over now what it could not then."""
@@ -257,13 +273,13 @@ class Home:
             return
         self._hosting.detach(renew.sid)
 
-    def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Lease:
+    def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> GuestLease:
         hosting = self._hosting
         session = self._new_session(renew.client_id, renew.instance, "")
         hosting.outbox.write(self._expiry.forget(renew.sid))
         channel = hosting.channel(session.number)
         hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, since=wall))
-        lease = Lease(node, renew.sender, renew.life, renew.attachment, session, now)
+        lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
         self._leases[renew.sid] = lease
         return lease
 
@@ -282,7 +298,7 @@ class Home:
     def _end(self, node: BrokerId, renew: Renew, code: Code, reason: str) -> None:
         self._post(node, Ended(self._hosting.shb, renew.life, renew.sid, renew.attachment, code, reason))
 
-    def _post_end(self, lease: Lease, sid: int, code: Code, reason: str) -> None:
+    def _post_end(self, lease: GuestLease, sid: int, code: Code, reason: str) -> None:
         self._hosting.channels.pop(lease.session.number, None)
         self._post(lease.node, Ended(self._hosting.shb, lease.life, sid, lease.attachment, code, reason))
 

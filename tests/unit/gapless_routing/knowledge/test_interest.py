@@ -15,7 +15,7 @@ from gapless.core.network.timer_queue import MILLISECOND
 from gapless.core.stream.stamps import RAW
 from gapless.selectors.filters import Filter
 from gapless_routing.knowledge.interest import CENSUS, CENSUS_EVERY, FORGOTTEN_AFTER, Census, CensusRow
-from gapless_routing.knowledge.pacing import TURN_BYTES
+from gapless_routing.knowledge.state import Sizes
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -391,7 +391,7 @@ def test_a_large_interest_comes_through_two_hops_in_small_parts() -> None:
 
     parts = net.messages(InterestPart, "s", "i")
     assert len(parts) > 2
-    assert all(len(encode(part)) <= TURN_BYTES + 200 for part in parts)
+    assert all(len(encode(part)) <= Sizes().turn_bytes + 200 for part in parts)
     assert net.messages(InterestQuestion) == [InterestQuestion("s@disk")] * 2, "each hop once"
     assert filters_at(net, "i", "S") == filters_at(net, "p", "M") == many(1).add
 
@@ -423,7 +423,7 @@ def test_no_turn_says_or_reads_much_of_it() -> None:
 
 def test_frames_that_come_together_are_read_in_many_turns_and_in_order() -> None:
     net = Net(CHAIN)
-    whole = [*parts_in_turn(many(1), TURN_BYTES), *parts_of(delta(1, 2, s7="b"))]
+    whole = [*parts_in_turn(many(1), Sizes().turn_bytes), *parts_of(delta(1, 2, s7="b"))]
     for part in whole:
         net.arrive("i", "p", part, (0, "", "M"))
     assert wants(net, "p", "M") == {}
@@ -462,7 +462,7 @@ def test_a_link_that_goes_down_while_a_large_interest_is_said_begins_anew() -> N
 
 def test_nonsense_that_waited_for_its_turn_hangs_up() -> None:
     net = Net(CHAIN)
-    for part in parts_in_turn(many(1), TURN_BYTES):
+    for part in parts_in_turn(many(1), Sizes().turn_bytes):
         net.arrive("i", "p", part, (0, "", "M"))
     net.arrive("i", "p", parts_of(full(2, "s@disk", "a"))[0], (-1, "", "M"))
     assert not hung_up(net, "p")

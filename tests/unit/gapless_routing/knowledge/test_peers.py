@@ -10,7 +10,7 @@ from gapless.core.network.frames import Private, decode
 from gapless.core.network.interest import parts_of
 from gapless_routing.knowledge.cells import Cells
 from gapless_routing.knowledge.peers import HELLO_LASTS, REDIAL, SIDEWAYS, Peers, RouterHello, rank
-from gapless_routing.knowledge.state import State
+from gapless_routing.knowledge.state import Sizes, State
 from unit.gapless_routing.knowledge.net import DIAMOND, PHB, SECOND, SHB, full, knowledge, network_map
 
 TWO_LEVELS = network_map(
@@ -23,7 +23,7 @@ class Side:
     """The peers of one broker; what they are sent is looked at."""
 
     def __init__(self, broker: str, network: NetworkMap = TWO_LEVELS, *linked: str) -> None:
-        self.state = State(broker, seed=1, cache_bytes=0, life=7, now=100 * SECOND)
+        self.state = State(broker, seed=1, sizes=Sizes(), life=7, now=100 * SECOND)
         self.peers = Peers(self.state, Cells(network, broker))
         self.links: dict[int, str] = {}
         for peer in linked:

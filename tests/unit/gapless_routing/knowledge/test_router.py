@@ -69,10 +69,13 @@ def test_an_option_that_it_does_not_know_is_refused() -> None:
         open_routing({"cache": 1})
 
 
-@pytest.mark.parametrize("size", [-1, "1 MB", True, None])
-def test_a_size_that_is_none_is_refused(size: object) -> None:
-    context = RouterContext("p", 1, CHAIN, {"cache_bytes": size})
-    with pytest.raises(ConfigurationError, match="a number of bytes from 0 on"):
+@pytest.mark.parametrize(
+    ("option", "size"),
+    [("cache_bytes", -1), ("cache_bytes", "1 MB"), ("cache_bytes", True), ("turn_bytes", 0), ("turn_subscriptions", 0)],
+)
+def test_a_size_that_is_none_is_refused(option: str, size: object) -> None:
+    context = RouterContext("p", 1, CHAIN, {option: size})
+    with pytest.raises(ConfigurationError, match=rf"options\.{option} is a number from [01] on"):
         open_routing({}).handlers()[RouterContext](1, context)
 
 

@@ -446,7 +446,7 @@ def test_two_that_contradict_each_other_raise_an_alarm_and_the_later_one_is_pass
 
 def test_what_is_cached_stays_within_its_limit_and_the_oldest_goes() -> None:
     net = subscribed()
-    net.routers["i"]._state.cache_bytes = 4 * (7 + streams.EVENT_BYTES)
+    net.routers["i"]._state.sizes.cache_bytes = 4 * (7 + streams.EVENT_BYTES)
     for first in range(0, 10_000, 100):
         net.say(first, first + 100, "a")
 
@@ -458,7 +458,7 @@ def test_what_is_cached_stays_within_its_limit_and_the_oldest_goes() -> None:
 def test_what_was_forgotten_is_unknown_and_not_silence() -> None:
     net = subscribed()
     net.say(0, 100, "a", "a", "a")
-    net.routers["p"]._state.cache_bytes = 0
+    net.routers["p"]._state.sizes.cache_bytes = 0
     net.pass_time(2 * SECOND)
     assert net.routers["p"]._streams.cached_bytes() == 0
 

@@ -231,7 +231,7 @@ def _breaks(tree: Tree) -> None:
 
 def _is_slow(tree: Tree) -> None:
     hop = tree.hop("ib1", "shb1")
-    hop.link.rates[hop.index] = 1_000
+    hop.link.rates[hop.end] = 1_000
 
 
 def _pauses(tree: Tree) -> None:
@@ -251,7 +251,7 @@ def test_nobody_owes_what_it_could_not_pass_on(what: Any) -> None:
 def test_on_a_full_link_nobody_is_answered_until_it_is_asked_again() -> None:
     tree = asked()
     hop = tree.hop("ib1", "shb1")
-    hop.link.pending[hop.index] = LINK_HIGH // WEIGHT
+    hop.link.pending[hop.end] = LINK_HIGH // WEIGHT
     tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
     tree.after(6 * SECOND)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -158,4 +159,8 @@ def test_who_was_silent_before_the_pubend_gave_it_up_is_not_counted_again_howeve
 
 @pytest.mark.parametrize("fault", ["repeat", "late"])
 def test_where_frames_come_much_later_nobody_is_judged(fault: str) -> None:
-    counts(retired(network=NetworkFaults(**{fault: 0.1})))  # type: ignore[arg-type]
+    fixture = retired(network=NetworkFaults(**{fault: 0.1}))  # type: ignore[arg-type]
+    counts(fixture)
+    fixture.world.options = replace(fixture.world.options, network=NetworkFaults())  # faults stop
+
+    counts(fixture)

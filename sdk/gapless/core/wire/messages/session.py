@@ -64,6 +64,10 @@ class Heartbeat(ClientMessage, frozen=True, tag=2):
 class BrokerHeartbeat(ServerMessage, frozen=True, tag=3):
     """The broker is alive."""
 
+    cut_off: str = ""
+    """Why nothing can come here now: this broker has lost all links to its network. A client that knows the address of
+    another broker goes there."""
+
 
 class Goodbye(ClientMessage, frozen=True, tag=3):
     """The client ends its session in order."""

@@ -331,6 +331,45 @@ def test_a_broker_that_shuts_down_is_left_for_another() -> None:
     assert world.core.connected
 
 
+CUT_OFF = m.BrokerHeartbeat("no link to the network")
+
+
+def test_a_broker_that_is_cut_off_is_left_for_another() -> None:
+    world = World(addresses=("a:1", "b:2")).start()
+    world.broker.tell(world.broker.session, CUT_OFF)
+    world.pump()
+    assert world.effects(e.Disconnected) == [e.Disconnected("a:1", "the broker is cut off: no link to the network")]
+
+    world.advance(1)
+    assert world.dialled == ["a:1", "b:2"]
+    assert world.core.connected
+
+
+def test_where_all_are_cut_off_or_there_is_one_it_stays() -> None:
+    alone = World(addresses=("a:1", "a:1")).start()
+    alone.broker.tell(alone.broker.session, CUT_OFF)
+    alone.pump()
+    assert alone.core.connected
+
+    world = World(addresses=("a:1", "b:2")).start()
+    for _ in range(3):
+        world.broker.tell(world.broker.session, CUT_OFF)
+        world.pump()
+        world.advance(1)
+    assert world.dialled == ["a:1", "b:2"]
+    assert world.core.connected
+
+
+def test_what_was_cut_off_long_ago_counts_no_more() -> None:
+    world = World(addresses=("a:1", "b:2")).start()
+    for said in (CUT_OFF, m.BrokerHeartbeat(), CUT_OFF):
+        world.broker.tell(world.broker.session, said)
+        world.pump()
+        world.advance(2)
+
+    assert world.dialled == ["a:1", "b:2", "a:1"]
+
+
 def test_close_says_goodbye_last_and_ends_everything() -> None:
     world = World().start()
     publisher = world.open()

@@ -226,6 +226,30 @@ def test_three_missed_heartbeats_end_the_session(broker: Any) -> None:
     assert broker.ended() == [client.session]
 
 
+def test_a_broker_that_is_cut_off_says_so_and_says_when_it_is_over(broker: Any) -> None:
+    client, told = broker.client(), []
+
+    def seconds(count: int) -> list[str]:
+        heard = []
+        for _ in range(count):
+            heard += client.wire.hear(broker.wait(1).get(client.link))
+            heard += client.say(Heartbeat())
+        return [each.cut_off for each in heard if isinstance(each, BrokerHeartbeat)]
+
+    broker.sessions.on_network(0, broker.now)
+    told += seconds(14)
+    broker.sessions.on_network(0, broker.now)
+    told += seconds(2)
+    reason = "it has no link to any other node of its network"
+    assert told == ["", "", reason]
+    assert seconds(5) == [reason]
+
+    broker.sessions.on_network(1, broker.now)
+    assert seconds(1) == [""]
+    broker.sessions.on_network(0, broker.now)
+    assert seconds(14) == ["", ""]
+
+
 def test_a_client_that_sends_but_does_not_read_is_closed(broker: Any) -> None:
     client = broker.client()
     broker.sessions.on_pending(client.link, 500, broker.now)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from gapless.core.network import facts as r
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
 
@@ -73,3 +76,33 @@ def test_one_that_has_gone_takes_nothing_over() -> None:
     assert pair.home.ended == []
     assert not pair.got(pair.home, at_home, m.Detached)
     assert len(pair.home.hosting.consumers) == 1
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_of_two_requests_of_one_session_the_later_one_has_the_consumer(answers: bool) -> None:
+    """In whichever order their mails come, or those with the answers: an application has given the first one up."""
+    pair = Pair()
+    first = pair.session()
+    pair.subscribe(pair.other, first)
+    pair.settle(1000)
+    pair.leave(pair.other, first)
+    pair.settle(1000)
+    session = pair.session()
+    older = pair.subscribe(pair.other, session, in_use=m.InUse.TAKEOVER)
+    newer = pair.subscribe(pair.other, session, in_use=m.InUse.TAKEOVER)
+    if answers:  # the home hears them in order
+        for source, target, data in pair.posted[:2]:
+            pair.nodes[target].feed(r.Posted(source, "shb", data))
+            pair.nodes[target].sync()
+        del pair.posted[:2]
+    pair.posted.reverse()
+    pair.settle(1000)
+
+    attached = [each.request for each in pair.got(pair.other, session, m.Subscribed)]  # type: ignore[attr-defined]
+    failed = [each.request for each in pair.got(pair.other, session, m.RequestFailed)]  # type: ignore[attr-defined]
+    assert (attached, failed) == ([newer], [older])
+    assert not pair.got(pair.other, session, m.Detached)
+    assert pair.other.ended == []
+    events = pair.publish(1)
+    pair.settle(500)
+    assert pair.ticks(pair.other, session) == events
