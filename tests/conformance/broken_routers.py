@@ -46,8 +46,10 @@ from gapless.core.network.facts import (
 from gapless.core.network.frames import FRAME_BYTES_MAX, Address, InterestPart, InterestSummary
 from gapless.core.network.interest import InterestParts, InterestTable
 from gapless.core.network.seam import Effect, Effects, Router, RouterContext
+from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import encode_event
+from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless_routing.local import LocalRouter
 from gapless_sim.hostile.router import HostileRouter
@@ -555,6 +557,25 @@ class DeliversMailToAnybody(LocalRouter):
 
     def post(self, now: int, mail: Post) -> Effects:
         return super().post(now, replace(mail, role="shb"))
+
+
+class TakesEveryWantForARepetition(HostileRouter):
+    """What it was asked for lately is on its way, it thinks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[tuple[PubendId, Ranges], int] = {}
+
+    def want(self, now: int, want: Want) -> Effects:
+        asked_at = self.asked.setdefault((want.pubend, want.ranges), now)
+        return [] if 0 < now - asked_at < 10 * SECOND else super().want(now, want)
+
+
+class AnswersOnce(HostileRouter):
+    """It loses nothing."""
+
+    def want(self, now: int, want: Want) -> Effects:
+        return [] if want.again else super().want(now, want)
 
 
 class IgnoresRoom(HostileRouter):

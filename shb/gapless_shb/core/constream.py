@@ -223,8 +223,8 @@ class Constream(ServedPubend):
                 due = min(held, due)
         if (wants := self._curiosity.deadline()) is not None:
             if wants <= now:
-                for ranges, need in self._curiosity.due(now):
-                    self._state.outbox.emit(Want(self.pubend, ranges, need, self._state.shb))
+                for ranges, need, again in self._curiosity.due(now):
+                    self._state.outbox.emit(Want(self.pubend, ranges, need, self._state.shb, again))
                 wants = self._curiosity.deadline() or due
             due = min(wants, due)
         if self.scheduler.readers and (readers := self.scheduler.deadline()) is not None:

@@ -5,7 +5,7 @@ These hold for routers that work by hops. They watch the frames between brokers,
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 REMEMBERED = 60 * SECOND
 """So long an IB knows who has asked (C)."""
+UNDER_WAY = 11 * SECOND
+"""So long an answer may be on its way, which is not sent again to who says that he asks again: 10 s by any clock."""
 ANSWERED_WITHIN = 5 * SECOND
 """So long an answer that is there may wait: turns may be late."""
 ASKED_AGAIN_AFTER = 380 * MILLISECOND
@@ -143,6 +145,8 @@ class K5Answered(HopJudge):
         """By the hop that the answer goes on."""
         self._knows: dict[tuple[str, PubendId], object] = {}
         """In which life an IB has sent anything about a pubend."""
+        self._sent: dict[Hop, deque[tuple[int, Knowledge]]] = {}
+        """What was sent lately, and when."""
 
     def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """An IB is asked, or hears an answer."""
@@ -151,6 +155,8 @@ class K5Answered(HopJudge):
         if type(message) is Want:
             # Whoever asks without an end is answered once, by whatever comes; V2 sees to him.
             ranges = IntervalSet((lo, hi) for lo, hi in message.ranges if hi < FOREVER)
+            if message.again:
+                ranges -= self._under_way(hop.back, message.pubend)
             questions = self._questions.setdefault(hop.back, [])
             asked = Question(message.pubend, _taken_over(questions, message, ranges), self.world.now, ranges)
             asked.is_known = self._knows.get((hop.target, message.pubend)) is self.world.brokers[hop.target].life
@@ -170,14 +176,25 @@ class K5Answered(HopJudge):
                     question.is_known |= question.asked_at == self.world.now and question.pubend == message.pubend
         if type(message) is Knowledge:
             self._knows[hop.source, message.pubend] = self.world.brokers[hop.source].life
+            self._sent.setdefault(hop, deque()).append((self.world.now, message))
             for question in self._questions.get(hop, ()):
                 if question.pubend == message.pubend:
                     question.ranges.remove(message.lo, message.hi)
                     question.owed.remove(message.lo, message.hi)
 
+    def _under_way(self, hop: Hop, pubend: PubendId) -> IntervalSet:
+        """What may be on its way on a hop."""
+        sent = self._sent.get(hop, deque())
+        return IntervalSet((said.lo, said.hi) for _, said in sent if said.pubend == pubend)
+
     def checkpoint(self) -> None:
         """Looks for answers that have not been passed on."""
         now = self.world.now
+        for hop, sent in list(self._sent.items()):
+            while sent and sent[0][0] < now - UNDER_WAY:
+                sent.popleft()
+            if not sent or not hop.is_up:
+                del self._sent[hop]
         for hop, questions in list(self._questions.items()):
             if not hop.is_up or hop.link.rates[hop.end]:  # what is owed on a link that is slow is asked for again
                 del self._questions[hop]

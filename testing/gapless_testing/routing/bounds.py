@@ -22,13 +22,12 @@ from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
 from gapless_testing.routing.harness import RouterFixtures, RouterHarness
 from gapless_testing.routing.network import PENDING_MAX, BrokerHost
-from gapless_testing.routing.service import linked, quiet_worlds
+from gapless_testing.routing.service import BODY, linked, quiet_worlds
 from gapless_testing.routing.topology import PHB
 from gapless_testing.routing.world import RouterWorld
 
 TIMES_TOO_MUCH = 2
 """So many times what a router may hold goes through it."""
-BODY = bytes(4096)
 CHECKS = 6
 IDLE_SECONDS = 3
 
@@ -192,7 +191,7 @@ class BoundsTests(RouterFixtures):
                     for pubend, following in shb.streams.items():
                         lo = following.start + 7 * number * MILLISECOND
                         ranges = tuple((lo + step, lo + step + 1) for step in range(0, 3000, 1000))
-                        shb.host.tell(Want(pubend, ranges, {shb.shb: shb.version}, shb.shb))
+                        shb.host.tell(Want(pubend, ranges, {shb.shb: shb.version}, shb.shb, again=False))
 
             repeat(world, 1500, ask, 0.02)
             self._return(world, absent)

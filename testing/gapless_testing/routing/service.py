@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from gapless.core.network import facts as routing
-from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId, Ending, OpenRequest, Pub
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.network.facts import LINK_HIGH, MAIL_BYTES_MAX, BrokerId, Ending, OpenRequest, Pub
+from gapless.core.stream.stamps import RAW
+from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
 from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
@@ -17,13 +18,19 @@ from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
 from gapless_testing.routing.harness import RouterFixtures, RouterHarness
 from gapless_testing.routing.network import BrokerHost
 from gapless_testing.routing.publishing import SILENCE_EVERY, PublishingStandIn
-from gapless_testing.routing.subscribing import Following, SubscribingStandIn
-from gapless_testing.routing.topology import Topology
+from gapless_testing.routing.subscribing import Following, Reread, SubscribingStandIn
+from gapless_testing.routing.topology import PHB, Topology
 from gapless_testing.routing.world import FILTERS, RouterWorld, naming
 
 WARM_UP = 8
 """Seconds after which everybody knows everybody, and every interest has settled."""
 STEP = 100 * MS
+SOON = 5.0
+"""Seconds within which a want is answered, when nothing goes wrong."""
+LATE = 30
+"""Seconds after which an answer is on its way no more."""
+LATELY = 300 * MILLISECOND
+BODY = bytes(4096)
 LARGE = {number: Filter(("fish",), f"note = '{number:06}'" + " OR n = 1000" * 400) for number in range(100, 200)} | {
     200: FILTERS[-1]
 }
@@ -130,6 +137,24 @@ def check_released(world: RouterWorld, when: str, *, frozen: bool = False) -> No
         wait(world, seconds, Clause.MINIMA, what, lambda: frozen or pubend.minima.released >= tick)  # noqa: B023
 
 
+def fill(world: RouterWorld) -> None:
+    """All links to brokers without a PHB are full for a moment; then everything arrives."""
+    deaf = [host for host in world.network.hosts.values() if PHB not in host.roles]
+    for host in deaf:
+        world.network.deafen(host)
+    for pubend in world.pubends:
+        pubend.gives_up = False
+        for number in range(2 * LINK_HIGH // (16 * len(BODY))):
+            pubend.publish(columns("fish", number, 16, BODY))
+            world.run(0.05)
+    for host in deaf:
+        world.network.listen(host)
+    for pair in pairs(world):
+        tick = pair.pubend.stable
+        what = f"{pair} has not got {tick}, pushed or as an answer, from a link that was full,"
+        wait(world, 10 + world.network.harness.push_seconds, Clause.ANSWER, what, lambda: pair.following.head >= tick)  # noqa: B023
+
+
 class ServiceTests(RouterFixtures):
     """C2, C3, C5, C9 and C10, one by one."""
 
@@ -231,6 +256,40 @@ class ServiceTests(RouterFixtures):
             for pair, reading in readings:
                 what = f"{pair} asks for {reading.curiosity.ranges}, unfiltered, and is not answered"
                 wait(world, 10 + harness.push_seconds, Clause.ANSWER, what, lambda: reading.done)  # noqa: B023
+            world.settle()
+
+    def test_whoever_asks_anew_is_answered_anew(self, harness: RouterHarness) -> None:
+        """He has kept nothing. It is no repetition, whatever is on its way on a link that was full a moment ago."""
+        for world in quiet_worlds(harness, *linked(harness)):
+            fill(world)
+            for pair in pairs(world):
+                for _ in range(2):
+                    pair.shb.read(pair.following, LATELY)
+                    reading = pair.following.readings[-1]
+                    what = f"{pair} asks anew for {reading.curiosity.ranges}, and is not answered"
+                    wait(world, SOON, Clause.ANSWER, what, lambda: reading.done)  # noqa: B023
+            world.settle()
+
+    def test_whoever_asks_again_for_long_is_answered_again(self, harness: RouterHarness) -> None:
+        """An answer may be on its way for a while; then it has not come."""
+        for world in quiet_worlds(harness, *linked(harness)):
+            fill(world)
+            for pair in pairs(world):
+                following, name = pair.following, pair.pubend.pubend
+                pair.shb.read(following, LATELY)
+                reading = following.readings[-1]
+                what = f"{pair} asks for {reading.curiosity.ranges}, and is not answered"
+                wait(world, SOON, Clause.ANSWER, what, lambda: reading.done)  # noqa: B023
+                lost = Reread(name, reading.stream.base, reading.hi, pair.shb.host.now)
+                ranges = lost.curiosity.ranges
+                lost.curiosity.trim(lost.hi)
+                following.readings.append(lost)
+                for _ in range(LATE):
+                    pair.shb.host.tell(routing.Want(name, ranges, RAW, pair.shb.shb, again=True))
+                    world.run(1)
+                if not lost.done:
+                    what = f"{pair} has asked again for {ranges}, for {LATE} s, and is not answered"
+                    raise ContractError(Clause.ANSWER, what, pair.shb.host.name, world.network.now)
             world.settle()
 
     def test_an_answer_says_that_it_is_one(self, harness: RouterHarness) -> None:

@@ -263,9 +263,9 @@ class SubscribingStandIn:
                 following.moved_at = self._now
                 following.curiosity.add(((following.head, FOREVER),), self._need(), self._now, urgent=True)
             curiosities = [following.curiosity, *(reading.curiosity for reading in following.readings)]
-            for ranges, need in [due for curiosity in curiosities for due in curiosity.due(self._now)]:
+            for ranges, need, again in [due for curiosity in curiosities for due in curiosity.due(self._now)]:
                 if self.asks:
-                    self.host.tell(Want(pubend, ranges, need, self.shb))
+                    self.host.tell(Want(pubend, ranges, need, self.shb, again))
 
     def _repeat(self) -> None:
         """Says the version again, and holds that were not answered."""

@@ -86,12 +86,11 @@ ASKING = (
         (
             Edit(
                 f"{_STREAMS}._reply",
-                "    self._peers.send(asker, replace(fitting, stamp=stamp, reply=True))",
-                "    answer = replace(fitting, stamp=stamp, reply=True)\n"
-                "        if cell in stream.bundles:\n"
-                "            self._peers.push(cell, answer)\n"
+                "    self._peers.send(asker, said)",
+                "    if cell in stream.bundles:\n"
+                "            self._peers.push(cell, said)\n"
                 "        else:\n"
-                "            self._peers.send(asker, answer)",
+                "            self._peers.send(asker, said)",
             ),
         ),
         ("K5", "V1", "V2"),
@@ -126,6 +125,46 @@ ASKING = (
         ),
         ("K7",),
         "Several SHBs behind one broker miss the same.",
+        routers=_KNOWLEDGE,
+    ),
+)
+
+REPEATING = (
+    Switch(
+        "answer_is_under_way_for_ever",
+        ("under way",),
+        "What a broker was sent it is not sent again, however often it says that it asks again.",
+        (
+            Edit("gapless_routing.knowledge.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
+            Edit(
+                f"{_PEERS}.is_slow",
+                "return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)",
+                "return True",
+            ),
+        ),
+        ("V1", "V2"),
+        "An answer is lost between two brokers.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "whoever_asks_anew_asks_again",
+        ("under way",),
+        "Whoever asks for what it was just sent is taken for one that asks again.",
+        (
+            Edit(
+                f"{_STREAMS}.want",
+                "if not want.again:\n        stream.askers.asked_anew(asker, ranges)\n    elif",
+                "if",
+            ),
+            Edit(
+                f"{_PEERS}.is_slow",
+                "return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)",
+                "return True",
+            ),
+            Edit("gapless_routing.knowledge.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
+        ),
+        ("V1", "V2"),
+        "A reader that keeps nothing reads again what another one has just read.",
         routers=_KNOWLEDGE,
     ),
 )

@@ -66,7 +66,7 @@ class Harness(Rig[PublisherHostingBroker]):
 
     def ask(self, *ranges: tuple[Tick, Tick], reply_to: str = "shb") -> list[object]:
         """An SHB wants ranges."""
-        return self.feed(AskPubend(Want(self.pubend, ranges, None, "shb"), reply_to))
+        return self.feed(AskPubend(Want(self.pubend, ranges, None, "shb", again=False), reply_to))
 
     def enrol(self, shb: str) -> list[object]:
         return self.feed(Enrol(self.pubend, shb))

@@ -110,14 +110,14 @@ def test_c1_a_reply_stays_a_reply(router: RouterBase) -> None:
 
 
 def test_c2_a_want_reaches_the_pubend_every_time(router: RouterBase) -> None:
-    want = Want("p@1", ((0, 10), (20, 30)), None, "shb")
+    want = Want("p@1", ((0, 10), (20, 30)), None, "shb", again=False)
 
     for _ in range(3):
         assert list(router.want(NOW, want)) == [AskPubend(want, "shb")]
 
 
 def test_c2_a_want_for_an_unknown_pubend_is_dropped(router: RouterBase) -> None:
-    assert list(router.want(NOW, Want("x@1", ((0, 10),), None, "shb"))) == []
+    assert list(router.want(NOW, Want("x@1", ((0, 10),), None, "shb", again=False))) == []
 
 
 # C3 push

@@ -33,7 +33,7 @@ def mesh(**network: float) -> tuple[Small, Ear, LinkBetween]:
     return small, ear, link
 
 
-WANT = Want("p@1", ((1, 2),), None, "shb1@disk")
+WANT = Want("p@1", ((1, 2),), None, "shb1@disk", again=False)
 
 
 def send(small: Small, link: LinkBetween, frame: bytes) -> None:

@@ -126,7 +126,7 @@ ROUTING: list[tuple[routing_frames.Message, MessageText]] = [
     ),
     (Knowledge("p@1", ONE, TWO), MessageText("knowledge", "p (1.000, 2.000] is silent")),
     (Knowledge("p@1", ONE, TWO, lost=FOREVER), MessageText("knowledge", "p (1.000, 2.000] is lost up to 2.000")),
-    (r.Want("p@1", ((ONE, TWO),), None, "s@1"), MessageText("want", "s needs p (1.000, 2.000]")),
+    (r.Want("p@1", ((ONE, TWO),), None, "s@1", again=False), MessageText("want", "s needs p (1.000, 2.000]")),
     (
         whole(r.Interest("s@1", 1, 2, {3: Filter(("#",), "k = 1"), 4: Filter(("#",))}, frozenset({2, 1}))),
         MessageText("interest", "interest 2 of s: +3 where k = 1, +4, −1, −2"),

@@ -18,6 +18,8 @@ from gapless.core.stream.stamps import Stamp, covers, join
 from gapless.core.stream.ticks import Tick
 
 REMEMBERED_FOR: Final = 60 * SECOND
+UNDER_WAY: Final = 10 * SECOND
+"""An answer may be on its way for so long; then whoever still asks has not got it."""
 RUNS_MAX: Final = 4096
 """So many runs of one asker are remembered; the oldest ticks go first."""
 
@@ -32,6 +34,8 @@ class Asker:
     """It wants whatever comes above this tick, as the answer to a want without an upper end."""
     until: int = 0
     """Until when it does."""
+    sent: IntervalMap[tuple[Stamp, int]] = field(default_factory=IntervalMap)
+    """What it was sent lately on the link that there is: under which stamp, and until when that may be on its way."""
 
 
 class Askers:
@@ -96,9 +100,37 @@ class Askers:
         return _by_need([run for run in asker.runs if now < run[2][1]]) if asker is not None else []
 
     def answered(self, name: BrokerId, ranges: Ranges) -> None:
-        """A broker was sent these."""
+        """A broker waits for these no more."""
         for lo, hi in ranges:
             self._askers[name].runs.remove(lo, hi)
+
+    def sent(self, name: BrokerId, answer: Knowledge, now: int) -> None:
+        """An answer was sent to a broker."""
+        sent = self._askers.setdefault(name, Asker()).sent
+        sent.join(answer.lo, answer.hi, (answer.stamp, now + UNDER_WAY), _newer)
+        while len(sent) > RUNS_MAX:
+            lo, hi, _ = next(iter(sent))
+            sent.remove(lo, hi)
+
+    def asked_anew(self, name: BrokerId, ranges: Ranges) -> None:
+        """A broker asks for these, and not again: what it was sent of them before, it has not kept."""
+        if name in self._askers:
+            for lo, hi in ranges:
+                self._askers[name].sent.remove(lo, hi)
+
+    def under_way(self, name: BrokerId, ranges: Ranges, need: Stamp, now: int) -> Ranges:
+        """What of these ranges a broker was sent so lately that it may be on its way, and serves that need."""
+        found = IntervalSet()
+        for lo, hi in ranges if name in self._askers else ():
+            for start, stop, (stamp, until) in self._askers[name].sent.overlapping(lo, hi):
+                if now < until and covers(stamp, need):
+                    found.add(start, stop)
+        return found.ranges
+
+    def link_down(self, name: BrokerId) -> None:
+        """A link to a broker is gone, with all that was on its way there."""
+        if name in self._askers:
+            self._askers[name].sent = IntervalMap()
 
     def expire(self, now: int) -> None:
         """Forgets what nobody can wait for any more."""
@@ -108,13 +140,20 @@ class Askers:
                     asker.runs.remove(lo, hi)
             if asker.above is not None and asker.until <= now:
                 asker.above = None
-            if not len(asker.runs) and asker.above is None:
+            for lo, hi, (_, until) in tuple(asker.sent):
+                if until <= now:
+                    asker.sent.remove(lo, hi)
+            if not len(asker.runs) and asker.above is None and not len(asker.sent):
                 del self._askers[name]
 
 
 def _longer(old: tuple[Stamp, int], new: tuple[Stamp, int]) -> tuple[Stamp, int]:
     """Who asked before with an older need may have one that is over: the higher one serves both."""
     return join(old[0], new[0]), max(old[1], new[1])
+
+
+def _newer(_old: tuple[Stamp, int], new: tuple[Stamp, int]) -> tuple[Stamp, int]:
+    return new
 
 
 def _by_need(runs: list[tuple[Tick, Tick, tuple[Stamp, int]]]) -> list[tuple[Stamp, Ranges]]:

@@ -27,6 +27,8 @@ HELLO_EVERY: Final = 1 * SECOND
 HELLO_LASTS: Final = 3 * SECOND
 REDIAL: Final = 2 * SECOND
 """How long a dialled broker may take."""
+SLOW_LASTS: Final = 10 * SECOND
+"""A link that was full counts as slow for so long."""
 HELLO: Final = 1
 """The kind of a `Private` that holds a RouterHello."""
 CAN_WAIT: Final = (Knowledge, InterestPart, Pub)
@@ -58,6 +60,8 @@ class Peers:
         self._links: dict[LinkId, BrokerId] = {}
         self._links_of: dict[BrokerId, dict[LinkId, None]] = {}
         self._full: dict[LinkId, None] = {}
+        self._full_until: dict[LinkId, int] = {}
+        """When a link was last full that is not full any more."""
         self._said: dict[LinkId, int] = {}
         """How many bytes that can wait were said on each link in this instant: the node has not reported them yet."""
         self._said_at = 0
@@ -92,6 +96,7 @@ class Peers:
         if broker is None:
             return None
         self._full.pop(link, None)
+        self._full_until.pop(link, None)
         self._links_of[broker].pop(link)
         if not self._links_of[broker]:
             del self._links_of[broker]
@@ -106,6 +111,7 @@ class Peers:
             self._full[link] = None
         elif pending <= LINK_LOW and link in self._full:
             del self._full[link]
+            self._full_until[link] = self._state.now
             return self._links[link]
         return None
 
@@ -137,6 +143,12 @@ class Peers:
         """Whether so much waits on the link to a broker that nothing which can wait is sent there."""
         link = self._link(broker)
         return link is None or link in self._full
+
+    def is_slow(self, broker: BrokerId) -> bool:
+        """Whether the link to a broker is full, or was lately: then what was sent there may be long on its way."""
+        link = self._link(broker)
+        full_until = self._full_until.get(link) if link is not None else None
+        return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)
 
     def said_now(self, broker: BrokerId) -> int:
         """How many bytes that can wait were sent to a broker in this very instant."""

@@ -152,6 +152,7 @@ class KnowledgeRouter(RouterBase):
         broker = self._peers.link_down(down.link)
         if broker is not None:
             self._interests.sayings.link_down(broker)
+            self._streams.on_link_down(broker)
         return self._effects()
 
     def room(self, now: int, room: LinkRoom) -> Effects:

@@ -255,6 +255,11 @@ class Streams:
                 stream.seen = None
             self._see(stream)
 
+    def on_link_down(self, broker: BrokerId) -> None:
+        """A link to a broker is gone, with the answers that were on their way."""
+        for stream in self._streams.values():
+            stream.askers.link_down(broker)
+
     def on_link_up(self, broker: BrokerId) -> None:
         """A broker is there: it is told of the pubends that come its way."""
         for stream in self._streams.values():
@@ -492,7 +497,13 @@ class Streams:
         top = stream.cache.known_upto
         ranges = tuple((lo, hi if hi < FOREVER else max(lo, top)) for lo, hi in want.ranges)
         above = max((max(lo, top) for lo, hi in want.ranges if hi >= FOREVER), default=None)
-        answers, rest = stream.cache.answer(tuple(run for run in ranges if run[0] < run[1]), want.need)
+        ranges = tuple(run for run in ranges if run[0] < run[1])
+        if not want.again:
+            stream.askers.asked_anew(asker, ranges)
+        elif self._peers.is_slow(asker):
+            coming = stream.askers.under_way(asker, ranges, want.need, self._state.now)
+            ranges = (IntervalSet(ranges) - IntervalSet(coming)).ranges
+        answers, rest = stream.cache.answer(ranges, want.need)
         unsent = self._reply(stream, asker, answers)
         rest = (IntervalSet(rest) | IntervalSet(unsent)).ranges if unsent else rest
         if stream.bundles or asker != CORE:  # else every answer is for the SHB here
@@ -507,14 +518,17 @@ class Streams:
             need = join(need, self._interests.versions([CORE, *stream.bundles]))
         if above is not None:
             ranges = (*(run for run in ranges if run[0] < above), (above, FOREVER))
-        wanted = stream.asked.pass_on(ranges, need, self._state.now)
-        if not wanted:
-            return
-        asking = Want(want.pubend, wanted, need, want.shb)
-        if stream.up is None:
-            self._state.effects.append(AskPubend(asking, self._state.life))
-        else:
-            self._peers.send_toward(stream.home, want.pubend, asking, None if asker == CORE else asker)
+        unanswered = IntervalSet(stream.asked.unanswered(ranges, need))
+        wanted = IntervalSet(stream.asked.pass_on(ranges, need, self._state.now))
+        first = wanted - unanswered
+        for part, again in ((first, False), (wanted - first, True)):
+            if not part:
+                continue
+            asking = Want(want.pubend, part.ranges, need, want.shb, again)
+            if stream.up is None:
+                self._state.effects.append(AskPubend(asking, self._state.life))
+            else:
+                self._peers.send_toward(stream.home, want.pubend, asking, None if asker == CORE else asker)
 
     def _serve(self, stream: PubendStream, knowledge: Knowledge, pushed: dict[BrokerId, list[Knowledge]]) -> None:
         """Answers those who waited for it. Who was just sent it of its own accord is not sent it twice.
@@ -567,7 +581,9 @@ class Streams:
             if fitting.hi < answer.hi:
                 left.append((fitting.hi, answer.hi))
             stamp = fitting.stamp if behind is None else restrict(fitting.stamp, behind)
-            self._peers.send(asker, replace(fitting, stamp=stamp, reply=True))
+            said = replace(fitting, stamp=stamp, reply=True)
+            self._peers.send(asker, said)
+            stream.askers.sent(asker, said, self._state.now)
         if left:
             self._unanswered[asker] = None
             self._state.timers.set(("more", asker), self._state.now + MORE_AFTER)

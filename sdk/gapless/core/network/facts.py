@@ -63,6 +63,8 @@ class Want(Struct, array_like=True, frozen=True, gc=False, tag=2):
     ranges: RealRanges
     need: Mapping[ShbId, Real] | None
     shb: ShbId
+    again: bool
+    """All of it was asked for before with this need, and no answer has come: one that is on its way will do."""
 
 
 class Interest(Struct, frozen=True, gc=False):

@@ -186,18 +186,21 @@ class CuriosityStream:
             self._stale = False
         return self._deadline
 
-    def due(self, now: int) -> list[tuple[Ranges, Stamp]]:
-        """Returns the ranges to ask for now, by need, in tick order. From now on they count as asked for."""
+    def due(self, now: int) -> list[tuple[Ranges, Stamp, bool]]:
+        """Returns the ranges to ask for now, in tick order: by need, and by whether they were asked for before.
+
+        From now on they count as asked for.
+        """
         deadline = self.deadline()
         if deadline is None or now < deadline:
             return []
-        wants: list[tuple[IntervalSet, Stamp]] = []
+        wants: list[tuple[IntervalSet, Stamp, bool]] = []
         for lo, hi, curious in tuple(self._runs):
             if curious.due_at <= now:
-                _wanted(wants, curious.need).add(lo, hi)
+                _wanted(wants, curious.need, again=bool(curious.tries or curious.sent_at)).add(lo, hi)
                 self._runs.join(lo, hi, self._asked(curious, hi, now), _take_new)
         self._stale = True
-        return [(ranges.ranges, need) for ranges, need in wants]
+        return [(ranges.ranges, need, again) for ranges, need, again in wants]
 
     def _asked(self, curious: _Curious, hi: Tick, now: int) -> _Curious:
         sent_at = curious.sent_at if curious.tries else now
@@ -263,6 +266,15 @@ class RecentWants:
             self._runs.join(lo, hi, asked, _ask_again)
         return wanted.ranges
 
+    def unanswered(self, ranges: Iterable[tuple[Tick, Tick]], need: Stamp) -> Ranges:
+        """What of these ranges was asked for lately with a need that covers this one, and has not been answered."""
+        found = IntervalSet()
+        for lo, hi in ranges:
+            for start, stop, asked in self._runs.overlapping(lo, hi):
+                if asked.first_at and covers(asked.need, need):
+                    found.add(start, stop)
+        return found.ranges
+
     def answered(self, lo: Tick, hi: Tick, stamp: Stamp, now: int) -> None:
         """Notes an answer: how long it took says how long to remember what is asked for from now on.
 
@@ -309,10 +321,10 @@ def _take_new(_old: Value, new: Value) -> Value:
     return new
 
 
-def _wanted(wants: list[tuple[IntervalSet, Stamp]], need: Stamp) -> IntervalSet:
-    """Returns the ranges wanted with this need, to be added to."""
-    for ranges, other in wants:
-        if other == need:
+def _wanted(wants: list[tuple[IntervalSet, Stamp, bool]], need: Stamp, *, again: bool) -> IntervalSet:
+    """Returns the ranges wanted with this need, for the first time or again, to be added to."""
+    for ranges, *other in wants:
+        if other == [need, again]:
             return ranges
-    wants.append((IntervalSet(), need))
+    wants.append((IntervalSet(), need, again))
     return wants[-1][0]

@@ -283,7 +283,7 @@ FROM_CORES: list[object] = [
     routing.Held("shb", PUBEND, 1, {}),
     routing.Interest("shb", 0, 1, {}),
     routing.Hold("shb", PUBEND, 1, {}),
-    routing.Want(PUBEND, ((0, 5),), None, "shb"),
+    routing.Want(PUBEND, ((0, 5),), None, "shb", again=False),
     routing.Progress("shb", PUBEND, 1, 2),
 ]
 
@@ -515,7 +515,7 @@ def test_two_roles_host_pubends_and_each_gets_what_concerns_its_own() -> None:
     rig = Rig(left, right)
     facts: dict[str, list[Effect]] = {
         pubend: [
-            routing.AskPubend(routing.Want(pubend, ((0, 5),), None, "shb"), "you"),
+            routing.AskPubend(routing.Want(pubend, ((0, 5),), None, "shb", again=False), "you"),
             routing.Enrol(pubend, "shb"),
             routing.Hold("shb", pubend, 1, {}),
             routing.Released(pubend, 1, 2),

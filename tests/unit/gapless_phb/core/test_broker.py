@@ -215,7 +215,7 @@ def test_what_is_said_of_pubends_that_are_not_here_is_ignored() -> None:
     harness.sync()
     harness.said.clear()
 
-    harness.feed(AskPubend(Want("nowhere@1", ((0, 9),), None, "shb"), "reply"))
+    harness.feed(AskPubend(Want("nowhere@1", ((0, 9),), None, "shb", again=False), "reply"))
     harness.feed(Enrol("nowhere@1", "shb"))
     harness.feed(Hold("shb", "nowhere@1", 1, {}))
     harness.feed(Released("nowhere@1", 1, 1))

@@ -244,7 +244,7 @@ def full(version: int, shb: str, *topics: str) -> Interest:
 
 def want(lo: int, hi: int, need: Stamp = RAW, shb: str = "s@disk") -> Want:
     """A want for one range."""
-    return Want(P, ((lo, hi),), need, shb)
+    return Want(P, ((lo, hi),), need, shb, again=False)
 
 
 def done(released: int, delivered: int, shb: str = "s@disk") -> Progress:

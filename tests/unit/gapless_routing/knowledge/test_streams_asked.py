@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.network.facts import AskPubend, Know, Opened, PubendMeta, Want
+from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.stamps import RAW
+from gapless.core.stream.stamps import RAW, Stamp
 from gapless.core.stream.ticks import FOREVER
-from gapless_routing.knowledge import streams
+from gapless_routing.knowledge import askers, peers, streams
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -282,9 +284,132 @@ def test_what_comes_while_the_link_of_an_asker_is_full_is_kept_for_him() -> None
     assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
 
 
+def again(lo: int, hi: int, need: Stamp = RAW) -> Want:
+    """The repetition of a want."""
+    return replace(want(lo, hi, need), again=True)
+
+
+def slow(stamp: Stamp = RAW) -> Net:
+    """The link to a broker was full a moment ago, and that broker was answered on it."""
+    net = subscribed()
+    net.tell("p", Know(knowledge(0, 20, "b", stamp=stamp)))
+    net.pass_time(2 * SECOND)
+    net.arrive("i", "p", want(0, 20, {}))
+    net.fill("p", "i")
+    net.forget()
+    return net
+
+
+def test_on_a_slow_link_what_is_under_way_is_not_sent_again_to_who_asks_again() -> None:
+    """Its answer waits on that link, and another one would wait behind it."""
+    net = slow()
+    net.arrive("i", "p", again(0, 20))
+    net.fill("p", "i", 0)
+    net.arrive("i", "p", again(0, 20))
+    net.pass_time(SECOND)
+
+    assert net.messages(Knowledge, "p", "i") == []
+    assert asked(net) == []
+
+    net.arrive("i", "p", again(10, 40))
+    assert [one.ranges for one in asked(net)] == [((20, 40),)], "of that nothing is under way"
+
+
+def test_what_was_asked_for_again_long_after_it_was_sent_is_sent_again() -> None:
+    """Whoever still asks then has not got it."""
+    net = slow()
+    net.pass_time(askers.UNDER_WAY - SECOND)
+    net.arrive("i", "p", again(0, 20))
+    net.fill("p", "i", 0)
+    assert net.messages(Knowledge, "p", "i") == []
+
+    net.pass_time(SECOND)
+    net.arrive("i", "p", again(0, 20))
+
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
+
+
+def test_whoever_asks_anew_has_kept_nothing_and_is_answered() -> None:
+    net = slow()
+    net.fill("p", "i", 0)
+    net.arrive("i", "p", want(0, 20))
+
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
+
+
+def test_what_was_sent_before_somebody_asked_anew_is_no_answer_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There was no room for all of its answer, and the rest is not known here any more when it is asked for again."""
+    net = slow()
+    net.fill("p", "i", 0)
+    monkeypatch.setattr(streams, "REPLY_BYTES_MAX", 0)
+    net.arrive("i", "p", want(0, 20))
+    monkeypatch.undo()
+    assert net.messages(Knowledge, "p", "i") == []
+
+    net.arrive("i", "p", again(0, 20))
+
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
+
+
+def test_on_a_link_that_was_not_full_lately_every_repetition_is_answered() -> None:
+    """It may lose frames, and an answer comes soon or never."""
+    net = slow()
+    net.fill("p", "i", 0)
+    net.pass_time(peers.SLOW_LASTS)
+    net.arrive("i", "p", want(0, 20))
+    net.forget()
+    net.arrive("i", "p", again(0, 20))
+
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
+
+
+def test_what_was_on_its_way_is_gone_with_the_link() -> None:
+    net = slow()
+    net.cut("p", "i")
+    net.connect("p", "i")
+    net.fill("p", "i")
+    net.fill("p", "i", 0)
+    net.forget()
+    net.arrive("i", "p", again(0, 20))
+
+    assert said(net.messages(Knowledge, "p", "i")) == [(0, 20, (1,))]
+
+
+def test_an_answer_under_way_that_says_less_than_is_needed_does_not_count() -> None:
+    net = slow({"s@disk": 1})
+    net.arrive("i", "p", again(0, 20, {"s@disk": 1}))
+    net.fill("p", "i", 0)
+    assert net.messages(Knowledge, "p", "i") == []
+    assert asked(net) == []
+
+    net.arrive("i", "p", again(0, 20, {"s@disk": 2}))
+
+    assert [one.ranges for one in asked(net)] != [], "for silence: it is asked on"
+
+
+def test_a_broker_in_between_says_so_when_it_asks_again() -> None:
+    """Whether it does is its own affair: it may ask for somebody else, or have been answered meanwhile."""
+
+    def repeats(wanted: Want) -> list[tuple[Ranges, bool]]:
+        net.forget()
+        net.pass_time(SECOND)
+        net.tell("s", wanted)
+        return [(one.ranges, one.again) for one in net.messages(Want, "i", "p")]
+
+    net = subscribed()
+    net.pass_time(2 * SECOND)
+
+    assert repeats(again(0, 20)) == [(((0, 20),), False)]
+    assert repeats(want(0, 30)) == [(((20, 30),), False), (((0, 20),), True)]
+    net.arrive("p", "i", knowledge(0, 10, stamp={}, reply=True))
+    assert repeats(want(0, 20)) == [(((0, 20),), True)], "that answers nothing"
+    net.arrive("p", "i", knowledge(0, 10, reply=True))
+    assert repeats(want(0, 20)) == [(((10, 20),), True)]
+
+
 def test_a_want_for_a_pubend_of_which_nobody_has_heard_is_dropped() -> None:
     net = subscribed()
-    net.tell("s", Want("q@1", ((0, 20),), RAW, "s@disk"))
+    net.tell("s", Want("q@1", ((0, 20),), RAW, "s@disk", again=False))
 
     assert net.ways(Want) == []
 

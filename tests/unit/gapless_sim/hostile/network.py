@@ -289,7 +289,7 @@ class Shb:
         for pubend, stream in self.streams.items():
             missing = stream.unknown(self.heads[pubend], max(self.stable[pubend], stream.known_upto), self.need(pubend))
             if missing and self.wanting:
-                self.node.tell(Want(pubend, missing, self.need(pubend), self.shb))
+                self.node.tell(Want(pubend, missing, self.need(pubend), self.shb, again=False))
 
     def need(self, pubend: str) -> dict[str, int]:
         """Which version silence must honour from the head on."""

@@ -246,7 +246,7 @@ def test_understating_lowers_the_stamp() -> None:
 
 
 def test_an_answer_goes_only_where_it_was_asked_for(side: Side) -> None:
-    side.side.on_want("there", Want(P, ((10, FOREVER),), {THERE: 3}, THERE))
+    side.side.on_want("there", Want(P, ((10, FOREVER),), {THERE: 3}, THERE, again=False))
     (ask,) = side.parts.effects()
     assert isinstance(ask, AskPubend)
     assert ask.want.ranges == ((10, FOREVER),)
@@ -258,14 +258,14 @@ def test_an_answer_goes_only_where_it_was_asked_for(side: Side) -> None:
 
 
 def test_a_want_for_a_pubend_that_is_elsewhere_goes_nowhere(side: Side) -> None:
-    side.side.on_want("there", Want("q@1", ((1, 2),), RAW, THERE))
+    side.side.on_want("there", Want("q@1", ((1, 2),), RAW, THERE, again=False))
 
     assert side.parts.effects() == []
 
 
 def test_more_is_asked_than_was_wanted() -> None:
     side = Side({"answer_more": 1.0})
-    side.side.on_want("there", Want(P, ((10**12, 10**12 + 5), (3 * 10**12, FOREVER)), RAW, THERE))
+    side.side.on_want("there", Want(P, ((10**12, 10**12 + 5), (3 * 10**12, FOREVER)), RAW, THERE, again=False))
 
     (ask,) = side.parts.effects()
     assert isinstance(ask, AskPubend)
@@ -277,7 +277,7 @@ def test_a_cache_answers_with_what_was_pushed_and_as_it_was_stamped() -> None:
     side = Side({"stale_cache": 1.0})
     side.side.on_interest("there", whole(full(4, a="a")))
     side.pushed(knowledge(10, 20, "a"))
-    side.side.on_want("there", Want(P, ((10, 30),), {THERE: 4}, THERE))
+    side.side.on_want("there", Want(P, ((10, 30),), {THERE: 4}, THERE, again=False))
 
     (ask,) = side.parts.effects()
     assert isinstance(ask, AskPubend)
@@ -286,7 +286,7 @@ def test_a_cache_answers_with_what_was_pushed_and_as_it_was_stamped() -> None:
     assert isinstance(sent.message, Knowledge)
     assert (sent.message.hi, sent.message.stamp, sent.message.reply) == (20, {THERE: 4}, True)
 
-    side.side.on_want("there", Want(P, ((10, 20),), RAW, THERE))
+    side.side.on_want("there", Want(P, ((10, 20),), RAW, THERE, again=False))
     (ask,) = side.parts.effects()
     assert isinstance(ask, AskPubend)
     assert ask.want.ranges == ((11, 20),), "of what was filtered only events are an answer to who needs all of it"
@@ -296,7 +296,7 @@ def test_a_cache_goes_with_all_that_is_forgotten() -> None:
     side = Side({"stale_cache": 1.0})
     side.pushed(knowledge(10, 20, "a"))
     side.side.forget()
-    side.side.on_want("there", Want(P, ((10, 20),), RAW, THERE))
+    side.side.on_want("there", Want(P, ((10, 20),), RAW, THERE, again=False))
 
     assert [type(effect) for effect in side.parts.effects()] == [AskPubend]
     assert not [sent for sent in side.parts.sent() if isinstance(sent.message, Knowledge)]
@@ -308,7 +308,7 @@ def test_a_cache_goes_with_all_that_is_forgotten() -> None:
 def test_an_answer_is_thinned_only_where_its_stamp_is_good_enough(need: Any, stamp: Any) -> None:
     side = Side({"thin_answer": 1.0})
     side.side.on_interest("there", whole(full(4, a="a")))
-    side.side.on_want("there", Want(P, ((10, 20),), need, THERE))
+    side.side.on_want("there", Want(P, ((10, 20),), need, THERE, again=False))
     (ask,) = side.parts.effects()
     assert isinstance(ask, AskPubend)
     side.parts.sent()

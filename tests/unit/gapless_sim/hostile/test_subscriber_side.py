@@ -100,10 +100,10 @@ def test_a_new_process_with_pubends_is_told_the_whole(side: Side) -> None:
 
 
 def test_wants_and_holds_go_to_the_pubends_broker(side: Side) -> None:
-    want, row = Want(P, ((1, 2),), RAW, SHB), Hold(SHB, P, 1, {})
+    want, row = Want(P, ((1, 2),), RAW, SHB, again=False), Hold(SHB, P, 1, {})
     side.side.want(want)
     side.side.hold(row)
-    side.side.want(Want("q@1", ((1, 2),), RAW, SHB))
+    side.side.want(Want("q@1", ((1, 2),), RAW, SHB, again=False))
 
     assert side.parts.sent() == [Sent("far", want, ()), Sent("far", row, ())]
 
@@ -134,7 +134,7 @@ def test_rows_do_not_pile_up(side: Side) -> None:
 @pytest.mark.parametrize("behaviour", ["drop_want", "drop_progress", "drop_interest"])
 def test_what_is_dropped_goes_nowhere(behaviour: str) -> None:
     side = Side({behaviour: 1.0})
-    side.side.want(Want(P, ((1, 2),), RAW, SHB))
+    side.side.want(Want(P, ((1, 2),), RAW, SHB, again=False))
     side.side.progress(Progress(SHB, P, 1, 2))
     side.side.interest(Interest(SHB, 3, 4, {}))
     side.side.say_rows()
@@ -149,7 +149,7 @@ def test_what_is_delayed_is_said_in_the_end(behaviour: str) -> None:
     side = Side({behaviour: 1.0})
     for _ in side.parts.pass_time(10**12):
         pass
-    side.side.want(Want(P, ((1, 2),), RAW, SHB))
+    side.side.want(Want(P, ((1, 2),), RAW, SHB, again=False))
     side.side.progress(Progress(SHB, P, 1, 2))
     side.side.interest(Interest(SHB, 3, 4, {}))
     side.side.say_rows()
@@ -269,7 +269,7 @@ def test_a_cache_answers_what_it_can_and_leaves_the_rest() -> None:
     side = Side({"stale_cache": 1.0})
     side.delivered(knowledge(10, 20, "a", stamp={SHB: 2}), knowledge(20, 30, "a", stamp={SHB: 3}))
 
-    side.side.want(Want(P, ((10, FOREVER),), {SHB: 3}, SHB))
+    side.side.want(Want(P, ((10, FOREVER),), {SHB: 3}, SHB, again=False))
 
     replies = [effect.knowledge for effect in side.parts.effects() if isinstance(effect, Know)]
     known = KnowledgeStream(P, 10)
@@ -278,13 +278,13 @@ def test_a_cache_answers_what_it_can_and_leaves_the_rest() -> None:
         known.accumulate(reply)
     assert known.unknown(10, 30, {SHB: 3}) == ((11, 20),), "what was filtered for less than is needed is no answer"
     ((_, want, _),) = side.parts.sent()
-    assert want == Want(P, ((11, 20), (30, FOREVER)), {SHB: 3}, SHB)
+    assert want == Want(P, ((11, 20), (30, FOREVER)), {SHB: 3}, SHB, again=False)
 
 
 def test_what_a_cache_answers_whole_is_not_asked(side: Side) -> None:
     side = Side({"stale_cache": 1.0})
     side.delivered(knowledge(10, 20, "a"))
-    side.side.want(Want(P, ((12, 18),), RAW, SHB))
+    side.side.want(Want(P, ((12, 18),), RAW, SHB, again=False))
 
     assert len(side.parts.effects()) == 1
     assert side.parts.sent() == []

@@ -163,7 +163,7 @@ class ModelFixture:
 
     def ask(self, *ranges: tuple[int, int], pubend: str = P) -> None:
         """A PHB is asked."""
-        self.observe.asked(NODE, Want(pubend, ranges, None, SHB))
+        self.observe.asked(NODE, Want(pubend, ranges, None, SHB, again=False))
 
     # Subscribers.
 

@@ -62,7 +62,7 @@ class Tree:
 
 
 def want(*ranges: tuple[int, int], need: Any = None, pubend: str = P) -> Want:
-    return Want(pubend, tuple(ranges), need, "shb1@disk")
+    return Want(pubend, tuple(ranges), need, "shb1@disk", again=False)
 
 
 # ------------------------------------------------------------------------------------------------ V4

@@ -55,7 +55,7 @@ def test_a_node_without_roles_starts_with_any_volume() -> None:
 
 
 def asks(fixture: ModelFixture, lo: int) -> None:
-    watcher(fixture, V2LivePath).informed("shb1", 0, Want(P, ((lo, lo + 5),), None, FAR))
+    watcher(fixture, V2LivePath).informed("shb1", 0, Want(P, ((lo, lo + 5),), None, FAR, again=False))
     fixture.world.now += SECOND
 
 
@@ -100,7 +100,7 @@ def test_a_want_without_a_path_is_not_missed() -> None:
 def test_what_comes_to_a_phb_is_not_judged_here_and_a_new_start_asks_anew() -> None:
     fixture = in_liveness()
     asks(fixture, 5)
-    fixture.observe.asked("phb1", Want(P, ((5, 10),), None, FAR))
+    fixture.observe.asked("phb1", Want(P, ((5, 10),), None, FAR, again=False))
     asks(fixture, 5)
     watcher(fixture, V2LivePath).vanished("shb1")
 
@@ -122,7 +122,7 @@ def retired(**options: Any) -> ModelFixture:
 def heard_of(fixture: ModelFixture, node: str) -> None:
     brokers = fixture.world.brokers
     hop = Hop(BrokerLink(brokers[node], brokers["ib1" if node != "ib1" else "phb1"]), 1)
-    watcher(fixture, V3Retired).frame_arrived(hop, Want(P, ((1, 2),), None, FAR), ())
+    watcher(fixture, V3Retired).frame_arrived(hop, Want(P, ((1, 2),), None, FAR, again=False), ())
 
 
 def counts(fixture: ModelFixture, shb: str = FAR) -> None:

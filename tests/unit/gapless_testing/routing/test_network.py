@@ -215,7 +215,7 @@ def test_nothing_comes_late_on_streams() -> None:
     assert len(frames(made, "s")) == 5
 
 
-@pytest.mark.parametrize("effect", ["full", Want("p@1", ((1, 2),), None, "s:store"), None])
+@pytest.mark.parametrize("effect", ["full", Want("p@1", ((1, 2),), None, "s:store", again=False), None])
 def test_what_is_no_effect_is_noticed(effect: Any) -> None:
     with breaks(Clause.SEAM, "no effect"):
         network(ScriptedHarness(lambda _router, method, _arguments: [effect] if method == "start" else []))

@@ -117,7 +117,7 @@ def test_silence_is_told_when_nothing_else_is(phb: Phb) -> None:
 def test_a_want_is_answered_in_chunks(phb: Phb) -> None:
     ticks = phb.pubend.publish(columns("fish", 0, CHUNK + 5))
     phb.run()
-    want = Want(PUBEND, ((0, ticks[2]), (ticks[5], FOREVER)), RAW, "s")
+    want = Want(PUBEND, ((0, ticks[2]), (ticks[5], FOREVER)), RAW, "s", again=False)
     phb.attend(AskPubend(want, "me"))
     answers = [known for known, reply_to in phb.called("know") if reply_to == "me"]
 
@@ -129,7 +129,7 @@ def test_a_want_is_answered_in_chunks(phb: Phb) -> None:
 def test_a_chunk_ends_at_its_last_event(phb: Phb) -> None:
     ticks = phb.pubend.publish(columns("fish", 0, CHUNK + 5))
     phb.run()
-    phb.attend(AskPubend(Want(PUBEND, ((0, ticks[-1]),), RAW, "s"), "me"))
+    phb.attend(AskPubend(Want(PUBEND, ((0, ticks[-1]),), RAW, "s", again=False), "me"))
     answers = [known for known, reply_to in phb.called("know") if reply_to == "me"]
 
     assert [(known.lo, known.hi) for known in answers] == [(0, ticks[CHUNK - 1]), (ticks[CHUNK - 1], ticks[-1])]
@@ -159,7 +159,7 @@ def test_what_everybody_has_done_with_is_given_up(phb: Phb) -> None:
     assert phb.pubend.lost == 0, "nobody is counted"
     phb.pubend.members["s"] = 0
     release(phb, ticks[4])
-    phb.attend(AskPubend(Want(PUBEND, ((0, ticks[-1]),), RAW, "s"), "me"))
+    phb.attend(AskPubend(Want(PUBEND, ((0, ticks[-1]),), RAW, "s", again=False), "me"))
     answer = next(known for known, reply_to in phb.called("know") if reply_to == "me")
 
     assert (answer.lost, list(answer.data.ticks)) == (ticks[4], list(ticks[5:]))

@@ -22,6 +22,8 @@ BREACHES = [
     Breach(broken.TakesTheFirstPartForTheWhole, Suite.test_an_interest_larger_than_a_frame_is_served, Clause.TRUTH),
     Breach(broken.NeverAsksForALostPart, Suite.test_of_a_large_interest_what_is_lost_comes_again, Clause.PUSH),
     Breach(broken.ForgetsWants, Suite.test_a_want_is_answered, Clause.ANSWER),
+    Breach(broken.TakesEveryWantForARepetition, Suite.test_whoever_asks_anew_is_answered_anew, Clause.ANSWER),
+    Breach(broken.AnswersOnce, Suite.test_whoever_asks_again_for_long_is_answered_again, Clause.ANSWER),
     Breach(broken_by_change.NeverAsks, Suite.test_what_nobody_pushed_is_there_for_the_asking, Clause.ANSWER),
     Breach(broken.KeepsProbes, Suite.test_a_probe_arrives, Clause.PUSH),
     Breach(broken.KeepsHolds, Suite.test_a_hold_is_answered, Clause.HOLD),

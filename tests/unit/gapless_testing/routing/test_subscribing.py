@@ -128,7 +128,7 @@ def test_it_asks_for_a_hole_until_it_is_filled(shb: Shb) -> None:
     shb.deliver(150, 200)
     shb.run(3000)
     wants = shb.wants()
-    assert wants[0] == Want(PUBEND, ((100, 150),), {"shb": 1}, "shb")
+    assert wants[0] == Want(PUBEND, ((100, 150),), {"shb": 1}, "shb", again=False)
     assert len(wants) > 1
 
     shb.deliver(100, 150, stamp={"shb": 1})
@@ -211,7 +211,7 @@ def test_it_reads_again_unfiltered(shb: Shb) -> None:
     shb.deliver(100, 200, events(150))
     shb.shb.read(shb.following, 1000)
     shb.run(200)
-    assert shb.wants() == [Want(PUBEND, ((100, 200),), RAW, "shb")]
+    assert shb.wants() == [Want(PUBEND, ((100, 200),), RAW, "shb", again=False)]
 
     shb.deliver(100, 150, events(150), stamp={"shb": 1})
     shb.deliver(150, 200, stamp={"shb": 1})

@@ -303,7 +303,7 @@ def test_events_cut_in_the_wrong_place_are_seen() -> None:
 
 @pytest.mark.parametrize("pairs", [((3, 3),), ((5, 7), (1, 2)), ((1, 5), (4, 8)), ((4, 3),)])
 def test_ranges_out_of_order(pairs: Any) -> None:
-    for message in (Want("p@1", pairs, None, "s"), Seen(PubendMeta("p@1", "b", voids=pairs))):
+    for message in (Want("p@1", pairs, None, "s", again=False), Seen(PubendMeta("p@1", "b", voids=pairs))):
         with pytest.raises(RemoteProtocolError, match="ranges of ticks"):
             decode(encode(message))
 
@@ -325,7 +325,7 @@ def wrong_numbers(value: Any) -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("message", "numbers"),
     [
-        (Want("p@1", ((1, 2),), {"s": 3}, "s"), 3),
+        (Want("p@1", ((1, 2),), {"s": 3}, "s", again=False), 3),
         (ProgressRows((Progress("s", "p@1", 1, 2), Progress("t", "p@1", 3, 4))), 4),
         (Hold("s", "p@1", 1, {2: 3}), 3),
         (Held("s", "p@1", 1, {2: 3}, 4), 4),
@@ -413,7 +413,7 @@ def test_what_is_damaged_says_so_to_other_brokers() -> None:
 
 
 def test_ranges_may_touch() -> None:
-    want = Want("p@1", ((1, 2), (2, FOREVER)), None, "s")
+    want = Want("p@1", ((1, 2), (2, FOREVER)), None, "s", again=False)
 
     assert decode(encode(want)).message == want
 

@@ -26,6 +26,7 @@ class Row:
     since: int
     due_at: int
     tries: int = 0
+    asked: bool = False
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Table:
             row = self.rows.setdefault(tick, Row(need, now, due_at))
             if not covers(row.need, need):
                 asked = row.tries > 0
-                row.need, row.tries = join(row.need, need), 0
+                row.need, row.tries, row.asked = join(row.need, need), 0, False
                 row.due_at = due_at if asked else min(row.due_at, due_at)
                 row.since = now if asked else row.since
             elif not row.tries:
@@ -51,10 +52,11 @@ class Table:
             if tick in self.rows and covers(stamp, self.rows[tick].need):
                 del self.rows[tick]
 
-    def due(self, now: int) -> dict[int, Stamp]:
-        due = {tick: row.need for tick, row in sorted(self.rows.items()) if row.due_at <= now}
+    def due(self, now: int) -> dict[int, tuple[Stamp, bool]]:
+        due = {tick: (row.need, row.asked) for tick, row in sorted(self.rows.items()) if row.due_at <= now}
         for tick in due:
             row = self.rows[tick]
+            row.asked = True
             row.due_at = now + min(TIMES.repeat_min * 2**row.tries, TIMES.repeat_max)
             row.tries += 1
         return due
@@ -69,9 +71,9 @@ kinds = st.sampled_from(("add", "add", "urgent", "clear", "trim", "due", "due"))
 steps = st.lists(st.tuples(st.integers(0, 6), kinds, intervals, stamps), max_size=20)
 
 
-def spelled(need: Stamp) -> str:
-    """The same text for equal stamps."""
-    return "RAW" if need is None else str(sorted(need.items()))
+def spelled(need: Stamp, again: bool) -> str:
+    """The same text for wants that go together."""
+    return f"{'RAW' if need is None else sorted(need.items())} {again}"
 
 
 def do(step: str, stream: CuriosityStream, table: Table, ranges: tuple[int, int], stamp: Stamp, now: int) -> None:
@@ -98,13 +100,16 @@ def test_what_is_due_is_what_the_table_says(steps: list[tuple[int, str, tuple[in
         do(step, stream, table, ranges, stamp, now)
         if step == "due":
             due, expected = stream.due(now), table.due(now)
-            needs = list(map(spelled, expected.values()))
+            needs = [spelled(*how) for how in expected.values()]
 
             assert {
-                tick: need for ranges, need in due for lo, hi in ranges for tick in range(lo + 1, hi + 1)
+                tick: (need, again)
+                for ranges, need, again in due
+                for lo, hi in ranges
+                for tick in range(lo + 1, hi + 1)
             } == expected
-            assert all(IntervalSet(ranges).ranges == ranges for ranges, _ in due)
-            assert [spelled(need) for _, need in due] == list(dict.fromkeys(needs))
+            assert all(IntervalSet(ranges).ranges == ranges for ranges, *_ in due)
+            assert [spelled(need, again) for _, need, again in due] == list(dict.fromkeys(needs))
 
         assert stream.deadline() == table.deadline()
         assert stream.missing_since == min((row.since for row in table.rows.values()), default=None)
@@ -245,7 +250,7 @@ def test_a_probe_skips_patience_but_not_the_repetition() -> None:
     stream.add(((0, 5),), RAW, 100)
     stream.add(((0, 5),), RAW, 101, urgent=True)
 
-    assert stream.due(101) == [(((0, 5),), RAW)]
+    assert stream.due(101) == [(((0, 5),), RAW, False)]
 
     stream.add(((0, 5),), RAW, 102, urgent=True)
 
@@ -266,23 +271,23 @@ def test_a_higher_need_asks_anew_although_the_lower_was_just_asked_for() -> None
     stream = CuriosityStream(TIMES)
     stream.add(((0, 5),), {"a": 1}, 100)
 
-    assert stream.due(103) == [(((0, 5),), {"a": 1})]
+    assert stream.due(103) == [(((0, 5),), {"a": 1}, False)]
 
     stream.add(((2, 4),), RAW, 105)
 
-    assert stream.due(107) == [(((0, 2), (4, 5)), {"a": 1})]
-    assert stream.due(108) == [(((2, 4),), RAW)]
+    assert stream.due(107) == [(((0, 2), (4, 5)), {"a": 1}, True)]
+    assert stream.due(108) == [(((2, 4),), RAW, False)]
 
 
 def test_a_lower_need_changes_nothing() -> None:
     stream = CuriosityStream(TIMES)
     stream.add(((0, 5),), {"a": 2}, 100)
 
-    assert stream.due(103) == [(((0, 5),), {"a": 2})]
+    assert stream.due(103) == [(((0, 5),), {"a": 2}, False)]
 
     stream.add(((2, 4),), {"a": 1}, 104)
 
-    assert stream.due(107) == [(((0, 5),), {"a": 2})]
+    assert stream.due(107) == [(((0, 5),), {"a": 2}, True)]
     assert asked(stream, 120) == [115]
 
 
@@ -385,8 +390,8 @@ def test_a_broker_in_between_forgets_before_its_children_repeat() -> None:
 
 def test_after_a_standstill_nothing_waits_for_a_late_repetition() -> None:
     curiosity = CuriosityStream()
-    curiosity.add([(0, 10)], RAW, 0, urgent=True)
-    now = 0
+    now = 1
+    curiosity.add([(0, 10)], RAW, now, urgent=True)
     for _ in range(5):
         now = curiosity.deadline() or 0
         curiosity.due(now)
@@ -396,7 +401,7 @@ def test_after_a_standstill_nothing_waits_for_a_late_repetition() -> None:
     curiosity.begin_anew(now)
 
     assert curiosity.deadline() == now + times.patience
-    assert curiosity.due(now + times.patience) == [(((0, 10),), RAW)]
+    assert curiosity.due(now + times.patience) == [(((0, 10),), RAW, True)]
     assert curiosity.deadline() == now + times.patience + times.repeat_min, "the waits are short again"
 
 
