@@ -9,8 +9,9 @@ import pytest
 import gapless
 from gapless.core.ports import Roaming
 from gapless_shb.core.roaming.places import home_of
+from gapless_testing.fault_proxy import FaultProxy
 from integration.broker_process import bounded
-from integration.networks_in_process import NodeProxy, network_of
+from integration.networks_in_process import network_of
 
 LONG = 60.0
 
@@ -21,7 +22,7 @@ async def test_a_consumer_goes_on_at_another_shb_when_its_own_is_cut_off(tmp_pat
     """In the middle: the PHB. The SHB at which the consumer is reaches it by a way of its own, which is cut."""
     home = home_of("desk-7", Roaming(("shb", "shb2"), b""))
     other = "shb" if home == "shb2" else "shb2"
-    async with network_of(tmp_path, "shb", "phb", "shb2") as network, NodeProxy() as way:
+    async with network_of(tmp_path, "shb", "phb", "shb2") as network, FaultProxy() as way:
         network.network["router"] = "knowledge"
         network.groups = [{"name": "book", "members": ["phb/a", "phb/b"], "silence_seconds": 0.01}]
         pubends = [{"name": name, "topics": [f"{name}.#"]} for name in ("a", "b")]

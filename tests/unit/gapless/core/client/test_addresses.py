@@ -9,7 +9,7 @@ from gapless.core.client.backoff import Backoff
 
 
 def test_where_all_brokers_are_cut_off_it_stays_for_a_while() -> None:
-    addresses, now = Addresses(("a:1", "b:2", "c:3"), Backoff(Random(0), 1, 1)), 0
+    addresses, now = Addresses(("a:1", "b:2", "c:3"), Backoff(Random(0), 1, 1), 0), 0
     for _ in range(3):
         addresses.next()
         left = addresses.leaves_cut_off(now)
