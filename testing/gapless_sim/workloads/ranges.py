@@ -12,18 +12,17 @@ from gapless.errors import PublishRejectedError, PublishUncertainError, Subscrip
 from gapless_sim import asker, ranger, sink
 from gapless_sim.asker import Asker
 from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle
 from gapless_sim.options import SECOND
 from gapless_sim.producer import Outbox, Producer
 from gapless_sim.ranger import Ranger
 from gapless_sim.sink import Epochs, Sink
+from gapless_sim.workloads.applications import Application, Applications
 from gapless_sim.workloads.filters import Terms, draw_terms
-from gapless_sim.workloads.publications import TOPICS, PublicationGenerator
+from gapless_sim.workloads.publications import TOPICS
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
-    from gapless_sim.world import World
 
 SOMETIMES = (
     *asker.SOMETIMES,
@@ -36,29 +35,27 @@ SOMETIMES = (
 )
 
 
-class Application:
-    """One client's database: an outbox, and its subscriptions."""
+class RangesApplication(Application):
+    """One client's database: an outbox, and its subscriptions, of which most are read by ranges."""
 
-    def __init__(self, ranges: Ranges, client: SimClient, number: int) -> None:
-        self.ranges = ranges
-        self.client = client
+    def __init__(self, workload: Ranges, client: SimClient, number: int) -> None:
+        super().__init__(workload, client)
+        self.ranges = workload
         self.number = number
-        self.rows: list[Row] = []
-        self.producer: Producer | None = None
         self.readers: dict[int, Ranger | Consumer] = {}
         """What reads each row in this life, by the row's number."""
         self.sink: Sink | None = None
         self._outboxes = 0
         self.outbox = self._new_outbox()
-        self.epochs = self._new_epochs() if ranges.draws.chance(0.6) else None
+        self.epochs = self._new_epochs() if self.draws.chance(0.6) else None
 
     def _new_outbox(self) -> Outbox:
         self._outboxes += 1
-        return Outbox(f"out-{self.number}-{self._outboxes}", self.ranges.draws.pick(TOPICS))
+        return Outbox(f"out-{self.number}-{self._outboxes}", self.draws.pick(TOPICS))
 
     def _new_epochs(self) -> Epochs:
         self._outboxes += 1
-        return Epochs(f"sink-{self.number}-{self._outboxes}", self.ranges.draws.pick(TOPICS))
+        return Epochs(f"sink-{self.number}-{self._outboxes}", self.draws.pick(TOPICS))
 
     def _sink(self) -> None:
         """Publishes under keys; where the pubend is gone for good, under another name from then on."""
@@ -66,7 +63,7 @@ class Application:
             return
         if self.sink is not None and self.sink.over:
             self.epochs = self._new_epochs()
-        self.sink = Sink(self.client, self.epochs, self.ranges.draws, self.ranges.publications.write_to)
+        self.sink = Sink(self.client, self.epochs, self.draws, self.publications.write_to)
         self.sink.in_liveness = self.ranges.in_liveness
 
     def start(self, client: SimClient) -> None:
@@ -92,23 +89,11 @@ class Application:
         if not isinstance(error, PublishRejectedError):
             raise error
         self.outbox = self._new_outbox()
-        self.ranges.world.after(SECOND, self.client.name, "produce", self.produce, life=self.client.life)
-
-    def publish(self) -> None:
-        """A few publications more."""
-        draws, producer = self.ranges.draws, self.producer
-        self.outbox.publications += [
-            self.ranges.publications.write_to(self.outbox.topic) for _ in range(draws.between(1, 4))
-        ]
-        if producer is not None and producer.alive and producer.waiting < 40:
-            producer.publish(8)
-            self.ranges.world.sometimes("ranges.published")
+        self.world.after(SECOND, self.client.name, "produce", self.produce, life=self.client.life)
 
     def finish(self) -> None:
         """What was not handed to the publisher yet is; whoever consumes acknowledges where it stands."""
-        producer = self.producer
-        if producer is not None and producer.alive:
-            producer.publish(100)
+        super().finish()
         if self.sink is not None:
             self.sink.in_liveness = self.ranges.in_liveness
             if self.sink.over:
@@ -130,9 +115,9 @@ class Application:
         """Reads a subscription, in whichever way it is read."""
         assert row.name is not None
         if row.name.startswith("range"):
-            draws = self.ranges.draws
+            draws = self.draws
             old = draws.pick(row.tokens) if row.tokens and draws.chance(0.2) else None
-            self.ranges.world.hits["ranges.went back"] += old is not None
+            self.world.hits["ranges.went back"] += old is not None
             reader = Ranger(self.client, row, draws, old)
             reader.eager = self.ranges.in_liveness
             reader.on_over = self._on_over
@@ -141,7 +126,7 @@ class Application:
         consumer = Consumer(self.client, row, row.wanted(in_use=InUse.TAKEOVER))
         consumer.on_over = self._on_over
         self.readers[row.number] = consumer
-        self.ranges.world.sometimes("ranges.consumed beside")
+        self.world.sometimes("ranges.consumed beside")
 
     def restart(self) -> bool:
         """One of those who read by ranges starts anew, maybe from an older token. Returns whether there is one."""
@@ -149,7 +134,7 @@ class Application:
         able = [reader for reader in able if not reader.over]
         if not able or not self.client.running:
             return False
-        reader = self.ranges.draws.pick(able)
+        reader = self.draws.pick(able)
         reader.leave()
         self.read(reader.row)
         return True
@@ -159,100 +144,49 @@ class Application:
         able = [reader for reader in self.readers.values() if isinstance(reader, Ranger) and reader.attached]
         able = [reader for reader in able if not reader.over]
         if able and self.client.running:
-            Asker(self.ranges.draws.pick(able), self.ranges.draws).ask()
+            Asker(self.draws.pick(able), self.draws).ask()
 
     def _on_over(self, reader: Ranger | Consumer, error: GaplessError) -> None:
         """It was in use, or its disk is lost; then it is given up for another one."""
         row = reader.row
         if isinstance(error, SubscriptionInUseError):
-            self.ranges.world.after(SECOND, self.client.name, "read", self.read, row, life=self.client.life)
+            self.world.after(SECOND, self.client.name, "read", self.read, row, life=self.client.life)
             return
         if row.ended:
             return
         row.ended = True
-        self.ranges.world.sometimes("ranges.began anew")
+        self.world.sometimes("ranges.began anew")
         terms = Terms(row.topics, row.selector, row.matches)
         start = StartAt.LATEST
         again = row.name is not None and row.name.startswith("range")
-        self.ranges.world.after(
+        self.world.after(
             SECOND, self.client.name, "anew", lambda: self.add(terms, start, by_ranges=again), life=self.client.life
         )
 
 
-class Ranges(Oracle):
-    """The applications of one world. As an oracle it says when all is published."""
+class Ranges(Applications[RangesApplication]):
+    """The applications of one world."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.draws = world.choices.stream("workload/ranges")
-        self.publications = PublicationGenerator(self.draws, world.choices.stream("workload/ranges/headers"))
-        self.in_liveness = False
-        self._rows = 0
-        self.applications = [
-            Application(self, client, number) for number, client in enumerate(list(world.clients.values()))
-        ]
-        world.observe.add(self)
-
-    def row_number(self) -> int:
-        """A number that no row had before."""
-        self._rows += 1
-        return self._rows
-
-    def begin(self) -> None:
-        """The processes start, some before there is a broker; subscriptions are added as time goes by."""
-        for application in self.applications:
-            client = application.client
-            client.on_start = application.start
-            self.world.after(self.draws.draw(2 * SECOND), client.name, "start", client.start)
-        for at in range(self.world.options.subscriptions):
-            self.world.after(self.draws.draw(1 + at * SECOND), "world", "subscribe", self._add)
-        self._plan()
+    name = "ranges"
 
     def begin_liveness(self) -> None:
         """Everything is read, and acknowledged."""
-        self.in_liveness = True
         for application in self.applications:
             application.client.start()
             for reader in application.readers.values():
                 if isinstance(reader, Ranger):
                     reader.begin_liveness()
-        self._finish()
+        super().begin_liveness()
 
-    def settled(self) -> bool:
-        """Whether every publication was handed to a publisher."""
-        return all(
-            application.outbox.handed >= len(application.outbox.publications)
-            for application in self.applications
-            if application.producer is not None and application.producer.open
-        )
+    def _application(self, client: SimClient, number: int) -> RangesApplication:
+        return RangesApplication(self, client, number)
 
-    def unsettled(self) -> str:
-        """Who has publications left."""
-        return "some publications were never handed to a publisher"
+    def _add(self, start: StartAt) -> None:
+        by_ranges = not self.draws.chance(0.3)
+        self.draws.pick(self.applications).add(draw_terms(self.draws), start, by_ranges=by_ranges)
 
-    def _finish(self) -> None:
-        for application in self.applications:
-            application.finish()
-        self.world.after(SECOND, "world", "finish", self._finish)
-
-    def _add(self) -> None:
-        if not self.in_liveness:
-            start = self.draws.pick((StartAt.LATEST, StartAt.EARLIEST))
-            by_ranges = not self.draws.chance(0.3)
-            self.draws.pick(self.applications).add(draw_terms(self.draws), start, by_ranges=by_ranges)
-
-    def _plan(self) -> None:
-        mean = int(SECOND / self.world.options.rate)
-        self.world.after(self.draws.delay(mean // 4, mean // 2), "world", "operation", self._operate)
-
-    def _operate(self) -> None:
-        if self.in_liveness:
-            return
-        application = self.draws.pick(self.applications)
+    def _act(self, application: RangesApplication) -> None:
         if not (self.draws.chance(0.1) and application.restart()):
             application.publish()
         if self.draws.chance(0.3):
             application.ask()
-        if application.client.running:
-            application.client.schedule_pump()
-        self._plan()

@@ -19,17 +19,17 @@ from gapless.errors import (
 )
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle, Violation
+from gapless_sim.observation import Violation
 from gapless_sim.options import SECOND
 from gapless_sim.producer import Outbox, Producer
+from gapless_sim.workloads.applications import Application, Applications
 from gapless_sim.workloads.filters import Terms, draw_terms
-from gapless_sim.workloads.publications import TOPICS, PublicationGenerator
+from gapless_sim.workloads.publications import TOPICS
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
-    from gapless_sim.world import World
 
 SOMETIMES = (
     "roaming.published",
@@ -43,22 +43,18 @@ SOMETIMES = (
     "roaming.in total order",
 )
 
-PUBLISHED_AT_ONCE = 4
 EVERYTHING = Terms(("#",), "", lambda _: True)
 """Many subscribe to it: what matches little moves little."""
 
 
-class Application:
-    """One client's database: an outbox, and its subscriptions."""
+class RoamingApplication(Application):
+    """One client's database: an outbox, and its subscriptions, which it consumes wherever it is."""
 
-    def __init__(self, all_of_them: RoamingApplications, client: SimClient, number: int) -> None:
-        self.all = all_of_them
-        self.client = client
-        self.rows: list[Row] = []
+    def __init__(self, workload: RoamingApplications, client: SimClient, number: int) -> None:
+        super().__init__(workload, client)
         self.consumers: dict[int, Consumer] = {}
         """The consumers in this process, by the number of their row."""
-        self.producer: Producer | None = None
-        self.outbox = Outbox(f"out-{number}", all_of_them.draws.pick(TOPICS))
+        self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
 
     def start(self, client: SimClient) -> None:
         """A process begins: it goes on with what the database has."""
@@ -68,55 +64,50 @@ class Application:
         for row in self.rows:
             self.consume(row)
 
-    def add(self, terms: Terms, start: StartAt, *, keeps_token: bool) -> None:
+    def add(self, number: int, terms: Terms, start: StartAt, *, keeps_token: bool) -> None:
         """One more subscription."""
-        number = self.all.row_number()
         row = Row(number, self.client.name, f"s{number}", terms.topics, terms.selector, terms.matches, start)
         row.keeps_token = keeps_token
-        share = self.all.world.options.ordered
-        if share and self.all.draws.chance(share):
+        share = self.world.options.ordered
+        if share and self.draws.chance(share):
             row.order = Order.TOTAL
-            self.all.world.sometimes("roaming.in total order")
+            self.world.sometimes("roaming.in total order")
         self.rows.append(row)
         if self.client.running:
             self.consume(row)
 
     def consume(self, row: Row) -> None:
         """Consumes a subscription, wherever the client is."""
-        in_use = self.all.draws.pick((InUse.TAKEOVER, InUse.TAKEOVER, InUse.WAIT, InUse.ERROR))
+        in_use = self.draws.pick((InUse.TAKEOVER, InUse.TAKEOVER, InUse.WAIT, InUse.ERROR))
         consumer = Consumer(self.client, row, row.wanted(in_use=in_use))
         consumer.on_over = self._on_over
         self.consumers[row.number] = consumer
 
     def publish(self) -> None:
-        """A few publications more."""
-        draws, producer = self.all.draws, self.producer
-        more = draws.between(1, PUBLISHED_AT_ONCE)
-        self.outbox.publications += [self.all.publications.write_to(self.outbox.topic) for _ in range(more)]
-        if producer is not None and producer.alive and producer.waiting < 40:
-            producer.publish(8)
-            self.all.world.sometimes("roaming.published")
-            if self.client.running and producer.number not in self.client.core.publishers:
-                self.all.world.sometimes("roaming.published at the pubend's host")
+        """A few publications more, wherever the pubend's host is."""
+        super().publish()
+        producer = self.producer
+        if producer is not None and producer.alive and producer.number not in self.client.core.publishers:
+            self.world.sometimes("roaming.published at the pubend's host")
 
     def move(self) -> None:
         """The process ends, in order or not, and another one comes up, which tries the SHBs in another order."""
-        draws, client = self.all.draws, self.client
+        draws, client = self.draws, self.client
         if draws.chance(0.5):
             client.crash()
-            self.all.world.sometimes("roaming.process crashed")
+            self.world.sometimes("roaming.process crashed")
         else:
             client.close()
         turn = draws.draw(len(client.addresses))
         client.addresses = [*client.addresses[turn:], *client.addresses[:turn]]
-        self.all.world.sometimes("roaming.moved")
-        self.all.world.after(draws.draw(SECOND), client.name, "start", client.start)
+        self.world.sometimes("roaming.moved")
+        self.world.after(draws.draw(SECOND), client.name, "start", client.start)
 
     def attach_again(self) -> None:
         """A consumer leaves, and another one takes its place."""
         able = [consumer for consumer in self.consumers.values() if consumer.attached and not consumer.over]
         if able and self.client.running:
-            consumer = self.all.draws.pick(able)
+            consumer = self.draws.pick(able)
             consumer.leave()
             self.consume(consumer.row)
 
@@ -125,8 +116,7 @@ class Application:
         if not self.client.running:
             self.client.start()
             return
-        if self.producer is not None and self.producer.alive:
-            self.producer.publish(100)
+        super().finish()
         for consumer in self.consumers.values():
             consumer.commit()
 
@@ -139,46 +129,19 @@ class Application:
         if isinstance(error, SubscriptionTakenOverError):
             if self.client.boots == 1:  # a request of an earlier process may still come and take it over
                 raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
-            self.all.world.sometimes("roaming.taken over")
+            self.world.sometimes("roaming.taken over")
         row = consumer.row
-        self.all.world.after(SECOND, self.client.name, "consume", self.consume, row, life=self.client.life)
+        self.world.after(SECOND, self.client.name, "consume", self.consume, row, life=self.client.life)
 
     def _on_producer_over(self, _producer: Producer, error: GaplessError) -> None:
         if not isinstance(error, PublishUncertainError | PublishRejectedError):
             raise error
 
 
-class RoamingApplications(Oracle):
-    """The applications of one world. As an oracle it says when all is published, and sees where what is consumed."""
+class RoamingApplications(Applications[RoamingApplication]):
+    """The applications of one world. As an oracle it also sees where what is consumed."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.draws = world.choices.stream("workload/roaming")
-        self.publications = PublicationGenerator(self.draws, world.choices.stream("workload/roaming/headers"))
-        self.in_liveness = False
-        self._rows = 0
-        self.applications = [Application(self, client, number) for number, client in enumerate(world.clients.values())]
-        world.observe.add(self)
-
-    def row_number(self) -> int:
-        """A number that no row had before."""
-        self._rows += 1
-        return self._rows
-
-    def begin(self) -> None:
-        """The processes start, some before there is a broker; subscriptions are added as time goes by."""
-        for application in self.applications:
-            client = application.client
-            client.on_start = application.start
-            self.world.after(self.draws.draw(2 * SECOND), client.name, "start", client.start)
-        for at in range(self.world.options.subscriptions):
-            self.world.after(self.draws.draw(1 + at * SECOND), "world", "subscribe", self._add)
-        self._plan()
-
-    def begin_liveness(self) -> None:
-        """Everything is consumed, and acknowledged."""
-        self.in_liveness = True
-        self._finish()
+    name = "roaming"
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Something was consumed somewhere."""
@@ -190,44 +153,18 @@ class RoamingApplications(Oracle):
         if not self.world.brokers[home].running:
             self.world.sometimes("roaming.consumed while the home was down")
 
-    def settled(self) -> bool:
-        """Whether every publication was handed to a publisher."""
-        return all(
-            application.outbox.handed >= len(application.outbox.publications)
-            for application in self.applications
-            if application.producer is not None and application.producer.open and not application.producer.over
-        )
+    def _application(self, client: SimClient, number: int) -> RoamingApplication:
+        return RoamingApplication(self, client, number)
 
-    def unsettled(self) -> str:
-        """Who has publications left."""
-        return "some publications were never handed to a publisher"
+    def _add(self, start: StartAt) -> None:
+        keeps_token = not self.draws.chance(0.2)
+        terms = EVERYTHING if self.draws.chance(0.4) else draw_terms(self.draws)
+        self.draws.pick(self.applications).add(self.row_number(), terms, start, keeps_token=keeps_token)
 
-    def _finish(self) -> None:
-        for application in self.applications:
-            application.finish()
-        self.world.after(SECOND, "world", "finish", self._finish)
-
-    def _add(self) -> None:
-        if not self.in_liveness:
-            start = self.draws.pick((StartAt.LATEST, StartAt.EARLIEST))
-            keeps_token = not self.draws.chance(0.2)
-            terms = EVERYTHING if self.draws.chance(0.4) else draw_terms(self.draws)
-            self.draws.pick(self.applications).add(terms, start, keeps_token=keeps_token)
-
-    def _plan(self) -> None:
-        mean = int(SECOND / self.world.options.rate)
-        self.world.after(self.draws.delay(mean // 4, mean // 2), "world", "operation", self._operate)
-
-    def _operate(self) -> None:
-        if self.in_liveness:
-            return
-        application = self.draws.pick(self.applications)
+    def _act(self, application: RoamingApplication) -> None:
         if self.draws.chance(0.08) and application.client.running:
             application.move()
         elif self.draws.chance(0.05):
             application.attach_again()
         else:
             application.publish()
-        if application.client.running:
-            application.client.schedule_pump()
-        self._plan()

@@ -1,0 +1,136 @@
+"""The frame of workloads whose clients are each one application: a database, an outbox, and some subscriptions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from gapless.core.wire.messages import StartAt
+from gapless_sim.observation import Oracle
+from gapless_sim.options import SECOND
+from gapless_sim.workloads.publications import PublicationGenerator
+
+if TYPE_CHECKING:
+    from gapless_sim.application import SimClient
+    from gapless_sim.consumer import Row
+    from gapless_sim.producer import Outbox, Producer
+    from gapless_sim.world import World
+
+PUBLISHED_AT_ONCE = 4
+
+ApplicationT = TypeVar("ApplicationT", bound="Application")
+
+
+class Application:
+    """One client's database: an outbox, and its subscriptions."""
+
+    outbox: Outbox
+
+    def __init__(self, workload: Applications[ApplicationT], client: SimClient) -> None:
+        self.world = workload.world
+        self.draws = workload.draws
+        self.publications = workload.publications
+        self.client = client
+        self.rows: list[Row] = []
+        self.producer: Producer | None = None
+        self._name = workload.name
+
+    @abstractmethod
+    def start(self, client: SimClient) -> None:
+        """A process begins: it goes on with what the database has."""
+
+    def publish(self) -> None:
+        """A few publications more."""
+        producer = self.producer
+        more = self.draws.between(1, PUBLISHED_AT_ONCE)
+        self.outbox.publications += [self.publications.write_to(self.outbox.topic) for _ in range(more)]
+        if producer is not None and producer.alive and producer.waiting < 40:
+            producer.publish(8)
+            self.world.sometimes(f"{self._name}.published")
+
+    def finish(self) -> None:
+        """What was not handed to the publisher yet is."""
+        if self.producer is not None and self.producer.alive:
+            self.producer.publish(100)
+
+
+class Applications(Oracle, Generic[ApplicationT]):
+    """The applications of one world. As an oracle it says when all is published."""
+
+    name: ClassVar[str]
+    """The workload's; its draws come from streams of this name, so no other run depends on them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.draws = world.choices.stream(f"workload/{self.name}")
+        self.publications = PublicationGenerator(self.draws, world.choices.stream(f"workload/{self.name}/headers"))
+        self.in_liveness = False
+        self._rows = 0
+        self.applications = [self._application(client, number) for number, client in enumerate(world.clients.values())]
+        world.observe.add(self)
+
+    def row_number(self) -> int:
+        """A number that no row had before."""
+        self._rows += 1
+        return self._rows
+
+    def begin(self) -> None:
+        """The processes start, some before there is a broker; subscriptions are added as time goes by."""
+        for application in self.applications:
+            client = application.client
+            client.on_start = application.start
+            self.world.after(self.draws.draw(2 * SECOND), client.name, "start", client.start)
+        for at in range(self.world.options.subscriptions):
+            self.world.after(self.draws.draw(1 + at * SECOND), "world", "subscribe", self._subscribe)
+        self._plan()
+
+    def begin_liveness(self) -> None:
+        """Everything is consumed, and acknowledged."""
+        self.in_liveness = True
+        self._finish()
+
+    def settled(self) -> bool:
+        """Whether every publication was handed to a publisher."""
+        return all(
+            application.outbox.handed >= len(application.outbox.publications)
+            for application in self.applications
+            if application.producer is not None and application.producer.open and not application.producer.over
+        )
+
+    def unsettled(self) -> str:
+        """Who has publications left."""
+        return "some publications were never handed to a publisher"
+
+    @abstractmethod
+    def _application(self, client: SimClient, number: int) -> ApplicationT:
+        """Makes the application of a client."""
+
+    @abstractmethod
+    def _add(self, start: StartAt) -> None:
+        """Some application has one more subscription."""
+
+    @abstractmethod
+    def _act(self, application: ApplicationT) -> None:
+        """An application does one thing, whatever is drawn."""
+
+    def _finish(self) -> None:
+        for application in self.applications:
+            application.finish()
+        self.world.after(SECOND, "world", "finish", self._finish)
+
+    def _subscribe(self) -> None:
+        if not self.in_liveness:
+            self._add(self.draws.pick((StartAt.LATEST, StartAt.EARLIEST)))
+
+    def _plan(self) -> None:
+        mean = int(SECOND / self.world.options.rate)
+        self.world.after(self.draws.delay(mean // 4, mean // 2), "world", "operation", self._operate)
+
+    def _operate(self) -> None:
+        if self.in_liveness:
+            return
+        application = self.draws.pick(self.applications)
+        self._act(application)
+        if application.client.running:
+            application.client.schedule_pump()
+        self._plan()
