@@ -40,7 +40,6 @@ SIDEWAYS: Final = "sideways"
 class RouterHello(Struct, array_like=True, frozen=True, gc=False):
     """What a broker can do for the one that it sends this to."""
 
-    life: int
     blind: tuple[Cell, ...]
     """The cells, away from the receiver, to which the sender knows no way."""
     synced: bool
@@ -171,7 +170,7 @@ class Peers:
         """Sends hellos that say something new; `again`: all of them."""
         for broker in self._links_of:
             cell = self._cells.of(broker)
-            hello = RouterHello(self._state.life, tuple(self._blind_for(cell)), self.synced)
+            hello = RouterHello(tuple(self._blind_for(cell)), self.synced)
             if again or self._sent_hellos.get(broker) != hello:
                 self._sent_hellos[broker] = hello
                 self.send(broker, Private(HELLO, _encode(hello)))

@@ -56,7 +56,7 @@ class Side:
 
 
 def _hello(blind: tuple[str, ...], synced: bool) -> bytes:
-    return msgspec.msgpack.encode(RouterHello(1, blind, synced))
+    return msgspec.msgpack.encode(RouterHello(blind, synced))
 
 
 def _said(message: object) -> RouterHello | None:
