@@ -20,11 +20,12 @@ PUSHING = (
         (
             Edit(
                 f"{_STREAMS}._first",
-                "    if said is None:\n            continue\n",
-                "    if said is None:\n            continue\n"
-                "        own = [knowledge.lo < tick <= knowledge.hi for tick in said.data.ticks]\n"
-                "        mask = sum(1 << at for at, is_own in enumerate(own) if is_own)\n"
-                "        said = replace(said, data=said.data.select(mask))\n",
+                "said = self._said(stream, cell, lo, hi)\n",
+                "said = self._said(stream, cell, lo, hi)\n"
+                "        if said is not None:\n"
+                "            own = [knowledge.lo < tick <= knowledge.hi for tick in said.data.ticks]\n"
+                "            mask = sum(1 << at for at, is_own in enumerate(own) if is_own)\n"
+                "            said = replace(said, data=said.data.select(mask))\n",
             ),
         ),
         ("C1", "I9", "I3"),

@@ -45,6 +45,8 @@ PUBEND: Final = 3
 """The kind of a `Private` that holds a PubendNotice."""
 SILENCE_AFTER: Final = 1 * SECOND
 """How long silence waits for an event to travel with (SIL)."""
+SILENCE_BYTES: Final = 4 << 20
+"""So much memory of events may lie in silence that waits: what the cache has forgotten by then would be asked for."""
 NOTICE_EVERY: Final = 5 * SECOND
 UPKEEP_EVERY: Final = 1 * SECOND
 REPLY_BYTES_MAX: Final = 1 << 20
@@ -83,6 +85,8 @@ class Bundle:
 
     sent: Tick = 0
     """The highest tick that was said of its own accord: how far back the next push need not reach."""
+    unwanted_bytes: int = 0
+    """Memory of events above that, which nobody there wanted when they came."""
     told: Tick = 0
     """The highest `stable` that was said."""
     behind: bool = False
@@ -414,14 +418,32 @@ class Streams:
                 )
             if lo >= hi:
                 continue
-            said = self._said(stream, cell, lo, hi)
-            if said is None:
+            if knowledge.data and hi > bundle.sent and self._is_to_wait(stream, cell, bundle, knowledge, start, hi):
                 continue
-            if said.data or not knowledge.data or stream.meta.group is not None:
+            said = self._said(stream, cell, lo, hi)
+            # Below the mark silence alone is not said: who misses it has asked.
+            if said is not None and (said.data or hi > bundle.sent or not knowledge.data):
                 self._push(stream, cell, bundle, said, pushed)
-            elif ("silence", stream.meta.pubend, cell) not in self._state.timers:
-                at = self._state.now + SILENCE_AFTER
-                self._state.timers.set(("silence", stream.meta.pubend, cell), at)
+
+    def _is_to_wait(
+        self, stream: PubendStream, cell: Cell, bundle: Bundle, knowledge: Knowledge, lo: Tick, hi: Tick
+    ) -> bool:
+        """Whether what is new in an interval travels with what follows: nobody in a direction wants an event of it.
+
+        Only that is looked at here, and all that waits when it is said: else each batch would cost as much as all that
+        came before it.
+        """
+        if stream.meta.group is not None or self._interests.decide(cell, knowledge.stamp, stream.enrolled).flood:
+            return False
+        data = stream.cache.take(lo, hi)
+        if self._interests.matches(cell, stream.meta.pubend, data):
+            return False
+        bundle.unwanted_bytes += data.size + EVENT_BYTES * len(data)
+        if bundle.unwanted_bytes > SILENCE_BYTES:
+            return False
+        if ("silence", stream.meta.pubend, cell) not in self._state.timers:
+            self._state.timers.set(("silence", stream.meta.pubend, cell), self._state.now + SILENCE_AFTER)
+        return True
 
     def _stretch(self, stream: PubendStream, top: Tick, floor: Tick, need: Stamp) -> Tick:
         """How far down everything is known, from `top` to `floor` at most: events, or silence that covers `need`."""
@@ -457,7 +479,8 @@ class Streams:
             at = self._state.now + SILENCE_AFTER
             self._state.timers.set(("behind", stream.meta.pubend, cell), at)
             return
-        bundle.sent = max(bundle.sent, said.hi)
+        if said.hi >= bundle.sent:
+            bundle.sent, bundle.unwanted_bytes = said.hi, 0
         if broker is not None:
             pushed.setdefault(broker, []).append(said)
 

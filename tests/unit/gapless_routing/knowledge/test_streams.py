@@ -7,10 +7,12 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Enrolled, Know, Opened, Probe, PubendMeta, Seen
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
 from gapless_routing.knowledge import streams
-from gapless_routing.knowledge.streams import NOTICE_EVERY, PUBEND, SILENCE_AFTER
+from gapless_routing.knowledge.interest import Interests
+from gapless_routing.knowledge.streams import EVENT_BYTES, NOTICE_EVERY, PUBEND, SILENCE_AFTER
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -198,6 +200,34 @@ def test_silence_that_waits_travels_with_the_next_event() -> None:
 
     net.pass_time(2 * SILENCE_AFTER)
     assert len(pushed(net, "p", "i")) == 1
+
+
+def test_silence_with_many_events_in_it_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the cache would forget them, and who is behind would ask for them: they would be read, and sent to nobody."""
+    net = subscribed()
+    monkeypatch.setattr(streams, "SILENCE_BYTES", 3 * EVENT_BYTES)
+    for at in range(0, 100, 20):
+        net.say(at, at + 20, "b")
+
+    assert pushed(net, "p", "i") == [(0, 60, ())]
+    net.pass_time(SILENCE_AFTER)
+    assert pushed(net, "p", "i")[1:] == [(60, 100, ())]
+
+
+def test_what_waits_is_not_looked_at_with_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, looked = subscribed(), []
+    matches = Interests.matches
+
+    def counted(self: Interests, cell: str, pubend: str, events: EventBatch) -> int:
+        looked.append(len(events))
+        return matches(self, cell, pubend, events)
+
+    monkeypatch.setattr(Interests, "matches", counted)
+    for at in range(0, 2000, 20):
+        net.say(at, at + 20, "b")
+    net.pass_time(SILENCE_AFTER)
+
+    assert sum(looked) == 2 * 100, "each event when it comes, and once more when its silence is said"
 
 
 def test_in_a_group_silence_does_not_wait() -> None:
