@@ -7,15 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
 import gapless
+from gapless.core.ports import Roaming
 from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_flights.proof import SubscriptionProof, prove
 from gapless_flights.selections import SELECTIONS, DemoSubscription
 from gapless_flights.subscriber import Ledger, consumed_flights
+from gapless_shb.core.roaming.places import home_of
 
 PORTION = 0.01
 """Seconds between two looks of a publisher at the clock."""
@@ -110,6 +113,15 @@ class Consumer:
             of_this = set(flights) | foreign
             expected = self.selection.expected(flights)
             yield prove(self.name, self.selection.selector, expected, [one for one in consumed if one in of_this])
+
+
+def clients_at_home(shb: str, shbs: Sequence[str]) -> Iterator[int]:
+    """The numbers of clients `bench-NUMBER` whose durable subscriptions are at home at this one of all SHBs.
+
+    Anywhere else a client is a guest, which costs both SHBs; of a single SHB nobody is.
+    """
+    roaming = Roaming(tuple(shbs), b"")
+    return (number for number in count() if home_of(f"bench-{number}", roaming) == shb)
 
 
 def consumers(client_ids: Mapping[str, str], each: int, directory: Path) -> list[Consumer]:

@@ -17,6 +17,7 @@ from argparse import ArgumentParser
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from typing import Final
 import gapless
 from bench.catchup import lines_of
 from bench.fanout import BATCH, messages
+from bench.network.consumers import clients_at_home
 from bench.network.nodes import Layout, Network, running_network
 from bench.processes import medians, spawn, table
 from bench.rounds import in_turn
@@ -111,9 +113,9 @@ async def fan_out(network: Network, events: int) -> dict[str, float]:
     loop = asyncio.get_running_loop()
     wanted = str(events // 4)
     clients = []
-    for place, sink in enumerate(sinks):
-        numbers = (str(SUBSCRIBERS * place), "1", str(SUBSCRIBERS * (place + 1)))
-        clients.append(spawn("bench.fanout", "client", network.nodes[sink].url, *numbers, wanted))
+    for sink in sinks:
+        numbers = map(str, islice(clients_at_home(sink, sinks), SUBSCRIBERS))
+        clients.append(spawn("bench.network.processes", network.nodes[sink].url, wanted, *numbers))
     try:
         assert set(await loop.run_in_executor(None, lines_of, clients)) == {"ready"}
         await asyncio.sleep(6.0)  # what the subscriptions want has to come to the PHB, and its census to the IB

@@ -24,6 +24,7 @@ import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -31,12 +32,11 @@ from typing import Final
 import gapless
 from bench.catchup import lines_of
 from bench.fanout import BATCH, messages, subscriber
+from bench.network.consumers import clients_at_home
 from bench.network.nodes import Layout, Network, running_network
 from bench.processes import medians, spawn, table
 from bench.rounds import in_turn
 from gapless.cli.connecting import run as run_loop
-from gapless.core.ports import Roaming
-from gapless_shb.core.roaming.places import home_of
 
 TOPIC: Final = "bench.fanout"
 NAMES: Final = ("p0", "p1", "p3", "p4")
@@ -126,10 +126,9 @@ async def fan_out(network: Network, urls: list[str], events: int) -> dict[str, f
     loop = asyncio.get_running_loop()
     share = SUBSCRIBERS // len(urls)
     clients = []
-    for (name, node), url in zip(sorted(network.nodes.items())[: len(urls)], urls, strict=True):
-        assert node.url == url
-        homed = [number for number in range(1000) if len(urls) == 1 or _home(number, network) == name]
-        numbers = map(str, homed[:share])
+    names = [name for name in network.nodes if name.startswith("both")]
+    for name, url in zip(names, urls, strict=True):
+        numbers = map(str, islice(clients_at_home(name, names), share))
         clients.append(spawn("bench.network.processes", url, str((WARM_EVENTS + events) // 4), *numbers))
     try:
         async with AsyncExitStack() as stack:
@@ -152,11 +151,6 @@ async def fan_out(network: Network, urls: list[str], events: int) -> dict[str, f
         "busiest_cpu_us_per_delivery": 1e6 * max(used.values()) / deliveries,
         "ib_cpu_us_per_event": 1e6 * middle / events,
     }
-
-
-def _home(number: int, network: Network) -> str:
-    """The node that keeps a subscriber's subscription: anywhere else it would be a guest, which costs both."""
-    return home_of(f"bench-{number}", Roaming(tuple(name for name in network.nodes if name != "ib"), b""))
 
 
 async def subscribers(url: str, wanted: int, numbers: list[int]) -> None:

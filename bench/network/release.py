@@ -19,7 +19,6 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -28,18 +27,16 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Column, Table
 
-from bench.network.consumers import Consumer, Trial, consumers, consuming
+from bench.network.consumers import Consumer, Trial, clients_at_home, consumers, consuming
 from bench.network.nodes import Layout, Network, running_network
 from bench.network.proof import Proof
 from bench.papers.experiment import Bar, Figure, Sizes
 from gapless.cli.connecting import run as run_loop
-from gapless.core.ports import Roaming
 from gapless.errors import GaplessError
 from gapless_flights.proof import SubscriptionProof
 from gapless_flights.selections import SELECTIONS
 from gapless_flights.worker import environment
 from gapless_phb.core.gauges import LOG_BYTES
-from gapless_shb.core.roaming.places import home_of
 
 LOST: Final = "shb-1"
 MOVED: Final = "shb-4"
@@ -83,12 +80,6 @@ def with_one_ib_each(layout: Layout) -> Layout:
     return replace(layout, cells={cell: members[:1] for cell, members in layout.cells.items()})
 
 
-def client_at_home(shb: str) -> str:
-    """The name of a client whose durable subscriptions are at home at an SHB."""
-    roaming = Roaming(SHBS, b"")
-    return next(name for name in map("desk-{}".format, count()) if home_of(name, roaming) == shb)
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
     """One look at the PHB's log."""
@@ -130,7 +121,7 @@ class Release:
         }
 
     async def _run(self, layout: Layout, directory: Path, sizes: Sizes) -> tuple[Trial, list[SubscriptionProof]]:
-        at_home = {shb: client_at_home(shb) for shb in SHBS}
+        at_home = {shb: f"bench-{next(clients_at_home(shb, SHBS))}" for shb in SHBS}
         everybody = consumers(at_home, 2, directory)
         guest = Consumer("shb-2", at_home[MOVED], SELECTIONS[0], directory)
         lost = [one for one in everybody if one.node == LOST]

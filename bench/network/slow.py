@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Final
 
 import gapless
-from bench.network.consumers import quantile
+from bench.network.consumers import clients_at_home, quantile
 from bench.network.nodes import Layout, Network, running_network
 from bench.processes import table
 from gapless.cli.connecting import run as run_loop
@@ -45,12 +45,13 @@ class Reader:
 
     def __init__(self, shb: str) -> None:
         self._name = f"all-{shb}"
+        self._client_id = f"bench-{next(clients_at_home(shb, SHBS))}"
         self.came: list[tuple[float, float]] = []
         """When each was sent, and when it came."""
 
     async def run(self, url: str, ready: asyncio.Event) -> None:
         """Until it is cancelled; every event must be the next one."""
-        connecting = gapless.connect(url, client_id="bench", wait=True)
+        connecting = gapless.connect(url, client_id=self._client_id, wait=True)
         async with (
             connecting as connection,
             connection.session() as session,

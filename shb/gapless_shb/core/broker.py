@@ -126,7 +126,6 @@ class SubscriberHostingBroker:
         self._home = Home(
             self._hosting,
             self._expiry,
-            self._ahead,
             here,
             self._end_consumption,
             self._on_session_ended,

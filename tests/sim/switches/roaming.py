@@ -68,9 +68,8 @@ ROAMING = (
         (
             Edit(
                 f"{_HOME}.on_renew",
-                "self._ahead.acknowledge(consumer, said, now)",
-                "if said.pubend in self._hosting.streams:\n"
-                "            self._hosting.streams[said.pubend].positions[renew.sid].acked = said.tick",
+                "stream.acknowledge(renew.sid, said.tick, said.event)",
+                "stream.positions[renew.sid].acked = said.tick",
             ),
         ),
         ("V3",),

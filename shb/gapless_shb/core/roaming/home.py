@@ -27,7 +27,6 @@ from gapless.core.wire.messages import (
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import MOVED, Hosting
-from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.roaming import mail
 from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Row, Standing, Working
 from gapless_shb.core.subscriptions import SubscriptionRecord
@@ -82,7 +81,6 @@ class Home:
         self,
         hosting: Hosting,
         expiry: Expiry,
-        ahead: PositionsAhead,
         handlers: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
         end_session: Callable[[SessionEnded, int, int], None],
@@ -91,7 +89,6 @@ class Home:
         """`is_taken`: whether somebody uses a subscription who is no consumer, or it is still being created."""
         self._hosting = hosting
         self._expiry = expiry
-        self._ahead = ahead
         self._handlers = handlers
         self._end_consumption = end_consumption
         self._end_session = end_session
@@ -158,10 +155,12 @@ class Home:
             else:
                 self._end(node, renew, Code.TAKEN_OVER, "another consumer took it over")
             return
-        consumer = self._hosting.consumers[renew.sid]
         lease.heard_at = now
         for said in renew.acknowledged:
-            self._ahead.acknowledge(consumer, said, now)
+            # The other SHB has judged it. This one may be far behind, and to ask about each would make it ask for more.
+            stream = self._hosting.streams.get(said.pubend)
+            if stream is not None and renew.sid in stream.positions:
+                stream.acknowledge(renew.sid, said.tick, said.event)
         self._hosting.unsaved = True
         if renew.leaves:
             del self._leases[renew.sid]

@@ -6,7 +6,7 @@ import pytest
 
 from gapless.core.network import facts as r
 from gapless.core.wire import messages as m
-from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
+from unit.gapless_shb.core.roaming.harness import OTHER, Pair, Token, begins
 
 
 def test_a_request_that_comes_late_does_not_leave_its_client_where_nobody_serves_it() -> None:
@@ -106,3 +106,28 @@ def test_of_two_requests_of_one_session_the_later_one_has_the_consumer(answers: 
     events = pair.publish(1)
     pair.settle(500)
     assert pair.ticks(pair.other, session) == events
+
+
+def test_a_home_that_is_behind_takes_what_is_acknowledged_elsewhere_and_asks_nothing() -> None:
+    """It would ask for all that it misses with each acknowledgement: on a slow link it would get most of that twice."""
+    pair = Pair()
+    session = pair.session()
+    pair.subscribe(pair.other, session)
+    pair.settle(1000)
+    both, pair.nodes, pair.cut = pair.nodes, {OTHER: pair.other}, True
+    for _ in range(10):
+        pair.home.publish()
+        pair.other.stable = tick = pair.home.stable
+        pair.exchange()
+    pair.acknowledge(pair.other, session, tick)
+    pair.nodes, pair.cut = both, False
+    for _ in range(8):
+        pair.other.pause(250)
+        pair.other.sync()
+        pair.deliver_mail()
+
+    [stream] = pair.home.hosting.streams.values()
+    [position] = stream.positions.values()
+    assert stream.told_upto < tick
+    assert position.acked == tick
+    assert pair.home.role._ahead.doubts == {}
