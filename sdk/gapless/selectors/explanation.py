@@ -83,7 +83,11 @@ def predicates_of(node: Node, lookup: Lookup) -> list[PredicateTruth]:
 
 
 def _operand(node: Node) -> str:
-    return written_out(node) if isinstance(node, Literal | Identifier) else f"({written_out(node)})"
+    return written_out(node) if isinstance(node, Literal | Identifier) else _group(node)
+
+
+def _group(node: Node) -> str:
+    return f"({written_out(node)})"
 
 
 def _predicate(node: Node) -> str:
@@ -92,8 +96,8 @@ def _predicate(node: Node) -> str:
         return _literal(node.value)
     if isinstance(node, Identifier):
         return node.name
-    if isinstance(node, Signed):
-        return f"{node.sign}{_operand(node.operand)}"
+    if isinstance(node, Signed):  # a sign in front of a digit would belong to the literal
+        return f"{node.sign}{node.operand.name if isinstance(node.operand, Identifier) else _group(node.operand)}"
     if isinstance(node, Arithmetic):
         return _operand(node.first) + "".join(f" {sign} {_operand(operand)}" for sign, operand in node.rest)
     if isinstance(node, Comparison):

@@ -249,7 +249,7 @@ async def test_consumed_by_its_token_everything_is_consumed_once(network: FakeNe
     stored: dict[str, Any] = {"token": None, "bodies": []}
 
     async def publish() -> None:
-        async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        async with gapless.connect(ADDRESS, wait=True) as connection, connection.session() as session:
             publisher = session.publisher("t", name="p")
             for i in range(count):
                 await publisher.send(b"%d" % i)

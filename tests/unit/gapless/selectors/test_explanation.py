@@ -23,6 +23,7 @@ def test_what_is_written_out_means_the_same(expression: str) -> None:
         ("not a = 1", "NOT (a = 1)"),
         ("a + 2 * b > -c", "(a + (2 * b)) > (-c)"),
         ("a - 1 - 2 = 0x10", "(a - 1 - 2) = 16"),
+        ("a = - + 1 or a = -1", "(a = (-(1))) OR (a = -1)"),
         ("a not between 1 and 2", "a NOT BETWEEN 1 AND 2"),
         ("a in ('x', 'it''s')", "a IN ('x', 'it''s')"),
         ("a like '5!%_%' escape '!'", r"a LIKE '5\%_%' ESCAPE '\'"),
