@@ -323,10 +323,7 @@ class K7Consolidated(HopJudge):
 
     def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """A neighbour asks, or is answered."""
-        if type(message) is Knowledge and message.reply:
-            for _, asker, _, ranges in self._recent.get(message.pubend, ()):
-                if asker.source == hop.target:
-                    ranges.remove(message.lo, message.hi)
+        self._answered(hop, message)
         history = self.model.histories.get(message.pubend) if type(message) is Want else None
         if history is None or history.broker != hop.target or type(message) is not Want:
             return
@@ -343,6 +340,16 @@ class K7Consolidated(HopJudge):
                     f"{message.pubend} is asked for what is behind {lo} {count} times within "
                     f"{ASKED_AGAIN_AFTER // MILLISECOND} ms, and {hop.target} has {len(neighbours)} neighbours"
                 )
+
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
+        """An answer comes, after a repetition of its question perhaps."""
+        self._answered(hop, message)
+
+    def _answered(self, hop: Hop, message: Message) -> None:
+        if type(message) is Knowledge and message.reply:
+            for _, asker, _, ranges in self._recent.get(message.pubend, ()):
+                if asker.source == hop.target:
+                    ranges.remove(message.lo, message.hi)
 
     def _neighbours(self, node: str) -> set[str]:
         ends = [[end.name for end in link.ends] for link in self.world.network.links_up()]

@@ -375,3 +375,17 @@ def test_a_neighbour_that_has_started_anew_has_forgotten_that_it_asked() -> None
     tree.breaks("ib1", "phb1")
 
     tree.sends("ib1", "phb1", want((0, 9)))
+
+
+def test_a_neighbour_whose_answer_came_after_its_repetition_may_ask_again() -> None:
+    """Seed 2000229: somebody else at the SHB reads the same, which keeps nothing."""
+    tree = consolidating()
+    answer = tree.know(0, 9, reply=True)
+    tree.sends("ib2", "phb1", want((0, 9)))
+    tree.sends("phb1", "ib1", answer, lost=True)  # that is, on its way
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.judge.frame_arrived(tree.hop("phb1", "ib1"), answer, ())
+
+    tree.sends("ib1", "phb1", want((0, 9)))
+    with violates("K7"):
+        tree.sends("ib1", "phb1", want((0, 9)))
