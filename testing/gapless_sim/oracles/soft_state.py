@@ -118,7 +118,9 @@ class V3Retired(Judge):
         if node is None or node == broker or self._comes_late:
             return
         retired_at, heard_at = self._retired_at[effect.shb], self._heard_at.get(effect.shb, 0)
-        handed_over_at = self._handed_over_at.get((effect.pubend, effect.shb), 0)
+        handed_over_at = self._handed_over_at.get((effect.pubend, effect.shb))
+        if handed_over_at is None:
+            return  # its PHB has not retired it yet: it may be cut off, and the administrator tries on (seed 2001952)
         if heard_at + ON_ITS_WAY < handed_over_at or heard_at < retired_at < self.world.now - ON_ITS_WAY:
             self.fail(
                 f"{effect.shb} is retired, nobody has heard of it since, and {effect.pubend} is to count it again"
