@@ -329,6 +329,10 @@ class K7Consolidated(HopJudge):
             return
         since = self.world.now - ASKED_AGAIN_AFTER
         recent = [each for each in self._recent.get(message.pubend, ()) if each[0] > since and each[1].is_up]
+        for _, asker, need, ranges in recent:
+            if asker.source == hop.source and covers(message.need, need) and not covers(need, message.need):
+                for lo, hi in message.ranges:  # it needs more than it has asked for: the one question counts, not both
+                    ranges.remove(lo, hi)
         recent.append((self.world.now, hop, message.need, IntervalSet(message.ranges)))
         self._recent[message.pubend] = recent
         alike = [(each.source, ranges) for _, each, need, ranges in recent if covers(need, message.need)]

@@ -389,3 +389,14 @@ def test_a_neighbour_whose_answer_came_after_its_repetition_may_ask_again() -> N
     tree.sends("ib1", "phb1", want((0, 9)))
     with violates("K7"):
         tree.sends("ib1", "phb1", want((0, 9)))
+
+
+def test_who_needs_more_than_it_asked_for_asks_again_and_others_may_ask_too() -> None:
+    """Seed 2002886: it slept, and has taken both questions at once."""
+    tree = consolidating()
+    tree.sends("ib1", "phb1", want((0, 9), need={"shb1@disk": 1}))
+    tree.sends("ib1", "phb1", want((0, 9)))
+
+    tree.sends("ib2", "phb1", want((0, 9), need={"shb1@disk": 1}))
+    with violates("K7"):
+        tree.sends("ib2", "phb1", want((0, 9), need={"shb1@disk": 1}))
