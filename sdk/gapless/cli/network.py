@@ -246,9 +246,8 @@ class Processes:
             alive = dict(ending)
             while alive and not stopping.done() and (self._stay or len(alive) == len(ending)):
                 await asyncio.wait([stopping, *alive], return_when=asyncio.FIRST_COMPLETED)
-                if not stopping.done():
-                    for ended in [ended for ended in alive if ended.done()]:
-                        self._report_death(alive.pop(ended))
+                for ended in [ended for ended in alive if ended.done()]:
+                    self._report_death(alive.pop(ended))
             return len(alive) == len(ending)
         finally:
             for task in (stopping, *announcing, *ending):
