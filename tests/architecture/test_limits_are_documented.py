@@ -104,10 +104,15 @@ NAMES = {
     "id of a pubend (`name@epoch`) in a request": size(checks.PUBEND_BYTES_MAX),
     "pubends of one `[[phb.pubends]]` entry": f"{bound(PubendSection, 'count', 'le'):,}",
 }
+SELECTOR_KEYS = ("selector_characters", "selector_tokens")
 SELECTING = {
     "topic, or pattern of topics": size(topics.TOPIC_BYTES_MAX),
     "patterns of a subscription": f"{topics.TOPICS_MAX:,}",
-    "selector": f"{parser.CHARACTERS_MAX:,} characters",
+    "selector of a new subscription": f"{default(LimitsSection, 'selector_characters'):,} characters",
+    "… and its words, literals and signs": f"{default(LimitsSection, 'selector_tokens'):,}",
+    "any selector, and either setting": (
+        f"{one(parser.CHARACTERS_MAX, *(bound(LimitsSection, key, 'le') for key in SELECTOR_KEYS)):,} characters"
+    ),
     "parentheses and right-hand sides within one another, in a selector": f"{parser.NESTING_MAX}",
     "integer in a selector": f"{lexer.EXACT_LITERAL_MAX.bit_length()} bits",
 }
@@ -270,7 +275,15 @@ BEYOND: Mapping[str, tuple[Callable[[int], object], int]] = {
     next(iter(NAMES)): (lambda n: check_name("ä" * (n // 2) + "a" * (n % 2), "the name"), checks.NAME_BYTES_MAX),
     "topic, or pattern of topics": (lambda n: check_topic("a" * n), topics.TOPIC_BYTES_MAX),
     "patterns of a subscription": (lambda n: check_patterns(["a"] * n), topics.TOPICS_MAX),
-    "selector": (lambda n: select("a" * (n - 5) + " = 1 "), parser.CHARACTERS_MAX),
+    "selector of a new subscription": (
+        lambda n: parser.SelectorLimits().check("a" * n),
+        default(LimitsSection, "selector_characters"),
+    ),
+    "… and its words, literals and signs": (
+        lambda n: parser.SelectorLimits().check("a " * n),
+        default(LimitsSection, "selector_tokens"),
+    ),
+    "any selector, and either setting": (lambda n: select("a" * (n - 5) + " = 1 "), parser.CHARACTERS_MAX),
     "parentheses and right-hand sides within one another, in a selector": (
         lambda n: select("(" * (n - 1) + "a" + ")" * (n - 1)),
         parser.NESTING_MAX,
@@ -306,6 +319,7 @@ def test_a_limit_is_where_the_page_says_and_so_is_the_error(limit: str) -> None:
         ("Events", "… at most", "max_event_bytes"),
         ("Publishers", "… at most", "window_batches"),
         ("Connections and frames", "… at most", "max_frame_bytes"),
+        *(("Topics and selectors", "any selector, and either setting", key) for key in SELECTOR_KEYS),
     ],
 )
 def test_a_setting_beyond_its_own_limit_is_refused_at_start_up(section: str, limit: str, key: str) -> None:
@@ -316,7 +330,7 @@ def test_a_setting_beyond_its_own_limit_is_refused_at_start_up(section: str, lim
     with pytest.raises(errors.ConfigurationError):
         configure(key)(most + 1)
 
-    assert row.beyond == "`ConfigurationError` at start-up"
+    assert row.beyond.endswith("`ConfigurationError` at start-up")
 
 
 def test_a_record_is_hardly_more_than_its_batch() -> None:

@@ -39,6 +39,7 @@ from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OrderedGroup
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import ServerMessage
+from gapless.selectors.parser import SelectorLimits
 
 # ------------------------------------------------------------------------------ what a core asks for
 
@@ -291,6 +292,8 @@ class RoleContext:
     """The groups of pubends in total order: the same at every node of the network."""
     roaming: Roaming | None = None
     """None: the node is in no network."""
+    selector_limits: SelectorLimits = field(default_factory=SelectorLimits)
+    """How large a selector clients may subscribe with ([limits] of the configuration)."""
 
 
 class Role(Protocol):

@@ -30,6 +30,7 @@ from gapless.errors import ConfigurationError
 from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
 from gapless.node.network import NodeMembership, join
 from gapless.node.settings import Section, parsed, read_toml, suggestion
+from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
 from gapless.spi import Create
 
 PREFIX = "GAPLESS_"
@@ -114,6 +115,9 @@ class LimitsSection(Section):
     max_frame_bytes: int = Field(default=4 * MEBIBYTE, ge=8192, le=64 * MEBIBYTE)
     window_batches: int = Field(default=64, ge=1, le=64)
     window_bytes: int = Field(default=8 * MEBIBYTE, ge=1)
+    selector_characters: int = Field(default=SelectorLimits().characters, ge=1, le=CHARACTERS_MAX)
+    """Of a subscription that is created."""
+    selector_tokens: int = Field(default=SelectorLimits().tokens, ge=1, le=CHARACTERS_MAX)
 
     @model_validator(mode="after")
     def _largest_event_fits(self) -> LimitsSection:
@@ -135,6 +139,11 @@ class LimitsSection(Section):
             window_batches=self.window_batches,
             window_bytes=self.window_bytes,
         )
+
+    @property
+    def of_selectors(self) -> SelectorLimits:
+        """Those that an SHB checks."""
+        return SelectorLimits(self.selector_characters, self.selector_tokens)
 
 
 class NodeConfig(BaseModel):

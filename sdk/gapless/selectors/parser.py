@@ -6,6 +6,7 @@ one level are read from left to right.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -35,14 +36,41 @@ from gapless.selectors.syntax import (
 )
 from gapless.selectors.values import Value, ValueKind, negative
 
-CHARACTERS_MAX: Final = 16_384
-"""The limit for the length of a selector.
-
-The specification has none, but every predicate costs time for every event.
-"""
+CHARACTERS_MAX: Final = 65_536
+"""The longest selector that is parsed at all: no broker can be configured to take a longer one."""
 
 NESTING_MAX: Final = 100
 """How deep operands may be nested; low enough that no walk over a tree exhausts Python's stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorLimits:
+    """How large a selector a broker takes from a client; the `[limits]` of its configuration.
+
+    The specification has no such limits, but every predicate costs time for every event. Only a subscription that is
+    created is checked. One that exists is parsed wherever it is needed, whatever the limits there are.
+    """
+
+    characters: int = 16_384
+    tokens: int = 2000
+    """Words, literals and signs."""
+
+    def check(self, expression: str) -> None:
+        """Raises InvalidSelectorError if the expression is too large; it names the setting."""
+        if len(expression) > self.characters:
+            raise _too_large(f"{self.characters:,} characters", "selector_characters", self.characters)
+        if len(expression) > self.tokens:  # otherwise it cannot have more of them
+            for number, token in enumerate(tokens(expression)):
+                if number == self.tokens and token.kind is not TokenKind.END:
+                    raise _too_large(f"{number:,} words, literals and signs", "selector_tokens", token.position)
+
+
+def _too_large(limit: str, setting: str, position: int) -> InvalidSelectorError:
+    """Without the expression: nobody wants to read so much in an error text."""
+    return InvalidSelectorError(
+        f"the selector is too large: this broker takes {limit} ({setting} in [limits] of its configuration)",
+        position=position,
+    )
 
 
 class Level(IntEnum):
@@ -81,13 +109,14 @@ _KEYWORD_LEVELS: Final = {
 }
 
 
-def parse(expression: str, *, characters_max: int = CHARACTERS_MAX, nesting_max: int = NESTING_MAX) -> Node:
+def parse(expression: str, *, nesting_max: int = NESTING_MAX) -> Node:
     """Returns the tree of a selector; a blank one is TRUE. Raises InvalidSelectorError, with the position.
 
     It also refuses expressions beyond the limits, and types that can never fit: `p > 'a'`, `TRUE = 0`.
     """
-    if len(expression) > characters_max:
-        raise InvalidSelectorError(f"longer than {characters_max} characters", expression, characters_max)
+    if len(expression) > CHARACTERS_MAX:
+        reason = f"the selector is too large: no broker takes more than {CHARACTERS_MAX:,} characters"
+        raise InvalidSelectorError(reason, position=CHARACTERS_MAX)
     parser = _Parser(expression, nesting_max)
     return parser.whole()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 from zlib import crc32
 
 from gapless.core.ports import ClientSession
@@ -10,6 +11,7 @@ from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.core.wire.messages import Code, Order, Position, RequestFailed, Subscribe, Target
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
+from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import SubscriptionRecord
@@ -29,9 +31,14 @@ class RefusedError(Exception):
         return RequestFailed(request, self.code, str(self), self.expression, self.position)
 
 
-def checked_filter(request: Subscribe) -> Filter:
-    """Returns the request's filter. Raises RefusedError if it is not well-formed."""
+EXISTS: Final = SelectorLimits(CHARACTERS_MAX, CHARACTERS_MAX)
+"""Limits for the selector of a subscription that exists: whoever created it has checked its size."""
+
+
+def checked_filter(request: Subscribe, limits: SelectorLimits) -> Filter:
+    """Returns the request's filter. Raises RefusedError if it is not well-formed, or its selector is too large."""
     try:
+        limits.check(request.selector)
         return Filter(tuple(request.topics), request.selector)
     except InvalidSelectorError as error:
         raise RefusedError(Code.INVALID_SELECTOR, error.message, error.expression, error.position) from error
@@ -82,12 +89,12 @@ def removed() -> RefusedError:
     return RefusedError(Code.NOT_FOUND, "the subscription was removed")
 
 
-def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
+def check_same(request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> None:
     """Raises RefusedError if the request has other topics or another selector than the existing subscription."""
     if request.sid:
         return
     order = Order.TOTAL if subscription.group else Order.PUBEND
-    if checked_filter(request) == subscription.filter:
+    if (tuple(request.topics), request.selector) == (subscription.topics, subscription.selector):
         if request.order is not order:
             raise RefusedError(
                 Code.MISMATCH,
@@ -95,6 +102,7 @@ def check_same(request: Subscribe, subscription: SubscriptionRecord) -> None:
                 " this order",
             )
         return
+    checked_filter(request, hosting.selector_limits)  # what is wrong by itself is refused for that
     has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}"
     raise RefusedError(
         Code.MISMATCH, f"subscription {subscription.name!r} exists with {has}; unsubscribe it first, or use these"

@@ -101,6 +101,7 @@ class SubscriberHostingBroker:
         self._hosting = Hosting(self._shb, seals, registry)
         if catch_up is not None:
             self._hosting.catch_up = catch_up
+        self._hosting.selector_limits = context.selector_limits
         self._groups = Groups(context.groups, self._hosting.streams)
         self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
         self._ahead = PositionsAhead(self._hosting, self._end_consumption)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gapless.core.outbox import Outbox
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.selectors.index import BatchMatcher
+from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.subscriptions import Registry
 
@@ -39,6 +40,7 @@ class BrokerState:
         self.channels: dict[int, Channel] = {}
         """The channels, by the number of their session."""
         self.catch_up = CatchUp()
+        self.selector_limits = SelectorLimits()
         self.may_tell_loss: Callable[[int, PubendId, int], bool] = lambda _sid, _pubend, _now: True
         """Whether a guest may be told a gap on a pubend now; see `Guests.may_tell_loss`."""
         self.unsaved = False

@@ -102,7 +102,7 @@ class Subscribing:
             assert found is not None
             self._creations[found.sid].session = None
             return found.sid
-        check_same(request, found)
+        check_same(request, found, self._hosting)
         check_token(request, found, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(found.name))
         if not found.begun and found.sid not in self._creations:  # a crash interrupted its creation
@@ -185,7 +185,7 @@ class Subscribing:
         return registry.find(session.client_id, request.name) if request.name else None
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        selector_filter = checked_filter(request)
+        selector_filter = checked_filter(request, self._hosting.selector_limits)
         group = self._groups.group_of(selector_filter.topics) if request.order is Order.TOTAL else ""
         original, request = request, self._expiry.resumed(session.client_id, request)
         hosting = self._hosting
@@ -326,7 +326,7 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
-        check_same(request, subscription)
+        check_same(request, subscription, self._hosting)
         check_token(request, subscription, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(subscription.name))
         if subscription.group:

@@ -35,7 +35,7 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unsubscribe,
 )
-from gapless_shb.core.admission import RefusedError, checked_filter, is_elsewhere
+from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, is_elsewhere
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.groups import Groups, late_starts
@@ -358,14 +358,13 @@ class Guests:
             return False
         if request.sid and (request.sid, request.home) != (request.token_sid, request.token_home):
             return False
-        wanted = checked_filter(request)
         record = SubscriptionRecord(
             0,
             session.client_id,
             request.name or "",
             0,
-            wanted.topics,
-            wanted.selector,
+            tuple(request.topics),
+            request.selector,
             0,
             0,
             {},
@@ -408,7 +407,7 @@ class Guests:
         former = self._by_home.get((home, home_sid))
         if former is not None:
             self._end(former, Code.TAKEN_OVER, "another consumer took it over", now, wall)
-        record_filter = checked_filter(request)
+        record_filter = checked_filter(request, EXISTS)
         group = self._groups.group_of(record_filter.topics) if request.order is Order.TOTAL else ""
         known = standing or Standing()
         given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}

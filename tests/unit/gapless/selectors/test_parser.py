@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gapless.errors import InvalidSelectorError
 from gapless.selectors.normal import normal_form
-from gapless.selectors.parser import CHARACTERS_MAX, NESTING_MAX, parse
+from gapless.selectors.parser import CHARACTERS_MAX, NESTING_MAX, SelectorLimits, parse
 from gapless.selectors.syntax import TRUE, And, Arithmetic, Comparison, Identifier, Literal, Not, NullTest, Or, Signed
 from gapless.selectors.values import ValueKind
 from unit.gapless.selectors.strategies import selectors
@@ -151,11 +151,31 @@ def test_a_long_expression_is_refused_before_it_is_read() -> None:
     longest = "a = '" + "x" * (CHARACTERS_MAX - 6) + "'"
     parse(longest)
 
-    with pytest.raises(InvalidSelectorError) as caught:
+    with pytest.raises(InvalidSelectorError, match="no broker takes more than 65,536 characters") as caught:
         parse(longest + " ")
 
     assert caught.value.position == CHARACTERS_MAX
-    assert parse("a = 1" + " " * CHARACTERS_MAX, characters_max=2 * CHARACTERS_MAX) == parse("a = 1")
+
+
+@pytest.mark.parametrize(
+    ("largest", "more", "message", "position"),
+    [
+        ("a = '1234'", " ", "takes 10 characters (selector_characters in [limits]", 10),
+        ("a=1 OR b", ">", "takes 5 words, literals and signs (selector_tokens in [limits]", 8),
+    ],
+)
+def test_a_broker_refuses_a_selector_beyond_its_limits_and_names_the_setting(
+    largest: str, more: str, message: str, position: int
+) -> None:
+    """It does not show the selector: nobody wants to read so much."""
+    limits = SelectorLimits(characters=10, tokens=5)
+    limits.check(largest)
+
+    with pytest.raises(InvalidSelectorError, match=re.escape(message)) as caught:
+        limits.check(largest + more)
+
+    assert caught.value.position == position
+    assert caught.value.expression == ""
 
 
 DEEP = [

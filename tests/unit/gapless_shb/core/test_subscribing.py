@@ -12,6 +12,7 @@ from gapless.core.ports import ClientSession, SessionEnded, Set, Tell, Write
 from gapless.core.stream.ticks import FOREVER, SECOND, STEP, tick_at, time_at, wall_at
 from gapless.core.wire import messages as m
 from gapless.node.recovery import VolumeReader
+from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.rows import recover_positions
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
@@ -227,6 +228,8 @@ def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
     ("changes", "code"),
     [
         ({"selector": "x = "}, m.Code.INVALID_SELECTOR),
+        ({"selector": "x" * 16_385}, m.Code.INVALID_SELECTOR),
+        ({"selector": "x = 1" + " OR x = 1" * 500}, m.Code.INVALID_SELECTOR),
         ({"topics": ("a..b",)}, m.Code.INVALID_TOPIC),
         ({"topics": ("a.#.b",)}, m.Code.INVALID_TOPIC),
         ({"start": m.StartAt.TOKEN, "positions": [m.Position("p@0", 5)]}, m.Code.TOKEN_MISMATCH),
@@ -252,6 +255,20 @@ def attached(**changes: Any) -> tuple[Desk, m.Subscribed]:
     desk.ask(1, **changes)
     desk.world.sync()
     return desk, desk.subscribed(1)
+
+
+def test_a_subscription_outlives_smaller_limits_for_selectors() -> None:
+    """They are for new ones: whoever consumes it need not know what its broker was configured to take."""
+    desk, answer = attached(selector="x = 1")
+    desk.world.hosting.selector_limits = SelectorLimits(characters=4, tokens=2)
+
+    desk.ask(2, selector="x = 1", in_use=m.InUse.TAKEOVER)
+    desk.ask(3, selector="x = 2", in_use=m.InUse.TAKEOVER)
+    desk.ask(4, name="new", selector="x<1")
+
+    assert desk.subscribed(2).sid == answer.sid
+    assert "selector_characters" in desk.refused(3).reason
+    assert "selector_tokens" in desk.refused(4).reason
 
 
 def test_a_selectors_position_is_shown() -> None:

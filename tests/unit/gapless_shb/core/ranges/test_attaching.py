@@ -64,6 +64,7 @@ def test_another_selector_is_refused() -> None:
 
     assert world.ask(attach("w = 7")).code is m.Code.MISMATCH
     assert world.ask(attach("w = ", request=901)).code is m.Code.INVALID_SELECTOR
+    assert world.ask(attach("w" * 16_385, request=902)).code is m.Code.INVALID_SELECTOR
 
 
 def test_who_went_away_before_it_was_created_finds_it_created() -> None:

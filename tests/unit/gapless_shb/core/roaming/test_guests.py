@@ -8,6 +8,7 @@ import pytest
 
 from gapless.core.network import facts as r
 from gapless.core.wire import messages as m
+from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.rows import POSITIONS
 from gapless_shb.core.subscriptions import SUBSCRIPTIONS
 from unit.gapless_shb.core.harness import PUBEND
@@ -40,6 +41,24 @@ def test_a_name_is_created_at_its_home_and_consumed_where_its_client_is() -> Non
     assert pair.ticks(pair.home, session) == []
     assert pair.other.rows(SUBSCRIPTIONS) == {}
     assert pair.other.rows(POSITIONS) == {}
+
+
+def test_its_home_limits_its_selector_and_no_other_shb() -> None:
+    """A consumer that fails over must not be refused for what another broker is configured to take."""
+    pair = Pair()
+    pair.other.hosting.selector_limits = SelectorLimits(characters=4, tokens=4)
+    session, larger = pair.session(), pair.session()
+    pair.subscribe(pair.other, session, selector="x = 1")
+    pair.settle(1000)
+
+    assert pair.attached(pair.other, session).created
+    pair.leave(pair.other, session)
+    pair.home.hosting.selector_limits = SelectorLimits(characters=6, tokens=4)
+    pair.subscribe(pair.other, larger, selector="x = 100")
+    pair.settle(1000)
+    refused = pair.answer(pair.other, larger)
+    assert isinstance(refused, m.RequestFailed)
+    assert "takes 6 characters" in refused.reason
 
 
 def test_it_is_known_by_its_name_at_every_shb() -> None:
