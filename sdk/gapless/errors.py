@@ -105,7 +105,7 @@ class TokenAheadError(TokenMismatchError):
 
 
 class StaleTokenError(GaplessError):
-    """A position was not stored: another consumer has claimed it since, and owns it."""
+    """A position was not stored: another consumer has claimed it since, or one that stands further on is stored."""
 
 
 class AuthorizationError(GaplessError):

@@ -210,6 +210,9 @@ class Conversation:
         m.Closing: lambda _, said: MessageText("session", f"closing: {said.reason}"),
         m.PublisherOpened: _opened,
         m.Published: _published,
+        m.PositionsStored: lambda self, said: MessageText(
+            "receipt", f"the positions of publisher {self._publisher(said.publisher)} are stored"
+        ),
         m.PublishRefused: _not_published,
         m.Subscribed: _subscribed,
         m.RequestFailed: _failed,

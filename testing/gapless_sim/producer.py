@@ -118,7 +118,7 @@ class Producer:
         world.observe.published(self, publications)
         events = [publication.event for publication in publications]
         columns = EventColumns.of(events, [len(publication.body) for publication in publications])
-        ticket = client.core.publish(self.number, columns, client.monotonic())
+        ticket = client.core.publish(self.number, columns, (), client.monotonic())
         self._tickets[ticket] = publications
         client.schedule_pump()
         return len(publications)

@@ -34,8 +34,8 @@ from gapless.selectors.selector import Selector
 from gapless.selectors.topics import check_patterns, check_topic
 from gapless.spi import VolumeIdentity
 from gapless_phb.config import NAME, PhbSection, PubendSection
+from gapless_phb.core import consumed, validation
 from gapless_phb.core import rows as phb_rows
-from gapless_phb.core import validation
 from gapless_phb.core.records import encode_record
 from gapless_shb.core import expiry
 from gapless_shb.core import rows as shb_rows
@@ -134,6 +134,8 @@ PUBLISHERS = {
     "bytes that it may have unanswered": size(default(LimitsSection, "window_bytes")),
     "publishers of a session": f"{default(LimitsSection, 'publishers'):,}",
     "publishers that a pubend knows": f"{default(PhbSection, 'max_publishers'):,}",
+    "subscriptions of which a publisher stores a token": f"{consumed.SUBSCRIPTIONS_MAX}",
+    "pubends that a stored token may name": f"{consumed.PUBENDS_MAX}",
     "batches that wait for the disk, of a pubend": size(default(PhbSection, "max_pending_bytes")),
     "epoch and index of keyed publishing": f"{keyed.KEY_MAX:,}",
     "keyed batches that a session may have unanswered": f"{publishing.UNANSWERED_MAX}",
@@ -335,7 +337,7 @@ def test_a_setting_beyond_its_own_limit_is_refused_at_start_up(section: str, lim
 
 def test_a_record_is_hardly_more_than_its_batch() -> None:
     columns = EventColumns.of([encode_event("t", {}, None, b"x" * 100)] * 10, [100] * 10)
-    record = encode_record(1, "p" * 255, LONG, LONG, LONG, 0, columns, 1)
+    record = encode_record(1, "p" * 255, LONG, LONG, LONG, 0, columns, b"", 1)
 
     assert len(record) - columns.size < 1 << 10
 

@@ -133,7 +133,7 @@ NOT_WELCOME = {
     "an unsubscription first": (frame(Unsubscribe(1, "s", "bystander")), "not a Hello"),
     "a publisher first": (frame(OpenPublisher(1, "p", "i", 1, None)), "not a Hello"),
     "a batch first": (
-        encode_frame(b"".join(encode_publish(0, Publish(1, 1, 1, columns(b"x", topic="work"))))),
+        encode_frame(b"".join(encode_publish(0, Publish(1, 1, 1, columns(b"x", topic="work"), b"")))),
         "not a Hello",
     ),
 }
@@ -355,7 +355,7 @@ async def test_a_session_can_say_nothing_in_the_name_of_another(bystander: Bysta
     async with welcome_client(bystander) as victim, RawClient(bystander.address) as client:
         opened = await victim.open_publisher("work")
         await client.shake_hands("other")
-        batch = Publish(1, opened.epoch, 1, columns(b"forged", topic="work"))
+        batch = Publish(1, opened.epoch, 1, columns(b"forged", topic="work"), b"")
         for session in (victim.session, client.session - (1 << 32), client.session + 1, (1 << 64) - 1):
             await client.send_payloads(
                 b"".join(encode_publish(session, batch)), encode(session, Unsubscribe(1, "s", "bystander"))
@@ -494,7 +494,7 @@ async def test_a_frame_above_the_limit_is_not_even_read(bystander: Bystander) ->
     async with welcome_client(bystander) as client:
         opened = await client.open_publisher()
         events = [event(body=bytes(MEBIBYTE - 1000))] * 5
-        message = Publish(1, opened.epoch, 1, EventColumns.of(events, [MEBIBYTE - 1000] * 5))
+        message = Publish(1, opened.epoch, 1, EventColumns.of(events, [MEBIBYTE - 1000] * 5), b"")
         await client.say(message)
 
         assert await client.hear(Published) is None
@@ -622,7 +622,7 @@ async def converse(bystander: Bystander, mutations: list[tuple[str, float, float
     async with welcome_client(bystander) as client:
         opened = await client.open_publisher()
         sid, pubend, tick = await attached(client)
-        publish = Publish(1, opened.epoch, opened.sequence + 1, EventColumns.of([event(), event()], [4, 4]))
+        publish = Publish(1, opened.epoch, opened.sequence + 1, EventColumns.of([event(), event()], [4, 4]), b"")
         messages = [publish, *requests(pubend, tick, sid), Heartbeat()]
         frames = client.wire.unnumbered(*[message for message in messages if not isinstance(message, Hello)])
         for mutation in mutations:
@@ -668,7 +668,7 @@ async def test_everything_that_was_logged_meanwhile_can_be_read(tmp_path: Path) 
         async with RawClient(node.address) as client:
             await client.shake_hands()
             opened = await client.open_publisher()
-            await client.say(Publish(1, opened.epoch, 1, EventColumns.of(odd, [4, 4, 4, 4, 4, 4, 0])))
+            await client.say(Publish(1, opened.epoch, 1, EventColumns.of(odd, [4, 4, 4, 4, 4, 4, 0]), b""))
             published = await client.hear(Published | PublishRefused | Closing)
         assert isinstance(published, Published), published
         async with gapless.connect(node.url) as connection, connection.session() as session:

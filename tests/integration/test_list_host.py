@@ -122,7 +122,7 @@ def test_what_the_list_does_not_know_the_publisher_is_told_to_be_uncertain() -> 
     source = ListSource("list@list", log, outbox)
     source.open_publisher(OpenRequest("ann", "i", 1, None, principal="p"), "opened", 0, 0)
     events = EventColumns.of([encode_event("numbers", {}, None, b"x")], [1])
-    source.submit(Pub("ann", 1, 1, events, "list@list", principal="p"), "sent", "", 0, 0)
+    source.submit(Pub("ann", 1, 1, events, "list@list", b"", principal="p"), "sent", "", 0, 0)
     _, append = outbox.take()
 
     log.broken = "the list is on fire"

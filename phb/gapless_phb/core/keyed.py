@@ -90,8 +90,10 @@ class Keyed:
         self._marks[name] = pub.epoch, last
         key = rows.key(self._number, name)
         self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])
-        logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, principal=pub.principal)
-        self._log.append(publisher, logged, checksum(events), reply_to, now, wall, self._publishing.on_appended)
+        logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, b"", principal=pub.principal)
+        self._log.append(
+            publisher, logged, (), checksum(events, b""), reply_to, now, wall, self._publishing.on_appended
+        )
         return None
 
     def _fault(self, producer: str, topic: str | None) -> str:

@@ -23,6 +23,7 @@ from gapless.core.ports import Chop, LogFacts, Operation, Set
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
+from gapless.core.wire.tokens import Tokens
 from gapless.errors import ConfigurationError
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
@@ -125,6 +126,7 @@ class Log:
         self,
         publisher: PublisherState,
         pub: Pub,
+        tokens: Tokens,
         crc: int,
         reply_to: Hashable,
         now: int,
@@ -133,12 +135,14 @@ class Log:
     ) -> PendingBatch:
         """Gives a batch its ticks and asks for its record; also asks for a fresh reservation when half of it is used.
 
-        `then` is called with the log's answer; the caller passes the answer on to `appended`.
+        `tokens`: those of `pub`. `then` is called with the log's answer; the caller passes the answer on to `appended`.
         """
         tick = self.clock.take(pub.events.count, now, wall)
         assert tick > self.last_assigned, "ticks ascend"
-        batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, crc, reply_to)
-        raw = encode_record(self.tag, publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, crc)
+        batch = PendingBatch(publisher, pub.epoch, pub.first, tick, pub.events, tokens, crc, reply_to)
+        raw = encode_record(
+            self.tag, publisher.name, pub.epoch, pub.first, tick, self.last_assigned, pub.events, pub.tokens, crc
+        )
         self.pending.append(batch)
         publisher.pending.append(batch)
         self.pending_bytes += pub.events.size

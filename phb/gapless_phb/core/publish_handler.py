@@ -7,8 +7,9 @@ from collections.abc import Hashable
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.outbox import Outbox, ThenAppended
 from gapless.core.ports import Set
-from gapless.errors import InvalidTopicError
-from gapless_phb.core import rows
+from gapless.core.wire.tokens import Tokens, merge_tokens
+from gapless.errors import InvalidTokenError, InvalidTopicError, StaleTokenError
+from gapless_phb.core import consumed, rows
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.log import Log
 from gapless_phb.core.publishers import PendingBatch, PublisherState, PublisherTable, is_temporary, runs_of, term_of
@@ -68,7 +69,8 @@ class PublishHandler:
         new its attempt. From this step on, batches of a lower epoch are fenced, too.
 
         Writes become durable in order. So the write of the publisher's row becomes durable after everything that was
-        assigned before it, and the answer only has to wait for that write.
+        assigned before it, and the answer only has to wait for that write. The answer names what is durable
+        then: a paused twin may have stored a token that was still on its way when the opening came (TS8).
         """
         publisher = self._table.get(request.publisher)
         # It had an epoch here, and was forgotten since. Its batches may be logged, so it must not begin again
@@ -89,7 +91,8 @@ class PublishHandler:
         opened, epoch = publisher, publisher.epoch
 
         def durable(_now: int, _wall: int) -> None:
-            outcome = Outcome(Verdict.OK, epoch=epoch, sequence=opened.sequence, tick=opened.tick)
+            tokens = tuple(map(str, opened.tokens))
+            outcome = Outcome(Verdict.OK, epoch=epoch, sequence=opened.sequence, tick=opened.tick, tokens=tokens)
             self._answer(reply_to, outcome)
 
         key = rows.key(self._number, publisher.name)
@@ -164,7 +167,7 @@ class PublishHandler:
         `refusal`: why nothing new can be taken now, or "".
         """
         publisher = self._table.get(pub.publisher)
-        crc = checksum(pub.events)
+        crc = checksum(pub.events, pub.tokens)
         # A batch of an older epoch is fenced, unless it is logged or pending already: a late copy of a batch that its
         # own instance has logged was not refused, so it gets the same answer as any other copy.
         if publisher is None or (
@@ -177,15 +180,43 @@ class PublishHandler:
         # Repeats are answered before `refusal` is looked at: they need no room on the disk.
         if pub.first < following:
             return _repeated(publisher, pub, crc, reply_to)
+        # Tokens are looked at behind repeats: what is logged stands at or before what is stored by now (TS6).
+        tokens: Tokens = ()
+        if pub.tokens:
+            try:
+                tokens = consumed.checked(pub.tokens, publisher.assigned_tokens)
+            except StaleTokenError as error:
+                return Outcome(Verdict.STALE, str(error), pub.first)
+            except InvalidTokenError as error:
+                return Outcome(Verdict.INVALID, str(error), pub.first)
         refusal = refusal or self.backlog(pub)
         if refusal:
             return Outcome(Verdict.RETRY, refusal, following)
-        if pub.token is not None:
-            return Outcome(Verdict.INVALID, "this broker cannot log a token with a batch", pub.first)
+        if tokens and not pub.events.count:
+            self._move(publisher, tokens, reply_to)
+            return None
         if (refused := self._check.refused(pub)) is not None:
             return refused
-        self._log.append(publisher, pub, crc, reply_to, now, wall, self.on_appended)
+        publisher.assigned_tokens = merge_tokens(publisher.assigned_tokens, tokens)
+        self._log.append(publisher, pub, tokens, crc, reply_to, now, wall, self.on_appended)
         return None
+
+    def _move(self, publisher: PublisherState, tokens: Tokens, reply_to: Hashable) -> None:
+        """Stores the tokens of a batch without events: in the publisher's row alone, because nothing has a tick.
+
+        A repetition needs no answer of its own. Its publisher sends nothing behind it before it is answered, so its
+        tokens are the stored ones, and are stored again.
+        """
+        publisher.assigned_tokens = merge_tokens(publisher.assigned_tokens, tokens)
+        publisher.moves.append(tokens)
+        outcome = Outcome(Verdict.OK, sequence=publisher.assigned)
+
+        def durable(_now: int, _wall: int) -> None:
+            publisher.move()
+            self._answer(reply_to, outcome)
+
+        key = rows.key(self._number, publisher.name)
+        self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)
 
     def backlog(self, pub: Pub) -> str:
         """Returns why a batch would be too much just now, or "".

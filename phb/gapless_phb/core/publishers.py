@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice, takewhile
 from struct import Struct
 
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import STEP, Tick
 from gapless.core.wire.messages import TickRun
+from gapless.core.wire.tokens import CheckpointToken, Tokens, merge_tokens
 from gapless_phb.core.rows import PublisherRow
 
 WINDOW = 64
@@ -65,6 +67,7 @@ class PendingBatch:
         "publisher",
         "replies",
         "tick",
+        "tokens",
     )
 
     def __init__(
@@ -74,6 +77,7 @@ class PendingBatch:
         first: int,
         tick: Tick,
         columns: EventColumns,
+        tokens: Tokens,
         crc: int,
         reply_to: Hashable,
     ) -> None:
@@ -82,6 +86,7 @@ class PendingBatch:
         self.first = first
         self.tick = tick
         self.columns = columns
+        self.tokens = tokens
         self.crc = crc
         self.replies = [reply_to]
         self.count = columns.count
@@ -103,16 +108,20 @@ class LoggedBatch:
     """The tick of its first event."""
     count: int
     crc: int
+    tokens: Tokens = ()
+    """The tokens that its record stores. A row of the window does not name them: the publisher's row does."""
 
 
 class PublisherState:
-    """What a pubend knows about one publisher. All of it is durable, except `pending` and `closed`."""
+    """What a pubend knows about one publisher. All of it is durable, except `pending`, `moves` and `closed`."""
 
     __slots__ = (
+        "assigned_tokens",
         "attempt",
         "closed",
         "epoch",
         "instance",
+        "moves",
         "name",
         "opened",
         "owners",
@@ -120,6 +129,7 @@ class PublisherState:
         "recent",
         "sequence",
         "tick",
+        "tokens",
     )
 
     def __init__(self, name: str) -> None:
@@ -136,7 +146,13 @@ class PublisherState:
         """The last W batches, packed: there may be 100,000 publishers, and few of them ever repeat a batch."""
         self.owners: tuple[tuple[int, int], ...] = ()
         """The last OWNERS pairs (first sequence, term): from this sequence on the instance of this term has logged."""
+        self.tokens: Tokens = ()
+        """The durable tokens of the subscriptions that it consumes, the newest last."""
+        self.assigned_tokens: Tokens = ()
+        """The same with the tokens of all batches on their way to the disk."""
         self.pending: deque[PendingBatch] = deque()
+        self.moves: deque[Tokens] = deque()
+        """The tokens of batches without events that are on their way to the disk, in the publisher's row."""
         self.closed = False
         """Whether to forget the publisher as soon as no batch of it is pending."""
 
@@ -147,14 +163,29 @@ class PublisherState:
         publisher.epoch, publisher.instance, publisher.attempt = row.epoch, row.instance, row.attempt
         publisher.opened, publisher.sequence, publisher.tick = row.opened, row.sequence, row.tick
         publisher.recent, publisher.owners = row.recent, row.owners
+        publisher.tokens = publisher.assigned_tokens = tuple(map(CheckpointToken.parse, row.tokens))
         return publisher
 
     @property
     def row(self) -> PublisherRow:
-        """The row to write. It holds durable sequences only; otherwise a failed batch would count as logged (T44)."""
+        """The row to write. It holds durable sequences only; otherwise a failed batch would count as logged (T44).
+
+        Tokens without events are nowhere but in rows. So a row that is written after another one has its tokens, too.
+        """
         return PublisherRow(
-            self.epoch, self.instance, self.attempt, self.opened, self.sequence, self.tick, self.recent, self.owners
+            self.epoch,
+            self.instance,
+            self.attempt,
+            self.opened,
+            self.sequence,
+            self.tick,
+            self.recent,
+            self.owners,
+            tuple(map(str, self._with_moves())),
         )
+
+    def _with_moves(self) -> Tokens:
+        return reduce(merge_tokens, self.moves, self.tokens)
 
     @property
     def assigned(self) -> int:
@@ -179,11 +210,18 @@ class PublisherState:
         assert batch.tick > self.tick, f"publisher {self.name!r}: ticks ascend with sequences"
         self.sequence = batch.first + batch.count - 1
         self.tick = batch.tick + (batch.count - 1) * STEP
+        if batch.tokens:
+            self.tokens = merge_tokens(self.tokens, batch.tokens)
+            self.assigned_tokens = merge_tokens(self.assigned_tokens, batch.tokens)
         self.recent = self.recent[-_KEPT:] + _BATCHED.pack(batch.first, batch.tick, batch.count, batch.crc)
         term = term_of(epoch)
         if not self.owners or self.owners[-1][1] != term:
             assert not self.owners or self.owners[-1][1] < term, f"publisher {self.name!r}: an older term logs"
             self.owners = (*self.owners[1 - OWNERS :], (batch.first, term))
+
+    def move(self) -> None:
+        """Notes that the oldest tokens without events are durable."""
+        self.tokens = merge_tokens(self.tokens, self.moves.popleft())
 
     def owner(self, sequence: int) -> int | None:
         """Returns the term of the instance that used a sequence; None if it is unused, or no longer known."""

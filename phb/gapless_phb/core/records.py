@@ -1,6 +1,8 @@
 """Encodes and decodes the records of the log. Each batch is one record, under its last tick (protocol: log).
 
     record := head, name of the publisher, crc32c of both u32, count × (length u32, body length u32), events
+            | head, name of the publisher, length of the tokens u32, tokens, crc32c of all that u32,
+              count × (length u32, body length u32), events                            (version 2: with tokens)
 
 The events are the publisher's own bytes, never encoded again. The head holds a tag of network and pubend, the ticks
 of the record, and the last tick of the record before it. So a record at a wrong place is detected (S15), and so is a
@@ -21,8 +23,10 @@ from gapless.core.stream.ticks import STEP, PubendId, Tick
 from gapless.errors import VolumeCorruptError
 
 VERSION = 1
+VERSION_WITH_TOKENS = 2
 _HEAD = Struct("<BxHIQQQQQI")
 _CHECKSUM = Struct("<I")
+_LENGTH = Struct("<I")
 _LENGTHS = 8
 """How many bytes the two lengths of one event take."""
 
@@ -32,9 +36,13 @@ def tag_of(network: str, pubend: PubendId) -> int:
     return int.from_bytes(blake2b(f"{network}/{pubend}".encode(), digest_size=8).digest(), "little")
 
 
-def checksum(columns: EventColumns) -> int:
-    """Returns the crc32c of a batch's content. A repeated batch has the same one; another of its sequence does not."""
-    return int(google_crc32c.extend(google_crc32c.value(columns.lengths), columns.blob))
+def checksum(columns: EventColumns, tokens: bytes) -> int:
+    """Returns the crc32c of a batch's content. A repeated batch has the same one; another of its sequence does not.
+
+    The tokens are a part of the content: of two batches with equal events, each stores its own position (TS7).
+    """
+    crc = int(google_crc32c.extend(google_crc32c.value(columns.lengths), columns.blob))
+    return int(google_crc32c.extend(crc, tokens)) if tokens else crc
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +56,8 @@ class Record:
     previous: Tick
     """The last tick of the record before this one; 0 in the first record."""
     columns: EventColumns
+    tokens: bytes
+    """The tokens that were stored with it (`gapless.core.wire.tokens.join_tokens`), or b""."""
     crc: int
 
     @property
@@ -80,13 +90,15 @@ def encode_record(
     first_tick: Tick,
     previous: Tick,
     columns: EventColumns,
+    tokens: bytes,
     crc: int,
 ) -> bytes:
     """Returns the bytes that `decode_record` reads."""
     assert previous < first_tick, "ticks ascend"
     name = publisher.encode()
-    head = _HEAD.pack(VERSION, len(name), columns.count, tag, epoch, first_sequence, first_tick, previous, crc)
-    checked = head + name
+    version = VERSION_WITH_TOKENS if tokens else VERSION
+    head = _HEAD.pack(version, len(name), columns.count, tag, epoch, first_sequence, first_tick, previous, crc)
+    checked = head + name + _LENGTH.pack(len(tokens)) + tokens if tokens else head + name
     return b"".join((checked, _CHECKSUM.pack(google_crc32c.value(checked)), columns.lengths, columns.blob))
 
 
@@ -97,23 +109,26 @@ def decode_record(tag: int, index: Tick, raw: bytes) -> Record:
     """
     try:
         version, name_length, count, found, epoch, first_sequence, first_tick, previous, crc = _HEAD.unpack_from(raw)
-        start = _HEAD.size + name_length
+        named = start = _HEAD.size + name_length
+        if version == VERSION_WITH_TOKENS:
+            named += _LENGTH.size
+            start = named + _LENGTH.unpack_from(raw, named - _LENGTH.size)[0]
         (head_crc,) = _CHECKSUM.unpack_from(raw, start)
     except error as fault:
         raise VolumeCorruptError(f"the record at tick {index} is too short to be one") from fault
-    if version != VERSION or head_crc != google_crc32c.value(raw[:start]):
+    if version not in {VERSION, VERSION_WITH_TOKENS} or head_crc != google_crc32c.value(raw[:start]):
         raise VolumeCorruptError(f"the head of the record at tick {index} is damaged")
     if found != tag:
         raise VolumeCorruptError(f"the record at tick {index} belongs to another pubend")
     lengths = start + _CHECKSUM.size
     blob = lengths + _LENGTHS * count
     columns = EventColumns(count, raw[lengths:blob], raw[blob:])
-    name = raw[_HEAD.size : start].decode()
-    record = Record(name, epoch, first_sequence, first_tick, previous, columns, crc)
+    name, tokens = raw[_HEAD.size : _HEAD.size + name_length].decode(), raw[named:start]
+    record = Record(name, epoch, first_sequence, first_tick, previous, columns, tokens, crc)
     if record.last_tick != index:
         raise VolumeCorruptError(f"the record at tick {index} was written for tick {record.last_tick}")
     if first_tick <= previous:
         raise VolumeCorruptError(f"the record at tick {index} begins before the one before it ends, at {previous}")
-    if crc != checksum(columns):
+    if crc != checksum(columns, tokens):
         raise VolumeCorruptError(f"the events of the record at tick {index} are damaged")
     return record

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from gapless.core.ports import RecoveryReader
 from gapless.core.stream.ticks import Tick, tick_at
+from gapless.core.wire.tokens import split_tokens
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.log import check_log, stream_of
@@ -137,7 +138,7 @@ def _replay(recovered: Recovered, record: Record, hole: Tick, *, with_holes: boo
         raise VolumeCorruptError(
             f"the log of {pubend} lacks what was between ticks {recovered.newest} and {record.first_tick}"
         )
-    batch = LoggedBatch(record.first_sequence, record.first_tick, record.count, record.crc)
+    batch = LoggedBatch(record.first_sequence, record.first_tick, record.count, record.crc, split_tokens(record.tokens))
     # Some rows of publishers cannot be read, so the first batch after the checkpoint may seem to lack the one before
     # it.
     with_holes = with_holes or bool(recovered.saved.fault)

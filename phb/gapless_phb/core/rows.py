@@ -79,6 +79,8 @@ class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
 
     Empty in rows of version 0.1.0.
     """
+    tokens: tuple[str, ...] = ()
+    """The texts of the tokens that are stored with it (`gapless_phb.core.consumed`), the newest last."""
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):

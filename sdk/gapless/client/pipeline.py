@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gapless.client.receipts import Receipt, Submission
     from gapless.core.stream.columns import EventColumns
     from gapless.core.wire.messages import Welcome
+    from gapless.core.wire.tokens import Tokens
 
 BATCH_EVENTS: Final = 512
 BATCH_BYTES: Final = 256 << 10
@@ -68,7 +69,7 @@ class BatchSink(Protocol):
     def ship(self) -> None:
         """Gives the events that `send` has gathered to the core."""
 
-    def give(self, columns: EventColumns) -> Submission:
+    def give(self, columns: EventColumns, tokens: Tokens) -> Submission:
         """Gives a batch to the core. Raises InvalidMessageError if it does not fit into one frame."""
 
 
@@ -163,7 +164,7 @@ class Pipeline:
         self._publisher.ship()
         try:
             for columns in encoded.columns.portions(BATCH_BYTES, BATCH_EVENTS):
-                submission = self._publisher.give(columns)
+                submission = self._publisher.give(columns, ())
                 submission.listener = self._wake
                 self._submissions.append(submission)
         except Exception as error:  # noqa: BLE001 - as above

@@ -16,10 +16,12 @@ from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
 from gapless.client.receipts import Receipt, Recovery, Submission
 from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
 from gapless.core.stream.columns import EventColumns
+from gapless.core.wire.tokens import CheckpointToken, Tokens, join_tokens, merge_tokens
 from gapless.errors import (
     ConnectionClosedError,
     GaplessError,
     InvalidMessageError,
+    InvalidTokenError,
     PublishRejectedError,
     PublishUncertainError,
 )
@@ -35,6 +37,17 @@ HEAD_BYTES: Final = 64
 """An upper bound for the bytes of a batch before its lengths and events."""
 
 PublisherT = TypeVar("PublisherT", bound="Publisher")
+
+
+def checked_tokens(token: CheckpointToken | Iterable[CheckpointToken] | None) -> Tokens:
+    """Returns the tokens that an application gives with a batch. Raises InvalidTokenError if they are none."""
+    if token is None:
+        return ()
+    tokens = (token,) if isinstance(token, CheckpointToken) else tuple(token)
+    for given in tokens:
+        if not isinstance(given, CheckpointToken):
+            raise InvalidTokenError(f"a CheckpointToken goes with a batch, not {type(given).__name__}")
+    return merge_tokens((), tokens)
 
 
 class GatheringBatch(Struct, eq=False):
@@ -130,25 +143,34 @@ class Publisher(Recipient):
             self.ship()
         return waiter
 
-    async def send_batch(self, messages: Iterable[Message]) -> list[Receipt]:
+    async def send_batch(
+        self, messages: Iterable[Message], *, token: CheckpointToken | Iterable[CheckpointToken] | None = None
+    ) -> list[Receipt]:
         """Publishes events as one atomic append: all of them are logged, or none.
 
-        Raises the errors of `send`; InvalidMessageError also if the events do not fit into one frame.
-        """
-        return await self.submit_batch(messages).answer()
+        `token`: the position up to which the events cover their input, or one of each of several subscriptions. It is
+        stored with the publisher's name, in the same write; `recover` returns it. So whoever consumes, publishes what
+        follows from that, and starts again from the stored token, publishes it once. With a token there may be no
+        messages: then the position is stored alone. A publisher with a name stores the tokens of at most 8
+        subscriptions, of at most 64 pubends each.
 
-    def submit_batch(self, messages: Iterable[Message]) -> Submission:
+        Raises the errors of `send`; InvalidMessageError also if the events do not fit into one frame; StaleTokenError
+        if a token stands before the stored one (nothing was logged).
+        """
+        return await self.submit_batch(messages, checked_tokens(token)).answer()
+
+    def submit_batch(self, messages: Iterable[Message], tokens: Tokens) -> Submission:
         """Publishes like `send_batch`, without waiting."""
         self._check_open()
         encoded = self._encoder.encode_all(list(messages), self.limits.max_event_bytes)
         if encoded.error is not None:
             raise encoded.error
         self.ship()
-        if not encoded.columns.count:
+        if not encoded.columns.count and not tokens:
             empty = Submission()
             empty.succeed("", (), durable=False)
             return empty
-        return self.give(encoded.columns)
+        return self.give(encoded.columns, tokens)
 
     def send_all(self, messages: Iterable[Message] | AsyncIterable[Message]) -> AsyncGenerator[Receipt, None]:
         """Publishes events, many at a time, and yields their receipts in order.
@@ -175,6 +197,8 @@ class Publisher(Recipient):
     async def recover(self) -> Recovery:
         """Returns how many events this name ever logged, whoever opened it, as soon as the broker has reported that.
 
+        The tokens that were stored with them (`send_batch`) are there, too.
+
         After a PublishUncertainError, a publisher with the same name can tell from it whether the event was logged, if
         no other publisher had the name meanwhile. Raises PublisherFencedError and PublishRejectedError.
         """
@@ -183,7 +207,8 @@ class Publisher(Recipient):
         if self._error is not None:
             raise self._error
         core = self._driver.core.publisher(self._number)
-        return Recovery(core.logged if core is not None else self._ready.result().sequence)
+        ready = self._ready.result()
+        return Recovery(ready.sequence, ready.tokens) if core is None else Recovery(core.logged, core.tokens)
 
     async def close(self) -> None:
         """Waits until everything sent is answered, as long as the broker is there and can log. Then it ends.
@@ -239,16 +264,19 @@ class Publisher(Recipient):
         assert welcome is not None, "a connection is handed out when its first session is open"
         return welcome
 
-    def give(self, columns: EventColumns, waiters: Sequence[asyncio.Future[Receipt]] = ()) -> Submission:
+    def give(
+        self, columns: EventColumns, tokens: Tokens, waiters: Sequence[asyncio.Future[Receipt]] = ()
+    ) -> Submission:
         """Gives a batch to the core. Raises InvalidMessageError if it does not fit into one frame."""
         self._check_open()
-        if columns.size + HEAD_BYTES > self.limits.max_frame_bytes:
+        size = columns.size + len(join_tokens(tokens))
+        if size + HEAD_BYTES > self.limits.max_frame_bytes:
             raise InvalidMessageError(
-                f"a batch of {columns.size} bytes: this broker takes at most {self.limits.max_frame_bytes} at once;"
+                f"a batch of {size} bytes: this broker takes at most {self.limits.max_frame_bytes} at once;"
                 " send_all() makes batches that fit"
             )
         submission = Submission(waiters)
-        ticket = self._driver.core.publish(self._number, columns, self._driver.now())
+        ticket = self._driver.core.publish(self._number, columns, tokens, self._driver.now())
         self._submissions[ticket] = submission
         self._driver.touch()
         return submission
@@ -258,7 +286,7 @@ class Publisher(Recipient):
         batch, self._batch = self._batch, None
         if batch is not None:
             try:
-                self.give(EventColumns.of(batch.events, batch.body_lengths), batch.waiters)
+                self.give(EventColumns.of(batch.events, batch.body_lengths), (), batch.waiters)
             except GaplessError as error:
                 self._note_unheard(error, Submission(batch.waiters).fail(error))
 

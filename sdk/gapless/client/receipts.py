@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless.errors import GaplessError
+from gapless.core.wire.tokens import CheckpointToken
+from gapless.errors import ConfigurationError, GaplessError
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -23,9 +24,21 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Recovery(msgspec.Struct, frozen=True, gc=False):
-    """What is known about a publisher's name: `sequence` is how many events it ever logged."""
+    """What is known about a publisher's name: `sequence` is how many events it ever logged.
+
+    `tokens`: the positions that are stored with them (`Publisher.send_batch`), one for each subscription; the one that
+    was stored last is last.
+    """
 
     sequence: int
+    tokens: tuple[CheckpointToken, ...] = ()
+
+    @property
+    def token(self) -> CheckpointToken | None:
+        """The one stored position; None if there is none. Raises ConfigurationError if there are several."""
+        if len(self.tokens) > 1:
+            raise ConfigurationError(f"the positions of {len(self.tokens)} subscriptions are stored: look at `tokens`")
+        return self.tokens[0] if self.tokens else None
 
 
 class Submission(msgspec.Struct, eq=False):

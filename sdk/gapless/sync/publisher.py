@@ -12,12 +12,14 @@ from typing_extensions import Self, Unpack
 
 from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, ReadAhead
+from gapless.client.publisher import checked_tokens
 
 if TYPE_CHECKING:
     import gapless.client.publisher as awaited
     from gapless.client.receipts import Receipt, Recovery
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.events import Property
+    from gapless.core.wire.tokens import CheckpointToken
     from gapless.selectors.headers import SentHeaders
     from gapless.sync.runner import Runner
 
@@ -83,10 +85,18 @@ class Publisher:
 
         return self._runner.call(send, timeout, waiting=lambda: self.waiting)
 
-    def send_batch(self, messages: Iterable[Message], timeout: float | None = None) -> list[Receipt]:
-        """Publishes events as one atomic append; see `gapless.Publisher.send_batch`."""
-        listed = list(messages)
-        return self._runner.call(lambda: self._publisher.send_batch(listed), timeout, waiting=lambda: self.waiting)
+    def send_batch(
+        self,
+        messages: Iterable[Message],
+        timeout: float | None = None,
+        *,
+        token: CheckpointToken | Iterable[CheckpointToken] | None = None,
+    ) -> list[Receipt]:
+        """Publishes events as one atomic append, with their input's position; see `gapless.Publisher.send_batch`."""
+        listed, tokens = list(messages), checked_tokens(token)
+        return self._runner.call(
+            lambda: self._publisher.send_batch(listed, token=tokens), timeout, waiting=lambda: self.waiting
+        )
 
     def send_all(self, messages: Iterable[Message], timeout: float | None = None) -> Iterator[Receipt]:
         """Publishes events, many at a time, and yields their receipts in order.
@@ -142,4 +152,4 @@ class _Part:
 
     async def __call__(self) -> list[Receipt]:
         self._publisher.ship()
-        return await self._publisher.give(self._columns).answer()
+        return await self._publisher.give(self._columns, ()).answer()

@@ -221,7 +221,7 @@ class BoundsTests(RouterFixtures):
 
     def _place(self, world: RouterWorld, host: BrokerHost, number: int) -> None:
         events, pubend = columns("fish", 1, 16, BODY), world.pubends[0].pubend
-        pub = Pub("writer", 1, 16 * number + 1, events, pubend, principal="anonymous")
+        pub = Pub("writer", 1, 16 * number + 1, events, pubend, b"", principal="anonymous")
         host.tell(routing.Submit(pub, ("writer", number)))
 
     def _without_phbs(self, harness: RouterHarness) -> Iterator[tuple[RouterWorld, list[BrokerHost]]]:

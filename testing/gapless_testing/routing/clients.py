@@ -122,8 +122,10 @@ class PublishingClient:
         if self.pub is None and not self.stopped:
             count = self.host.network.random.randrange(1, 5)
             events = columns(self.topic, self._next, count)
-            self.pub = Pub(self.name, self._epoch, self._next, events, self._pubend, principal="anonymous")
+            self.pub = Pub(self.name, self._epoch, self._next, events, self._pubend, b"", principal="anonymous")
         elif self.pub is not None and self.pub.epoch != self._epoch:
-            self.pub = Pub(self.name, self._epoch, self.pub.first, self.pub.events, self._pubend, principal="anonymous")
+            self.pub = Pub(
+                self.name, self._epoch, self.pub.first, self.pub.events, self._pubend, b"", principal="anonymous"
+            )
         if self.pub is not None:
             self._ask(self.pub)

@@ -200,7 +200,7 @@ def _equal(asked: Asked, before: Asked) -> bool:
     if isinstance(asked, Pub) and isinstance(before, Pub):
         columns, others = asked.events, before.events
         same = (columns.count, columns.lengths, columns.blob) == (others.count, others.lengths, others.blob)
-        return same and (asked.token, asked.principal) == (before.token, before.principal)
+        return same and (asked.tokens, asked.principal) == (before.tokens, before.principal)
     if isinstance(asked, OpenRequest) and isinstance(before, OpenRequest):
         # A router may know where a publisher is to be opened when the client does not.
         return asked == before or (not before.pubend and replace(asked, pubend="") == before)

@@ -441,7 +441,9 @@ class ServiceTests(RouterFixtures):
             for number, host in enumerate(world.network.hosts.values()):
                 for pubend in ("", "nowhere@1", world.pubends[0].pubend):
                     address = ("stranger", pubend)
-                    pub = Pub(f"stranger-{number}{pubend}", 1, 1, columns("fish", 1, 1), pubend, principal="anonymous")
+                    pub = Pub(
+                        f"stranger-{number}{pubend}", 1, 1, columns("fish", 1, 1), pubend, b"", principal="anonymous"
+                    )
                     host.tell(routing.Submit(pub, ("batch", *address)))
                     request = OpenRequest(
                         f"stranger-{number}{pubend}", "instance", 1, "fish", pubend, principal="anonymous"

@@ -199,8 +199,8 @@ LOGGING = (
         (
             Edit(
                 f"{_HANDLER}.take",
-                "    self._log.append(publisher, pub, crc, reply_to, now, wall, self.on_appended)\n",
-                "    batch = self._log.append(publisher, pub, crc, reply_to, now, wall, self.on_appended)\n"
+                "    self._log.append(publisher, pub, tokens, crc, reply_to, now, wall, self.on_appended)\n",
+                "    batch = self._log.append(publisher, pub, tokens, crc, reply_to, now, wall, self.on_appended)\n"
                 "    self.acknowledge(batch)\n"
                 "    batch.replies.clear()\n",
             ),

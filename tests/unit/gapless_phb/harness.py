@@ -207,7 +207,7 @@ class TestPublisher:
     def batch(self, first: int, count: int, text: str = "") -> Pub:
         """The batch of these sequences; its content follows from them."""
         events = columns([body(self.name, sequence, text) for sequence in range(first, first + count)])
-        return Pub(self.name, self.epoch, first, events, self.pubend, principal="anonymous")
+        return Pub(self.name, self.epoch, first, events, self.pubend, b"", principal="anonymous")
 
     def opened(self) -> None:
         """Takes the answer to its opening, if there is one and it was not taken."""

@@ -46,7 +46,7 @@ from gapless.plugins import load
 META = PubendMeta("p@1", "node", stable=100)
 OTHER = PubendMeta("q@1", "node", stable=50)
 NOW = 10**9
-PUB = Pub("loader", 1, 1, EventColumns(0, b"", b""), "p@1", principal="anonymous")
+PUB = Pub("loader", 1, 1, EventColumns(0, b"", b""), "p@1", b"", principal="anonymous")
 OPENING = OpenRequest("loader", "i", 1, None, principal="anonymous")
 
 

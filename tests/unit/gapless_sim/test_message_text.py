@@ -88,7 +88,7 @@ def test_a_publisher_is_shown_by_its_name() -> None:
     assert talk(
         (">", m.OpenPublisher(1, "loader", "i", 1, None)),
         ("<", m.PublisherOpened(1, "p@1", 1, 4, ONE)),
-        (">", m.Publish(1, 1, 5, events(8, 9))),
+        (">", m.Publish(1, 1, 5, events(8, 9), b"")),
         ("<", m.Published(1, 6, [TickRun(TWO, STEP, 2)])),
         ("<", m.PublishRefused(1, 7, m.Code.RETRY, "full")),
     ) == [
@@ -149,7 +149,7 @@ ROUTING: list[tuple[routing_frames.Message, MessageText]] = [
     (r.Enrol("p@1", "s@1"), MessageText("enrol", "count s in for p")),
     (r.OpenRequest("loader", "i", 1, None, principal="anonymous"), MessageText("publish", "open publisher loader")),
     (
-        r.Pub("loader", 1, 5, events(8), "p@1", principal="anonymous"),
+        r.Pub("loader", 1, 5, events(8), "p@1", b"", principal="anonymous"),
         MessageText("publish", "place #8 of loader, from number 5 on"),
     ),
     (

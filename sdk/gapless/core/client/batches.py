@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gapless.core.wire.tokens import Tokens, join_tokens
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 
 class QueuedBatch(Struct, eq=False):
-    """Events that are logged together or not at all."""
+    """Events that are logged together or not at all, and the tokens that are stored with them."""
 
     events: EventColumns
+    tokens: Tokens
     ticket: int
     first: int = 0
     """The sequence of the first event, as last sent; 0 before that."""
@@ -38,8 +40,13 @@ class QueuedBatch(Struct, eq=False):
 
     @property
     def last(self) -> int:
-        """The sequence of the last event, as last sent."""
+        """The sequence of the last event, as last sent; without events, of the last one before it."""
         return self.first + self.events.count - 1
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the window it takes."""
+        return self.events.size + len(join_tokens(self.tokens)) if self.tokens else self.events.size
 
 
 class BatchQueue:
@@ -63,7 +70,7 @@ class BatchQueue:
     def append(self, batch: QueuedBatch) -> None:
         """Adds a batch that is not sent yet."""
         self._queue.append(batch)
-        self.bytes += batch.events.size
+        self.bytes += batch.size
 
     def clear(self) -> None:
         """Drops all batches: the publisher is over."""
@@ -77,12 +84,12 @@ class BatchQueue:
         """Numbers and returns the batches to send now, as the window allows: one at least, if none is on its way."""
         queued = len(self._queue) - self._sent
         room = most - self._sent
-        if queued <= 0 or room <= 0:
+        if queued <= 0 or room <= 0 or self._is_held():
             return []
         following = self._queue[self._sent - 1].last + 1 if self._sent else self.logged + 1
         sent: list[QueuedBatch] = []
         for batch in islice(self._queue, self._sent, self._sent + min(queued, room)):
-            size = batch.events.size
+            size = batch.size
             if self._sent and self._sent_bytes + size > most_bytes:
                 break
             batch.first = following
@@ -90,7 +97,16 @@ class BatchQueue:
             self._sent += 1
             self._sent_bytes += size
             sent.append(batch)
+            if self._is_held():
+                break
         return sent
+
+    def _is_held(self) -> bool:
+        """Whether the last batch on its way has no events: no sequence would show that the one behind it overtook it.
+
+        A broker that took the later tokens first would have to refuse the earlier ones.
+        """
+        return self._sent > 0 and not self._queue[self._sent - 1].events.count
 
     def on_session(self) -> None:
         """A session has begun: nothing is on its way in it."""
@@ -106,7 +122,7 @@ class BatchQueue:
         """Takes out the batches that were ever sent, because they may be logged. Nothing is on its way afterwards."""
         uncertain = [batch for batch in self._queue if batch.uncertain or batch.first]
         self._queue = deque(batch for batch in self._queue if not (batch.uncertain or batch.first))
-        self.bytes -= sum(batch.events.size for batch in uncertain)
+        self.bytes -= sum(batch.size for batch in uncertain)
         self._keep_sent(0)
         return uncertain
 
@@ -130,10 +146,25 @@ class BatchQueue:
         taken = [self._queue.popleft() for _ in range(count)]
         for batch in taken:
             self.logged = batch.last
-            self.bytes -= batch.events.size
-            self._sent_bytes -= batch.events.size
+            self.bytes -= batch.size
+            self._sent_bytes -= batch.size
         self._sent -= count
         return taken
+
+    def take_stored(self) -> QueuedBatch:
+        """Takes out the first batch, which has no events, and whose tokens are stored."""
+        if not self._sent or self._queue[0].events.count:
+            raise RemoteProtocolError("positions are stored, and the oldest batch on its way has events")
+        (batch,) = self.take_logged(1)
+        return batch
+
+    def take_covering(self, ticket: int) -> list[QueuedBatch]:
+        """Takes out all batches with tokens that were queued after that ticket. Nothing is on its way."""
+        assert not self._sent, "what is on its way has an answer to come"
+        covering = [batch for batch in self._queue if batch.tokens and batch.ticket > ticket]
+        self._queue = deque(batch for batch in self._queue if not batch.tokens or batch.ticket <= ticket)
+        self.bytes -= sum(batch.size for batch in covering)
+        return covering
 
     def rewind(self, sequence: int) -> None:
         """Takes back all batches from a sequence on, to be sent again. Those that were sent may still be logged."""
@@ -155,7 +186,7 @@ class BatchQueue:
         del self._queue[index]
         for behind in islice(self._queue, index, None):
             behind.first = 0
-        self.bytes -= batch.events.size
+        self.bytes -= batch.size
         return batch
 
     # How it is done.
@@ -169,4 +200,4 @@ class BatchQueue:
 
     def _keep_sent(self, count: int) -> None:
         self._sent = count
-        self._sent_bytes = sum(batch.events.size for batch in islice(self._queue, count))
+        self._sent_bytes = sum(batch.size for batch in islice(self._queue, count))

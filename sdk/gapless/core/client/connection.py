@@ -58,6 +58,7 @@ from gapless.core.wire.messages import (
     HelloRefused,
     ListPubends,
     ListSubscriptions,
+    PositionsStored,
     Proof,
     Published,
     PublisherOpened,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class ClientCore:
             Closing: self._on_closing,
             PublisherOpened: self._on_publisher_opened,
             Published: self.publishers.forward(PublisherCore.on_published, "publisher"),
+            PositionsStored: self.publishers.forward(PublisherCore.on_stored, "publisher"),
             PublishRefused: self.publishers.forward(PublisherCore.on_refused, "publisher"),
             **self._subscriptions.handlers(),
             **self._requests.handlers(Query, HeldLease, RangeReading),
@@ -319,11 +322,11 @@ class ClientCore:
         self.publishers.add(publisher)
         return number
 
-    def publish(self, publisher: int, events: EventColumns, now: int) -> int:
+    def publish(self, publisher: int, events: EventColumns, tokens: Tokens, now: int) -> int:
         """Queues a batch of a publisher that is not over. Returns the ticket under which its answer comes."""
         self._outbox.now = now
         core = self.publishers.get(publisher)
-        return self._hosts.publish(publisher, events, now) if core is None else core.publish(events)
+        return self._hosts.publish(publisher, events, tokens, now) if core is None else core.publish(events, tokens)
 
     def close_publisher(self, publisher: int, now: int) -> None:
         """Ends a publisher. Batches without an answer are uncertain."""

@@ -9,6 +9,7 @@ import msgspec
 
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AttachedTo, KeyedPublished, MissingAnswer, Retired, Ticks
+from gapless.core.wire.tokens import Tokens
 from gapless.errors import GaplessError
 
 Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
@@ -86,10 +87,11 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class PublisherReady(msgspec.Struct, frozen=True):
-    """The result of opening a publisher: its pubend, and how many events its name had logged by then."""
+    """The result of opening a publisher: its pubend, how many events its name had logged by then, and its tokens."""
 
     pubend: PubendId
     sequence: int
+    tokens: Tokens = ()
 
 
 class Attached(msgspec.Struct, frozen=True):

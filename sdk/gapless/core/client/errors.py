@@ -17,6 +17,7 @@ from gapless.errors import (
     PublisherFencedError,
     PublishRejectedError,
     PublishUncertainError,
+    StaleTokenError,
     SubscriptionInUseError,
     SubscriptionMismatchError,
     SubscriptionNotFoundError,
@@ -43,6 +44,7 @@ ERRORS: dict[Code, type[GaplessError]] = {
     Code.MISMATCH: SubscriptionMismatchError,
     Code.UNSUBSCRIBED: SubscriptionNotFoundError,
     Code.FENCED: PublisherFencedError,
+    Code.STALE: StaleTokenError,
     Code.FORGOTTEN: PublishUncertainError,
     Code.REJECTED: PublishRejectedError,
     Code.RESUME: PublishRejectedError,
@@ -75,4 +77,6 @@ def publish_error(code: Code, reason: str) -> GaplessError:
     """
     if code is Code.FENCED:
         return PublisherFencedError(reason)
+    if code is Code.STALE:
+        return StaleTokenError(reason)
     return PublishRejectedError(reason)

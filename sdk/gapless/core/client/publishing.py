@@ -23,13 +23,21 @@ from gapless.core.wire.messages import (
     ClosePublisher,
     Code,
     OpenPublisher,
+    PositionsStored,
     Publish,
     Published,
     PublisherOpened,
     PublishRefused,
     TickRun,
 )
-from gapless.errors import GaplessError, PublishUncertainError, RemoteProtocolError
+from gapless.core.wire.tokens import CheckpointToken, Tokens, join_tokens, merge_tokens
+from gapless.errors import (
+    GaplessError,
+    InvalidTokenError,
+    PublishRejectedError,
+    PublishUncertainError,
+    RemoteProtocolError,
+)
 
 if TYPE_CHECKING:
     from gapless.core.stream.columns import EventColumns
@@ -64,6 +72,8 @@ class PublisherCore:
         """The node that hosts its pubend, as far as a broker has named it."""
         self.stalled = ""
         """Why the broker cannot log at present, from its last refusal; "" if it can."""
+        self.tokens: Tokens = ()
+        """The tokens that are known to be stored under its name; the one stored last is last."""
         self._instance = instance
         self._topic = topic
         self._outbox = outbox
@@ -123,9 +133,16 @@ class PublisherCore:
         self._resume()
 
     def on_opened(self, opened: PublisherOpened) -> None:
-        """The broker has opened the publisher, and reports how many events of its name are logged."""
+        """The broker has opened the publisher, and reports how many events of its name are logged, and its tokens.
+
+        Raises RemoteProtocolError if they are no tokens.
+        """
         if self.phase is not PublisherPhase.OPENING:
             return
+        try:
+            self.tokens = tuple(map(CheckpointToken.parse, opened.tokens))
+        except InvalidTokenError as error:
+            raise RemoteProtocolError(f"the broker stores what is no token: {error}") from error
         self._pubend = opened.pubend
         self.host = opened.node or self.host
         self._epoch = opened.epoch
@@ -134,7 +151,7 @@ class PublisherCore:
         self._answered_well()
         if not self._was_open:
             self._was_open = True
-            self._outbox.tell(Answered(self.number, PublisherReady(opened.pubend, opened.sequence)))
+            self._outbox.tell(Answered(self.number, PublisherReady(opened.pubend, opened.sequence, self.tokens)))
         self._send()
 
     def on_published(self, published: Published) -> None:
@@ -148,7 +165,18 @@ class PublisherCore:
         for batch in self._batches.take_logged(count):
             share = ticks[position : position + batch.events.count]
             position += batch.events.count
+            self.tokens = merge_tokens(self.tokens, batch.tokens)
             self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, share, self._durable))
+        self._answered_well()
+        self._send()
+
+    def on_stored(self, _stored: PositionsStored) -> None:
+        """The tokens of a batch without events are durable. Raises RemoteProtocolError if there is no such batch."""
+        if self.phase is not PublisherPhase.OPEN:
+            return
+        batch = self._batches.take_stored()
+        self.tokens = merge_tokens(self.tokens, batch.tokens)
+        self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, (), self._durable))
         self._answered_well()
         self._send()
 
@@ -186,11 +214,12 @@ class PublisherCore:
 
     # Commands.
 
-    def publish(self, events: EventColumns) -> int:
-        """Queues a batch. Returns the ticket under which its answer comes."""
+    def publish(self, events: EventColumns, tokens: Tokens) -> int:
+        """Queues a batch, with events or tokens or both. Returns the ticket under which its answer comes."""
         assert self.phase is not PublisherPhase.OVER
+        assert events.count or tokens, "a batch has something to be logged"
         self._tickets += 1
-        self._batches.append(QueuedBatch(events, self._tickets))
+        self._batches.append(QueuedBatch(events, tokens, self._tickets))
         self._send()
         return self._tickets
 
@@ -233,7 +262,9 @@ class PublisherCore:
         if self.phase is not PublisherPhase.OPEN or self._paused:
             return
         for batch in self._batches.send(self._window_batches, self._window_bytes):
-            self._outbox.publish(Publish(self.number, self._epoch, batch.first, batch.events))
+            self._outbox.publish(
+                Publish(self.number, self._epoch, batch.first, batch.events, join_tokens(batch.tokens))
+            )
 
     def _settle_sequence(self, sequence: int) -> None:
         """Decides the sequences of the queue, now that the broker has reported how much is logged.
@@ -276,9 +307,19 @@ class PublisherCore:
         batch = self._batches.drop(refused.sequence)
         error = publish_error(refused.code, refused.reason)
         self._outbox.tell(NotPublished(self.number, batch.ticket, error))
+        if batch.tokens:
+            self._drop_covering(batch, f"a batch before it was refused, and its token covers that one: {error}")
         self._attempt += 1
         self._resume()
         self._open()
+
+    def _drop_covering(self, refused: QueuedBatch, reason: str) -> None:
+        """Drops the batches with tokens behind one with tokens that will not be logged: theirs would say that it was.
+
+        None of them is logged, because a batch is taken only after those before it.
+        """
+        for batch in self._batches.take_covering(refused.ticket):
+            self._outbox.tell(NotPublished(self.number, batch.ticket, PublishRejectedError(reason)))
 
     def _begin_anew(self, reason: str) -> None:
         """The broker no longer knows the publisher: what was sent is uncertain, and the rest begins with a new epoch.
@@ -287,8 +328,13 @@ class PublisherCore:
         have been sent twice, and the broker may have logged the first copy before it crashed and forgot the publisher.
         """
         error = PublishUncertainError(f"whether this was logged before is not known any more: {reason}")
-        for batch in self._batches.take_sent():
+        uncertain = self._batches.take_sent()
+        for batch in uncertain:
             self._outbox.tell(NotPublished(self.number, batch.ticket, error))
+        if uncertain and uncertain[-1].tokens:
+            self._drop_covering(
+                uncertain[-1], f"a batch before it is uncertain, and its token covers that one: {error}"
+            )
         self._batches.follow(0)
         self._epoch = 0
         self._attempt += 1

@@ -216,16 +216,19 @@ class Pub(ByPrincipal, frozen=True, gc=False):
     first: int
     events: EventColumns
     pubend: PubendId
-    token: bytes | None = None
-    """[later] a consumer's position to compare-and-set in the same write."""
+    tokens: bytes
+    """The positions of subscriptions that are stored in the same write (`gapless.core.wire.tokens.join_tokens`), or
+    b"". Only with them a batch may be without events."""
     keyed: bool = False
     """Its producer numbers its events itself: (`epoch`, `first`) is the key of the first one, and there may be holes. A
     producer that repeats itself may cut its batches differently."""
 
     @property
-    def identity(self) -> tuple[str, bool, int, int, int]:
+    def identity(self) -> tuple[str, bool, int, int, int | bytes]:
         """What the copies of this batch have in common, and have with no other batch."""
-        return self.publisher, self.keyed, self.epoch, self.first, self.events.count if self.keyed else 0
+        count = self.events.count
+        rest = count if self.keyed else 0 if count else self.tokens
+        return self.publisher, self.keyed, self.epoch, self.first, rest
 
 
 class Verdict(str, Enum):
@@ -236,6 +239,7 @@ class Verdict(str, Enum):
     INVALID = "invalid"
     FORBIDDEN = "forbidden"
     FENCED = "fenced"
+    STALE = "stale"
     RESUME = "resume"
     RETRY = "retry"
     UNCERTAIN = "uncertain"
@@ -246,8 +250,9 @@ class Verdict(str, Enum):
 class Outcome(Struct, array_like=True, frozen=True, gc=False):
     """The end of an opening or a publish.
 
-    OK of an opening: `epoch`, `sequence` and `tick` of the last event logged. OK of a publish: `ticks`
-    of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
+    OK of an opening: `epoch`, `sequence` and `tick` of the last event logged, `tokens` that are stored. OK of a
+    publish: `ticks` of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
+    STALE: a token of the batch stands before the stored one.
     FORGOTTEN: the publisher, which has no name of its own, was known once and is not known any more.
     ELSEWHERE, of an opening: no pubend of this broker takes that publisher with that topic, another broker's may.
     """
@@ -258,6 +263,7 @@ class Outcome(Struct, array_like=True, frozen=True, gc=False):
     epoch: Real = 0
     tick: Real = 0
     ticks: tuple[TickRun, ...] = ()
+    tokens: tuple[str, ...] = ()
 
 
 class Post(Struct, frozen=True, gc=False):

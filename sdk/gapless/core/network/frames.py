@@ -154,7 +154,7 @@ class PubWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fie
     first: Real
     pubend: str
     principal: str
-    token: bytes | None
+    tokens: bytes
     keyed: bool
     lengths: bytes
     events: bytes
@@ -309,7 +309,7 @@ def _pack_pub(pub: Pub) -> PubWire:
         pub.first,
         pub.pubend,
         pub.principal,
-        pub.token,
+        pub.tokens,
         pub.keyed,
         events.lengths,
         events.blob,
@@ -381,8 +381,10 @@ def _unpack_interest(parsed: InterestWire) -> InterestPart:
 def _unpack_pub(parsed: PubWire) -> Pub:
     """What the events are is for the PHB to check; here only that they are as long as is said."""
     count, rest = divmod(len(parsed.lengths), 8)
-    if not count or rest or sum(unpack_from(f"<{2 * count}I", parsed.lengths)[::2]) != len(parsed.events):
+    if rest or sum(unpack_from(f"<{2 * count}I", parsed.lengths)[::2]) != len(parsed.events):
         raise ValueError("the lengths of the events do not add up to the batch")
+    if not count and not parsed.tokens:
+        raise ValueError("a batch of nothing")
     columns = EventColumns(count, parsed.lengths, parsed.events)
     return Pub(
         parsed.publisher,
@@ -390,7 +392,7 @@ def _unpack_pub(parsed: PubWire) -> Pub:
         parsed.first,
         columns,
         parsed.pubend,
-        parsed.token,
+        parsed.tokens,
         parsed.keyed,
         principal=parsed.principal,
     )

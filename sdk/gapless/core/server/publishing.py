@@ -29,6 +29,7 @@ from gapless.core.wire.messages import (
     Code,
     KeyedPublished,
     OpenPublisher,
+    PositionsStored,
     Publish,
     Published,
     PublisherOpened,
@@ -45,6 +46,7 @@ CODES = {
     Verdict.INVALID: Code.INVALID_MESSAGE,
     Verdict.FORBIDDEN: Code.FORBIDDEN,
     Verdict.FENCED: Code.FENCED,
+    Verdict.STALE: Code.STALE,
     Verdict.FORGOTTEN: Code.FORGOTTEN,
     Verdict.RESUME: Code.RESUME,
     Verdict.RETRY: Code.RETRY,
@@ -66,6 +68,7 @@ class UnansweredBatch(Struct, eq=False):
 
     first: int
     size: int
+    has_events: bool
     outcome: Outcome | None = None
 
 
@@ -106,14 +109,14 @@ class PublisherLink:
         self.ticks: list[TickRun] = []
         """The ticks up to `durable` that were not sent to the client yet."""
 
-    def take_answered(self) -> tuple[int, Outcome] | None:
-        """Takes the oldest batch out, if it has its answer. Returns its first sequence and its outcome."""
+    def take_answered(self) -> tuple[UnansweredBatch, Outcome] | None:
+        """Takes the oldest batch out, if it has its answer. Returns both."""
         for serial, batch in self.unanswered.items():
             if batch.outcome is None:
                 return None
             del self.unanswered[serial]
             self.unanswered_bytes -= batch.size
-            return batch.first, batch.outcome
+            return batch, batch.outcome
         return None
 
     def refuse(self, resume_at: int) -> None:
@@ -185,13 +188,15 @@ class Publishing:
             if message.first > publisher.resume_at:
                 return
             publisher.resume_at = None
-        size = message.events.size
+        size = message.events.size + len(message.tokens)
         self._check_window(publisher, size)
         serial = self._next_serial()
-        publisher.unanswered[serial] = UnansweredBatch(message.first, size)
+        publisher.unanswered[serial] = UnansweredBatch(message.first, size, message.events.count > 0)
         publisher.unanswered_bytes += size
         name, pubend = publisher.request.publisher, publisher.request.pubend
-        pub = Pub(name, message.epoch, message.first, message.events, pubend, principal=client.principal)
+        pub = Pub(
+            name, message.epoch, message.first, message.events, pubend, message.tokens, principal=client.principal
+        )
         self._effects.append(Submit(pub, ReplyTo(session, message.publisher, serial)))
 
     def on_close(self, session: int, message: ClosePublisher) -> None:
@@ -245,21 +250,28 @@ class Publishing:
         if outcome.verdict is Verdict.OK:
             publisher.is_open = True
             publisher.request = replace(publisher.request, pubend=placed.pubend)
-            answer = PublisherOpened(number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick, placed.node)
+            answer = PublisherOpened(
+                number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick, placed.node, outcome.tokens
+            )
         else:
             # An opening carries nothing else that could be invalid.
             code = Code.INVALID_TOPIC if outcome.verdict is Verdict.INVALID else CODES[outcome.verdict]
             answer = PublishRefused(number, 0, code, outcome.reason)
         self._outbox.tell(publisher.connection.link, publisher.session, answer)
 
-    def _on_answered(self, publisher: PublisherLink, first: int, outcome: Outcome) -> None:
+    def _on_answered(self, publisher: PublisherLink, batch: UnansweredBatch, outcome: Outcome) -> None:
+        if outcome.verdict is Verdict.OK and not batch.has_events:
+            # The receipts of the batches before it go first: it is the oldest one without an answer then.
+            self._send_durable(publisher)
+            self._outbox.tell(publisher.connection.link, publisher.session, PositionsStored(publisher.number))
+            return
         if outcome.verdict is Verdict.OK:
             publisher.durable = outcome.sequence
             append_runs(publisher.ticks, outcome.ticks)
             self.durable[publisher.session, publisher.number] = publisher
             return
         asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
-        sequence = asked_for or first
+        sequence = asked_for or batch.first
         publisher.refuse(sequence)
         # The receipts of the batches before it go first: answers leave in order.
         self._send_durable(publisher)
@@ -347,7 +359,9 @@ class KeyedBatches:
         else:
             assert connection.client is not None
             who, events = connection.client.principal, message.events
-            pub = Pub(message.producer, message.epoch, message.index, events, placed.pubend, keyed=True, principal=who)
+            pub = Pub(
+                message.producer, message.epoch, message.index, events, placed.pubend, b"", keyed=True, principal=who
+            )
             self._effects.append(Submit(pub, self._ask(session, message, is_placed=True)))
 
     def on_session_over(self, session: int) -> None:

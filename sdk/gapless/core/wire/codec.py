@@ -4,6 +4,8 @@
              | 0 u64, message                                          in the handshake: Hello, …, Welcome or Refused
     message := msgpack array (a control message)                       first byte >= 0x90
              | 0x01, publisher u32, epoch u64, first u64, count u32, count × (length u32, body u32), events
+             | 0x05, publisher u32, epoch u64, first u64, count u32, length of the tokens u32, tokens,
+               count × (length u32, body u32), events                                      (count may be 0)
              | 0x02, subscription u64, pubend number u16, count u32, count × (tick u64, length u32, body u32), events
              | 0x03, request u64, epoch u64, index u64, producer u16, topic u16, count u32, producer's name, topic,
                count × (length u32, body u32), events                                      (from a client)
@@ -37,6 +39,7 @@ from gapless.core.wire.numbering import HEAD_BYTES, SESSION_BYTES, UNNUMBERED
 from gapless.errors import RemoteProtocolError
 
 _PUBLISH = Struct("<QQBIQQI")
+_PUBLISH_TOKENS = Struct("<QQBIQQII")
 _DELIVER = Struct("<QQBQH")
 _KEYED = Struct("<QQBQQQHHI")
 _RANGE = Struct("<QQBQ")
@@ -46,6 +49,7 @@ _PUBLISH_KIND = 1
 _DELIVER_KIND = 2
 _KEYED_KIND = 3
 _RANGE_KIND = 4
+_PUBLISH_TOKENS_KIND = 5
 TOO_SHORT = "a frame is too short to be a message"
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -60,9 +64,12 @@ def encode(session: int, message: ClientMessage | ServerMessage) -> bytes:
 
 def encode_publish(session: int, message: Publish) -> tuple[bytes, bytes]:
     """Encodes a batch, as a payload in two parts."""
-    events = message.events
-    head = _PUBLISH.pack(session, 0, _PUBLISH_KIND, message.publisher, message.epoch, message.first, events.count)
-    return head + events.lengths, events.blob
+    events, tokens = message.events, message.tokens
+    numbers = message.publisher, message.epoch, message.first, events.count
+    if not tokens:
+        return _PUBLISH.pack(session, 0, _PUBLISH_KIND, *numbers) + events.lengths, events.blob
+    head = _PUBLISH_TOKENS.pack(session, 0, _PUBLISH_TOKENS_KIND, *numbers, len(tokens))
+    return head + tokens + events.lengths, events.blob
 
 
 def deliver_head(session: int, sid: int, number: int) -> bytes:
@@ -97,6 +104,8 @@ def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
         raise RemoteProtocolError(TOO_SHORT)
     if payload[at] == _PUBLISH_KIND:
         return _decode_publish(payload)
+    if payload[at] == _PUBLISH_TOKENS_KIND:
+        return _decode_publish_tokens(payload)
     if payload[at] == _KEYED_KIND:
         return _decode_keyed(payload)
     try:
@@ -128,7 +137,21 @@ def _decode_publish(payload: bytes) -> Publish:
     start = _PUBLISH.size + 8 * count
     if not count or len(payload) < start:
         raise RemoteProtocolError("a batch is empty or shorter than its lengths")
-    return Publish(publisher, epoch, first, EventColumns(count, payload[_PUBLISH.size : start], payload[start:]))
+    events = EventColumns(count, payload[_PUBLISH.size : start], payload[start:])
+    return Publish(publisher, epoch, first, events, b"")
+
+
+def _decode_publish_tokens(payload: bytes) -> Publish:
+    try:
+        _, _, _, publisher, epoch, first, count, length = _PUBLISH_TOKENS.unpack_from(payload)
+    except StructError as error:
+        raise RemoteProtocolError("a batch with tokens is shorter than its head") from error
+    lengths = _PUBLISH_TOKENS.size + length
+    start = lengths + 8 * count
+    if not length or len(payload) < start or (not count and len(payload) > start):
+        raise RemoteProtocolError("a batch with tokens has none, or does not end where its lengths say")
+    events = EventColumns(count, payload[lengths:start], payload[start:])
+    return Publish(publisher, epoch, first, events, payload[_PUBLISH_TOKENS.size : lengths])
 
 
 def _decode_deliver(payload: bytes) -> Deliver:

@@ -31,6 +31,8 @@ from gapless.errors import InvalidTokenError, TokenMismatchError
 TEXT_MAX = 4096
 """A longer text is refused before it is parsed."""
 SEAL_BYTES = 8
+_SEPARATOR = " "
+"""Stands between the texts of tokens that go together; it is in no text of a token."""
 
 _Origin: TypeAlias = tuple[str, int, int, bytes, str]
 
@@ -191,6 +193,10 @@ class CheckpointToken:
         return token
 
 
+Tokens: TypeAlias = tuple[CheckpointToken, ...]
+"""The positions of several subscriptions that are stored together, each subscription's once."""
+
+
 def seal(secret: bytes, network: str, sid: int, generation: int) -> bytes:
     """Returns the seal for tokens that a broker issues for this subscription, if only this broker has to know it."""
     message = b"gapless token 1\0" + sid.to_bytes(8, "big") + generation.to_bytes(8, "big") + network.encode()
@@ -208,6 +214,38 @@ def network_seal(secret: bytes, network: str, home: ShbId, sid: int, generation:
         part = text.encode()
         message += len(part).to_bytes(4, "big") + part
     return hmac.digest(secret, message, "sha256")[:SEAL_BYTES]
+
+
+def find_token(stored: Tokens, token: CheckpointToken) -> CheckpointToken | None:
+    """Returns the stored token of the same subscription; None if there is none."""
+    return next((other for other in stored if other.has_subscription_of(token)), None)
+
+
+def merge_tokens(stored: Tokens, tokens: Tokens) -> Tokens:
+    """Returns what is stored after these tokens: each replaces that of its subscription, and the newest is last.
+
+    No position falls, and a pubend that only the older token names stays.
+    """
+    for token in tokens:
+        before, merged = find_token(stored, token), token
+        if before is not None:
+            ticks = token.ticks
+            merged = token.advance({pubend: max(tick, ticks.get(pubend, 0)) for pubend, tick in before.ticks.items()})
+        stored = (*(other for other in stored if other is not before), merged)
+    return stored
+
+
+def join_tokens(tokens: Tokens) -> bytes:
+    """Returns as bytes the tokens that go with a batch. Raises InvalidTokenError if one of them has no text."""
+    return _SEPARATOR.join(map(str, tokens)).encode()
+
+
+def split_tokens(raw: bytes) -> Tokens:
+    """Returns the tokens of `join_tokens`. Raises InvalidTokenError."""
+    try:
+        return tuple(map(CheckpointToken.parse, raw.decode().split(_SEPARATOR))) if raw else ()
+    except UnicodeDecodeError as error:
+        raise InvalidTokenError("the text of a token is garbled: it is not UTF-8") from error
 
 
 def same_seal(expected: bytes, offered: bytes) -> bool:

@@ -20,6 +20,7 @@ from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_client, deliver_head, encode, session_of
 from gapless.core.wire.numbering import HEAD_BYTES, Sent
+from gapless.core.wire.tokens import Tokens, find_token, merge_tokens, split_tokens
 from gapless.selectors.filters import Filter
 
 PUBEND = "p@1"
@@ -63,6 +64,7 @@ class Name:
     sequence: int = 0
     log: list[tuple[int, list[Tick], bytes]] = field(default_factory=list)
     """(last sequence, ticks, content) of every batch."""
+    tokens: Tokens = ()
 
 
 @dataclass
@@ -291,7 +293,8 @@ class FakeBroker:
         session.resume_at.pop(message.publisher, None)
         tick = name.log[-1][1][-1] if name.log else 0
         pubend = message.pubend or PUBEND
-        opened = m.PublisherOpened(message.publisher, pubend, name.epoch, name.sequence, tick, self.host)
+        texts = tuple(map(str, name.tokens))
+        opened = m.PublisherOpened(message.publisher, pubend, name.epoch, name.sequence, tick, self.host, texts)
         self.tell(session, opened)
 
     def _on_closepublisher(self, session: Session, message: m.ClosePublisher) -> None:
@@ -308,7 +311,8 @@ class FakeBroker:
         if self.silent:
             return
         name = self.names[session.publishers[message.publisher][0]]
-        content = message.events.blob
+        content = message.events.blob + message.tokens
+        tokens = split_tokens(message.tokens)
         last = message.first + message.events.count - 1
 
         def refuse(code: m.Code, sequence: int, reason: str) -> None:
@@ -322,7 +326,7 @@ class FakeBroker:
             refuse(m.Code.FENCED, message.first, "a newer twin exists")
         elif self.rejects and self.rejects in content:
             refuse(m.Code.REJECTED, message.first, "not allowed")
-        elif message.first <= name.sequence:
+        elif message.first <= name.sequence and message.events.count:
             known = [(ticks, logged) for end, ticks, logged in name.log if end == last]
             if not known or known[0][1] != content:
                 refuse(m.Code.REJECTED, message.first, "other content under a logged sequence")
@@ -332,9 +336,15 @@ class FakeBroker:
             refuse(m.Code.RESUME, name.sequence + 1, "a gap")
         elif self.full_disk:
             refuse(m.Code.RETRY, message.first, "the disk is full")
+        elif any((before := find_token(name.tokens, token)) and not before <= token for token in tokens):
+            refuse(m.Code.STALE, message.first, "a token stands before the stored one")
+        elif not message.events.count:
+            name.tokens = merge_tokens(name.tokens, tokens)
+            self.tell(session, m.PositionsStored(message.publisher))
         else:
             ticks = self.streams[PUBEND].append(message.events)
             name.sequence = last
+            name.tokens = merge_tokens(name.tokens, tokens)
             name.log.append((last, ticks, content))
             self.tell(session, m.Published(message.publisher, last, _runs(ticks)))
 

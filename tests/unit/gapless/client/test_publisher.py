@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless.client.receipts import Recovery
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS, is_connected
@@ -247,3 +248,42 @@ async def test_a_publisher_may_be_closed_by_itself(network: FakeNetwork) -> None
         with pytest.raises(ZeroDivisionError):
             async with session.publisher("t"):
                 raise ZeroDivisionError
+
+
+# ------------------------------------------------------------------------------------- tokens with batches
+
+
+def position(tick: int, sid: int = 1) -> gapless.CheckpointToken:
+    return gapless.CheckpointToken("net", {"in@1": tick}, sid, 1)
+
+
+async def test_a_token_is_stored_with_its_batch_and_recovered(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t", name="enrich")
+        assert (await publisher.recover()).token is None
+        assert len(await publisher.send_batch([gapless.Message(b"a")], token=position(1))) == 1
+        assert await publisher.send_batch((), token=position(2)) == []
+        assert (await publisher.recover()).token == position(2)
+        with pytest.raises(gapless.StaleTokenError):
+            await publisher.send_batch([gapless.Message(b"b")], token=position(1))
+        assert (await session.publisher("t", name="enrich").recover()) == Recovery(1, (position(2),))
+    assert logged(network.broker) == [b"a"]
+
+
+async def test_tokens_of_several_subscriptions(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t", name="enrich")
+        await publisher.send_batch([gapless.Message(b"a")], token=[position(1), position(5, sid=2), position(3)])
+        recovery = await publisher.recover()
+
+    assert recovery.tokens == (position(5, sid=2), position(3))
+    with pytest.raises(gapless.ConfigurationError, match="tokens"):
+        _ = recovery.token
+
+
+@pytest.mark.parametrize("token", ["gl1.x", ["gl1.x"], {"p@1": 5}])
+async def test_what_is_no_token_is_refused_at_once(network: FakeNetwork, token: Any) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        with pytest.raises(gapless.InvalidTokenError):
+            await session.publisher("t").send_batch([gapless.Message(b"a")], token=token)
+    assert logged(network.broker) == []

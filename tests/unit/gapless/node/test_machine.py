@@ -179,7 +179,7 @@ def rig() -> Rig:
 
 def test_a_publish_goes_through_router_and_role_to_a_write_and_its_answer_waits_for_it(rig: Rig) -> None:
     client = rig.connect(1)
-    client.say(Publish(1, 1, 1, columns(b"a", b"b")))
+    client.say(Publish(1, 1, 1, columns(b"a", b"b"), b""))
 
     turn = rig.turn()
     assert turn.operations == [Put(STREAM, 2, columns(b"a", b"b").blob)]
@@ -193,8 +193,8 @@ def test_a_publish_goes_through_router_and_role_to_a_write_and_its_answer_waits_
 def test_everything_of_a_turn_is_one_group_and_one_send_per_link(rig: Rig) -> None:
     first, second = rig.connect(1), rig.connect(2)
     rig.calls.clear()
-    first.say(Publish(1, 1, 1, columns(b"a")), Publish(1, 1, 2, columns(b"b")))
-    second.say(Publish(1, 1, 3, columns(b"c")))
+    first.say(Publish(1, 1, 1, columns(b"a"), b""), Publish(1, 1, 2, columns(b"b"), b""))
+    second.say(Publish(1, 1, 3, columns(b"c"), b""))
     assert rig.calls.count("schedule") == 1
 
     turn = rig.turn()
@@ -299,7 +299,7 @@ def test_what_cores_say_to_the_router_reaches_it_in_order(rig: Rig) -> None:
 
 def test_everything_that_a_part_says_passes_the_tap_once_and_is_counted(rig: Rig) -> None:
     client = rig.connect(1)
-    client.say(Publish(1, 1, 1, columns(b"a")))
+    client.say(Publish(1, 1, 1, columns(b"a"), b""))
     rig.role.effects += FROM_CORES
     rig.call_roles()
     turn = rig.turn()
@@ -538,7 +538,7 @@ def test_a_publisher_is_opened_at_the_role_whose_pubend_carries_its_topic() -> N
         rig.say(client, OpenPublisher(number, f"loader-{number}", "instance", 1, topic))[0].pubend
         for number, topic in enumerate(["a.x", "b.x", None, "c.x"], 1)
     ]
-    client.say(Publish(2, 1, 1, columns(b"x", b"y")))
+    client.say(Publish(2, 1, 1, columns(b"x", b"y"), b""))
     turn = rig.turn()
 
     assert opened == ["left@1", "right@1", "left@1", "left@1"]
@@ -629,7 +629,7 @@ def test_a_quiet_turn_wants_nothing(rig: Rig) -> None:
 def test_a_resume_reaches_the_client(rig: Rig) -> None:
     client = rig.connect(1)
 
-    (refused,) = rig.say(client, Publish(1, 1, 5, columns(b"a")))
+    (refused,) = rig.say(client, Publish(1, 1, 5, columns(b"a"), b""))
 
     assert (refused.code, refused.sequence) == (Code.RESUME, 1)
 

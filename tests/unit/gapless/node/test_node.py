@@ -224,7 +224,7 @@ async def test_after_a_failure_of_the_storage_a_new_machine_recovers_and_nothing
     else:
         world.disk.write_error = error
 
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await until(lambda: not node.serving)
     world.disk.write_error = None
     await until(lambda: node.serving)
@@ -237,7 +237,7 @@ async def test_after_a_failure_of_the_storage_a_new_machine_recovers_and_nothing
     assert f"the storage has failed, nothing was acknowledged that is not durable: {error}" in caplog.text
     again = await world.connect()
     first = 2 if how == "sync" else 1  # the batch of a failed sync was there after reopening: it is adopted
-    again.say(Publish(1, 1, first, columns(b"b")))
+    again.say(Publish(1, 1, first, columns(b"b"), b""))
     await until(lambda: again.sent)
     assert kinds(again.hear()) == ["Published"]
     await node.stop()
@@ -248,7 +248,7 @@ async def test_who_connects_while_the_node_recovers_is_told_to_come_again(world:
     link = await world.connect()
     world.open_errors = [VolumeFailedError("still broken")] * 3
     world.disk.sync_errors = [VolumeFailedError("EIO")]
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await until(lambda: not node.serving)
 
     refused = world.listener.connect()
@@ -277,7 +277,7 @@ async def test_the_pauses_between_attempts_grow(world: World, monkeypatch: Any) 
     link = await world.connect()
     world.open_errors = [VolumeFailedError("still broken")] * 4
     world.disk.sync_errors = [VolumeFailedError("EIO")]
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await until(lambda: world.opened == 6 and node.serving)
 
     assert pauses == [0.01, 0.02, 0.04, 0.04, 0.04]
@@ -363,7 +363,7 @@ async def test_a_volume_that_must_not_be_served_ends_the_node(world: World, erro
     world.open_errors = [error]
     world.disk.sync_errors = [VolumeFailedError("EIO")]
 
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
 
     with pytest.raises(type(error)):
         await node.wait()
@@ -389,7 +389,7 @@ async def test_stopping_does_not_wait_for_a_recovery_that_may_never_succeed(worl
     link = await world.connect()
     world.open_errors = [VolumeFailedError("still broken")] * 10_000
     world.disk.sync_errors = [VolumeFailedError("EIO")]
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await until(lambda: world.opened > 2)
 
     await node.stop()

@@ -105,7 +105,7 @@ async def test_a_receipt_comes_after_the_sync_and_not_before(rig: Rig) -> None:
     link = await rig.publisher()
     rig.volume.gate.clear()
 
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await rig.settle()
     assert rig.volume.calls == [f"write put {STREAM} 1"]
     assert link.hear() == []
@@ -120,9 +120,9 @@ async def test_what_arrives_in_one_turn_is_one_write_and_one_send_per_link(rig: 
     first.calls.clear()
     second.calls.clear()
 
-    first.say(Publish(1, 1, 1, columns(b"a")))
-    second.say(Publish(1, 1, 2, columns(b"b")))
-    first.say(Publish(1, 1, 3, columns(b"c")))
+    first.say(Publish(1, 1, 1, columns(b"a"), b""))
+    second.say(Publish(1, 1, 2, columns(b"b"), b""))
+    first.say(Publish(1, 1, 3, columns(b"c"), b""))
     await rig.settle()
 
     assert rig.volume.calls == ["write put log 1, put log 2, put log 3", "sync"]
@@ -140,7 +140,7 @@ async def test_a_read_sees_what_was_written_in_the_same_turn(rig: Rig) -> None:
     link = await rig.publisher()
     rig.volume.gate.clear()
 
-    link.say(Publish(1, 1, 1, columns(b"a", b"b")), ListPubends(5))
+    link.say(Publish(1, 1, 1, columns(b"a", b"b"), b""), ListPubends(5))
     await rig.settle()
 
     (listed,) = link.hear()
@@ -338,9 +338,9 @@ async def test_a_failed_storage_ends_the_run_and_nothing_is_acknowledged(rig: Ri
     else:
         rig.volume.write_error = error
 
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await rig.settle()
-    link.say(Publish(1, 1, 2, columns(b"b")))
+    link.say(Publish(1, 1, 2, columns(b"b"), b""))
     await rig.settle()
 
     assert rig.failures == [error]
@@ -367,7 +367,7 @@ async def test_a_bug_in_a_core_ends_the_run(rig: Rig) -> None:
 async def test_a_volume_is_not_closed_while_a_sync_uses_it(rig: Rig) -> None:
     link = await rig.publisher()
     rig.volume.gate.clear()
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await rig.settle()
     rig.shell.abandon("over")
     rig.shell.abandon("over")
@@ -386,7 +386,7 @@ async def test_a_volume_is_not_closed_while_a_sync_uses_it(rig: Rig) -> None:
 async def test_stopping_answers_what_is_being_written_tells_the_clients_and_closes(rig: Rig) -> None:
     link = await rig.publisher()
     rig.volume.gate.clear()
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await rig.settle()
 
     stopping = asyncio.ensure_future(rig.shell.stop("the node stops", 5))
@@ -416,7 +416,7 @@ async def test_what_roles_write_while_sessions_end_is_written_before_the_volume_
 async def test_stopping_does_not_wait_for_ever(rig: Rig) -> None:
     link = await rig.publisher()
     rig.volume.gate.clear()
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await rig.settle()
 
     await asyncio.wait_for(rig.shell.stop("the node stops", 0.02), 2)
@@ -461,7 +461,7 @@ async def test_it_tells_how_many_syncs_there_were_and_how_long_they_took(rig: Ri
     link = await rig.publisher()
     before = [value_of(rig.shell.gauges(), family) for family in (SYNCS, SYNC_SECONDS)]
 
-    link.say(Publish(1, 1, 1, columns(b"a")))
+    link.say(Publish(1, 1, 1, columns(b"a"), b""))
     await rig.settle()
 
     after = [value_of(rig.shell.gauges(), family) for family in (SYNCS, SYNC_SECONDS)]

@@ -204,7 +204,7 @@ class TestPlacing:
         harness = self.harness()
 
         (refused,) = outcomes(
-            harness.feed(Submit(Pub("ann", 1, 1, columns([b"x"]), "nowhere@1", principal="anonymous"), "reply"))
+            harness.feed(Submit(Pub("ann", 1, 1, columns([b"x"]), "nowhere@1", b"", principal="anonymous"), "reply"))
         )
 
         assert (refused.verdict, refused.reason) == (Verdict.REJECTED, "there is no pubend 'nowhere@1' here")

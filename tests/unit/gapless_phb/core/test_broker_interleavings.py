@@ -398,6 +398,6 @@ def test_nothing_is_ever_contradicted(chunk: int) -> None:
         counts += world.counts
 
     for what in ("Know", "Enrolled", "Held", "Opened", "lost", *(one.value for one in Verdict)):
-        assert counts[what] > 0 or what in {"rejected", "forbidden", "uncertain", "elsewhere"}, (
+        assert counts[what] > 0 or what in {"rejected", "forbidden", "uncertain", "elsewhere", "stale"}, (
             f"no seed ever met {what}"
         )

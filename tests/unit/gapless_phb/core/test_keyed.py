@@ -28,7 +28,7 @@ def keyed(
     """A batch of a producer: its content follows from its keys."""
     events = columns([body(f"{epoch}", at) for at in range(index, index + count)])
     return harness.feed(
-        Submit(Pub(name, epoch, index, events, harness.pubend, keyed=True, principal="anonymous"), reply_to)
+        Submit(Pub(name, epoch, index, events, harness.pubend, b"", keyed=True, principal="anonymous"), reply_to)
     )
 
 
@@ -142,11 +142,12 @@ def test_what_is_wrong_is_refused_and_leaves_no_mark() -> None:
     harness.feed(SubmitOpen(OpenRequest(NAME, "", 0, "a.*", keyed=True, principal="anonymous"), "open"))
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
     garbled = EventColumns(1, b"\4\0\0\0\1\0\0\0", b"what")
-    harness.feed(Submit(Pub(NAME, 1, 0, garbled, harness.pubend, keyed=True, principal="anonymous"), "k"))
+    harness.feed(Submit(Pub(NAME, 1, 0, garbled, harness.pubend, b"", keyed=True, principal="anonymous"), "k"))
     assert outcomes(harness.said)[-1].verdict is Verdict.INVALID
     harness.feed(
         Submit(
-            Pub(NAME, 1, (1 << 63) - 1, columns([b"a", b"b"]), harness.pubend, keyed=True, principal="anonymous"), "k"
+            Pub(NAME, 1, (1 << 63) - 1, columns([b"a", b"b"]), harness.pubend, b"", keyed=True, principal="anonymous"),
+            "k",
         )
     )
     assert outcomes(harness.said)[-1].verdict is Verdict.INVALID
@@ -180,7 +181,7 @@ def test_a_pubend_that_is_no_longer_configured_takes_only_whom_it_knows() -> Non
     old = next(pubend for pubend in harness.pubends if pubend.startswith("default@"))
 
     def publish(name: str) -> Outcome:
-        harness.feed(Submit(Pub(name, 1, 1, columns([b"x"]), old, keyed=True, principal="anonymous"), "k"))
+        harness.feed(Submit(Pub(name, 1, 1, columns([b"x"]), old, b"", keyed=True, principal="anonymous"), "k"))
         harness.sync()
         return outcomes(harness.said)[-1]
 
@@ -200,12 +201,12 @@ def test_a_producer_may_cut_its_batches_differently() -> None:
 def test_batches_of_a_producer_are_told_apart() -> None:
     batches = [(1, 0, 2, True), (1, 0, 3, True), (2, 0, 2, True), (1, 1, 2, True), (1, 0, 2, False)]
     made = [
-        Pub("a", epoch, first, columns([b"x"] * count), "p@1", keyed=kind, principal="anonymous")
+        Pub("a", epoch, first, columns([b"x"] * count), "p@1", b"", keyed=kind, principal="anonymous")
         for epoch, first, count, kind in batches
     ]
 
     assert len({pub.identity for pub in made}) == len(made)
-    assert made[-1].identity == Pub("a", 1, 0, columns([b"x"] * 9), "p@1", principal="anonymous").identity, (
+    assert made[-1].identity == Pub("a", 1, 0, columns([b"x"] * 9), "p@1", b"", principal="anonymous").identity, (
         "a publisher's has its sequence"
     )
 

@@ -55,10 +55,10 @@ class LogWorld:
 
     def append(self, count: int = 1) -> PendingBatch:
         events = columns([b"x"] * count)
-        pub = Pub("ann", 1, self.publisher.assigned + 1, events, PUBEND, principal="anonymous")
+        pub = Pub("ann", 1, self.publisher.assigned + 1, events, PUBEND, b"", principal="anonymous")
         events.check()
-        crc = checksum(events)
-        return self.log.append(self.publisher, pub, crc, "reply", self.now, self.wall, self.appended)
+        crc = checksum(events, b"")
+        return self.log.append(self.publisher, pub, (), crc, "reply", self.now, self.wall, self.appended)
 
     def appended(self, indices: Sequence[int], now: int, _wall: int) -> None:
         self.log.appended(indices, now)

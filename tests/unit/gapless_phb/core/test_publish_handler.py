@@ -216,7 +216,7 @@ class TestPublishing:
         bad = EventColumns(1, good.events.lengths, b"\x00" * len(good.events.blob))
 
         refused = outcome(
-            harness.feed(Submit(Pub("ann", epoch(1), 1, bad, harness.pubend, principal="anonymous"), "reply"))
+            harness.feed(Submit(Pub("ann", epoch(1), 1, bad, harness.pubend, b"", principal="anonymous"), "reply"))
         )
 
         assert (refused.verdict, refused.sequence) == (Verdict.INVALID, 1)
@@ -225,15 +225,9 @@ class TestPublishing:
         publisher.send()
         assert [bodies(know.knowledge.data) for know in knows(harness.sync())] == ["1010=ann/1"]
 
-    def test_a_token_with_a_batch_is_not_taken_yet(self) -> None:
-        harness, _ = ready()
-        pub = Pub("ann", epoch(1), 1, columns([b"x"]), harness.pubend, token=b"token", principal="anonymous")
-
-        assert outcome(harness.feed(Submit(pub, "reply"))).verdict is Verdict.INVALID
-
     def test_an_oversized_event_is_refused(self) -> None:
         harness, _ = ready(max_event_bytes=100)
-        pub = Pub("ann", epoch(1), 1, columns([b"x", b"y" * 100]), harness.pubend, principal="anonymous")
+        pub = Pub("ann", epoch(1), 1, columns([b"x", b"y" * 100]), harness.pubend, b"", principal="anonymous")
 
         refused = outcome(harness.feed(Submit(pub, "reply")))
 
@@ -272,7 +266,7 @@ class TestPublishing:
 
     def test_one_who_never_opened_is_fenced(self) -> None:
         harness, _ = ready()
-        pub = Pub("bob", 1, 1, columns([b"x"]), harness.pubend, principal="anonymous")
+        pub = Pub("bob", 1, 1, columns([b"x"]), harness.pubend, b"", principal="anonymous")
 
         assert outcome(harness.feed(Submit(pub, "reply"))).verdict is Verdict.FENCED
 

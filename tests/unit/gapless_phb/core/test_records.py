@@ -14,9 +14,9 @@ from unit.gapless_phb.harness import at, columns
 TAG = tag_of("network", "default@1")
 
 
-def record(count: int = 3) -> Record:
+def record(count: int = 3, tokens: bytes = b"") -> Record:
     events = columns([b"one", b"", b"three"][:count])
-    return Record("ann", 7, 41, at(1000), at(900), events, checksum(events))
+    return Record("ann", 7, 41, at(1000), at(900), events, tokens, checksum(events, tokens))
 
 
 def encoded(record: Record) -> bytes:
@@ -28,6 +28,7 @@ def encoded(record: Record) -> bytes:
         record.first_tick,
         record.previous,
         record.columns,
+        record.tokens,
         record.crc,
     )
 
@@ -97,8 +98,8 @@ def test_a_range_of_it_is_cut_out(lo: int, hi: int, found: bytes) -> None:
 
 
 def test_other_content_has_another_checksum() -> None:
-    assert checksum(columns([b"one"])) != checksum(columns([b"two"]))
-    assert checksum(columns([b"ab", b"c"])) != checksum(columns([b"a", b"bc"]))
+    assert checksum(columns([b"one"]), b"") != checksum(columns([b"two"]), b"")
+    assert checksum(columns([b"ab", b"c"]), b"") != checksum(columns([b"a", b"bc"]), b"")
 
 
 def test_a_record_that_begins_before_the_one_before_it_ends_is_neither_written_nor_read() -> None:
@@ -115,3 +116,20 @@ def test_a_record_that_begins_before_the_one_before_it_ends_is_neither_written_n
     records._CHECKSUM.pack_into(raw, checked, google_crc32c.value(bytes(raw[:checked])))
     with pytest.raises(VolumeCorruptError, match="begins before"):
         decode_record(TAG, at(1000, 2), bytes(raw))
+
+
+def test_a_record_with_tokens_comes_back_with_them() -> None:
+    raw = encoded(record(tokens=b"token"))
+
+    back = decode_record(TAG, at(1000, 2), raw)
+
+    assert (back.publisher, back.tokens, back.columns.blob) == ("ann", b"token", record().columns.blob)
+    assert decode_record(TAG, at(1000, 2), encoded(record())).tokens == b""
+    with pytest.raises(VolumeCorruptError, match="damaged"):
+        decode_record(TAG, at(1000, 2), raw.replace(b"token", b"taken"))
+
+
+def test_other_tokens_have_another_checksum() -> None:
+    """TS7: of two batches with equal events, each stores its own position."""
+    assert checksum(columns([b"one"]), b"") != checksum(columns([b"one"]), b"token")
+    assert checksum(columns([b"one"]), b"token") != checksum(columns([b"one"]), b"taken")

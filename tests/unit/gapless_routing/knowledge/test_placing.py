@@ -31,7 +31,7 @@ LATER = 4 << 60
 
 def pub(first: int, publisher: str = "loader") -> Pub:
     event = encode_event("a", {"n": first}, None, b"")
-    return Pub(publisher, 1, first, EventColumns.of([event], [0]), P, principal="anonymous")
+    return Pub(publisher, 1, first, EventColumns.of([event], [0]), P, b"", principal="anonymous")
 
 
 def opening(publisher: str = "loader", pubend: str = "", topic: str | None = None) -> OpenRequest:

@@ -115,7 +115,7 @@ class Node:
         name = f"{publisher}/{epoch}/{first}/{len(self.placed)}"
         self.placed[name] = []
         events = [encode_event("a.b", {"n": first + number}, None, b"x") for number in range(count)]
-        pub = Pub(publisher, epoch, first, EventColumns.of(events, [1] * count), pubend, principal="anonymous")
+        pub = Pub(publisher, epoch, first, EventColumns.of(events, [1] * count), pubend, b"", principal="anonymous")
         self.tell(Submit(pub, name))
         return name
 

@@ -13,7 +13,7 @@ from gapless_testing.routing.breaches import Clause
 from gapless_testing.routing.clients import columns
 from unit.gapless_testing.routing.seam import PUBEND, Seam, breaks
 
-BATCH = Pub("writer", 1, 4, columns("fish", 4, 2), PUBEND, principal="anonymous")
+BATCH = Pub("writer", 1, 4, columns("fish", 4, 2), PUBEND, b"", principal="anonymous")
 OPENING = OpenRequest("writer", "instance", 1, "fish", principal="anonymous")
 LOGGED = Outcome(Verdict.OK, sequence=5, ticks=(TickRun(1024, 1024, 2),))
 OPENED = Outcome(Verdict.OK, sequence=3, epoch=1)
@@ -139,7 +139,7 @@ def test_a_process_that_is_gone_has_no_sessions(seam: Seam) -> None:
         replace(BATCH, pubend="q@1"),
         replace(BATCH, publisher="other"),
         replace(BATCH, events=columns("fish", 5, 2)),
-        replace(BATCH, token=b"token"),
+        replace(BATCH, tokens=b"token"),
     ],
 )
 def test_what_nobody_asked_for_is_submitted(seam: Seam, submitted: Pub) -> None:

@@ -186,7 +186,7 @@ def test_a_hold_and_who_is_joining_bound_what_is_given_up(phb: Phb) -> None:
 
 
 def batch(first: int, epoch: int = 1, count: int = 2) -> Pub:
-    return Pub("writer", epoch, first, columns("fish", first, count), PUBEND, principal="anonymous")
+    return Pub("writer", epoch, first, columns("fish", first, count), PUBEND, b"", principal="anonymous")
 
 
 def test_a_publisher_goes_on_where_its_log_ends(phb: Phb) -> None:
@@ -220,7 +220,7 @@ def test_a_batch_is_logged_once(phb: Phb) -> None:
     [
         (batch(2), Verdict.RESUME),
         (batch(1, epoch=2), Verdict.FENCED),
-        (Pub("writer", 1, 1, columns("fish", 1, 1), "q@1", principal="anonymous"), Verdict.REJECTED),
+        (Pub("writer", 1, 1, columns("fish", 1, 1), "q@1", b"", principal="anonymous"), Verdict.REJECTED),
     ],
 )
 def test_a_batch_that_cannot_be_logged(phb: Phb, pub: Pub, verdict: Verdict) -> None:

@@ -40,6 +40,7 @@ from gapless.core.wire.messages.keyed import (
 from gapless.core.wire.messages.publishing import (
     ClosePublisher,
     OpenPublisher,
+    PositionsStored,
     Publish,
     Published,
     PublisherOpened,
@@ -145,6 +146,7 @@ __all__ = [
     "OpenPublisher",
     "Order",
     "Position",
+    "PositionsStored",
     "Proof",
     "PubendList",
     "PubendNumber",
@@ -210,6 +212,7 @@ AnyServerMessage: TypeAlias = (
     | Closing
     | PublisherOpened
     | Published
+    | PositionsStored
     | PublishRefused
     | Subscribed
     | RequestFailed

@@ -47,6 +47,7 @@ class Code(str, Enum):
     MISMATCH = "subscription-mismatch"
     UNSUBSCRIBED = "unsubscribed"
     FENCED = "publisher-fenced"
+    STALE = "stale-token"
     FORGOTTEN = "publisher-forgotten"
     REJECTED = "publish-rejected"
     RESUME = "publish-resume"

@@ -50,6 +50,8 @@ class PublisherOpened(ServerMessage, frozen=True, tag=10):
     """The tick of the last of them; 0 if there is none."""
     node: str = ""
     """The node that hosts the pubend; "": this one. A client that can reach it had better publish there."""
+    tokens: tuple[str, ...] = ()
+    """The texts of the tokens that are durable with them, one for each subscription; the one stored last is last."""
 
 
 class Published(ServerMessage, frozen=True, tag=11):
@@ -60,11 +62,18 @@ class Published(ServerMessage, frozen=True, tag=11):
     ticks: list[TickRun]
 
 
+class PositionsStored(ServerMessage, frozen=True, tag=13):
+    """The tokens of the publisher's oldest unanswered batch are durable. That batch had no events."""
+
+    publisher: int
+
+
 class PublishRefused(ServerMessage, frozen=True, tag=12):
     """A batch, or the opening, was refused.
 
     - REJECTED, INVALID_*, FORBIDDEN: the batch is refused for good, and nothing of it was logged. Open the publisher
       again.
+    - STALE: the same; a token of the batch stands before the one that is stored.
     - FENCED: the publisher is over.
     - FORGOTTEN: the broker no longer knows the publisher. It is unknown whether what was sent is logged.
     - RESUME: send again from `sequence` on.
@@ -81,9 +90,15 @@ class PublishRefused(ServerMessage, frozen=True, tag=12):
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """A batch of events, appended atomically under sequences first..first + count - 1. Binary on the wire."""
+    """A batch of events, appended atomically under sequences first..first + count - 1. Binary on the wire.
+
+    `tokens`: the positions that are stored with it in one write (`gapless.core.wire.tokens.join_tokens`), or b"". A
+    batch with tokens may be without events: then nothing is appended, and it uses no sequence. Nothing is sent behind
+    such a batch before it is answered, because no sequence would show that it is missing.
+    """
 
     publisher: int
     epoch: int
     first: int
     events: EventColumns
+    tokens: bytes

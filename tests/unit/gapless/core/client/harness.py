@@ -199,7 +199,7 @@ class World:
         return number
 
     def publish(self, publisher: int, *bodies: bytes) -> int:
-        ticket = self.core.publish(publisher, columns(*bodies), self.now)
+        ticket = self.core.publish(publisher, columns(*bodies), (), self.now)
         self.pump()
         return ticket
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from gapless.core.client.batches import BatchQueue, QueuedBatch
+from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import RemoteProtocolError
 from unit.gapless.core.client.harness import columns
 
@@ -18,7 +19,7 @@ def queue(*counts: int) -> BatchQueue:
     """A batch for each number, with so many events."""
     batches = BatchQueue()
     for ticket, count in enumerate(counts, 1):
-        batches.append(QueuedBatch(columns(*[b"x"] * count), ticket))
+        batches.append(QueuedBatch(columns(*[b"x"] * count), (), ticket))
     return batches
 
 
@@ -138,3 +139,38 @@ def test_nothing_is_left_when_the_publisher_is_over() -> None:
     batches.clear()
 
     assert (len(batches), batches.bytes, batches.send(MANY, LARGE)) == (0, 0, [])
+
+
+TOKEN = CheckpointToken("net", {"p@1": 1}, 1, 1)
+
+
+def test_nothing_is_sent_behind_a_batch_without_events() -> None:
+    """No sequence would show the broker that it is missing, and it would take the later tokens first."""
+    batches = queue(2)
+    batches.append(QueuedBatch(columns(), (TOKEN,), 2))
+    batches.append(QueuedBatch(columns(b"x"), (TOKEN,), 3))
+
+    assert tickets(batches.send(MANY, LARGE)) == [1, 2]
+    assert batches.send(MANY, LARGE) == []
+    batches.take_logged(batches.count_up_to(2))
+    assert batches.send(MANY, LARGE) == []
+    assert batches.take_stored().ticket == 2
+    assert batches.logged == 2
+    assert firsts(batches.send(MANY, LARGE)) == [3]
+
+
+def test_only_a_batch_without_events_is_stored() -> None:
+    with pytest.raises(RemoteProtocolError):
+        sent(1).take_stored()
+    with pytest.raises(RemoteProtocolError):
+        queue().take_stored()
+
+
+def test_tokens_count_for_the_window() -> None:
+    batches = BatchQueue()
+    batches.append(QueuedBatch(columns(b"x"), (TOKEN,), 1))
+
+    assert batches.bytes == columns(b"x").size + len(str(TOKEN))
+    batches.send(MANY, LARGE)
+    batches.take_logged(1)
+    assert batches.bytes == 0

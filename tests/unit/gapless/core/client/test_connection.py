@@ -426,7 +426,7 @@ def test_what_one_step_sends_goes_in_one_effect() -> None:
     world = World(FakeBroker()).start()
     publisher = world.open()
     for _ in range(5):
-        world.core.publish(publisher, columns(b"x"), world.now)
+        world.core.publish(publisher, columns(b"x"), (), world.now)
 
     (send,) = [effect for effect in world.core.take_effects() if isinstance(effect, e.SendFrames)]
     assert len(send.payloads) == 5

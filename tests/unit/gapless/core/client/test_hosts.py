@@ -151,7 +151,7 @@ def test_answers_that_were_lost_with_the_session_come_through_the_home() -> None
     """The host has logged the batch: at home it is recognised."""
     world = TwoNodes()
     publisher = world.open()
-    ticket = world.core.publish(publisher, columns(b"0"), world.now)
+    ticket = world.core.publish(publisher, columns(b"0"), (), world.now)
     for effect in world.core.take_effects():
         if isinstance(effect, e.SendFrames):
             world.brokers[THERE].frames(effect.link, map(joined, effect.payloads))

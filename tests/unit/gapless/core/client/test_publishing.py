@@ -9,7 +9,8 @@ import pytest
 from gapless.core.client import effects as e
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
-from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
+from gapless.core.wire.tokens import CheckpointToken, split_tokens
+from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError, StaleTokenError
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
 from unit.gapless.core.client.harness import World, columns, joined
 
@@ -43,7 +44,7 @@ def test_in_memory_no_receipt_is_durable() -> None:
 def test_what_is_published_before_there_is_a_session_is_sent_then() -> None:
     world = World()
     publisher = world.core.open_publisher("p", "i", "t", world.now)
-    ticket = world.core.publish(publisher, columns(b"early"), world.now)
+    ticket = world.core.publish(publisher, columns(b"early"), (), world.now)
     world.start()
 
     assert list(world.receipts(publisher)) == [ticket]
@@ -75,7 +76,7 @@ def test_unanswered_batches_are_sent_again_in_order_and_logged_once() -> None:
     """The broker logged them, but its answers were lost."""
     world = World().start()
     publisher = world.open()
-    tickets = [world.core.publish(publisher, columns(b"%d" % i), world.now) for i in range(3)]
+    tickets = [world.core.publish(publisher, columns(b"%d" % i), (), world.now) for i in range(3)]
     sends = [effect for effect in world.core.take_effects() if isinstance(effect, e.SendFrames)]
     for send in sends:
         world.broker.frames(send.link, [joined(payload) for payload in send.payloads])
@@ -91,7 +92,7 @@ def test_unanswered_batches_are_sent_again_in_order_and_logged_once() -> None:
 def test_batches_that_were_lost_on_the_way_are_logged_after_the_reconnect() -> None:
     world = World().start()
     publisher = world.open()
-    tickets = [world.core.publish(publisher, columns(b"%d" % i), world.now) for i in range(3)]
+    tickets = [world.core.publish(publisher, columns(b"%d" % i), (), world.now) for i in range(3)]
     world.core.take_effects()
 
     world.reconnect()
@@ -216,7 +217,7 @@ def test_a_refused_batch_takes_no_sequence_from_those_behind_it() -> None:
     world = World().start()
     publisher = world.open()
     world.broker.rejects = b"bad"
-    tickets = [world.core.publish(publisher, columns(body), world.now) for body in (b"a", b"bad", b"b", b"c")]
+    tickets = [world.core.publish(publisher, columns(body), (), world.now) for body in (b"a", b"bad", b"b", b"c")]
     world.pump()
     world.advance(1)
 
@@ -236,7 +237,7 @@ def test_behind_a_refused_batch_sequences_are_used_again_under_another_epoch() -
     publisher = world.open()
     world.broker.rejects = b"bad"
     for body in (b"a", b"bad", b"b"):
-        world.core.publish(publisher, columns(body), world.now)
+        world.core.publish(publisher, columns(body), (), world.now)
     world.pump()
     world.advance(1)
 
@@ -251,7 +252,7 @@ def test_two_refused_batches_and_a_reconnect_between_them() -> None:
     publisher = world.open()
     world.broker.rejects = b"bad"
     for body in (b"bad1", b"a", b"bad2", b"b"):
-        world.core.publish(publisher, columns(body), world.now)
+        world.core.publish(publisher, columns(body), (), world.now)
     world.pump()
     world.cut()
     world.advance(20)
@@ -282,11 +283,11 @@ def test_what_an_earlier_session_took_with_it_is_uncertain_when_fenced() -> None
     """It may have been logged before the twin came."""
     world = World().start()
     publisher = world.open("loader")
-    ticket = world.core.publish(publisher, columns(b"a"), world.now)
+    ticket = world.core.publish(publisher, columns(b"a"), (), world.now)
     world.core.take_effects()
     world.cut()
     world.broker.names["loader"].instance = "a twin"
-    late = world.core.publish(publisher, columns(b"b"), world.now)
+    late = world.core.publish(publisher, columns(b"b"), (), world.now)
     world.advance(20)
 
     found = world.receipts(publisher)
@@ -311,7 +312,7 @@ def test_a_broker_that_lost_what_it_had_acknowledged_is_told_on_and_followed() -
     publisher = world.open("loader")
     world.publish(publisher, b"a", b"b")
     world.broker.names.clear()
-    ticket = world.core.publish(publisher, columns(b"c"), world.now)
+    ticket = world.core.publish(publisher, columns(b"c"), (), world.now)
     world.core.take_effects()
     world.reconnect()
 
@@ -396,7 +397,7 @@ def test_whatever_happens_each_batch_is_logged_once_in_order(seed: int) -> None:
     for step in range(120):
         body = b"%d" % step + (b"bad" if random.random() < 0.05 else b"")
         sent.append(body)
-        world.core.publish(publisher, columns(body), world.now)
+        world.core.publish(publisher, columns(body), (), world.now)
         if random.random() < 0.1:
             for effect in world.core.take_effects():
                 if isinstance(effect, e.SendFrames):
@@ -426,11 +427,11 @@ class TestForgotten:
         world = World().start()
         publisher = world.open("~random")
         done = world.publish(publisher, b"a")
-        taken = world.core.publish(publisher, columns(b"b"), world.now)
+        taken = world.core.publish(publisher, columns(b"b"), (), world.now)
         world.core.take_effects()
         world.cut()
         world.broker.forget("~random")
-        queued = world.core.publish(publisher, columns(b"c"), world.now)
+        queued = world.core.publish(publisher, columns(b"c"), (), world.now)
         world.advance(20)
 
         found = world.receipts(publisher)
@@ -482,3 +483,94 @@ def test_the_end_of_a_publisher_is_told_to_the_broker(fenced: bool) -> None:
     world.pump()
 
     assert world.broker.session.publishers == {}
+
+
+# ------------------------------------------------------------------------------------- tokens with batches
+
+
+def token(tick: int) -> CheckpointToken:
+    return CheckpointToken("net", {"in@1": tick}, 1, 1)
+
+
+def publish(world: World, publisher: int, tick: int, *bodies: bytes) -> int:
+    """Publishes a batch with a token."""
+    return world.core.publish(publisher, columns(*bodies), (token(tick),), world.now)
+
+
+def test_a_token_is_stored_with_its_batch_or_alone() -> None:
+    world = World().start()
+    publisher = world.open()
+    batches = (b"a", b"b"), (), (), (b"c",)
+    tickets = [publish(world, publisher, tick, *sent) for tick, sent in enumerate(batches, 1)]
+    world.pump()
+
+    assert list(world.receipts(publisher)) == tickets
+    assert [len(ticks) for ticks in world.receipts(publisher).values()] == [2, 0, 0, 1]
+    core = world.core.publisher(publisher)
+    assert core is not None
+    assert (core.logged, core.tokens) == (3, (token(4),))
+    assert world.answer(world.open()) == e.PublisherReady(PUBEND, 3, (token(4),))
+
+
+def test_what_a_lost_connection_left_unanswered_is_answered_whatever_was_stored() -> None:
+    for survives in range(4):
+        world = World().start()
+        publisher = world.open()
+        world.broker.silent = True
+        tickets = [publish(world, publisher, tick, *sent) for tick, sent in ((1, (b"a",)), (2, ()), (3, (b"b",)))]
+        world.pump()
+        name = world.broker.names["loader"]
+        for message in world.broker.messages(m.Publish)[:survives]:
+            name.tokens = split_tokens(message.tokens)
+            if message.events.count:
+                content = message.events.blob + message.tokens
+                name.sequence += 1
+                name.log.append((name.sequence, world.broker.streams[PUBEND].append(message.events), content))
+        world.broker.silent = False
+        world.reconnect()
+        world.advance(5)
+
+        assert list(world.receipts(publisher)) == tickets
+        assert bodies(world) == [b"a", b"b"]
+        assert name.tokens == (token(3),)
+
+
+def test_what_is_stale_is_an_error_and_so_is_what_stands_behind_it() -> None:
+    """A later token would say that the refused events are logged."""
+    world = World().start()
+    publisher = world.open()
+    publish(world, publisher, 9, b"a")
+    world.pump()
+    tickets = [publish(world, publisher, tick, body) for tick, body in ((8, b"b"), (10, b"c"))]
+    plain = world.core.publish(publisher, columns(b"d"), (), world.now)
+    world.pump()
+    world.advance(1)
+
+    found = world.receipts(publisher)
+    assert isinstance(found[tickets[0]], StaleTokenError)
+    assert isinstance(found[tickets[1]], PublishRejectedError)
+    assert isinstance(found[plain], list)
+    assert bodies(world) == [b"a", b"d"]
+
+
+def test_tokens_without_events_wait_for_the_disk_like_events() -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.full_disk = True
+    tickets = [publish(world, publisher, tick, *sent) for tick, sent in ((1, ()), (2, (b"a",)))]
+    world.pump()
+    world.broker.full_disk = False
+    world.advance(5)
+
+    assert list(world.receipts(publisher)) == tickets
+    assert bodies(world) == [b"a"]
+
+
+def test_a_stored_token_that_is_none_is_the_brokers_error() -> None:
+    world = World().start()
+    publisher = world.core.open_publisher("loader", "i", "t", world.now)
+    session = world.broker.session
+    world.broker.tell(session, m.PublisherOpened(publisher, PUBEND, 1, 5, 5, "", ("no token",)))
+    world.pump()
+
+    assert any(isinstance(told, e.Disconnected) and "no token" in told.reason for told in world.told)

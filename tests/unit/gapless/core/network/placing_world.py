@@ -59,4 +59,4 @@ class World:
 def pub(first: int, *, publisher: str = "loader", epoch: int = 1, pubend: str = P) -> Pub:
     """A batch of one event."""
     event = encode_event("a", {"n": first}, None, b"")
-    return Pub(publisher, epoch, first, EventColumns.of([event], [0]), pubend, principal="anonymous")
+    return Pub(publisher, epoch, first, EventColumns.of([event], [0]), pubend, b"", principal="anonymous")

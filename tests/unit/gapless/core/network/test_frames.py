@@ -67,6 +67,7 @@ outcomes = st.builds(
     numbers,
     numbers,
     st.lists(st.builds(TickRun, numbers, small, small), max_size=3).map(tuple),
+    st.lists(names, max_size=2).map(tuple),
 )
 
 
@@ -150,7 +151,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
         numbers,
         st.integers(1, 5).map(columns),
         names,
-        st.none() | st.binary(max_size=5),
+        st.binary(max_size=5),
         st.booleans(),
     ),
     st.builds(Answer, names, outcomes),
@@ -163,7 +164,7 @@ def comparable(message: Message) -> object:
     """A message whose events compare."""
     if isinstance(message, Pub):
         events = message.events
-        token, pubend, keyed = message.token, message.pubend, message.keyed
+        token, pubend, keyed = message.tokens, message.pubend, message.keyed
         return (
             message.publisher,
             message.epoch,
@@ -437,14 +438,25 @@ def test_a_filter_that_cannot_be(topics: tuple[str, ...], selector: str) -> None
         decode(frame)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "events"), [(b"", b""), (b"\1\0\0\0", b"x"), (b"\2\0\0\0\0\0\0\0", b"x"), (b"\1" * 12, b"")]
-)
+@pytest.mark.parametrize(("lengths", "events"), [(b"\1\0\0\0", b"x"), (b"\2\0\0\0\0\0\0\0", b"x"), (b"\1" * 12, b"")])
 def test_a_batch_whose_lengths_do_not_add_up(lengths: bytes, events: bytes) -> None:
-    frame = msgspec.msgpack.encode(((), PubWire("loader", 1, 1, "p@1", "ada", None, False, lengths, events)))
+    frame = msgspec.msgpack.encode(((), PubWire("loader", 1, 1, "p@1", "ada", b"", False, lengths, events)))
 
     with pytest.raises(RemoteProtocolError, match="do not add up"):
         decode(frame)
+
+
+def test_a_batch_of_nothing() -> None:
+    nothing, position = (
+        msgspec.msgpack.encode(((), PubWire("loader", 1, 1, "p@1", "ada", tokens, False, b"", b"")))
+        for tokens in (b"", b"token")
+    )
+
+    message = decode(position).message
+    assert isinstance(message, Pub)
+    assert message.tokens == b"token"
+    with pytest.raises(RemoteProtocolError, match="of nothing"):
+        decode(nothing)
 
 
 def test_an_address_is_bounded() -> None:

@@ -167,7 +167,7 @@ class Client:
 
     def publish(self, first: int, *bodies: bytes, number: int = 1) -> Submit:
         """Publishes a batch; returns what the router is asked for."""
-        assert self.say(Publish(number, 1, first, columns(*bodies))) == []
+        assert self.say(Publish(number, 1, first, columns(*bodies), b"")) == []
         (asked,) = self.broker.placed()
         assert isinstance(asked, Submit)
         return asked

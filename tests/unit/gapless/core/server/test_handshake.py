@@ -179,7 +179,7 @@ def test_a_challenge_is_answered_in_time(broker: Any) -> None:
         encode(0, ListPubends(1)),
         encode(0, OpenPublisher(1, "loader", "i", 1, None)),
         encode(7, hello()),
-        b"".join(Wire().say(Publish(1, 1, 1, columns(b"x")))),
+        b"".join(Wire().say(Publish(1, 1, 1, columns(b"x"), b""))),
         encode(0, hello()) + b"more",
         encode(0, hello())[:-1],
         encode(0, hello(client_id="x" * HELLO_BYTES_MAX)),

@@ -14,6 +14,7 @@ from gapless.core.wire.messages import (
     Code,
     Goodbye,
     OpenPublisher,
+    PositionsStored,
     Publish,
     Published,
     PublisherOpened,
@@ -149,7 +150,7 @@ def test_a_refused_opening(broker: Any, outcome: Outcome, code: Code) -> None:
     broker.answer(asked, outcome)
 
     assert client.hear() == [PublishRefused(1, 0, code, outcome.reason)]
-    (closing,) = client.say(Publish(1, 1, 1, columns(b"x")))
+    (closing,) = client.say(Publish(1, 1, 1, columns(b"x"), b""))
     assert "not open" in closing.reason
 
 
@@ -171,7 +172,7 @@ def test_a_publisher_needs_a_name(broker: Any, name: str, instance: str, reason:
 def test_a_batch_of_a_publisher_that_was_never_opened_is_a_violation(broker: Any) -> None:
     client = broker.client()
 
-    (closing,) = client.say(Publish(3, 1, 1, columns(b"x")))
+    (closing,) = client.say(Publish(3, 1, 1, columns(b"x"), b""))
 
     assert "publisher 3, which is not open" in closing.reason
     assert broker.placed() == []
@@ -184,7 +185,7 @@ def test_more_batches_than_the_window_are_a_violation(make_broker: Any) -> None:
     client.publish(1, b"x")
     client.publish(2, b"x")
 
-    (closing,) = client.say(Publish(1, 1, 3, columns(b"x")))
+    (closing,) = client.say(Publish(1, 1, 3, columns(b"x"), b""))
 
     assert "more than 2 batches" in closing.reason
     assert [asked.request.ending for asked in broker.placed()] == [Ending.LEFT]
@@ -200,7 +201,7 @@ def test_what_was_sent_before_the_refusal_was_known_is_ignored(make_broker: Any,
     broker.answer(client.publish(1, b"x"), Outcome(code, "later"))
     assert kinds(client.hear()) == ["PublishRefused"]
 
-    assert client.say(*(Publish(1, 1, first, columns(b"x")) for first in (2, 3))) == []
+    assert client.say(*(Publish(1, 1, first, columns(b"x"), b"") for first in (2, 3))) == []
     assert broker.placed() == []
     for first, batch in enumerate([client.publish(first, b"x") for first in (1, 2, 3)], 1):
         broker.answer(batch, ok(first, first))
@@ -216,7 +217,7 @@ def test_more_bytes_than_the_window_are_a_violation_but_one_batch_may_be_larger(
     client.hear()
     client.publish(2, bytes(600))
 
-    (closing,) = client.say(Publish(1, 1, 3, columns(bytes(600))))
+    (closing,) = client.say(Publish(1, 1, 3, columns(bytes(600)), b""))
 
     assert "more than 1000 bytes" in closing.reason
 
@@ -245,7 +246,7 @@ def test_a_batch_before_the_answer_of_an_opening_is_a_violation(broker: Any) -> 
     client.open()
 
     opening = OpenPublisher(1, "loader", "instance", 2, None, "default@1")
-    (closing,) = client.say(opening, Publish(1, 1, 1, columns(b"x")))
+    (closing,) = client.say(opening, Publish(1, 1, 1, columns(b"x"), b""))
 
     assert "not open" in closing.reason
 
@@ -387,3 +388,27 @@ class TestEnding:
 
         ended = [(asked.request.publisher, asked.request.ending) for asked in broker.placed()]
         assert ended == [("one", ending), ("two", ending)]
+
+
+def test_tokens_go_to_the_router_and_those_without_events_have_an_answer_of_their_own(broker: Any) -> None:
+    client = broker.client()
+    client.open()
+    first = client.publish(1, b"x")
+    assert client.say(Publish(1, 1, 2, columns(), b"token")) == []
+    (asked,) = broker.placed()
+
+    assert (asked.pub.first, asked.pub.events.count, asked.pub.tokens) == (2, 0, b"token")
+    broker.answer(asked, Outcome(Verdict.OK, sequence=1))
+    assert client.hear() == []
+    broker.answer(first, ok(1, 10))
+    assert client.hear() == [Published(1, 1, [TickRun(10, 1024, 1)]), PositionsStored(1)]
+
+
+def test_tokens_count_for_the_window(make_broker: Any) -> None:
+    broker = make_broker(SessionLimits(window_bytes=1000))
+    client = broker.client()
+    client.open()
+    client.publish(1, bytes(600))
+
+    (closing,) = client.say(Publish(1, 1, 2, columns(), bytes(600)))
+    assert "unanswered" in closing.reason

@@ -34,7 +34,7 @@ def events(count: int) -> EventColumns:
 
 
 def test_a_batch_reads_back() -> None:
-    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(5)))
+    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(5), b""))
 
     message = codec.decode_client(head + blob)
 
@@ -120,7 +120,7 @@ def test_noise_is_an_error_and_nothing_worse(noise: bytes) -> None:
 @given(st.data())
 def test_a_garbled_message_is_an_error_and_nothing_worse(data: st.DataObject) -> None:
     """Bytes of valid messages, changed and cut."""
-    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(3)))
+    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(3), b""))
     whole = bytearray(data.draw(st.sampled_from([head + blob, codec.encode(1, Hello(1, "n", "c", "i"))])))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] = data.draw(st.integers(0, 255))
@@ -144,7 +144,7 @@ def test_short_and_nested_payloads_are_refused(payload: bytes) -> None:
 
 def test_an_empty_batch_is_refused() -> None:
     """It would take a tick run of length nothing."""
-    head, _ = codec.encode_publish(7, Publish(3, 2, 11, EventColumns(0, b"", b"")))
+    head, _ = codec.encode_publish(7, Publish(3, 2, 11, EventColumns(0, b"", b""), b""))
 
     with pytest.raises(RemoteProtocolError, match="empty"):
         codec.decode_client(head)
@@ -152,7 +152,7 @@ def test_an_empty_batch_is_refused() -> None:
 
 def test_a_count_beyond_the_payload_is_refused_before_anything_is_made_of_it() -> None:
     """F02: the length is checked against what is there."""
-    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(2)))
+    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(2), b""))
     forged = bytearray(head + blob)
     forged[37:41] = b"\xff\xff\xff\xff"
 
@@ -164,3 +164,24 @@ def test_integers_beyond_64_bits_cannot_be_sent() -> None:
     """So no message can carry one."""
     with pytest.raises(OverflowError):
         msgspec.msgpack.encode(1 << 64)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_batch_with_tokens(count: int) -> None:
+    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(count), b"token"))
+
+    back = codec.decode_client(head + blob)
+
+    assert isinstance(back, Publish)
+    assert (back.publisher, back.epoch, back.first, back.tokens) == (3, 2, 11, b"token")
+    assert (back.events.count, back.events.lengths, back.events.blob) == (count, events(count).lengths, blob)
+
+
+def test_a_batch_with_tokens_that_does_not_parse() -> None:
+    head, blob = codec.encode_publish(7, Publish(3, 2, 11, events(3), b"token"))
+    empty, _ = codec.encode_publish(7, Publish(3, 2, 11, events(0), b"token"))
+
+    for payload in (head[:40], head[:-1], empty + b"x", empty[:41] + bytes(4) + empty[45:]):
+        with pytest.raises(RemoteProtocolError):
+            codec.decode_client(payload)
+    assert isinstance(codec.decode_client(head + blob), Publish)

@@ -12,7 +12,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gapless.core.stream.ticks import FOREVER
-from gapless.core.wire.tokens import TEXT_MAX, CheckpointToken, network_seal, same_seal, seal
+from gapless.core.wire.tokens import (
+    TEXT_MAX,
+    CheckpointToken,
+    find_token,
+    join_tokens,
+    merge_tokens,
+    network_seal,
+    same_seal,
+    seal,
+    split_tokens,
+)
 from gapless.errors import GaplessError, InvalidTokenError, TokenMismatchError
 
 NOW = 6 * 365 * 86_400_000 << 22
@@ -396,3 +406,39 @@ def test_the_seal_of_a_network_fits_one_subscription_with_its_name_and_filter() 
 def test_seals_last() -> None:
     """A broker of a later version must still accept the tokens of this one."""
     assert seal(b"secret", "net", 7, 2).hex() == "0cd5d399f9d961a4"
+
+
+# ------------------------------------------------------------------------------ tokens that go together
+
+
+def of(sid: int, ticks: dict[str, int]) -> CheckpointToken:
+    return CheckpointToken("net", ticks, sid, 1, b"12345678")
+
+
+@given(st.lists(tokens, max_size=4))
+def test_tokens_that_go_together_read_back(some: list[CheckpointToken]) -> None:
+    assert split_tokens(join_tokens(tuple(some))) == tuple(some)
+
+
+@pytest.mark.parametrize("raw", [b" ", b"no token", b"gl1.x", b"\xff"])
+def test_what_are_no_tokens(raw: bytes) -> None:
+    with pytest.raises(InvalidTokenError):
+        split_tokens(raw)
+
+
+@given(few, few)
+def test_stored_positions_never_fall(before: dict[str, int], after: dict[str, int]) -> None:
+    stored, other = of(1, before), of(2, {"x": 1})
+
+    (kept, merged) = merge_tokens((stored, other), (of(1, after),))
+
+    assert kept == other
+    assert merged.ticks == stored.merge(of(1, after)).ticks
+    assert merge_tokens((merged, other), (of(1, after),)) == (other, merged)
+
+
+def test_a_stored_token_is_found_by_its_subscription() -> None:
+    stored = of(1, {"x": 1}), of(2, {"x": 2})
+
+    assert find_token(stored, of(2, {"y": 9})) == stored[1]
+    assert find_token(stored, of(3, {"x": 1})) is None
