@@ -116,6 +116,16 @@ class Conversation:
             "acknowledge", f"acknowledge {self._subscription(said.sid)}: {self._positions(said.positions)}"
         )
 
+    def _commit(self, said: m.Commit) -> MessageText:
+        done = f": {self._positions(said.positions)}" if said.positions else ""
+        unit = said.unit
+        if unit is None:
+            following = ""
+        else:
+            where = f"{self._names.range(unit.first - 1, unit.last)} of {self._names.pubend(unit.pubend)}"
+            following = f", then {where}, which may have been handed out before" if unit.careful else f", then {where}"
+        return MessageText("acknowledge", f"commit {self._subscription(said.sid)}{done}{following}")
+
     def _positions(self, positions: Sequence[m.Position] | Sequence[m.Acknowledged]) -> str:
         return self._names.positions({position.pubend: position.tick for position in positions})
 
@@ -193,6 +203,7 @@ class Conversation:
             f"credit for {self._subscription(said.sid)}: {count_of(said.events, 'event')}, {said.bytes:,} bytes",
         ),
         m.Acknowledge: _acknowledge,
+        m.Commit: _commit,
         m.Detach: lambda self, said: MessageText("subscribe", f"detach {self._subscription(said.sid)}"),
         m.Unsubscribe: _unsubscribe,
         m.ListSubscriptions: lambda *_: MessageText("session", "list subscriptions"),
@@ -217,6 +228,7 @@ class Conversation:
         m.Subscribed: _subscribed,
         m.RequestFailed: _failed,
         m.Delayed: lambda self, said: MessageText("waits", f"{self._subscription(said.sid)} waits: {said.reason}"),
+        m.Committed: lambda self, said: MessageText("acknowledge", f"{self._subscription(said.sid)}: committed"),
         m.Detached: lambda self, said: MessageText(
             "refused", f"{self._subscription(said.sid)} is detached: {said.code.value}: {said.reason}"
         ),

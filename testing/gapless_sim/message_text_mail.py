@@ -32,6 +32,10 @@ def _text(said: mail.Mail, names: Names) -> str:
         return f"the consumer of subscription {said.sid} {who}{_acknowledged(said.acknowledged, names)}"
     if isinstance(said, mail.Renewed):
         return f"subscription {said.sid} stays with you{_positions(said.standing, names)}"
+    if isinstance(said, mail.CommitAtHome):
+        return f"subscription {said.sid}: commit{_acknowledged(said.positions, names)}"
+    if isinstance(said, mail.CommittedAtHome):
+        return f"subscription {said.sid}: committed"
     if isinstance(said, mail.Ended):
         why = "" if said.code is Code.CLOSED else f": {said.reason}"
         return f"subscription {said.sid} is no longer with you{why}"

@@ -15,6 +15,7 @@ from gapless.core.wire.messages import (
     Acknowledge,
     AcknowledgeDurably,
     AttachedTo,
+    Commit,
     Detach,
     ListSubscriptions,
     ReadRange,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gapless.core.ports import ClientSession, RequestHandler, Role, RoleContext
     from gapless_sim.world import World
 
-WATCHED = (Subscribe, Acknowledge, Detach, AcknowledgeDurably, ReadRange, ListSubscriptions)
+WATCHED = (Subscribe, Acknowledge, Commit, Detach, AcknowledgeDurably, ReadRange, ListSubscriptions)
 """The requests that are watched."""
 
 
@@ -104,7 +105,7 @@ class ReceivedAcknowledgements:
         return (broker, seal) in self._given
 
     def on_request(
-        self, broker: str, session: int, message: Subscribe | Acknowledge | Detach | AcknowledgeDurably
+        self, broker: str, session: int, message: Subscribe | Acknowledge | Commit | Detach | AcknowledgeDurably
     ) -> None:
         """A session asks for a subscription, or acknowledges."""
         if isinstance(message, Subscribe):
@@ -113,11 +114,11 @@ class ReceivedAcknowledgements:
             if message.token_home:
                 # Its home may grant it, and count this, and the answer be too late for the session.
                 self._note(node_of(message.token_home), message.token_sid, said)
-        elif isinstance(message, Acknowledge) and (broker, message.sid) in self._homes:
+        elif isinstance(message, Acknowledge | Commit) and (broker, message.sid) in self._homes:
             # The home decides whose acknowledgements count; what it may count is all that was said.
             positions = {position.pubend: position.tick for position in message.positions}
             self._note(*self._homes[broker, message.sid], positions)
-        elif isinstance(message, Acknowledge) and self._holders.get((broker, message.sid)) == session:
+        elif isinstance(message, Acknowledge | Commit) and self._holders.get((broker, message.sid)) == session:
             self._note(broker, message.sid, {position.pubend: position.tick for position in message.positions})
         elif isinstance(message, AcknowledgeDurably):
             self._note(broker, message.target.sid, {position.pubend: position.tick for position in message.positions})

@@ -1,11 +1,10 @@
 """The ack modes: who acknowledges what a subscription hands out. Each mode has a policy.
 
-A new mode is a member of `AckMode` and a policy in `POLICIES`; a subscription knows only its policy.
+A new mode is a member of `AckMode` and a policy in `policy_of`; a subscription knows only its policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol, TypeAlias
 
@@ -19,16 +18,14 @@ Last: TypeAlias = Event | Silence | Gap | None
 class Consumption(Protocol):
     """A subscription, as far as its policy has to know it."""
 
-    last: Last
-
     async def acknowledge(self) -> None:
         """Acknowledges everything that was handed out."""
 
     def acknowledge_behind(self, last: Last) -> None:
         """Acknowledges everything up to an item of the current delivery; None: everything before that delivery."""
 
-    def call_soon(self, do: Callable[[], None]) -> None:
-        """Calls a function in the next turn of the loop."""
+    async def commit(self, max_events: int) -> None:
+        """Makes durable that everything that was handed out is done with. So many events are asked for next."""
 
 
 class AckMode(Enum):
@@ -37,10 +34,14 @@ class AckMode(Enum):
     TOKEN = "token"
     """The application acknowledges, with `Subscription.acknowledge`."""
     AUTO = "auto"
-    """The session acknowledges an event when the application asks for the next, or leaves the block without error."""
+    """The session acknowledges an event (with `batches()`: a batch) when the application asks for the next, or leaves
+    the block without an error, and hands out the next one only when that is durable at the broker. So after any crash
+    only what was in hand comes again, and it is `redelivered`. Without a durable name it is as DUPS_OK, and costs
+    nothing."""
     DUPS_OK = "dups-ok"
     """The session acknowledges lazily: events that arrived together, when the application asks for more, or leaves the
-    block without an error. An event costs nothing; after a failure more events are handed out again than with AUTO."""
+    block without an error. An event costs nothing; after a failure more events are handed out again than with AUTO,
+    and they are not marked."""
 
 
 class ByToken:
@@ -48,12 +49,17 @@ class ByToken:
 
     needs_every_step = False
     """Whether `on_asked` must be called for each event, also for events that are at hand already."""
+    commits = False
+    """Whether the position is kept by the broker: nothing is handed out before the commit is durable."""
 
     def __init__(self, subscription: Consumption) -> None:
         self._subscription = subscription
 
-    def on_asked(self) -> None:
-        """The application asks for the next event or batch."""
+    async def on_asked(self, max_events: int) -> None:
+        """The application asks for the next event or batch; only called if `needs_every_step`.
+
+        `max_events`: how many it may be; 0: it is not known yet.
+        """
 
     def on_taken(self) -> None:
         """All of the former delivery was handed out; the next one has been taken."""
@@ -61,44 +67,20 @@ class ByToken:
     async def on_closed(self) -> None:
         """The block ends without an error: everything that was handed out is done with."""
 
-    def on_abandoned(self) -> None:
-        """The consumption ends, with or without an error."""
 
-
-class Automatic(ByToken):
-    """Acknowledges an event when the application asks for the next one; at most once per turn of the loop."""
+class Committed(ByToken):
+    """Commits an event or a batch when the application asks for the next one, and waits until that is durable."""
 
     needs_every_step = True
+    commits = True
 
-    def __init__(self, subscription: Consumption) -> None:
-        super().__init__(subscription)
-        self._done: Last = None
-        """The last item of the current delivery with which the application is done."""
-        self._scheduled = False
-
-    def on_asked(self) -> None:
+    async def on_asked(self, max_events: int) -> None:
         """The application is done with everything that it was given before."""
-        self._done = self._subscription.last
-        if not self._scheduled:
-            self._scheduled = True
-            self._subscription.call_soon(self._acknowledge)
-
-    def on_taken(self) -> None:
-        """The application is not done with anything of the new delivery."""
-        self._done = None
+        await self._subscription.commit(max_events)
 
     async def on_closed(self) -> None:
-        """Acknowledges the last event, too."""
-        await self._subscription.acknowledge()
-
-    def on_abandoned(self) -> None:
-        """Acknowledges what the application was done with; the last item is not among that."""
-        if self._scheduled:
-            self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        self._scheduled = False
-        self._subscription.acknowledge_behind(self._done)
+        """Commits what was handed out last, too."""
+        await self._subscription.commit(0)
 
 
 class Lazy(ByToken):
@@ -113,8 +95,8 @@ class Lazy(ByToken):
         await self._subscription.acknowledge()
 
 
-POLICIES: Mapping[AckMode, type[ByToken]] = {
-    AckMode.TOKEN: ByToken,
-    AckMode.AUTO: Automatic,
-    AckMode.DUPS_OK: Lazy,
-}
+def policy_of(mode: AckMode, *, durable: bool) -> type[ByToken]:
+    """Returns the policy of a mode. Of a subscription that is not durable nothing comes again: it commits nothing."""
+    if mode is AckMode.TOKEN:
+        return ByToken
+    return Committed if mode is AckMode.AUTO and durable else Lazy

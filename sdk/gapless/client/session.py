@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 from typing_extensions import Self
 
-from gapless.client.ack_modes import POLICIES, AckMode
+from gapless.client.ack_modes import AckMode, policy_of
 from gapless.client.archives import Archive, selection_of
 from gapless.client.awaitable import AwaitableContext
 from gapless.client.driver import Driver
@@ -179,12 +180,15 @@ class Session:
             silence=silence,
             network=self._driver.core.network,
         )
+        policy = policy_of(self.ack_mode, durable=name is not None)
+        if policy.commits:
+            asked = replace(asked, commits=True)
 
         async def begin() -> Subscription[Any, Any]:
             self._check_open()
             selection = selection_of(self._archive, asked.topics, asked.selector, f"subscription {name!r}")
             subscription: Subscription[Any, Any] = Subscription(
-                self._driver, asked, on_gap=on_gap, policy=POLICIES[self.ack_mode], selection=selection
+                self._driver, asked, on_gap=on_gap, policy=policy, selection=selection
             )
             await subscription.attached()
             self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]

@@ -21,8 +21,6 @@ from gapless.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gapless.client.ack_modes import ByToken
     from gapless.client.archives import Selection
     from gapless.client.healing import Piece
@@ -59,6 +57,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         self._raises_gaps = on_gap == "raise"
         self._policy = policy(self)
         self._steps = policy.needs_every_step
+        self._take_next = driver.core.take_unit if policy.commits else driver.core.take
         self._events: list[Event] = []
         """The events that were taken and not handed out; the next one is the last."""
         self.last: Event | Silence | Gap | None = None
@@ -116,7 +115,8 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
 
     async def __anext__(self) -> ItemT:
         if self._steps:
-            self._policy.on_asked()
+            self._check_alone()
+            await self._policy.on_asked(1)
         if not self._events:
             item = await self._take()
             if item is not None:
@@ -195,15 +195,24 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
     def abandon(self) -> None:
         """Ends the consumption. The current delivery is not acknowledged."""
         if self._ended is None:
-            self._policy.on_abandoned()
             self._end(SubscriptionError("the subscription was closed"))
             self._driver.core.detach(self._number, self._driver.now())
             self._driver.unregister(self._number)
             self._driver.touch()
 
-    def call_soon(self, do: Callable[[], None]) -> None:
-        """Calls a function in the next turn of the loop."""
-        self._driver.loop.call_soon(do)
+    async def commit(self, max_events: int) -> None:
+        """Makes durable that everything that was handed out is done with. So many events are asked for next."""
+        self._check_alive()
+        committing = self._core.committing
+        assert committing is not None
+        self._driver.core.commit(self._number, self._positions(), max_events, self._driver.now())
+        self._driver.touch()
+        while committing.under_way is not None:
+            if self._waiting is not None:  # another task iterates, while this one closes the subscription
+                await asyncio.wait([self._waiting])
+            else:
+                await self._arrival(None if self._until is None else self._left(self._until))
+            self._check_alive()
 
     def acknowledge_behind(self, last: Event | Silence | Gap | None) -> None:
         """Acknowledges everything up to an item of the current delivery; None: everything before that delivery."""
@@ -233,7 +242,9 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
 
     async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
         """Waits for the next batch, or gap."""
-        self._policy.on_asked()
+        if self._steps:
+            self._check_alone()
+            await self._policy.on_asked(0 if max_wait else max_events)
         if max_wait and not self._events and self._healing is None:
             await self._gather(max_events, max_wait)
         while not self._events:
@@ -300,7 +311,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
 
     def _take_item(self, max_events: int | None) -> Delivery | Silence | Gap | None:
         """Returns the core's next item; None if there is none, or if it is a gap that may be filled."""
-        item = self._driver.core.take(self._number, self._driver.now(), max_events)
+        item = self._take_next(self._number, self._driver.now(), max_events)
         self.last = None
         self._policy.on_taken()
         self._driver.touch()

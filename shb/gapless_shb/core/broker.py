@@ -24,6 +24,8 @@ from gapless.core.ports import ClientSession, Handler, Operation, ReadResult, Re
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledge,
+    Commit,
+    Committed,
     Credit,
     Detach,
     Detached,
@@ -35,6 +37,7 @@ from gapless_shb.core import gauges
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.checkpoint import ShbCheckpoints
 from gapless_shb.core.constream import Constream
+from gapless_shb.core.desks import Desks
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import Hosting
@@ -46,7 +49,17 @@ from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
 from gapless_shb.core.roaming.guests import Guests
 from gapless_shb.core.roaming.home import Home
-from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Working, decode
+from gapless_shb.core.roaming.mail import (
+    Answer,
+    Ask,
+    CommitAtHome,
+    CommittedAtHome,
+    Ended,
+    Renew,
+    Renewed,
+    Working,
+    decode,
+)
 from gapless_shb.core.rows import position_row
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import CatchUp
@@ -105,7 +118,8 @@ class SubscriberHostingBroker:
         self._groups = Groups(context.groups, self._hosting.streams)
         self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
         self._ahead = PositionsAhead(self._hosting, self._end_consumption)
-        self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead, self._groups)
+        self._desks = Desks(self._hosting, self._ahead, context.reader)
+        self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead, self._groups, self._desks)
         self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead)
         self._connect_roaming(context)
         self._listings = Listings(self._hosting)
@@ -131,6 +145,7 @@ class SubscriberHostingBroker:
             self._end_consumption,
             self._on_session_ended,
             self._subscribing.is_creating,
+            self._desks,
         )
 
     def start(self, now: int, wall: int) -> None:
@@ -170,6 +185,7 @@ class SubscriberHostingBroker:
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
+            Commit: self._on_commit,
             Detach: self._on_detach,
             ListSubscriptions: self._listings.on_list,
             **self._ranges.requests(),
@@ -309,6 +325,10 @@ class SubscriberHostingBroker:
             self._home.on_ask(node, said, now, wall)
         elif isinstance(said, Renew):
             self._home.on_renew(node, said, now, wall)
+        elif isinstance(said, CommitAtHome):
+            self._home.on_commit(node, said, now)
+        elif isinstance(said, CommittedAtHome):
+            self._guests.on_committed(said)
         elif isinstance(said, Working):
             self._guests.on_working(said, now)
         elif isinstance(said, Answer):
@@ -364,11 +384,28 @@ class SubscriberHostingBroker:
         self._hosting.unsaved = True
         self._guests.acknowledged(request.sid, now)
 
+    def _on_commit(self, session: ClientSession, request: Commit, now: int, wall: int) -> None:
+        consumer = self._hosting.consumers.get(request.sid)
+        if consumer is None or consumer.channel.session != session.number or consumer.attaching:
+            return  # from a former consumer, which has been told
+        if consumer.subscription.home:
+            self._guests.commit(request, now, wall)
+            return
+        if not self._desks.is_current(request.sid, request.epoch):
+            return  # of a consumer of this very session, which another one has taken over from
+
+        def durable(_now: int, _wall: int) -> None:
+            self._hosting.tell(session.number, Committed(request.sid, request.number))
+
+        self._desks.commit(consumer, request.positions, request.unit, durable, now)
+
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(request.sid)
         if consumer is None or consumer.channel.session != session.number:
             return
         if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
+            self._desks.close(consumer, request.handed)
+            self._guests.hand_back(request.sid, request.handed)
             self._end_consumption(request.sid, now, wall)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:

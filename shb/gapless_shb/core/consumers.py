@@ -142,6 +142,8 @@ class Consumer(Credited):
     """What it gets in total order; None without such an order."""
     grants: int = 0
     """How often it was granted credit."""
+    attaching: bool = False
+    """Whether its answer, and all that follows, waits until its desk is durable."""
 
     def send(self, pubend: PubendId, events: int, payload: bytes) -> None:
         """Sends so many events, which the credit covers."""
@@ -164,6 +166,11 @@ class Consumer(Credited):
     def sid(self) -> int:
         """The id of the subscription."""
         return self.subscription.sid
+
+    @property
+    def holder(self) -> str:
+        """Names it through all its sessions: the client's process, and what is attached in it."""
+        return f"{self.instance}/{self.request}"
 
     @property
     def is_elsewhere(self) -> bool:

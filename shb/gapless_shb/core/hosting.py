@@ -155,7 +155,7 @@ class Hosting(BrokerState):
         `group`: the group that the pubend is in; "" for none.
         """
         for consumer in list(self.consumers.values()):
-            if consumer.is_elsewhere:
+            if consumer.is_elsewhere or consumer.attaching:
                 continue
             start = stream.positions[consumer.sid].start
             if consumer.ordered is not None and consumer.subscription.group == group:

@@ -139,6 +139,14 @@ class PositionsAhead:
 
         self._add(said.pubend, Doubt(said.tick, _name(consumer), take, self._refusing(consumer), None), now)
 
+    def judge(self, consumer: Consumer, said: Acknowledged, good: Then, now: int) -> None:
+        """A consumer's position is beyond what is known: once it is judged and possible, `good` is called."""
+        self._add(
+            said.pubend,
+            Doubt(said.tick, _name(consumer), good, self._refusing(consumer), consumer.channel.session),
+            now,
+        )
+
     def look_back(self, now: int) -> None:
         """Judges recovered positions: earlier versions of this broker took any position, even an impossible one."""
         for stream in self._hosting.streams.values():

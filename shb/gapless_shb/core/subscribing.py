@@ -37,6 +37,7 @@ from gapless_shb.core.admission import (
 )
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.desks import Desks, Opened
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.groups import Groups, late_starts
 from gapless_shb.core.hosting import MOVED, Hosting
@@ -63,8 +64,9 @@ class Creation:
 class Subscribing:
     """The life of subscriptions: takes requests, and sends writes and answers through the hosting SHB."""
 
-    def __init__(self, hosting: Hosting, expiry: Expiry, ahead: PositionsAhead, groups: Groups) -> None:
+    def __init__(self, hosting: Hosting, expiry: Expiry, ahead: PositionsAhead, groups: Groups, desks: Desks) -> None:
         self._hosting = hosting
+        self._desks = desks
         self._expiry = expiry
         self._ahead = ahead
         self._groups = groups
@@ -151,6 +153,7 @@ class Subscribing:
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.forget(sid)
+        operations += self._desks.remove(sid)
         hosting.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
@@ -332,6 +335,14 @@ class Subscribing:
         if subscription.group:
             self._groups.group_of(subscription.topics)
         sid = subscription.sid
+        if request.commits:  # its answer says that what it repeats is durable: so that is judged before
+            streams = self._hosting.streams
+            news = [
+                said
+                for said in request.acknowledged
+                if said.pubend in streams and said.tick > streams[said.pubend].positions[sid].acked
+            ]
+            self._ahead.check([Position(said.pubend, said.tick) for said in news], called(subscription.name))
         if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
         if sid in self._creations or not subscription.begun:
@@ -377,13 +388,11 @@ class Subscribing:
         *,
         created: bool,
     ) -> None:
-        hosting = self._hosting
-        sid = subscription.sid
-        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
-        group = self._groups.group_of(subscription.topics) if subscription.group else ""
+        if subscription.group:
+            self._groups.group_of(subscription.topics)
         consumer = Consumer(
             subscription,
-            hosting.channel(session.number),
+            self._hosting.channel(session.number),
             session.instance,
             request.credit_events,
             request.credit_bytes,
@@ -392,6 +401,37 @@ class Subscribing:
         )
         for acknowledged in request.acknowledged:
             self._ahead.acknowledge(consumer, acknowledged, now)
+        opening = self._desks.open(consumer, request)
+        if opening is None:
+            self._serve(consumer, request, Opened(), now, wall, created=created)
+            return
+        opened, rows = opening
+        consumer.attaching = True
+        self._hosting.take_consumer(consumer)
+
+        def durable(now: int, wall: int) -> None:
+            consumer.attaching = False
+            if self._hosting.consumers.get(consumer.sid) is consumer:
+                try:
+                    self._serve(consumer, request, opened, now, wall, created=created)
+                except RefusedError as refused:  # as in `_go_on`
+                    self._hosting.detach(consumer.sid)
+                    self._hosting.tell(session.number, refused.answer(request.request))
+            else:
+                gone = self._hosting.registry.get(consumer.sid) is not subscription
+                taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over")
+                self._hosting.tell(session.number, (removed() if gone else taken_over).answer(request.request))
+
+        self._hosting.outbox.write(rows, durable)
+
+    def _serve(
+        self, consumer: Consumer, request: Subscribe, opened: Opened, now: int, wall: int, *, created: bool
+    ) -> None:
+        """Answers a consumer, and serves it from where it goes on."""
+        hosting, subscription = self._hosting, consumer.subscription
+        sid = subscription.sid
+        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+        group = self._groups.group_of(subscription.topics) if subscription.group else ""
         at = {
             stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
         }
@@ -412,6 +452,10 @@ class Subscribing:
             [Position(pubend, tick) for pubend, tick in at.items()],
             hosting.seals.home,
             group=group,
+            epoch=opened.epoch,
+            doubt=opened.doubt,
+            attempts=opened.attempts,
+            units=opened.units,
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)

@@ -117,6 +117,11 @@ class Acknowledging:
         assert self.is_news(pubend, tick)
         self._acknowledged[pubend] = self._unsent[pubend] = Acknowledged(pubend, tick, event)
 
+    def of(self, pubend: PubendId) -> dict[PubendId, Acknowledged]:
+        """Returns the last acknowledgement on one pubend, by its name; {} if there is none."""
+        known = self._acknowledged.get(pubend)
+        return {} if known is None else {pubend: known}
+
     def take_unsent(self) -> list[Acknowledged]:
         """Returns the acknowledgements to send now."""
         unsent = list(self._unsent.values())

@@ -132,6 +132,15 @@ class PubendBuffer:
         self.history.add_gap(entry.start, entry.upto)
         return entry.gap
 
+    def peek(self, events_max: int, entries_max: int) -> list[Tick]:
+        """Returns the ticks of the events that `take` would hand out; none if it would hand out something else."""
+        ticks: list[Tick] = []
+        for entry in islice(self._entries, entries_max):
+            if entry.columns is None or len(ticks) >= events_max:
+                break
+            ticks += entry.ticks[entry.taken : entry.taken + events_max - len(ticks)]
+        return ticks
+
     def advance(self) -> None:
         """The application is done with what was in flight, and with the silence after it."""
         if self._in_flight is not None:

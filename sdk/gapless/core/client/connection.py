@@ -362,6 +362,22 @@ class ClientCore:
                 (ClientTimer.ACKNOWLEDGE, 0), max(now, self._acknowledged_at + self._settings.acknowledge)
             )
 
+    def take_unit(self, subscription: int, now: int, events_max: int | None = None) -> Item | None:
+        """Returns the next item of a subscription that commits: up to so many events; without `events_max`, one."""
+        self._outbox.now = now
+        core = self._subscriptions.get(subscription)
+        return None if core is None else core.take_unit(events_max or 1)
+
+    def commit(self, subscription: int, positions: Mapping[PubendId, Tick], events_max: int, now: int) -> None:
+        """The application is done with everything up to these positions, and wants up to so many events next.
+
+        It is sent at once. `SubscriptionCore.committing` shows whether it is durable; `Arrived` follows then.
+        """
+        self._outbox.now = now
+        core = self._subscriptions.get(subscription)
+        if core is not None:
+            core.commit(positions, events_max)
+
     def drain(self, subscription: int, now: int) -> None:
         """Lets `take` find nothing from now on."""
         self._outbox.now = now

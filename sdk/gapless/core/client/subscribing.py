@@ -9,14 +9,18 @@ The rules of every core hold here, too (`gapless.core`). Nothing is sent without
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from msgspec.structs import replace
+
 from gapless.core.client.acknowledging import Acknowledging
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.buffer import PubendBuffer
+from gapless.core.client.committing import Committing
 from gapless.core.client.effects import Answered, Arrived, Attached, Failed, Notice
 from gapless.core.client.errors import TEMPORARY, error_of, request_error
 from gapless.core.client.items import Delivery, Item
@@ -28,6 +32,7 @@ from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import (
     Acknowledge,
     Code,
+    Committed,
     Credit,
     Detach,
     InUse,
@@ -37,6 +42,7 @@ from gapless.core.wire.messages import (
     StartAt,
     Subscribe,
     Subscribed,
+    Unit,
 )
 from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError, SubscriptionTakenOverError
 
@@ -67,6 +73,8 @@ class SubscribeOptions:
     in_use: InUse = InUse.ERROR
     order: Order = Order.PUBEND
     """TOTAL: everything is handed out in the order in which it arrives, whichever pubend it is of."""
+    commits: bool = False
+    """Whether its home keeps the position, of a durable subscription: `commit` and `take_unit` are used."""
     silence: bool = False
     """Whether silences are handed out, too."""
     window_events: int = WINDOW_EVENTS
@@ -120,6 +128,8 @@ class SubscriptionCore:
         self.was_in_own_way = False
         """Whether the broker may refuse it because of an earlier request of this client, which was given up here."""
         self.acknowledging = Acknowledging()
+        self.committing = Committing() if wanted.commits and wanted.name is not None else None
+        """What has to be durable before more is handed out; None: nothing."""
         self._backoff = backoff
         self._outbox = outbox
         self._deadlines = deadlines
@@ -191,6 +201,9 @@ class SubscriptionCore:
         if self.wanted.order is Order.TOTAL and not subscribed.group:
             self.fail(ConfigurationError("the broker is older than order='total', and would not keep it"))
             return
+        if self.committing is not None and not subscribed.epoch:
+            self.fail(ConfigurationError("the broker is older than commits: with it, use AckMode.DUPS_OK"))
+            return
         sid = subscribed.home_sid or subscribed.sid
         if self._was_attached and (self.home, self.sid) != (subscribed.home, sid):
             self.former_sids.append((self.home, self.sid))
@@ -202,10 +215,13 @@ class SubscriptionCore:
         self._stalled = False
         self._backoff.reset()
         self._place(subscribed)
+        if self.committing is not None and self.committing.on_attached(subscribed, again=self._was_attached):
+            self._outbox.tell(Arrived(self.number))
         if not self._was_attached:
             self._was_attached = True
             self._outbox.tell(Answered(self.number, Attached(self.sid, self.generation, subscribed.created)))
         self.send_acknowledgement()
+        self._send_commit()
         self._grant()  # items that were taken while the broker was asked have left room
 
     def on_failed(self, failed: RequestFailed) -> None:
@@ -222,6 +238,11 @@ class SubscriptionCore:
             self.fail(SubscriptionTakenOverError(failed.reason))
         else:
             self.fail(request_error(failed))
+
+    def on_committed(self, committed: Committed) -> None:
+        """What was asked for is durable at the home."""
+        if self.committing is not None and self.committing.on_committed(committed.number):
+            self._outbox.tell(Arrived(self.number))
 
     def on_detached(self, code: Code, reason: str) -> None:
         """The broker has ended it."""
@@ -286,6 +307,50 @@ class SubscriptionCore:
             self._grant()
         return item
 
+    def take_unit(self, events_max: int) -> Item | None:
+        """Hands out the next item, if it may be: events up to `events_max`. None: there is none, or it has to wait.
+
+        `Arrived` follows when there is something.
+        """
+        assert self.committing is not None
+        committing, unit = self.committing, self._next_unit(events_max)
+        if committing.under_way is not None or committing.in_hand is not None:
+            return None
+        if unit is None or self.draining:
+            return self.take(events_max)
+        upto = committing.allowed(unit)
+        if upto is None:
+            committing.ask([], unit)
+            self._send_commit()
+            return None
+        count = events_max if upto == unit.last and not unit.careful else self._count_upto(upto)
+        delivery = self.take(count)
+        assert isinstance(delivery, Delivery)
+        return committing.hand_out(unit, delivery)
+
+    def commit(self, positions: Mapping[PubendId, Tick], events_max: int) -> None:
+        """The application is done with everything up to these positions, and asks for up to so many events.
+
+        If it was handed something since the last commit, nothing else is handed out until this is durable; see
+        `commit_under_way`. What it is handed next is announced with it.
+        """
+        committing = self.committing
+        assert committing is not None
+        if committing.under_way is not None or self.over:
+            return
+        was_handed = committing.in_hand is not None or any(
+            not buffer.history.silent_after(self.acknowledging.position(pubend) or 0)
+            for pubend, buffer in self._buffers.items()
+            if pubend in positions and self.acknowledging.is_news(pubend, positions[pubend])
+        )
+        self.acknowledge(positions)
+        if was_handed:
+            said = {each.pubend: each for each in self.acknowledging.take_unsent()}
+            if committing.in_hand is not None:  # the application may have acknowledged it, which was not durable
+                said |= self.acknowledging.of(committing.in_hand.pubend)
+            committing.ask(list(said.values()), self._next_unit(events_max) if events_max else None)
+            self._send_commit()
+
     def expect_more(self) -> None:
         """Lets the next arrival emit Arrived, although nothing was taken."""
         self._announced = False
@@ -323,7 +388,10 @@ class SubscriptionCore:
         """Sends what is acknowledged, and detaches, if the subscription is attached."""
         if self.phase is SubscriptionPhase.ATTACHED:
             self.send_acknowledgement()
-            self._outbox.send(Detach(self.session_sid, self.number))
+            handed = None
+            if self.committing is not None:
+                handed = [] if self.committing.in_hand is None else [self.committing.in_hand]
+            self._outbox.send(Detach(self.session_sid, self.number, handed))
 
     def end(self) -> None:
         """Ends it: what is buffered is dropped. Its positions stay."""
@@ -339,6 +407,30 @@ class SubscriptionCore:
 
     # How it is done.
 
+    def _next_unit(self, events_max: int) -> Unit | None:
+        """Returns the unit that is next; None if that is a silence or a gap, or nothing."""
+        if not self._turns or self.committing is None:
+            return None
+        turn = self._turns[0]
+        ticks = turn.buffer.peek(events_max, turn.entries or len(turn.buffer))
+        return self.committing.unit(turn.buffer.pubend, ticks) if ticks else None
+
+    def _count_upto(self, tick: Tick) -> int:
+        turn = self._turns[0]
+        ticks = turn.buffer.peek(self.wanted.window_events, turn.entries or len(turn.buffer))
+        return bisect_right(ticks, tick)
+
+    def _send_commit(self) -> None:
+        """Sends what has to be durable now, if it is attached."""
+        if self.committing is None or self.phase is not SubscriptionPhase.ATTACHED:
+            return
+        commit = self.committing.under_way
+        if commit is not None:
+            if commit.epoch != self.committing.epoch:  # it was asked before this attachment
+                commit = self.committing.again(self.acknowledging.repeat())
+                assert commit is not None
+            self._outbox.send(replace(commit, sid=self.session_sid))
+
     def _subscribe(self) -> Subscribe:
         """Returns the message that attaches it.
 
@@ -352,6 +444,8 @@ class SubscriptionCore:
         received = {pubend: buffer.received for pubend, buffer in self._buffers.items() if buffer.received}
         self._asked = received if again else wanted.positions
         attach = again and self.durable
+        if self.committing is not None:
+            self.committing.on_asking()
         return Subscribe(
             request=self.number,
             name=wanted.name,
@@ -374,6 +468,7 @@ class SubscriptionCore:
             home=self.home if attach else "",
             token_home=self.home if again else wanted.token_home,
             order=wanted.order,
+            commits=self.committing is not None,
         )
 
     def _acknowledge_silence(self) -> None:

@@ -14,6 +14,7 @@ from gapless.core.deadlines import Deadlines
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
     Code,
+    Committed,
     Delayed,
     Deliver,
     DeliverGap,
@@ -54,6 +55,7 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
             Subscribed: self._on_subscribed,
             Detached: self._on_detached,
             Delayed: self._on_delayed,
+            Committed: self._on_committed,
         }
 
     # What happened.
@@ -162,6 +164,11 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         if subscription is not None:
             subscription.on_detached(message.code, message.reason)
             self._forget_if_over(subscription)
+
+    def _on_committed(self, message: Committed) -> None:
+        subscription = self._attached.get(message.sid)
+        if subscription is not None:
+            subscription.on_committed(message)
 
     def _on_delayed(self, message: Delayed) -> None:
         if message.sid in self._attached:

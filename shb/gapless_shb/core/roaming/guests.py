@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import BrokerId, Post
 from gapless.core.network.timer_queue import TimerQueue
@@ -25,6 +27,8 @@ from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledged,
     Code,
+    Commit,
+    Committed,
     Delayed,
     Detached,
     InUse,
@@ -33,6 +37,7 @@ from gapless.core.wire.messages import (
     RequestFailed,
     Subscribe,
     Subscribed,
+    Unit,
     Unsubscribe,
 )
 from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, is_elsewhere
@@ -43,7 +48,17 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.roaming import mail
-from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Standing, Working
+from gapless_shb.core.roaming.mail import (
+    Answer,
+    Ask,
+    CommitAtHome,
+    CommittedAtHome,
+    Ended,
+    Renew,
+    Renewed,
+    Standing,
+    Working,
+)
 from gapless_shb.core.roaming.places import home_of, node_of, places_of
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
@@ -96,6 +111,10 @@ class Guest:
     """The pubends on which ticks may be a gap, and the renewal whose answer will tell; 0: it has told."""
     complained: bool = False
     """Whether the consumer knows that it waits for its home."""
+    commit: Commit | None = None
+    """The newest commit of its consumer that the home has not answered."""
+    handed: tuple[Unit, ...] | None = None
+    """What its consumer was handed and has not committed, if it left in order."""
 
     @property
     def sid(self) -> int:
@@ -195,6 +214,35 @@ class Guests:
         """A guest's consumer has acknowledged something: its home will be told soon, however soon the next comes."""
         if sid in self._guests:
             self._timers.set_earlier(("renew", sid), now + URGENT)
+
+    def commit(self, request: Commit, now: int, wall: int) -> None:
+        """A guest's consumer commits: its home is told until it has answered that this is durable there."""
+        guest = self._guests[request.sid]
+        for said in request.positions:
+            stream = self._hosting.streams.get(said.pubend)
+            if stream is not None:
+                stream.acknowledge(guest.sid, said.tick, said.event)
+        guest.commit = request
+        if mail.encode(self._commit_of(guest, request)) is None:
+            reason = "the subscription stands on too many pubends to be consumed elsewhere than at its home"
+            self._end(guest, Code.CONFIGURATION, reason, now, wall)
+            return
+        self._mail_commit(guest, now)
+
+    def hand_back(self, sid: int, handed: list[Unit] | None) -> None:
+        """A guest's consumer leaves in order, and says what it was handed and has not committed."""
+        if sid in self._guests and handed is not None:
+            self._guests[sid].handed = tuple(handed)
+
+    def on_committed(self, said: CommittedAtHome) -> None:
+        """A commit is durable at the home."""
+        guest = self._by_home.get((said.sender, said.sid))
+        if guest is None or (said.life, said.attachment) != (self._hosting.life, guest.attachment):
+            return
+        if guest.commit is not None and guest.commit.number == said.number:
+            guest.commit = None
+            self._timers.cancel(("commit", guest.sid))
+            self._hosting.tell(guest.consumer.channel.session, Committed(guest.sid, said.number))
 
     def left(self, sid: int, now: int) -> None:
         """A guest's consumer has gone: its home is told until it confirms."""
@@ -302,6 +350,8 @@ class Guests:
                 node, renew = self._leaving[number]
                 self._post(node, renew)
                 self._timers.set(("leave", number), now + SECOND)
+            elif what == "commit":
+                self._mail_commit(self._guests[number], now)
             elif number in self._guests:
                 self._renew(self._guests[number], now)
 
@@ -354,8 +404,8 @@ class Guests:
 
     def _is_vouched_for(self, session: ClientSession, request: Subscribe) -> bool:
         """Whether a request proves by itself which subscription it is of, and where it stands."""
-        if not request.token_sid or request.positions is None:
-            return False
+        if not request.token_sid or request.positions is None or request.commits:
+            return False  # who commits needs the home, which alone can say what is in doubt
         if request.sid and (request.sid, request.home) != (request.token_sid, request.token_home):
             return False
         record = SubscriptionRecord(
@@ -447,17 +497,8 @@ class Guests:
             members = self._groups.members(group)
             at.update(late_starts(record, members, at, given or {}))
             hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members})
-        told = Subscribed(
-            request.request,
-            record.sid,
-            answer.generation,
-            answer.seal,
-            answer.created,
-            [Position(pubend, tick) for pubend, tick in at.items()],
-            home,
-            home_sid,
-            group,
-        )
+        positions = [Position(pubend, tick) for pubend, tick in at.items()]
+        told = replace(answer, sid=record.sid, positions=positions, home=home, home_sid=home_sid, group=group)
         hosting.attach(consumer, at, told, now, wall)
         for said in request.acknowledged:
             self._ahead.acknowledge(consumer, said, now)
@@ -472,6 +513,7 @@ class Guests:
         if guest is not None:
             del self._by_home[guest.home, guest.home_sid]
             self._timers.cancel(("renew", sid))
+            self._timers.cancel(("commit", sid))
         return guest
 
     def _end(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
@@ -559,6 +601,19 @@ class Guests:
             tuple(acknowledged),
             guest.in_use,
             leaves,
+            guest.handed,
+        )
+
+    def _mail_commit(self, guest: Guest, now: int) -> None:
+        assert guest.commit is not None
+        self._post(node_of(guest.home), self._commit_of(guest, guest.commit))
+        self._timers.set(("commit", guest.sid), now + REPEAT)
+
+    def _commit_of(self, guest: Guest, said: Commit) -> CommitAtHome:
+        here, at = self._hosting, guest.attachment
+        positions = tuple(said.positions)
+        return CommitAtHome(
+            here.shb, here.life, guest.home, guest.home_sid, at, said.epoch, said.number, positions, said.unit
         )
 
     def _post(self, node: BrokerId, said: mail.Mail) -> None:

@@ -25,10 +25,22 @@ from gapless.core.wire.messages import (
     Subscribed,
 )
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.desks import Desks
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import MOVED, Hosting
 from gapless_shb.core.roaming import mail
-from gapless_shb.core.roaming.mail import Answer, Ask, Ended, Renew, Renewed, Row, Standing, Working
+from gapless_shb.core.roaming.mail import (
+    Answer,
+    Ask,
+    CommitAtHome,
+    CommittedAtHome,
+    Ended,
+    Renew,
+    Renewed,
+    Row,
+    Standing,
+    Working,
+)
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 SECOND: Final = 1_000_000_000
@@ -60,7 +72,7 @@ class GuestLease:
     session: ClientSession
     heard_at: int
 
-    def is_of(self, renew: Renew) -> bool:
+    def is_of(self, renew: Renew | CommitAtHome) -> bool:
         """Whether it belongs to who sends this."""
         return (self.sender, self.life, self.attachment) == (renew.sender, renew.life, renew.attachment)
 
@@ -85,8 +97,10 @@ class Home:
         end_consumption: Callable[[int, int, int], None],
         end_session: Callable[[SessionEnded, int, int], None],
         is_taken: Callable[[int], bool],
+        desks: Desks,
     ) -> None:
         """`is_taken`: whether somebody uses a subscription who is no consumer, or it is still being created."""
+        self._desks = desks
         self._hosting = hosting
         self._expiry = expiry
         self._handlers = handlers
@@ -163,6 +177,7 @@ class Home:
                 stream.acknowledge(renew.sid, said.tick, said.event)
         self._hosting.unsaved = True
         if renew.leaves:
+            self._desks.close(self._hosting.consumers[renew.sid], renew.handed)
             del self._leases[renew.sid]
             self._end(node, renew, Code.CLOSED, "")
             self._end_consumption(renew.sid, now, wall)
@@ -171,6 +186,22 @@ class Home:
         standing = self._standing(subscription)
         here, asked = self._hosting.shb, renew.question
         self._post(node, Renewed(here, renew.life, asked, renew.sid, renew.attachment, standing))
+
+    def on_commit(self, node: BrokerId, said: CommitAtHome, now: int) -> None:
+        """A consumer elsewhere commits. Without a lease nothing is answered: its next renewal gives or ends it."""
+        lease = self._leases.get(said.sid) if said.home == self._hosting.shb else None
+        if lease is None or not lease.is_of(said):
+            return
+        if not self._desks.is_current(said.sid, said.epoch):
+            # It was here when this process was not, and somebody else has had the subscription since.
+            self._post_end(lease, said.sid, Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
+            return
+        here = self._hosting.shb
+
+        def durable(_now: int, _wall: int) -> None:
+            self._post(node, CommittedAtHome(here, said.life, said.sid, said.attachment, said.number))
+
+        self._desks.commit(self._hosting.consumers[said.sid], said.positions, said.unit, durable, now)
 
     def on_beat(self, now: int, wall: int) -> None:
         """A few seconds have passed: ends leases of consumers that are silent, and forgets old questions."""
@@ -275,7 +306,7 @@ class Home:
     def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> GuestLease:
         hosting = self._hosting
         session = self._new_session(renew.client_id, renew.instance, "")
-        hosting.outbox.write(self._expiry.forget(renew.sid))
+        hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
         channel = hosting.channel(session.number)
         hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, since=wall))
         lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)

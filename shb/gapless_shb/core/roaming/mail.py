@@ -20,6 +20,7 @@ from gapless.core.wire.messages import (
     RequestFailed,
     Subscribe,
     Subscribed,
+    Unit,
     Unsubscribe,
 )
 
@@ -101,6 +102,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """As long as the home was not heard since the consumer came: what its client asked for if there is another one."""
     leaves: bool = False
     """Whether the consumer has gone. Then it is repeated until `Ended`."""
+    handed: tuple[Unit, ...] | None = None
+    """With `leaves`: what a consumer that commits was handed and has not committed. None: it did not say."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
@@ -125,7 +128,31 @@ class Ended(msgspec.Struct, array_like=True, frozen=True, tag=6):
     reason: str
 
 
-Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended
+class CommitAtHome(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """To the home: what a consumer that commits says. It is repeated until `CommittedAtHome`."""
+
+    sender: ShbId
+    life: Real
+    home: ShbId
+    sid: Real
+    attachment: Real
+    epoch: Real
+    number: Real
+    positions: tuple[Acknowledged, ...]
+    unit: Unit | None
+
+
+class CommittedAtHome(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """From the home: it is durable."""
+
+    sender: ShbId
+    life: Real
+    sid: Real
+    attachment: Real
+    number: Real
+
+
+Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Mail] = msgspec.msgpack.Decoder(Mail)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from msgspec.structs import replace
+
 from gapless.core.alarms import RaisedAlarm
 from gapless.core.gauges import Gauge
 from gapless.core.stream.columns import EventBatch, EventColumns
@@ -83,6 +85,10 @@ class Subscription:
     credit_events: int = 0
     credit_bytes: int = 0
     waiting: list[tuple[Session, m.Subscribe]] = field(default_factory=list)
+    epoch: int = 0
+    holder: str = ""
+    attempts: dict[PubendId, tuple[Tick, int, str]] = field(default_factory=dict)
+    units: dict[PubendId, Tick] = field(default_factory=dict)
 
 
 @dataclass
@@ -135,6 +141,9 @@ class FakeBroker:
         """Whether nothing is said: heartbeats are all that comes."""
         self.rejects = b""
         """A batch whose events contain this is refused for good."""
+        self.knows_commits = True
+        self.withheld: list[tuple[Session, m.Committed]] | None = None
+        """Answers to commits that a test sends itself; None: they are sent at once."""
         self.put_off: list[type] = []
         """Requests of these types are answered with RETRY, once each."""
         self._links: dict[int, Session] = {}
@@ -419,7 +428,38 @@ class FakeBroker:
         }
         sub.credit_events, sub.credit_bytes = message.credit_events, message.credit_bytes
         positions = [m.Position(*pair) for pair in sub.position.items()]
-        self.tell(session, m.Subscribed(message.request, sub.sid, sub.generation, _seal(sub), created, positions))
+        answer = m.Subscribed(message.request, sub.sid, sub.generation, _seal(sub), created, positions)
+        if message.commits and self.knows_commits:
+            holder = f"{session.instance}/{message.request}"
+            doubt = bool(sub.holder) and not (message.sid and sub.holder == holder)
+            sub.epoch, sub.holder = sub.epoch + 1, holder
+            attempts = tuple(m.Attempts(pubend, *attempt[:2]) for pubend, attempt in sub.attempts.items())
+            units = tuple(m.Position(*pair) for pair in sub.units.items())
+            answer = replace(answer, epoch=sub.epoch, doubt=doubt, attempts=attempts, units=units)
+        self.tell(session, answer)
+
+    def _on_commit(self, session: Session, message: m.Commit) -> None:
+        sub = self.subscriptions.get(message.sid)
+        if sub is None or sub.session is not session or message.epoch != sub.epoch:
+            return
+        for acknowledged in message.positions:
+            self._acknowledge(sub, acknowledged)
+        if message.unit is not None:
+            self._announce(sub, message.unit, attempt=message.unit.careful)
+        committed = m.Committed(sub.sid, message.number)
+        if self.withheld is None:
+            self.tell(session, committed)
+        else:
+            self.withheld.append((session, committed))
+
+    @staticmethod
+    def _announce(sub: Subscription, unit: m.Unit, *, attempt: bool) -> None:
+        if attempt:
+            tick, count, by = sub.attempts.get(unit.pubend, (0, 0, ""))
+            if tick != unit.first or by != sub.holder:
+                sub.attempts[unit.pubend] = unit.first, count + 1 if tick == unit.first else 1, sub.holder
+        if unit.last > unit.first:
+            sub.units[unit.pubend] = unit.last
 
     def _on_credit(self, _session: Session, message: m.Credit) -> None:
         sub = self.subscriptions.get(message.sid)
@@ -442,6 +482,10 @@ class FakeBroker:
     def _on_detach(self, session: Session, message: m.Detach) -> None:
         sub = self.subscriptions.get(message.sid)
         if sub is not None and sub.session is session:
+            if message.handed is not None:
+                for unit in message.handed:
+                    self._announce(sub, unit, attempt=True)
+                sub.holder = ""
             self._end_consumption(sub)
 
     def _end_consumption(self, sub: Subscription) -> None:

@@ -81,6 +81,9 @@ from gapless.core.wire.messages.session import (
 from gapless.core.wire.messages.subscribing import (
     Acknowledge,
     Acknowledged,
+    Attempts,
+    Commit,
+    Committed,
     Credit,
     Delayed,
     Deliver,
@@ -98,6 +101,7 @@ from gapless.core.wire.messages.subscribing import (
     StartAt,
     Subscribe,
     Subscribed,
+    Unit,
 )
 
 __all__ = [
@@ -113,12 +117,15 @@ __all__ = [
     "AskStatus",
     "Attach",
     "AttachedTo",
+    "Attempts",
     "BrokerHeartbeat",
     "Challenge",
     "ClientMessage",
     "ClosePublisher",
     "Closing",
     "Code",
+    "Commit",
+    "Committed",
     "Credit",
     "Delayed",
     "Deliver",
@@ -174,6 +181,7 @@ __all__ = [
     "Target",
     "TickRun",
     "Ticks",
+    "Unit",
     "Unsubscribe",
     "Welcome",
 ]
@@ -187,6 +195,7 @@ AnyClientMessage: TypeAlias = (
     | Subscribe
     | Credit
     | Acknowledge
+    | Commit
     | Detach
     | Unsubscribe
     | ListSubscriptions
@@ -218,6 +227,7 @@ AnyServerMessage: TypeAlias = (
     | RequestFailed
     | Detached
     | Delayed
+    | Committed
     | PubendNumber
     | DeliverSilence
     | DeliverGap

@@ -88,6 +88,26 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     token_home: Home = ""
     """The home in the token; "" without one."""
     order: Order = Order.PUBEND
+    commits: bool = False
+    """Whether the home keeps the consumer's position: it commits, and hands nothing out before that is durable."""
+
+
+class Attempts(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """How often an event was durably taken before it was handed out, and never committed."""
+
+    pubend: PubendId
+    tick: Tick
+    count: int
+
+
+class Unit(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What an application is handed between two commits: events of a pubend, the first and the last of them."""
+
+    pubend: PubendId
+    first: RealTick
+    last: RealTick
+    careful: bool = False
+    """Whether it may have been handed out before: then it is one event, and counts as an attempt."""
 
 
 class Subscribed(ServerMessage, frozen=True, tag=20):
@@ -106,6 +126,13 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     """Its id there, which its tokens have, if it is attached at another SHB; else 0."""
     group: str = ""
     """The group whose events come in total order; "" without one."""
+    epoch: int = 0
+    """Of the desk, if the consumer commits; else 0. It is durable, as is all that the answer names."""
+    doubt: bool = False
+    """Whether the first event of each pubend may have been handed out to somebody who did not say so."""
+    attempts: tuple[Attempts, ...] = ()
+    units: tuple[Position, ...] = ()
+    """Up to where events may have been handed out in batches that were not committed."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):
@@ -149,6 +176,28 @@ class Detach(ClientMessage, frozen=True, tag=23):
 
     0: any.
     """
+    handed: Annotated[list[Unit], msgspec.Meta(max_length=1)] | None = None
+    """Of a consumer that commits: what was handed out and not committed. None: it does not say."""
+
+
+class Commit(ClientMessage, frozen=True, tag=28):
+    """The application is done with everything up to these positions. Committed answers, durably."""
+
+    sid: Number
+    epoch: Number
+    """Of the desk; a commit of an older one is not taken."""
+    number: Number
+    """Counts the commits of a consumer."""
+    positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=4096)]
+    unit: Unit | None = None
+    """What is handed out next, if its home has to know that before: a batch, or what may have been handed out."""
+
+
+class Committed(ServerMessage, frozen=True, tag=28):
+    """Answers Commit, and all before it: they are durable."""
+
+    sid: int
+    number: int
 
 
 class Detached(ServerMessage, frozen=True, tag=23):

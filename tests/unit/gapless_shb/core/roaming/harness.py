@@ -148,13 +148,18 @@ class Pair:
         again: bool = False,
         start: m.StartAt = m.StartAt.LATEST,
         acknowledged: tuple[m.Acknowledged, ...] = (),
+        commits: bool = False,
+        number: int | None = None,
     ) -> int:
-        """A client asks for the subscription `s`; `again`: by its id. Returns the number of the request."""
+        """A client asks for the subscription `s`; `again`: by its id. Returns the number of the request.
+
+        `number`: that of an earlier request.
+        """
         self.requests += 1
         given = token.answer if token is not None else None
         positions = None if token is None else [m.Position(PUBEND, token.tick)]
         request = m.Subscribe(
-            self.requests,
+            number or self.requests,
             "s",
             ("#",),
             selector,
@@ -172,9 +177,10 @@ class Pair:
             given.generation if given and again else 0,
             given.home if given and again else "",
             given.home if given else "",
+            commits=commits,
         )
         node.feed(request, session)
-        return self.requests
+        return request.request
 
     def answer(self, node: Node, session: ClientSession) -> object:
         """What the session was answered last to a request."""

@@ -1,0 +1,329 @@
+"""Desks: what is durable before a consumer that commits is told anything (protocol: committing; J1, J10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gapless.core.ports import ClientSession, SessionEnded, Write
+from gapless.core.wire import messages as m
+from gapless.node.recovery import VolumeReader
+from gapless_shb.core.desks import DESKS
+from unit.gapless_shb.core.harness import PUBEND, World
+
+
+class Desk(World):
+    """A broker, and sessions of consumers that commit."""
+
+    def __init__(self) -> None:
+        self.heard: dict[int, list[Any]] = {}
+        super().__init__()
+        self.sync()
+
+    def _client_gets(self, session: int, message: object) -> None:
+        self.heard.setdefault(session, []).append(message)
+
+    def session(self, instance: str) -> ClientSession:
+        self.sessions += 1
+        return ClientSession(self.sessions, "c", instance, "")
+
+    def ask(self, session: ClientSession, *, commits: bool = True, **more: Any) -> None:
+        """A consumer asks for the subscription `s`; it takes it over."""
+        known = more.pop("known", None)
+        request = m.Subscribe(
+            more.pop("request", 1),
+            "s",
+            ("#",),
+            "",
+            m.StartAt.LATEST,
+            0,
+            None,
+            0,
+            0,
+            b"",
+            more.pop("acknowledged", []),
+            more.pop("in_use", m.InUse.TAKEOVER),
+            1000,
+            1 << 20,
+            sid=known.sid if known else 0,
+            generation=known.generation if known else 0,
+            commits=commits,
+        )
+        assert not more
+        self.feed(request, session)
+
+    def come(self, session: ClientSession, **more: Any) -> m.Subscribed:
+        """The same, and everything is durable. Returns the answer."""
+        self.ask(session, **more)
+        self.sync()
+        self.sync()
+        answer = self.answer_to(session)
+        assert isinstance(answer, m.Subscribed), answer
+        return answer
+
+    def answer_to(self, session: ClientSession) -> Any:
+        answers = [
+            each for each in self.heard.get(session.number, []) if isinstance(each, m.Subscribed | m.RequestFailed)
+        ]
+        return answers[-1] if answers else None
+
+    def commit(self, session: ClientSession, to: m.Subscribed, number: int, *ticks: int, **more: Any) -> None:
+        positions = [m.Acknowledged(PUBEND, tick, tick) for tick in ticks]
+        self.feed(m.Commit(to.sid, more.pop("epoch", to.epoch), number, positions, more.pop("unit", None)), session)
+
+    def committed(self, session: ClientSession) -> list[int]:
+        return [each.number for each in self.heard.get(session.number, []) if isinstance(each, m.Committed)]
+
+    def log_event(self) -> int:
+        """One more event, which this broker knows. Returns its tick."""
+        self.publish()
+        self.see()
+        self.deliver(self.knowledge(self.stable - 1, self.stable, raw=True, reply=False))
+        self.answer_wants()
+        return self.stable
+
+
+def at(answer: m.Subscribed) -> int:
+    return next(position.tick for position in answer.positions if position.pubend == PUBEND)
+
+
+@pytest.fixture
+def world() -> Desk:
+    return Desk()
+
+
+def test_an_attachment_is_answered_when_its_desk_is_durable(world: Desk) -> None:
+    world.come(world.session("a"))
+    other = world.session("b")
+    world.ask(other)
+
+    assert world.answer_to(other) is None
+    world.sync()
+    assert world.answer_to(other).epoch == 2
+
+
+def test_a_crash_before_that_leaves_no_trace_and_after_it_leaves_doubt(world: Desk) -> None:
+    first = world.come(world.session("a"))
+    assert (first.epoch, first.doubt) == (1, False)
+    world.crash()
+    world.sync()
+    second = world.come(world.session("b"))
+
+    assert (second.epoch, second.doubt) == (2, True)
+
+
+def test_a_consumer_that_left_in_order_leaves_no_doubt(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    world.feed(m.Detach(answer.sid, 1, []), session)
+    world.sync()
+
+    assert not world.come(world.session("b")).doubt
+
+
+def test_who_left_in_order_says_what_it_had_in_hand(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    first, _, last = [world.log_event() for _ in range(3)]
+    world.feed(m.Detach(answer.sid, 1, [m.Unit(PUBEND, first, last)]), session)
+    world.sync()
+    world.crash()
+    world.sync()
+    found = world.come(world.session("b"))
+
+    assert not found.doubt
+    assert found.attempts == (m.Attempts(PUBEND, first, 1),)
+    assert found.units == (m.Position(PUBEND, last),)
+
+
+def test_the_same_consumer_goes_on_without_doubt_and_what_it_repeats_is_durable_with_the_answer(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    tick = world.log_event()
+    world.feed(SessionEnded(session))
+    again = world.session("a")
+    found = world.come(again, known=answer, acknowledged=[m.Acknowledged(PUBEND, tick, tick)])
+    assert (found.epoch, found.doubt) == (2, False)
+
+    world.crash()
+    world.sync()
+    assert at(world.come(world.session("b"))) == tick
+
+
+def test_who_comes_back_after_somebody_else_was_served_is_refused(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    world.feed(SessionEnded(session))
+    other = world.session("b")
+    found = world.come(other)
+    world.feed(m.Detach(found.sid, 1, []), other)
+    world.sync()
+    again = world.session("a")
+    world.ask(again, known=answer)
+    world.sync()
+
+    assert world.answer_to(again).code is m.Code.TAKEN_OVER
+
+
+def test_so_it_is_if_that_one_did_not_commit(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    world.feed(SessionEnded(session))
+    other = world.session("b")
+    world.come(other, commits=False)
+    world.feed(SessionEnded(other))
+    again = world.session("a")
+    world.ask(again, known=answer)
+    world.sync()
+
+    assert world.answer_to(again).code is m.Code.TAKEN_OVER
+    assert world.come(world.session("d")).doubt
+
+
+def test_a_commit_is_answered_when_it_is_durable(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    ticks = [world.log_event() for _ in range(2)]
+    world.commit(session, answer, 1, ticks[0])
+    assert world.committed(session) == []
+
+    world.sync()
+    world.commit(session, answer, 2, ticks[1])
+    assert world.committed(session) == [1]
+    world.crash()
+    world.sync()
+    assert at(world.come(world.session("b"))) == ticks[0]
+
+
+def test_the_commits_of_a_turn_are_one_write(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    ticks = [world.log_event() for _ in range(3)]
+    world.sync()
+    for number, tick in enumerate(ticks):
+        world.role._on_commit(
+            session, m.Commit(answer.sid, answer.epoch, number, [m.Acknowledged(PUBEND, tick, tick)]), world.now, 0
+        )
+    writes = [effect for effect in world.role.take_effects(world.now, world.wall) if isinstance(effect, Write)]
+
+    assert len(writes) == 1
+
+
+def test_a_commit_of_a_former_consumer_is_not_taken(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    tick = world.log_event()
+    other = world.session("b")
+    found = world.come(other)
+    world.commit(session, answer, 1, tick)
+    world.commit(other, found, 1, tick, epoch=found.epoch - 1)
+    world.sync()
+
+    assert world.committed(session) == world.committed(other) == []
+    assert world.stream.positions[found.sid].acked < tick
+
+
+def test_an_attempt_counts_once_for_each_consumer_and_is_durable_before_it_is_answered(world: Desk) -> None:
+    tick = world.stable
+    for count in range(1, 4):
+        session = world.session(f"i{count}")
+        answer = world.come(session)
+        tick = tick if count > 1 else world.log_event()
+        for number in (1, 2):
+            world.commit(session, answer, number, unit=m.Unit(PUBEND, tick, tick, careful=True))
+            world.sync()
+        assert world.committed(session) == [1, 2]
+        world.crash()
+        world.sync()
+    found = world.come(world.session("last"))
+
+    assert found.attempts == (m.Attempts(PUBEND, tick, 3),)
+
+
+def test_an_announced_batch_is_known_until_all_of_it_is_committed(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    ticks = [world.log_event() for _ in range(4)]
+    world.commit(session, answer, 1, unit=m.Unit(PUBEND, ticks[0], ticks[3]))
+    world.sync()
+    found = world.come(world.session("b"))
+    assert found.units == (m.Position(PUBEND, ticks[3]),)
+
+    third = world.session("d")
+    found = world.come(third)
+    world.commit(third, found, 1, ticks[1], unit=m.Unit(PUBEND, ticks[2], ticks[2]))
+    world.sync()
+    assert world.come(world.session("e")).units == (m.Position(PUBEND, ticks[3]),)
+    fifth = world.session("f")
+    found = world.come(fifth)
+    world.commit(fifth, found, 1, ticks[3])
+    world.sync()
+    assert world.come(world.session("g")).units == ()
+
+
+def test_a_position_ahead_of_a_broker_that_crashed_is_committed_once_it_is_known(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    for _ in range(9):
+        world.publish()
+    tick = world.stable
+    world.commit(session, answer, 1, tick)
+    world.sync()
+    assert world.committed(session) == []
+
+    world.see()
+    world.answer_holds()
+    world.sync()
+    assert world.committed(session) == [1]
+
+
+def test_a_position_that_no_pubend_has_ends_the_consumer(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    world.commit(session, answer, 1, world.stable + (1 << 40))
+    world.sync()
+    world.answer_holds()
+    world.sync()
+
+    assert [each.code for each in world.heard[session.number] if isinstance(each, m.Detached)] == [m.Code.TOKEN_AHEAD]
+
+
+def test_who_takes_over_while_another_one_attaches_gets_it_and_both_are_answered(world: Desk) -> None:
+    world.come(world.session("a"))
+    second, third = world.session("b"), world.session("d")
+    world.ask(second)
+    world.ask(third)
+    world.sync()
+
+    assert world.answer_to(second).code is m.Code.TAKEN_OVER
+    assert world.answer_to(third).epoch == 3
+
+
+def test_a_subscription_that_is_removed_while_one_attaches_is_answered(world: Desk) -> None:
+    world.come(world.session("a"))
+    second, remover = world.session("b"), world.session("d")
+    world.ask(second)
+    world.feed(m.Unsubscribe(1, "s", "c"), remover)
+    world.sync()
+
+    assert world.answer_to(second).code is m.Code.NOT_FOUND
+
+
+def test_a_removed_subscription_has_no_desk(world: Desk) -> None:
+    world.come(world.session("a"))
+    assert len(dict(VolumeReader(world.volume).scan(DESKS))) == 1
+    world.feed(m.Unsubscribe(1, "s", "c"), world.session("b"))
+    world.sync()
+
+    assert not dict(VolumeReader(world.volume).scan(DESKS))
+
+
+def test_who_does_not_commit_has_no_desk(world: Desk) -> None:
+    session = world.session("a")
+    world.ask(session, commits=False)
+    world.sync()
+    answer = world.answer_to(session)
+
+    assert (answer.epoch, answer.doubt, answer.attempts, answer.units) == (0, False, (), ())
+    assert not dict(VolumeReader(world.volume).scan(DESKS))
