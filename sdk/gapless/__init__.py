@@ -23,6 +23,7 @@ from gapless.client.receipts import Receipt
 from gapless.client.session import Session
 from gapless.client.subscription import Subscription
 from gapless.client.token_store import TokenStore
+from gapless.client.transform import InputBatch, Transform
 from gapless.core.client.items import Gap, Silence
 from gapless.core.gauges import Gauge
 from gapless.core.stream.events import Event
@@ -85,6 +86,7 @@ __all__ = [
     "GapError",
     "GaplessError",
     "Gauge",
+    "InputBatch",
     "InvalidMessageError",
     "InvalidSelectorError",
     "InvalidTokenError",
@@ -124,6 +126,7 @@ __all__ = [
     "TokenAheadError",
     "TokenMismatchError",
     "TokenStore",
+    "Transform",
     "VolumeAbsentError",
     "VolumeCorruptError",
     "VolumeFailedError",

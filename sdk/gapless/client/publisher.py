@@ -273,7 +273,7 @@ class Publisher(Recipient):
         if size + HEAD_BYTES > self.limits.max_frame_bytes:
             raise InvalidMessageError(
                 f"a batch of {size} bytes: this broker takes at most {self.limits.max_frame_bytes} at once;"
-                " send_all() makes batches that fit"
+                " send_all() makes batches that fit, and a transform does with a smaller max_events"
             )
         submission = Submission(waiters)
         ticket = self._driver.core.publish(self._number, columns, tokens, self._driver.now())

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 
 from typing_extensions import Self
 
-from gapless.client.ack_modes import AckMode, policy_of
+from gapless.client.ack_modes import AckMode, ByToken, policy_of
 from gapless.client.archives import Archive, selection_of
 from gapless.client.awaitable import AwaitableContext
 from gapless.client.driver import Driver
 from gapless.client.options import EventOrder, OnConflict, OnGap, Start, check_choice, check_name, wanted
 from gapless.client.publisher import Publisher
 from gapless.client.subscription import Subscription
+from gapless.client.transform import Transform
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionError
@@ -23,6 +24,8 @@ from gapless.selectors.selector import Selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from gapless.core.client import SubscribeOptions
 
 UNNAMED = "~"
 """The first character of the name drawn for a publisher without one. The broker forgets it when it is closed."""
@@ -33,6 +36,8 @@ Events: TypeAlias = "AwaitableContext[Subscription[Event, NoReturn]]"
 EventsSilences: TypeAlias = "AwaitableContext[Subscription[Event | Silence, NoReturn]]"
 EventsGaps: TypeAlias = "AwaitableContext[Subscription[Event | Gap, Gap]]"
 EventsSilencesGaps: TypeAlias = "AwaitableContext[Subscription[Event | Silence | Gap, Gap]]"
+Transforms: TypeAlias = "AwaitableContext[Transform[NoReturn]]"
+TransformsGaps: TypeAlias = "AwaitableContext[Transform[Gap]]"
 
 
 class Session:
@@ -80,9 +85,7 @@ class Session:
         if name is None:
             name = UNNAMED + token_hex(16)
         else:
-            check_name(name, "the name of a publisher")
-            if name.startswith(UNNAMED):
-                raise ConfigurationError(f"{name!r} begins with {UNNAMED!r}, as only publishers without a name do")
+            _check_publisher_name(name)
         publisher = Publisher(self._driver, name, token_hex(16), topic)
         self._publishers = [publisher, *(other for other in self._publishers if not other.is_over)]
         return publisher
@@ -184,19 +187,116 @@ class Session:
         if policy.commits:
             asked = replace(asked, commits=True)
 
-        async def begin() -> Subscription[Any, Any]:
-            self._check_open()
-            selection = selection_of(self._archive, asked.topics, asked.selector, f"subscription {name!r}")
-            subscription: Subscription[Any, Any] = Subscription(
-                self._driver, asked, on_gap=on_gap, policy=policy, selection=selection
+        return AwaitableContext(lambda: self._attach(asked, on_gap, policy))
+
+    @overload
+    def transform(
+        self,
+        *topics: str,
+        to: str | None,
+        name: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        on_gap: Literal["raise"] = "raise",
+        in_use: OnConflict = "takeover",
+        order: EventOrder = "pubend",
+        max_events: int = 1024,
+        max_wait: float = 0,
+    ) -> Transforms: ...
+    @overload
+    def transform(
+        self,
+        *topics: str,
+        to: str | None,
+        name: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        on_gap: OnGap,
+        in_use: OnConflict = "takeover",
+        order: EventOrder = "pubend",
+        max_events: int = 1024,
+        max_wait: float = 0,
+    ) -> TransformsGaps: ...
+    def transform(
+        self,
+        *topics: str,
+        to: str | None,
+        name: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        on_gap: OnGap = "raise",
+        in_use: OnConflict = "takeover",
+        order: EventOrder = "pubend",
+        max_events: int = 1024,
+        max_wait: float = 0,
+    ) -> AwaitableContext[Any]:
+        """Returns a transform, to be awaited or entered: what it publishes from its input is there exactly once.
+
+        `async for batch in work: await batch.publish(enrich(event) for event in batch)`. Its position is stored by the
+        broker in the write that logs the outputs. After any crash the next one of this name continues from there; while
+        another one runs, that one is fenced (PublisherFencedError), however long it was paused. The session's
+        `ack_mode` does not matter.
+
+        Args:
+            topics: The topics of the input, and so on: as for `subscribe`.
+            to: The topic of the outputs; None if each message has its own. All outputs go to one pubend.
+            name: The name of the publisher, and of the durable subscription: one for each transform of a network.
+            selector: As for `subscribe`.
+            start: Where it begins when nothing was ever stored under this name: as for `subscribe`.
+            on_gap: As for `subscribe`.
+            in_use: As for `subscribe`; but it takes over by default.
+            order: As for `subscribe`.
+            max_events: The outputs of so many events at most are one append. It must fit into one frame.
+            max_wait: How many seconds a batch that is not full waits for more.
+
+        Raises the errors of `publisher` and `subscribe`, at the same places.
+
+        """
+        self._check_open()
+        check_choice(on_gap, ("raise", "deliver"), "on_gap")
+        if max_events < 1 or max_wait < 0:
+            raise ValueError("max_events is at least 1, and max_wait not negative")
+        _check_publisher_name(name)
+
+        def asked(start: Start) -> SubscribeOptions:
+            return wanted(
+                topics,
+                name=name,
+                selector=selector,
+                start=start,
+                in_use=in_use,
+                order=order,
+                silence=False,
+                network=self._driver.core.network,
             )
-            await subscription.attached()
-            self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]
-            if self._draining:
-                subscription.drain()
-            return subscription
+
+        first = asked(start)
+
+        async def begin() -> Transform[Any]:
+            # Opened before the token is read: whoever was the owner until now stores nothing behind it (TS9).
+            publisher = self.publisher(to, name=name)
+            try:
+                tokens = (await publisher.recover()).tokens
+                options = asked(tokens[-1]) if tokens else first
+                subscription = await self._attach(options, on_gap, policy_of(AckMode.TOKEN, durable=True))
+            except BaseException:
+                publisher.abandon()
+                raise
+            return Transform(publisher, subscription, max_events, max_wait)
 
         return AwaitableContext(begin)
+
+    async def _attach(self, asked: SubscribeOptions, on_gap: OnGap, policy: type[ByToken]) -> Subscription[Any, Any]:
+        self._check_open()
+        selection = selection_of(self._archive, asked.topics, asked.selector, f"subscription {asked.name!r}")
+        subscription: Subscription[Any, Any] = Subscription(
+            self._driver, asked, on_gap=on_gap, policy=policy, selection=selection
+        )
+        await subscription.attached()
+        self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]
+        if self._draining:
+            subscription.drain()
+        return subscription
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It is a plain call, for use in signal handlers."""
@@ -244,3 +344,9 @@ class Session:
         self._driver.check_open()
         if self._closed:
             raise SubscriptionError("the session is closed")
+
+
+def _check_publisher_name(name: str) -> None:
+    check_name(name, "the name of a publisher")
+    if name.startswith(UNNAMED):
+        raise ConfigurationError(f"{name!r} begins with {UNNAMED!r}, as only publishers without a name do")

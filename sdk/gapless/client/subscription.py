@@ -21,6 +21,8 @@ from gapless.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gapless.client.ack_modes import ByToken
     from gapless.client.archives import Selection
     from gapless.client.healing import Piece
@@ -144,9 +146,7 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         TokenAheadError.
         """
         self._check_alive()
-        positions = self._positions() if token is None else self._checked(token).ticks
-        self._driver.core.acknowledge(self._number, positions, self._driver.now())
-        self._driver.touch()
+        self.acknowledge_ticks(self._positions() if token is None else self._checked(token).ticks)
 
     def drain(self) -> None:
         """Ends the iteration after the current event. It is a plain call, for use in signal handlers.
@@ -217,7 +217,12 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
     def acknowledge_behind(self, last: Event | Silence | Gap | None) -> None:
         """Acknowledges everything up to an item of the current delivery; None: everything before that delivery."""
         if self._ended is None:
-            self._driver.core.acknowledge(self._number, self._behind(last), self._driver.now())
+            self.acknowledge_ticks(self._behind(last))
+
+    def acknowledge_ticks(self, ticks: Mapping[PubendId, Tick]) -> None:
+        """Acknowledges everything up to these ticks, unless it is over."""
+        if self._ended is None:
+            self._driver.core.acknowledge(self._number, ticks, self._driver.now())
             self._driver.touch()
 
     def hand_out(self) -> ItemT | None:

@@ -12,5 +12,6 @@ from gapless.sync.connection import Connection, connect
 from gapless.sync.publisher import Publisher
 from gapless.sync.session import Session
 from gapless.sync.subscription import Subscription
+from gapless.sync.transform import InputBatch, Transform
 
-__all__ = ["Connection", "Publisher", "Session", "Subscription", "connect"]
+__all__ = ["Connection", "InputBatch", "Publisher", "Session", "Subscription", "Transform", "connect"]

@@ -11,6 +11,7 @@ from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 from gapless.sync.publisher import Publisher
 from gapless.sync.subscription import Subscription
+from gapless.sync.transform import Transform
 
 if TYPE_CHECKING:
     import gapless.client.session as awaited
@@ -136,6 +137,72 @@ class Session:
             give_up=True,
         )
         return Subscription(self._runner, subscription)
+
+    @overload
+    def transform(
+        self,
+        *topics: str,
+        to: str | None,
+        name: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        on_gap: Literal["raise"] = "raise",
+        in_use: OnConflict = "takeover",
+        order: EventOrder = "pubend",
+        max_events: int = 1024,
+        max_wait: float = 0,
+        timeout: float | None = None,
+    ) -> Transform[NoReturn]: ...
+    @overload
+    def transform(
+        self,
+        *topics: str,
+        to: str | None,
+        name: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        on_gap: OnGap,
+        in_use: OnConflict = "takeover",
+        order: EventOrder = "pubend",
+        max_events: int = 1024,
+        max_wait: float = 0,
+        timeout: float | None = None,
+    ) -> Transform[Gap]: ...
+    def transform(
+        self,
+        *topics: str,
+        to: str | None,
+        name: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        on_gap: OnGap = "raise",
+        in_use: OnConflict = "takeover",
+        order: EventOrder = "pubend",
+        max_events: int = 1024,
+        max_wait: float = 0,
+        timeout: float | None = None,
+    ) -> Transform[Any]:
+        """Returns a transform, to be used as a block or not; see `gapless.Session.transform`.
+
+        After `timeout` seconds it gives up and raises TimeoutError.
+        """
+        transform = self._runner.call(
+            lambda: self._session.transform(
+                *topics,
+                to=to,
+                name=name,
+                selector=selector,
+                start=start,
+                on_gap=on_gap,
+                in_use=in_use,
+                order=order,
+                max_events=max_events,
+                max_wait=max_wait,
+            ),
+            timeout,
+            give_up=True,
+        )
+        return Transform(self._runner, transform)
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""

@@ -1,0 +1,255 @@
+"""A transform: consumes, publishes what follows from it, and stores its position in the publisher's own batches.
+
+The order of things is what makes it exactly-once (protocol: transforms; TS9 to TS11):
+
+1. The publisher is opened first. From then on no twin can store anything.
+2. The input is consumed from the token that the publisher has stored, and taken over from a twin.
+3. The outputs of an input batch are one append, with the token behind that batch.
+4. The input is acknowledged after the receipt, in order: before, the system might release what has to be read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from typing_extensions import Self
+
+from gapless.client.batches import Batch
+from gapless.core.client import Gap
+from gapless.errors import (
+    GaplessError,
+    PublisherFencedError,
+    SubscriptionError,
+    SubscriptionTakenOverError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gapless.client.messages import Message
+    from gapless.client.publisher import Publisher
+    from gapless.client.receipts import Submission
+    from gapless.client.subscription import Subscription
+    from gapless.core.wire.tokens import CheckpointToken
+
+GapT = TypeVar("GapT")
+"""Gap, with `on_gap="deliver"`; otherwise Never."""
+TransformT = TypeVar("TransformT", bound="Transform[Any]")
+
+IDLE_SECONDS: Final = 5.0
+"""After so long without input, silence is stored and acknowledged, too: the system may release what it covers."""
+
+
+class InputBatch(Batch):
+    """Events of one pubend, of which a transform makes outputs."""
+
+    __slots__ = ("_transform",)
+
+    def __init__(self, batch: Batch, transform: Transform[Any]) -> None:
+        """For gapless itself."""
+        super().__init__(batch.pubend, batch._content, batch._origin, batch._positions)  # noqa: SLF001 - its own base
+        self._transform = transform
+
+    async def publish(self, messages: Iterable[Message]) -> None:
+        """Publishes what follows from this batch, in one append with the position behind it; once for each batch.
+
+        Without messages, only the position moves on. It returns as soon as there is room for another batch; receipts
+        are waited for at the end of the block. What goes wrong meanwhile is raised by the next call, by the iteration,
+        or at the end of the block.
+
+        Raises InvalidMessageError if the messages do not fit into one append: nothing was sent then, and a smaller
+        `max_events` helps. Raises the errors of `Publisher.send_batch`, too; PublisherFencedError if another transform
+        of this name has taken over.
+        """
+        await self._transform.publish(self, messages)
+
+
+class Transform(Generic[GapT]):
+    """Iterates over batches of its input: `async for batch in work: await batch.publish(…)`.
+
+    Made by `Session.transform`. One task at a time may iterate.
+    """
+
+    def __init__(
+        self, publisher: Publisher, subscription: Subscription[Any, GapT], max_events: int, max_wait: float
+    ) -> None:
+        """For gapless itself. The publisher was open before the subscription was attached."""
+        self._publisher = publisher
+        self._subscription = subscription
+        self._max_events = max_events
+        self._max_wait = max_wait
+        self._token = subscription.token
+        """The position behind the last batch that was published, and behind all silence that was stored."""
+        self._in_hand: InputBatch | None = None
+        """The batch that was handed out and not published."""
+        self._unanswered: deque[tuple[Submission, CheckpointToken]] = deque()
+        self._owes_token = False
+        """Whether `_token` is not on its way: it was to be stored alone while other batches had no receipt."""
+        self._error: GaplessError | None = None
+        self._changed: asyncio.Future[None] | None = None
+        self._idle: asyncio.TimerHandle
+
+    def __repr__(self) -> str:
+        return f"<Transform {self.name!r} to {self._publisher.topic!r}>"
+
+    @property
+    def name(self) -> str:
+        """The name of its publisher, and of its subscription."""
+        return self._publisher.name
+
+    @property
+    def token(self) -> CheckpointToken:
+        """The position behind everything that was published so far, with a receipt or without."""
+        return self._token
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            self.abandon()
+
+    def __aiter__(self) -> Transform[GapT]:
+        return self
+
+    async def __anext__(self) -> InputBatch | GapT:
+        self._check()
+        if self._in_hand is not None:
+            raise SubscriptionError(
+                "the batch before was not published: the next position covers it, so it would be lost;"
+                " batch.publish(()) moves on without outputs"
+            )
+        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._store_silence)
+        try:
+            batch = await self._subscription.take_batch(self._max_events, self._max_wait)
+        except SubscriptionTakenOverError as error:
+            raise await self._fenced(error) from error
+        except SubscriptionError:
+            self._check()  # a failed batch has ended the subscription
+            raise
+        finally:
+            self._idle.cancel()
+        if isinstance(batch, Gap):
+            return cast("GapT", batch)
+        self._in_hand = InputBatch(batch, self)
+        return self._in_hand
+
+    def drain(self) -> None:
+        """Ends the iteration after the current batch. It is a plain call, for use in signal handlers."""
+        self._subscription.drain()
+
+    async def close(self) -> None:
+        """Waits for all receipts, as `Publisher.close` does, acknowledges the input, and ends. Idempotent.
+
+        A batch that was handed out and not published comes again. Raises what went wrong with a batch before, and
+        PublishUncertainError for what has no receipt: the stored position tells with the next start.
+        """
+        try:
+            await self._publisher.close()
+            self._check()
+            await self._subscription.close()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Ends it now. What has no receipt may be logged or not; the stored position tells, with the next start."""
+        self._subscription.abandon()
+        self._publisher.abandon()
+
+    # Used by the batches.
+
+    async def publish(self, batch: InputBatch, messages: Iterable[Message]) -> None:
+        """Publishes what follows from the batch in hand."""
+        self._check()
+        if batch is not self._in_hand:
+            raise SubscriptionError("the outputs of a batch are published once, before the next batch is asked for")
+        listed = list(messages)
+        token = batch.token
+        if listed or not self._unanswered:
+            self._submit(listed, token)
+        else:
+            self._token, self._owes_token = token, True
+        self._in_hand = None
+        limits = self._publisher.limits
+        while self._error is None and (
+            len(self._unanswered) >= limits.window_batches or self._publisher.unanswered_bytes >= limits.window_bytes
+        ):
+            await self._change()
+
+    # How it is done.
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _submit(self, messages: list[Message], token: CheckpointToken) -> None:
+        """Gives a batch to the publisher. Raises the error if that is not possible; nothing has changed then."""
+        submission = self._publisher.submit_batch(messages, (token,))
+        self._token, self._owes_token = token, False
+        submission.listener = self._settle
+        self._unanswered.append((submission, token))
+
+    def _settle(self) -> None:
+        """Receipts have come: acknowledges the input that they cover, in order."""
+        done: CheckpointToken | None = None
+        unanswered = self._unanswered
+        while unanswered and unanswered[0][0].answered and self._error is None:
+            submission, token = unanswered.popleft()
+            if submission.error is None:
+                done = token
+            else:
+                self._fail(submission.error)
+        if done is not None:
+            self._subscription.acknowledge_ticks(done.ticks)
+        if self._owes_token and not unanswered and self._error is None:
+            self._store(self._token)
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    def _store(self, token: CheckpointToken) -> None:
+        """Stores a position alone."""
+        try:
+            self._submit([], token)
+        except GaplessError as error:
+            self._fail(error)
+
+    def _fail(self, error: GaplessError) -> None:
+        """A batch will not be logged: nothing behind it may be. Whoever waits for input is told."""
+        self._error = error
+        self._subscription.abandon()
+
+    async def _change(self) -> None:
+        """Waits until a receipt has come, or an error."""
+        self._changed = asyncio.get_running_loop().create_future()
+        await self._changed
+
+    def _store_silence(self) -> None:
+        """There was no input for a while: stores the position behind the silence, and looks again later."""
+        if self._error is None and not self._subscription.is_over:
+            token = self._subscription.token
+            if token != self._token and not self._unanswered:
+                self._store(token)
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._store_silence)
+
+    async def _fenced(self, error: SubscriptionTakenOverError) -> GaplessError:
+        """Another consumer has the input. Returns what to raise: PublisherFencedError if it is a twin.
+
+        A twin has opened the publisher before. So the broker is asked: it refuses the stored position of one that is
+        fenced.
+        """
+        try:
+            if not self._unanswered:
+                self._submit([], self._token)
+            while self._unanswered and self._error is None:
+                await self._change()
+            self._check()
+        except PublisherFencedError as fenced:
+            return fenced
+        return error
