@@ -91,6 +91,7 @@ class Driver:
         self._changes: list[asyncio.Future[None]] = []
         self._was_connected = False
         self._scheduled = False
+        self._before_pump: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
         recipient = self._recipients.get
@@ -193,7 +194,18 @@ class Driver:
         """The core was given a command: carries out its effects at the end of this turn."""
         if not self._scheduled:
             self._scheduled = True
-            self.loop.call_soon(self.pump)
+            self.loop.call_soon(self._end_turn)
+
+    def at_end_of_turn(self, call: Callable[[], None]) -> None:
+        """Calls this at the end of this turn, before the effects of the core are carried out."""
+        self._before_pump.append(call)
+        self.touch()
+
+    def _end_turn(self) -> None:
+        calls, self._before_pump = self._before_pump, []
+        for call in calls:
+            call()
+        self.pump()
 
     def pump(self) -> None:
         """Carries out the effects of the core, and sets the timer for its deadline."""

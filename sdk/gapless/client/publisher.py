@@ -133,7 +133,7 @@ class Publisher(Recipient):
             self.ship()
             batch = self._batch = GatheringBatch(topic)
             # Full or not, the batch leaves at the end of this turn: batching costs no waiting.
-            self._driver.loop.call_soon(self._ship_if_still, batch)
+            self._driver.at_end_of_turn(self.ship)
         waiter: asyncio.Future[Receipt] = self._driver.loop.create_future()
         batch.waiters.append(waiter)
         batch.events.append(event)
@@ -334,8 +334,3 @@ class Publisher(Recipient):
     def _note_unheard(self, error: GaplessError, heard: bool) -> None:  # noqa: FBT001
         if not heard and self._unheard is None:
             self._unheard = error
-
-    def _ship_if_still(self, batch: GatheringBatch) -> None:
-        """Ships a batch at the end of the turn in which it was begun, unless it was shipped before."""
-        if self._batch is batch:
-            self.ship()

@@ -452,15 +452,9 @@ class Machine:
             if rounds > ROUNDS_MAX:
                 raise AssertionError(f"the node's parts still talk after {ROUNDS_MAX} rounds: {self._queue[:3]}")
             if self._queue:
-                queue, self._queue = self._queue, []
-                for effect in queue:
-                    to_role = self._to_roles.get(type(effect))
-                    if to_role is not None:
-                        to_role(effect, now, wall)
-                    else:
-                        self._from_router[type(effect)](effect)
+                self._take_from_router(now, wall)
             if touched:
-                asked = sorted(touched)
+                asked = sorted(touched) if len(touched) > 1 else tuple(touched)
                 touched.clear()
                 for source in asked:
                     role = self._roles[source]
@@ -473,6 +467,21 @@ class Machine:
                 for post in posts:
                     self._tell_router(post, NODE)
                 posts.clear()
+
+    def _take_from_router(self, now: int, wall: int) -> None:
+        """What is no role's comes first: a publisher's receipt leaves before its event is cut for all who want it."""
+        queue, self._queue = self._queue, []
+        to_roles = self._to_roles
+        for_roles = []
+        for effect in queue:
+            if type(effect) in to_roles:
+                for_roles.append(effect)
+            else:
+                self._from_router[type(effect)](effect)
+        if for_roles and self.sessions.has_receipts:
+            self._serve_links()
+        for effect in for_roles:
+            to_roles[type(effect)](effect, now, wall)
 
     def _take_from_sessions(self) -> None:
         """At once, so that no role hears of a later session before it knows that an earlier one is over."""
@@ -592,13 +601,7 @@ class Machine:
             operations, self._operations = self._operations, []
             cookies, self._cookies = self._cookies, []
             self._shell.commit(operations, cookies)
-        served = self.sessions.take_links(self._now)
-        for number, work in served.items():
-            owner = self.links.get(number)
-            if owner is not None:
-                self._serve(number, owner, work)
-        if served and self.sessions.has_more:  # a link was judged by what waits on it
-            self._happened(self._take_from_sessions)
+        self._serve_links()
         if self._alarms:
             alarms, self._alarms = self._alarms, []
             for alarm in alarms:
@@ -607,6 +610,15 @@ class Machine:
             network, self._network = self._network, []
             for effect in network:
                 self._shell.to_network(effect)
+
+    def _serve_links(self) -> None:
+        served = self.sessions.take_links(self._now)
+        for number, work in served.items():
+            owner = self.links.get(number)
+            if owner is not None:
+                self._serve(number, owner, work)
+        if served and self.sessions.has_more:  # a link was judged by what waits on it
+            self._happened(self._take_from_sessions)
 
     def _serve(self, number: int, owner: LinkOwner, work: LinkOutput) -> None:
         link = owner.link

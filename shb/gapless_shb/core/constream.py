@@ -273,8 +273,8 @@ class Constream(ServedPubend):
         previous, self.head = self.head, horizon
         if len(batch):
             self.newest_event = batch.ticks[-1]
-            delivery = LiveDelivery(self, batch, previous, wall)
-            self._state.unsaved |= delivery.run(self._state.matcher, self.scheduler.page_cache)
+            delivery = LiveDelivery(self, batch, previous)
+            self._state.unsaved |= delivery.run(self._state.matcher, self.scheduler.page_cache, wall)
             self.scheduler.demoted += len(delivery.demoted)
             for demoted in delivery.demoted:
                 self._start_reader(*demoted)

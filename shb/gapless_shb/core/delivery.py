@@ -25,26 +25,30 @@ if TYPE_CHECKING:
 class LiveDelivery:
     """The delivery of the events in (previous, head]."""
 
-    def __init__(self, stream: ServedPubend, batch: EventBatch, previous: Tick, wall: int) -> None:
+    def __init__(self, stream: ServedPubend, batch: EventBatch, previous: Tick) -> None:
         self._stream = stream
         self._batch = batch
         self._first = batch.ticks[0]
         self._previous = previous
         self._masks: dict[int, int] = {}
         """Which events matched each durable subscription."""
-        self._page = Page(previous, batch.ticks, StepMasks(self._masks), batch)
-        """The same events for readers that come here soon."""
-        self._fresh = ~self._page.expired(wall)
+        self._fresh = 0
         """The events that have not expired. Expired events are matched and noted like others, but not sent."""
         self._payloads: dict[int, bytes] = {}
         self.demoted: list[tuple[Consumer, SubscriptionPosition, Tick]] = []
         """Consumers without credit for their events, and from where a reader has to serve each of them (T26)."""
 
-    def run(self, matcher: BatchMatcher, page_cache: PageCache) -> bool:
+    def run(self, matcher: BatchMatcher, page_cache: PageCache, wall: int) -> bool:
         """Matches, notes and sends. Returns whether the PFS has something to make durable."""
         stream, ticks = self._stream, self._batch.ticks
+        matches = self._batch.match(self._stream.pubend, matcher)
+        if not matches:
+            return False
+        # The same events for readers that come here soon.
+        page = Page(self._previous, ticks, StepMasks(self._masks), self._batch)
+        self._fresh = ~page.expired(wall)
         positions, live, floors = stream.positions, stream.live, stream.floors
-        for mask, sids in self._batch.match(self._stream.pubend, matcher):
+        for mask, sids in matches:
             for sid in sids:
                 position = positions.get(sid)
                 if position is None or position.since == FOREVER:
@@ -60,7 +64,7 @@ class LiveDelivery:
                     self._send(sid, consumer, position, due if floor < self._first else due & above(ticks, floor))
         if self._masks:
             stream.pfs.append(ticks, self._masks)
-            page_cache.add_live(self._page)
+            page_cache.add_live(page)
         return bool(self._masks)
 
     def _remember(self, sid: int, position: SubscriptionPosition, mask: int) -> None:

@@ -39,7 +39,7 @@ class Fence:
         except FileNotFoundError as error:
             raise VolumeCorruptError(f"the fence {path} is missing, so nobody can tell what else is") from error
         try:
-            self._image = self._read()
+            self._image = bytearray(self._read())
             self._slot, newest = self._newest()
         except BaseException:
             self.close()
@@ -87,9 +87,9 @@ class Fence:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _read(self) -> bytearray:
+    def _read(self) -> bytes:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        return bytearray(os.read(self._descriptor, _FILE_BYTES + 1))
+        return os.read(self._descriptor, _FILE_BYTES + 1)
 
     def _newest(self) -> tuple[int, Mark]:
         found = [(mark, slot) for slot in (0, 1) if (mark := self._mark_in(slot)) is not None]
@@ -126,7 +126,8 @@ class FenceFollower:
 
     def follow(self) -> None:
         """The log was synced: the fence is due."""
-        self._due.set()
+        if not self._due.is_set():  # it is most of the time, and to set it takes a lock
+            self._due.set()
 
     def stop(self) -> None:
         """Ends the thread; the fence may not have followed yet."""

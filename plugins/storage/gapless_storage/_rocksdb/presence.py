@@ -7,6 +7,7 @@ then, into files that nobody will find again: so each sync asks, before anything
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
@@ -28,6 +29,7 @@ class Presence:
         """`files`: those that stay the same for as long as the volume is open."""
         self._directory = directory
         self._database = database
+        self._directories = str(directory), str(database)
         self._files = {path: _file(path) for path in files}
         self._newest_log = self._find_newest_log()
         self._seen: list[_Place] = []
@@ -39,10 +41,7 @@ class Presence:
         that is too coarse for two changes may hide the second one; who asks once a second asks thoroughly.
         """
         try:
-            places = [
-                (status.st_dev, status.st_ino, status.st_mtime_ns)
-                for status in (self._directory.stat(), self._database.stat())
-            ]
+            places = [(status.st_dev, status.st_ino, status.st_mtime_ns) for status in map(os.stat, self._directories)]
             if places == self._seen and not thoroughly:
                 return
             for path, file in self._files.items():

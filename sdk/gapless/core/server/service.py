@@ -112,6 +112,11 @@ class Sessions:
         """Whether `take_effects` or `take_links` would return something."""
         return bool(self.effects or self._outbox.links)
 
+    @property
+    def has_receipts(self) -> bool:
+        """Whether `take_links` would return receipts for batches."""
+        return bool(self._publishing.durable)
+
     def farewells(self, reason: str) -> Iterator[tuple[int, bytes]]:
         """Yields for every session its link, and the payload that ends it. Changes nothing.
 
