@@ -16,7 +16,7 @@ import msgspec
 
 from gapless.core.stream.events import Event
 from gapless.jms.errors import MessageEOFError, MessageFormatError, MessageNotReadableError
-from gapless.jms.messages import BODY, Message
+from gapless.jms.messages import BODY, Message, named_getter, named_setter
 from gapless.jms.values import TypedValue, ValueType, guessed, read, written
 
 _Value = TypeVar("_Value")
@@ -98,23 +98,6 @@ class JsonMessage(Message):
             raise MessageFormatError(f"the body of a JSON message is no JSON: {error}") from error
 
 
-def _map_getter(kind: ValueType, _result: type[_Value]) -> Callable[[MapMessage, str], _Value]:
-    def get(self: MapMessage, name: str) -> _Value:
-        value: _Value = read(self._values.get(name), kind)
-        return value
-
-    get.__doc__ = f"Returns a value as a {kind.value}. Raises MessageFormatError if it cannot be read as one."
-    return get
-
-
-def _map_setter(kind: ValueType, _value: type[_Value]) -> Callable[[MapMessage, str, _Value], None]:
-    def set_(self: MapMessage, name: str, value: _Value) -> None:
-        self._set(name, written(kind, value))
-
-    set_.__doc__ = f"Sets a value, as a {kind.value}. Raises MessageNotWriteableError, MessageFormatError."
-    return set_
-
-
 class MapMessage(Message):
     """A message whose body has values by name. Names are case-sensitive."""
 
@@ -124,18 +107,36 @@ class MapMessage(Message):
         super().__init__()
         self._values: dict[str, TypedValue] = {}
 
-    get_boolean, set_boolean = _map_getter(ValueType.BOOLEAN, bool), _map_setter(ValueType.BOOLEAN, bool)
-    get_byte, set_byte = _map_getter(ValueType.BYTE, int), _map_setter(ValueType.BYTE, int)
-    get_short, set_short = _map_getter(ValueType.SHORT, int), _map_setter(ValueType.SHORT, int)
-    get_char, set_char = _map_getter(ValueType.CHAR, str), _map_setter(ValueType.CHAR, str)
-    get_int, set_int = _map_getter(ValueType.INT, int), _map_setter(ValueType.INT, int)
-    get_long, set_long = _map_getter(ValueType.LONG, int), _map_setter(ValueType.LONG, int)
-    get_float, set_float = _map_getter(ValueType.FLOAT, float), _map_setter(ValueType.FLOAT, float)
-    get_double, set_double = _map_getter(ValueType.DOUBLE, float), _map_setter(ValueType.DOUBLE, float)
+    def _value_as(self, name: str, kind: ValueType) -> Any:
+        return read(self._values.get(name), kind)
+
+    def _set(self, name: str, value: TypedValue) -> None:
+        self._write()
+        if not name:
+            raise ValueError("the name of a value is not empty")
+        self._values[name] = value
+
+    get_boolean = named_getter(_value_as, "value", ValueType.BOOLEAN, bool)
+    get_byte = named_getter(_value_as, "value", ValueType.BYTE, int)
+    get_short = named_getter(_value_as, "value", ValueType.SHORT, int)
+    get_char = named_getter(_value_as, "value", ValueType.CHAR, str)
+    get_int = named_getter(_value_as, "value", ValueType.INT, int)
+    get_long = named_getter(_value_as, "value", ValueType.LONG, int)
+    get_float = named_getter(_value_as, "value", ValueType.FLOAT, float)
+    get_double = named_getter(_value_as, "value", ValueType.DOUBLE, float)
+
+    set_boolean = named_setter(_set, "value", ValueType.BOOLEAN, bool)
+    set_byte = named_setter(_set, "value", ValueType.BYTE, int)
+    set_short = named_setter(_set, "value", ValueType.SHORT, int)
+    set_char = named_setter(_set, "value", ValueType.CHAR, str)
+    set_int = named_setter(_set, "value", ValueType.INT, int)
+    set_long = named_setter(_set, "value", ValueType.LONG, int)
+    set_float = named_setter(_set, "value", ValueType.FLOAT, float)
+    set_double = named_setter(_set, "value", ValueType.DOUBLE, float)
 
     def get_string(self, name: str) -> str | None:
         """Returns a value as a text; None: there is no such value."""
-        text: str | None = read(self._values.get(name), ValueType.STRING)
+        text: str | None = self._value_as(name, ValueType.STRING)
         return text
 
     def set_string(self, name: str, value: str | None) -> None:
@@ -144,7 +145,7 @@ class MapMessage(Message):
 
     def get_bytes(self, name: str) -> bytes | None:
         """Returns a value that was written as bytes; None: there is no such value."""
-        value: bytes | None = read(self._values.get(name), ValueType.BYTES)
+        value: bytes | None = self._value_as(name, ValueType.BYTES)
         return value
 
     def set_bytes(self, name: str, value: bytes | None) -> None:
@@ -172,12 +173,6 @@ class MapMessage(Message):
         """Removes all values, after which they can be set."""
         super().clear_body()
         self._values.clear()
-
-    def _set(self, name: str, value: TypedValue) -> None:
-        self._write()
-        if not name:
-            raise ValueError("the name of a value is not empty")
-        self._values[name] = value
 
     def _body(self) -> dict[str, Any] | None:
         return {name: stored.value for name, stored in self._values.items()} or None

@@ -33,6 +33,7 @@ _SEEN: Final = {ValueType.BOOLEAN, ValueType.LONG, ValueType.DOUBLE, ValueType.S
 """The types of properties that can be seen in the value itself."""
 
 _Value = TypeVar("_Value")
+_Message = TypeVar("_Message")
 
 
 class Topic:
@@ -62,20 +63,28 @@ class Topic:
         return f"Topic({self._name!r})"
 
 
-def _property_getter(kind: ValueType, _result: type[_Value]) -> Callable[[Message, str], _Value]:
-    def get(self: Message, name: str) -> _Value:
-        result: _Value = read(self._properties.get(_named(name)), kind)
-        return result
+def named_getter(
+    get_as: Callable[[_Message, str, ValueType], Any], what: str, kind: ValueType, _result: type[_Value]
+) -> Callable[[_Message, str], _Value]:
+    """Returns a method that gets by its name, as one type, what `get_as` gets as any. `what`: a word for its text."""
 
-    get.__doc__ = f"Returns a property as a {kind.value}. Raises MessageFormatError if it cannot be read as one."
+    def get(self: _Message, name: str) -> _Value:
+        value: _Value = get_as(self, name, kind)
+        return value
+
+    get.__doc__ = f"Returns a {what} as a {kind.value}. Raises MessageFormatError if it cannot be read as one."
     return get
 
 
-def _property_setter(kind: ValueType, _value: type[_Value]) -> Callable[[Message, str, _Value], None]:
-    def set_(self: Message, name: str, value: _Value) -> None:
-        self._set_property(name, written(kind, value))
+def named_setter(
+    set_typed: Callable[[_Message, str, TypedValue], None], what: str, kind: ValueType, _value: type[_Value]
+) -> Callable[[_Message, str, _Value], None]:
+    """The same, of one that sets."""
 
-    set_.__doc__ = f"Sets a property, as a {kind.value}. Raises MessageNotWriteableError, MessageFormatError."
+    def set_(self: _Message, name: str, value: _Value) -> None:
+        set_typed(self, name, written(kind, value))
+
+    set_.__doc__ = f"Sets a {what}, as a {kind.value}. Raises MessageNotWriteableError, MessageFormatError."
     return set_
 
 
@@ -164,25 +173,39 @@ class Message:
 
     # ---- properties
 
-    get_boolean_property = _property_getter(ValueType.BOOLEAN, bool)
-    get_byte_property = _property_getter(ValueType.BYTE, int)
-    get_short_property = _property_getter(ValueType.SHORT, int)
-    get_int_property = _property_getter(ValueType.INT, int)
-    get_long_property = _property_getter(ValueType.LONG, int)
-    get_float_property = _property_getter(ValueType.FLOAT, float)
-    get_double_property = _property_getter(ValueType.DOUBLE, float)
+    def _property_as(self, name: str, kind: ValueType) -> Any:
+        return read(self._properties.get(_named(name)), kind)
 
-    set_boolean_property = _property_setter(ValueType.BOOLEAN, bool)
-    set_byte_property = _property_setter(ValueType.BYTE, int)
-    set_short_property = _property_setter(ValueType.SHORT, int)
-    set_int_property = _property_setter(ValueType.INT, int)
-    set_long_property = _property_setter(ValueType.LONG, int)
-    set_float_property = _property_setter(ValueType.FLOAT, float)
-    set_double_property = _property_setter(ValueType.DOUBLE, float)
+    def _set_property(self, name: str, value: TypedValue) -> None:
+        if self._properties_are_read_only:
+            raise MessageNotWriteableError("a received message's properties are read only: call clear_properties()")
+        if value.type is ValueType.BYTES:
+            raise MessageFormatError("a property holds no bytes: put them into the body")
+        if isinstance(value.value, float) and not isfinite(value.value):
+            raise MessageFormatError(
+                f"property {name!r}: {value.value} is no finite number, and none can be selected by"
+            )
+        self._properties[_settable(name)] = value
+
+    get_boolean_property = named_getter(_property_as, "property", ValueType.BOOLEAN, bool)
+    get_byte_property = named_getter(_property_as, "property", ValueType.BYTE, int)
+    get_short_property = named_getter(_property_as, "property", ValueType.SHORT, int)
+    get_int_property = named_getter(_property_as, "property", ValueType.INT, int)
+    get_long_property = named_getter(_property_as, "property", ValueType.LONG, int)
+    get_float_property = named_getter(_property_as, "property", ValueType.FLOAT, float)
+    get_double_property = named_getter(_property_as, "property", ValueType.DOUBLE, float)
+
+    set_boolean_property = named_setter(_set_property, "property", ValueType.BOOLEAN, bool)
+    set_byte_property = named_setter(_set_property, "property", ValueType.BYTE, int)
+    set_short_property = named_setter(_set_property, "property", ValueType.SHORT, int)
+    set_int_property = named_setter(_set_property, "property", ValueType.INT, int)
+    set_long_property = named_setter(_set_property, "property", ValueType.LONG, int)
+    set_float_property = named_setter(_set_property, "property", ValueType.FLOAT, float)
+    set_double_property = named_setter(_set_property, "property", ValueType.DOUBLE, float)
 
     def get_string_property(self, name: str) -> str | None:
         """Returns a property as a text; None: there is no such property."""
-        text: str | None = read(self._properties.get(_named(name)), ValueType.STRING)
+        text: str | None = self._property_as(name, ValueType.STRING)
         return text
 
     def set_string_property(self, name: str, value: str | None) -> None:
@@ -210,17 +233,6 @@ class Message:
         """Removes all properties, after which they can be set. The body stays."""
         self._properties.clear()
         self._properties_are_read_only = False
-
-    def _set_property(self, name: str, value: TypedValue) -> None:
-        if self._properties_are_read_only:
-            raise MessageNotWriteableError("a received message's properties are read only: call clear_properties()")
-        if value.type is ValueType.BYTES:
-            raise MessageFormatError("a property holds no bytes: put them into the body")
-        if isinstance(value.value, float) and not isfinite(value.value):
-            raise MessageFormatError(
-                f"property {name!r}: {value.value} is no finite number, and none can be selected by"
-            )
-        self._properties[_settable(name)] = value
 
     # ---- body
 
