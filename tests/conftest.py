@@ -1,6 +1,24 @@
 """What all tests share: a generated case may take its time, for a slow machine is no fault of what it tries."""
 
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[str]:
+    """The address of somebody who sends back what comes, for what stands between."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1000):
+            writer.write(data)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        yield f"{host}:{port}"

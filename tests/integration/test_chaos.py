@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -393,20 +393,6 @@ async def echo_through(striker: Striker, sent: bytes, kind: str = "", seconds: f
         return b""
     finally:
         writer.close()
-
-
-@pytest.fixture
-async def echo() -> AsyncIterator[str]:
-    """The address of somebody who sends back what comes."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1000):
-            writer.write(data)
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        yield f"{host}:{port}"
 
 
 SENT = bytes(range(256)) * 4

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
 from gapless_testing.fault_proxy import BUFFER, Direction, FaultProxy, Filter, Passing
 
 PATIENCE = 10.0
-
-
-@pytest.fixture
-async def echo() -> AsyncIterator[str]:
-    """Its address."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1000):
-            writer.write(data)
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        host, port = server.sockets[0].getsockname()
-        yield f"{host}:{port}"
 
 
 class Caller:
