@@ -75,13 +75,17 @@ class World:
         self.dialled: list[str] = []
         self.sends: list[e.SendFrames] = []
         self.unreachable: set[str] = set()
-        self.link: int | None = None
-        """The link that is up."""
+        self.links: dict[int, str] = {}
+        """The links that are up, each with the address that was dialled."""
 
     def new_core(self, addresses: tuple[str, ...], instance: str, seed: int) -> ClientCore:
         return ClientCore(addresses, client_id="client", instance=instance, random=Random(seed), settings=self.settings)
 
-    # Time and the link.
+    def at(self, address: str) -> FakeBroker:
+        """The broker that is dialled at an address."""
+        return self.broker
+
+    # Time and the links.
 
     def start(self) -> World:
         self.core.start(self.now)
@@ -92,9 +96,10 @@ class World:
         """Lets both speak until neither has anything to say."""
         for _ in range(10_000):
             worked = self._do_effects()
-            for link, payload in self.broker.take():
-                worked = True
-                self._from_broker(link, payload)
+            for broker in {id(broker): broker for broker in map(self.at, self.links.values())}.values():
+                for link, payload in broker.take():
+                    worked = True
+                    self._from_broker(link, payload)
             if not worked:
                 return
         raise AssertionError("they never stop talking")
@@ -113,14 +118,19 @@ class World:
             self.pump()
         raise AssertionError("time does not pass")
 
-    def cut(self) -> None:
-        """The link breaks: both ends learn of it at once, and what was on its way is lost."""
-        assert self.link is not None
-        link, self.link = self.link, None
-        self.broker.disconnect(link)
-        self.broker.take()
-        self.core.on_link_down(link, "cut", self.now)
+    def lose(self, address: str) -> None:
+        """The links to a node break: both ends learn of it at once, and what was on its way is lost."""
+        lost = [link for link, theirs in self.links.items() if theirs == address]
+        assert lost
+        for link in lost:
+            self._hang_up(link)
+            self.core.on_link_down(link, "cut", self.now)
         self.pump()
+
+    def cut(self) -> None:
+        """The only link breaks."""
+        [address] = self.links.values()
+        self.lose(address)
 
     def reconnect(self) -> None:
         """Cuts the link and waits until there is another session."""
@@ -135,12 +145,11 @@ class World:
                 self._dial(effect)
             elif isinstance(effect, e.SendFrames):
                 self.sends.append(effect)
-                if effect.link == self.link:
-                    self.broker.frames(effect.link, map(joined, effect.payloads))
+                if effect.link in self.links:
+                    self.at(self.links[effect.link]).frames(effect.link, map(joined, effect.payloads))
             elif isinstance(effect, e.CloseLink):
-                if effect.link == self.link:
-                    self.link = None
-                    self.broker.disconnect(effect.link)
+                if effect.link in self.links:
+                    self._hang_up(effect.link)
                 self.told.append(effect)
             else:
                 self.told.append(effect)
@@ -151,15 +160,18 @@ class World:
         if dial.address in self.unreachable:
             self.core.on_link_down(dial.link, "nobody answers", self.now)
         else:
-            self.link = dial.link
-            self.broker.connect(dial.link)
+            self.links[dial.link] = dial.address
+            self.at(dial.address).connect(dial.link)
             self.core.on_link_up(dial.link, self.now)
 
+    def _hang_up(self, link: int) -> None:
+        self.at(self.links.pop(link)).disconnect(link)
+
     def _from_broker(self, link: int, payload: bytes | None) -> None:
-        if link != self.link:
+        if link not in self.links:
             return
         if payload is None:
-            self.link = None
+            del self.links[link]
             self.core.on_link_down(link, "closed by the broker", self.now)
         else:
             self.core.on_frames(link, [payload], self.now)

@@ -47,7 +47,7 @@ def test_it_comes_back_from_any_state(phase: ConnectionPhase) -> None:
         assert world.core.phase is (
             ConnectionPhase.GREETING if phase is ConnectionPhase.GREETING else ConnectionPhase.OPEN
         )
-        world.link = None
+        world.links.clear()
         world.broker.disconnect(dial.link)
         world.core.on_link_down(dial.link, "cut", world.now)
     assert world.core.phase is ConnectionPhase.WAITING

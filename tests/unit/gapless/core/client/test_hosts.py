@@ -22,55 +22,11 @@ class TwoNodes(World):
             broker.node, broker.host = address[0], "b"
             broker.streams, broker.names = self.brokers[HERE].streams, self.brokers[HERE].names
             broker.forgotten = self.brokers[HERE].forgotten
-        self.links: dict[int, str] = {}
         super().__init__(self.brokers[HERE], addresses=addresses or (HERE, THERE))
         self.start()
 
-    def pump(self) -> None:
-        for _ in range(10_000):
-            worked = self._do_effects()
-            for address, broker in self.brokers.items():
-                for link, payload in broker.take():
-                    worked = True
-                    if self.links.get(link) == address and payload is not None:
-                        self.core.on_frames(link, [payload], self.now)
-                    elif self.links.pop(link, None) is not None:
-                        self.core.on_link_down(link, "closed by the broker", self.now)
-            if not worked:
-                return
-        raise AssertionError("they never stop talking")
-
-    def _do_effects(self) -> bool:
-        effects = self.core.take_effects()
-        for effect in effects:
-            if isinstance(effect, e.OpenLink):
-                self._dial(effect)
-            elif isinstance(effect, e.SendFrames):
-                if effect.link in self.links:
-                    self.brokers[self.links[effect.link]].frames(effect.link, map(joined, effect.payloads))
-            elif isinstance(effect, e.CloseLink):
-                if effect.link in self.links:
-                    self.brokers[self.links.pop(effect.link)].disconnect(effect.link)
-            else:
-                self.told.append(effect)
-        return bool(effects)
-
-    def _dial(self, dial: e.OpenLink) -> None:
-        self.dialled.append(dial.address)
-        if dial.address in self.unreachable:
-            self.core.on_link_down(dial.link, "nobody answers", self.now)
-        else:
-            self.links[dial.link] = dial.address
-            self.brokers[dial.address].connect(dial.link)
-            self.core.on_link_up(dial.link, self.now)
-
-    def lose(self, address: str) -> None:
-        """All links to a node break, and what was on its way is lost."""
-        for link in [link for link, theirs in self.links.items() if theirs == address]:
-            del self.links[link]
-            self.brokers[address].disconnect(link)
-            self.core.on_link_down(link, "cut", self.now)
-        self.pump()
+    def at(self, address: str) -> FakeBroker:
+        return self.brokers[address]
 
     def published(self, address: str) -> list[int]:
         """The first sequences of the batches that a node was given."""

@@ -403,7 +403,7 @@ def test_whatever_happens_each_batch_is_logged_once_in_order(seed: int) -> None:
                 if isinstance(effect, e.SendFrames):
                     frames = [joined(payload) for payload in effect.payloads]
                     world.broker.frames(effect.link, frames[: random.randrange(len(frames) + 1)])
-            if world.link is not None:
+            if world.links:
                 world.cut()
         world.broker.full_disk = random.random() < 0.1
         if random.random() < 0.7:

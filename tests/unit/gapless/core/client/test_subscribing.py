@@ -599,10 +599,10 @@ def test_consumed_by_its_token_everything_is_consumed_exactly_once(seed: int, du
             world.broker.log(*(b"%d.%d" % (step, i) for i in range(random.randrange(1, 6))))
         if random.random() < 0.2:
             world.broker.say_silence()
-        if random.random() < 0.15 and world.link is not None:
+        if random.random() < 0.15 and world.links:
             for link, payload in world.broker.take()[: random.randrange(4)]:
                 world._from_broker(link, payload)
-            if world.link is not None:
+            if world.links:
                 world.cut()
         elif random.random() < 0.8:
             world.pump()
