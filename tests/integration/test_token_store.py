@@ -95,6 +95,20 @@ def test_many_make_the_table_at_once(postgres: Postgres) -> None:
         assert list(threads.map(claim, range(8))) == [None] * 8
 
 
+def test_within_a_pipeline_of_the_driver(postgres: Postgres) -> None:
+    """There a statement's result comes later, unless it is waited for: every save seemed to be a stale one."""
+    owner, twin = TokenStore("pipeline"), TokenStore("pipeline")
+    with psycopg.connect(postgres.address) as database:
+        with database.pipeline():
+            assert owner.claim(database, create_table=True) is None
+            owner.save(database, TOKENS[0])
+        database.commit()
+        assert twin.claim(database) == TOKENS[0]
+        database.commit()
+        with database.pipeline(), pytest.raises(StaleTokenError):
+            owner.save(database, TOKENS[1])
+
+
 def test_autocommit_is_refused(postgres: Postgres) -> None:
     tokens = TokenStore("autocommit")
     with psycopg.connect(postgres.address, autocommit=True) as database:

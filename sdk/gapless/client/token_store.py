@@ -29,8 +29,8 @@ from gapless.errors import ConfigurationError, StaleTokenError
 
 NAME_MAX: Final = 255
 
-_Run: TypeAlias = Callable[[str, Mapping[str, str]], tuple[Sequence[Sequence[Any]], int]]
-"""Runs a statement whose parameters are written {so}: its rows, if it returns any, and how many it touched."""
+_Run: TypeAlias = Callable[[str, Mapping[str, str]], Sequence[Sequence[Any]]]
+"""Runs a statement whose parameters are written {so}. Returns the rows of its RETURNING, if it has one."""
 
 _CREATE = (
     "CREATE TABLE IF NOT EXISTS gapless_tokens (name VARCHAR(255) PRIMARY KEY, owner CHAR(32) NOT NULL, token TEXT)"
@@ -40,7 +40,9 @@ _CLAIM = (
     "INSERT INTO gapless_tokens (name, owner) VALUES ({name}, {owner}) "
     "ON CONFLICT (name) DO UPDATE SET owner = excluded.owner RETURNING token"
 )
-_SAVE = "UPDATE gapless_tokens SET token = {token} WHERE name = {name} AND owner = {owner}"
+# How many rows it has touched, psycopg does not know within a pipeline; what it returns is waited for.
+_SAVE = "UPDATE gapless_tokens SET token = {token} WHERE name = {name} AND owner = {owner} RETURNING name"
+_RETURNS = " RETURNING "
 _DIALECTS = {"postgresql", "sqlite"}
 _WHERE = "TokenStore keeps tokens in PostgreSQL, and in SQLite from 3.35 on"
 
@@ -82,7 +84,7 @@ class TokenStore:
             _create_table(run)
         # Drawn, not counted: a count that was rolled back would be drawn by the next owner as well.
         owner = uuid.uuid4().hex
-        rows, _ = run(_CLAIM, {"name": self._name, "owner": owner})
+        rows = run(_CLAIM, {"name": self._name, "owner": owner})
         self._owner = owner
         text = rows[0][0]
         return None if text is None else CheckpointToken.parse(text)
@@ -95,8 +97,7 @@ class TokenStore:
         """
         if not self._owner:
             raise StaleTokenError(f"the token {self._name!r} was not claimed: call claim() before anything is consumed")
-        _, touched = _statements_of(db)(_SAVE, {"token": str(token), "name": self._name, "owner": self._owner})
-        if touched != 1:
+        if not _statements_of(db)(_SAVE, {"token": str(token), "name": self._name, "owner": self._owner}):
             raise StaleTokenError(
                 f"the token {self._name!r} belongs to another consumer, which has claimed it since (or the claim was "
                 "rolled back): roll this transaction back, and let the other one go on"
@@ -153,10 +154,10 @@ def _sqlalchemy(connection: Any) -> _Run:
     _refuse_autocommit(connection.connection.dbapi_connection)
     text = sys.modules["sqlalchemy"].text
 
-    def run(statement: str, parameters: Mapping[str, str]) -> tuple[Sequence[Sequence[Any]], int]:
+    def run(statement: str, parameters: Mapping[str, str]) -> Sequence[Sequence[Any]]:
         placed = statement.format_map({name: f":{name}" for name in parameters})
         result = connection.execute(text(placed), dict(parameters))
-        return (result.all() if result.returns_rows else []), result.rowcount
+        return result.all() if _RETURNS in statement else ()
 
     return run
 
@@ -167,12 +168,12 @@ def _dbapi(connection: Any) -> _Run:
         raise ConfigurationError(f"{_WHERE}; this one is SQLite {sys.modules['sqlite3'].sqlite_version}")
     _refuse_autocommit(connection)
 
-    def run(statement: str, parameters: Mapping[str, str]) -> tuple[Sequence[Sequence[Any]], int]:
+    def run(statement: str, parameters: Mapping[str, str]) -> Sequence[Sequence[Any]]:
         placed, values = _placed(statement, parameters, style)
         cursor = connection.cursor()
         try:
             cursor.execute(placed, values)
-            return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+            return cursor.fetchall() if _RETURNS in statement else ()
         finally:
             cursor.close()
 
