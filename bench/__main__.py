@@ -24,6 +24,7 @@ NAMES = {
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "pipelines": "archive, compact and replay on all flights, killed on the way, beside a plain computation",
     "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
+    "tokens": "TokenStore under kill -9 of application, broker and database, and what it costs",
     "transport": "frames over loopback, without any protocol",
     "peers": "the race: gapless beside NATS, Kafka, Redis and others",
     "papers": "the experiments of the papers that gapless comes from, done again",
@@ -56,6 +57,11 @@ def main(arguments: list[str] | None = None) -> int:
     add_options_of_spark(benchmarks.choices["spark"])
     add_options_of_subscriptions(benchmarks.choices["subscriptions"])
     benchmarks.choices["catchup"].add_argument("--full", action="store_true", help="eight times the events, once")
+    tokens = benchmarks.choices["tokens"]
+    tokens.add_argument("--kills", type=int, default=200)
+    tokens.add_argument("--pauses", type=int, default=9, help="at so many points, drawn, of the nine that there are")
+    tokens.add_argument("--seed", type=int, help="decides who is killed when, and who paused where")
+    tokens.add_argument("--rounds", type=int, default=200, help="of what saving costs; 0: that is not measured")
     parsed = parser.parse_args(arguments)
     options = vars(parsed)
     name = options.pop("name")

@@ -48,6 +48,13 @@ class Postgres:
 
     def start(self) -> None:
         """Starts it, and returns when it takes connections."""
+        end = time.monotonic() + 30
+        while not self._comes_up(end):
+            assert time.monotonic() < end, "PostgreSQL does not start"
+            time.sleep(0.1)
+
+    def _comes_up(self, end: float) -> bool:
+        """One attempt. It fails as long as workers of a server that was killed have not ended yet."""
         settings = [f"--unix_socket_directories={self._folder}", "--listen_addresses=", "--max_connections=20"]
         self._process = subprocess.Popen(
             [f"{self._bin}/postgres", "-D", f"{self._folder}/data", *settings],
@@ -56,16 +63,14 @@ class Postgres:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        end = time.monotonic() + 30
-        while True:
+        while self._process.poll() is None and time.monotonic() < end:
             try:
                 psycopg.connect(self.address).close()
             except psycopg.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > end:
-                    raise
                 time.sleep(0.05)
             else:
-                return
+                return True
+        return False
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Ends it: SIGINT in order, connections or not; SIGKILL as a crash, after which workers end by themselves."""

@@ -105,11 +105,11 @@ class Supervisor:
     async def __aenter__(self) -> Self:
         """Starts the broker, then the rest."""
         try:
-            self._start(BROKER, self._broker, self._on_broker, may_fail_to_start=True)
+            self.start(BROKER, self._broker, self._on_broker, may_fail_to_start=True)
             await self.watch(self._url)
             for selection in self._selections:
-                self._start(selection.name, self._subscriber(selection), self._on_consumed(selection.name))
-            self._start(PUBLISHER, self._publisher, self._on_published)
+                self.start(selection.name, self._subscriber(selection), self._on_consumed(selection.name))
+            self.start(PUBLISHER, self._publisher, self._on_published)
         except BaseException:
             await self.__aexit__()
             raise
@@ -124,9 +124,20 @@ class Supervisor:
         """How often each process was killed."""
         return {name: worker.kills for name, worker in self._workers.items()}
 
+    @property
+    def url(self) -> str:
+        """The broker's."""
+        return self._url.result()
+
     def database(self, selection: DemoSubscription) -> Path:
         """Where a subscriber keeps what it has consumed, and its token."""
         return self._directory / f"{selection.name}.sqlite"
+
+    def start(self, name: str, command: Any, on_report: Any, *, may_fail_to_start: bool = False) -> None:
+        """Starts one more process, and keeps it running as `Worker` says. Nobody else has its name."""
+        log = self._directory / "logs" / f"{name}.log"
+        worker = self._workers[name] = Worker(name, command, on_report, log, may_fail_to_start=may_fail_to_start)
+        self._tasks.append(worker.start())
 
     async def kill(self, name: str) -> bool:
         """Kills a process with SIGKILL; it is started again. Returns False if it had ended for good."""
@@ -157,14 +168,9 @@ class Supervisor:
 
     # The processes.
 
-    def _start(self, name: str, command: Any, on_report: Any, *, may_fail_to_start: bool = False) -> None:
-        log = self._directory / "logs" / f"{name}.log"
-        worker = self._workers[name] = Worker(name, command, on_report, log, may_fail_to_start=may_fail_to_start)
-        self._tasks.append(worker.start())
-
     def _broker(self) -> list[str]:
         # The first start takes any port that is free, the others that one: clients come back to it.
-        address = self._url.result().partition("://")[2] if self._url.done() else "127.0.0.1:0"
+        address = self.url.partition("://")[2] if self._url.done() else "127.0.0.1:0"
         configuration = self._directory / "gapless.toml"
         path = json.dumps(str(self._directory / "broker"))
         configuration.write_text(_CONFIGURATION.format(path=path, address=json.dumps(address)), "utf-8")
@@ -174,13 +180,13 @@ class Supervisor:
         return [sys.executable, "-m", "gapless.cli", "broker", *options]
 
     def _publisher(self) -> list[str]:
-        options = ["--url", self._url.result(), "--flights", str(self._flights), "--rate", str(self._rate)]
+        options = ["--url", self.url, "--flights", str(self._flights), "--rate", str(self._rate)]
         return [sys.executable, "-m", "gapless_flights.publisher", *options]
 
     def _subscriber(self, selection: DemoSubscription) -> Callable[[], list[str]]:
         def command() -> list[str]:
             options = {
-                "url": self._url.result(),
+                "url": self.url,
                 "name": selection.name,
                 "topic": selection.topic,
                 "selector": selection.selector,
