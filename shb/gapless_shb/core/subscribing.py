@@ -247,7 +247,8 @@ class Subscribing:
         A subscription that is being created starts there, if that is later than it asked for. Two kinds of subscription
         keep their start, and their reader reports the difference as a gap:
 
-        - one that continues an earlier position, because it was created by a token or resumes a lapsed name;
+        - one that continues an earlier position, because it was created by a token or resumes a lapsed name; where a
+          subscription's token does not name the pubend, that was not known then, and its first tick is the position;
         - one that has begun: its hold could not keep events that were released early.
         """
         self.may_complete = True
@@ -256,8 +257,11 @@ class Subscribing:
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
             if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue
-            if subscription.origin is not None and position.acked:
-                continue
+            if subscription.origin is not None:
+                if position.acked:
+                    continue
+                if subscription.origin[0]:  # it is a subscription's, and not only positions that somebody put together
+                    at = stream.meta.created
             at = stream.behind(at)
             position.start = at
             position.acknowledge(at, 0)

@@ -129,6 +129,26 @@ def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + 3 * STEP)]
 
 
+def test_a_token_that_does_not_name_a_pubend_begins_with_its_first_tick_and_not_with_what_is_kept() -> None:
+    """Found by the simulator (knowledge 5005090): an unnamed pubend's released events were passed over, with no gap.
+
+    The token is of a time at which the pubend was not known: everything since the pubend was created is owed.
+    """
+    desk = Desk()
+    desk.said.clear()
+    desk.ask(1, None, start=m.StartAt.TOKEN, positions=[], token_sid=7, token_generation=1)
+    desk.world.sync()
+    desk.world.sync()
+    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
+    (sid,) = row.at
+    desk.world.held_answers.clear()
+    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
+    desk.world.pump()
+    desk.world.sync()
+
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
+
+
 def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> None:
     """Found by the simulator (churn, local router, seed 1): the raised start hid the gap from its reader."""
     desk = Desk()
