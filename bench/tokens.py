@@ -53,11 +53,11 @@ if str(TESTS) not in sys.path:
 
 from integration.postgres import Postgres, programs, running  # noqa: E402
 
-RATE: Final = 500
+RATE: Final = 250
 """Flights published a second."""
-FLIGHTS_PER_KILL: Final = 3 * RATE
-FLIGHTS_PER_PAUSE: Final = 10 * RATE
-"""More than are published meanwhile; at the end the publisher is told to stop."""
+FLIGHTS_PER_KILL: Final = 8 * RATE
+FLIGHTS_PER_PAUSE: Final = 40 * RATE
+"""More than are published meanwhile, even on a busy machine; at the end the publisher is told to stop."""
 PAUSE_MOST: Final = 0.6
 """Seconds. Twice this is about what it takes to be up again."""
 EVENTS: Final = 100

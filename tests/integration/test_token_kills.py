@@ -16,7 +16,7 @@ from documents import ROOT
 from integration.postgres import programs
 
 KILLS = 12
-PAUSES = 4
+PAUSES = 3
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it kills with SIGKILL")
