@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer, Row
     from gapless_sim.producer import Producer, Publication
+    from gapless_sim.transform import Transform
     from gapless_sim.world import World
 
 
@@ -122,6 +123,9 @@ class Oracle:
 
     def ready(self, producer: Producer, sequence: int) -> None:
         """A publisher is open; its name has logged so many events."""
+
+    def stored(self, producer: Transform, token: CheckpointToken) -> None:
+        """A process was told that its position is durable with its publisher."""
 
     def subscribing(self, consumer: Consumer) -> None:
         """An application asks for a subscription."""

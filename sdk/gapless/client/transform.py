@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from gapless.client.batches import Batch
 from gapless.core.client import Gap
+from gapless.core.client.transforming import TransformPositions
 from gapless.errors import (
     GaplessError,
     PublisherFencedError,
@@ -81,13 +82,10 @@ class Transform(Generic[GapT]):
         self._subscription = subscription
         self._max_events = max_events
         self._max_wait = max_wait
-        self._token = subscription.token
-        """The position behind the last batch that was published, and behind all silence that was stored."""
+        self._positions = TransformPositions(subscription.token)
         self._in_hand: InputBatch | None = None
         """The batch that was handed out and not published."""
-        self._unanswered: deque[tuple[Submission, CheckpointToken]] = deque()
-        self._owes_token = False
-        """Whether `_token` is not on its way: it was to be stored alone while other batches had no receipt."""
+        self._unanswered: deque[Submission] = deque()
         self._error: GaplessError | None = None
         self._changed: asyncio.Future[None] | None = None
         self._idle: asyncio.TimerHandle
@@ -103,7 +101,7 @@ class Transform(Generic[GapT]):
     @property
     def token(self) -> CheckpointToken:
         """The position behind everything that was published so far, with a receipt or without."""
-        return self._token
+        return self._positions.token
 
     async def __aenter__(self) -> Self:
         return self
@@ -171,11 +169,8 @@ class Transform(Generic[GapT]):
         if batch is not self._in_hand:
             raise SubscriptionError("the outputs of a batch are published once, before the next batch is asked for")
         listed = list(messages)
-        token = batch.token
-        if listed or not self._unanswered:
-            self._submit(listed, token)
-        else:
-            self._token, self._owes_token = token, True
+        if listed or self._positions.moved(batch.token):
+            self._submit(listed, batch.token)
         self._in_hand = None
         limits = self._publisher.limits
         while self._error is None and (
@@ -192,24 +187,25 @@ class Transform(Generic[GapT]):
     def _submit(self, messages: list[Message], token: CheckpointToken) -> None:
         """Gives a batch to the publisher. Raises the error if that is not possible; nothing has changed then."""
         submission = self._publisher.submit_batch(messages, (token,))
-        self._token, self._owes_token = token, False
+        self._positions.sent(token)
         submission.listener = self._settle
-        self._unanswered.append((submission, token))
+        self._unanswered.append(submission)
 
     def _settle(self) -> None:
         """Receipts have come: acknowledges the input that they cover, in order."""
         done: CheckpointToken | None = None
         unanswered = self._unanswered
-        while unanswered and unanswered[0][0].answered and self._error is None:
-            submission, token = unanswered.popleft()
+        while unanswered and unanswered[0].answered and self._error is None:
+            submission = unanswered.popleft()
             if submission.error is None:
-                done = token
+                done = self._positions.receipted()
             else:
                 self._fail(submission.error)
         if done is not None:
             self._subscription.acknowledge_ticks(done.ticks)
-        if self._owes_token and not unanswered and self._error is None:
-            self._store(self._token)
+        owed = self._positions.owed()
+        if owed is not None and self._error is None:
+            self._store(owed)
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
@@ -234,7 +230,7 @@ class Transform(Generic[GapT]):
         """There was no input for a while: stores the position behind the silence, and looks again later."""
         if self._error is None and not self._subscription.is_over:
             token = self._subscription.token
-            if token != self._token and not self._unanswered:
+            if token != self._positions.token and not self._unanswered:
                 self._store(token)
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._store_silence)
 
@@ -246,7 +242,7 @@ class Transform(Generic[GapT]):
         """
         try:
             if not self._unanswered:
-                self._submit([], self._token)
+                self._submit([], self._positions.token)
             while self._unanswered and self._error is None:
                 await self._change()
             self._check()

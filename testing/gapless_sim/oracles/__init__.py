@@ -32,6 +32,7 @@ from gapless_sim.oracles.release import I8Release
 from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
 from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways, K9Forgotten
+from gapless_sim.oracles.transforms import J3Transforms
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def all_oracles(world: World) -> list[Oracle]:
         I11TotalOrder(model),
         I11Served(model),
         I4ExactlyOnce(model),
+        J3Transforms(model),
         V1LiveDelivery(model, gapless),
         V2LiveCuriosity(model),
         V3LiveRelease(model),

@@ -282,6 +282,8 @@ class I10Start(Judge):
     def _floor(self, consumer: Consumer, account: Account, share: Share) -> Tick | None:
         """Everything that matches above it is owed; None where nothing can be said."""
         first = account.consumers[0] is consumer or not account.durable
+        if account.durable and any(other.attached for other in account.consumers if other is not consumer):
+            first = False  # whoever asked later was attached, and acknowledged, before this request arrived
         if not first and share.start is not None:
             return max(share.acked, share.start)
         if consumer.wanted.start is StartAt.LATEST:

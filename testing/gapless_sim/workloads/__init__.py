@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless_sim.workloads import churn, ranges, roaming, scenarios
+from gapless_sim.workloads import churn, ranges, roaming, scenarios, transforms
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.ranges import Ranges
 from gapless_sim.workloads.roaming import RoamingApplications
 from gapless_sim.workloads.scenarios import Scenarios
+from gapless_sim.workloads.transforms import Transforms
 
 if TYPE_CHECKING:
     from gapless_sim.world import World
@@ -33,6 +34,7 @@ WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "scenarios": Scenarios,
     "ranges": Ranges,
     "roaming": RoamingApplications,
+    "transforms": Transforms,
 }
 """By the name that options have for them."""
 
@@ -42,3 +44,5 @@ RANGES_SOMETIMES: tuple[str, ...] = ranges.SOMETIMES
 """What should happen sometimes in the third, which is run by its name alone."""
 ROAMING_SOMETIMES: tuple[str, ...] = roaming.SOMETIMES
 """Likewise in the fourth."""
+TRANSFORMS_SOMETIMES: tuple[str, ...] = transforms.SOMETIMES
+"""Likewise in the fifth."""

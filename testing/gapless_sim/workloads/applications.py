@@ -66,7 +66,8 @@ class Applications(Oracle, Generic[ApplicationT]):
         self.publications = PublicationGenerator(self.draws, world.choices.stream(f"workload/{self.name}/headers"))
         self.in_liveness = False
         self._rows = 0
-        self.applications = [self._application(client, number) for number, client in enumerate(world.clients.values())]
+        clients = list(world.clients.values())  # an application may add another process
+        self.applications = [self._application(client, number) for number, client in enumerate(clients)]
         world.observe.add(self)
 
     def row_number(self) -> int:

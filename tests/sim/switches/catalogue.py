@@ -19,6 +19,7 @@ from sim.switches import (
     storage,
     subscribing,
     taking_over,
+    transforms,
 )
 from sim.switches.switch import Switch
 
@@ -61,10 +62,15 @@ SWITCHES: tuple[Switch, ...] = (
     *ranges.KEYED,
     *positions.POSITIONS,
     *ordering.ORDERING,
+    *transforms.TRANSFORMS,
 )
 
-TRAPS: tuple[str, ...] = (*(f"T{number}" for number in range(1, 61)), "U03")
-"""Those of docs/protocol/traps.md; and U03: a position that was told is refused, or one that was not is taken."""
+TRAPS: tuple[str, ...] = (
+    *(f"T{number}" for number in range(1, 61)),
+    *(f"TS{number}" for number in range(6, 12)),
+    "U03",
+)
+"""Those of docs/protocol/traps.md (TS: of transforms); and U03: a position told is refused, or another one is taken."""
 
 RULES: tuple[str, ...] = (
     "before PublishAck",

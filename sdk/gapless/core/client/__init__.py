@@ -4,7 +4,7 @@
 heartbeats; `hosts` has sessions with the nodes that host its publishers' pubends. A connection has three registries
 (`registry`): publishers (each a `publishing` machine), `subscriptions` (each a `subscribing` machine with one `buffer`
 per pubend, and `acknowledging`), and `requests`. `effects` are what the core asks of its shell, `items` what
-subscriptions hand out.
+subscriptions hand out. `transforming` are the positions of an application that stores them with its publisher.
 """
 
 from __future__ import annotations

@@ -1,0 +1,132 @@
+"""J3: what a transform has published is what follows from its input, each once, in order."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gapless.core.client import Gap
+from gapless.core.ports import Set
+from gapless.core.wire.messages import GapReason
+from gapless.core.wire.tokens import CheckpointToken
+from gapless.errors import StaleTokenError
+from gapless_phb.core import rows
+from gapless_sim.oracles.transforms import J3Transforms
+from gapless_sim.producer import Outbox
+from gapless_sim.transform import InputConsumer, Recipe, Transform
+from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
+
+OUT = "out@1"
+ONE, TWO, NONE = 1, 5, 3
+"""Keys of inputs of which so many outputs are made."""
+
+
+class Process:
+    """A process that runs the one recipe."""
+
+    def __init__(self, fixture: ModelFixture, recipe: Recipe, name: str = "c") -> None:
+        self.fixture = fixture
+        self.transform: Any = Transform.__new__(Transform)
+        self.transform.recipe, self.transform.name = recipe, recipe.outbox.name
+        client: Any = SimpleNamespace(name=name)
+        self.transform.client = client
+        self.consumer: Any = InputConsumer.__new__(InputConsumer)
+        self.consumer.transform, self.consumer.row = self.transform, recipe.row
+        self.consumer.client = client
+        self.consumer.number = 1
+        fixture.observe.ready(self.transform, 0)
+
+    def takes(self, *events: tuple[int, int]) -> None:
+        self.fixture.hand_out(self.consumer, *events)
+
+    def stores(self, tick: int) -> None:
+        """The pubend has its position, and it is told."""
+        token = CheckpointToken("net", {P: tick}, 1, 1)
+        row = rows.PublisherRow(1, "i", 1, 0, 0, 0, b"", (), (str(token),))
+        write = Set("phb.publishers", rows.key(0, self.transform.name), rows.encode(row))
+        self.fixture.oracles[J3Transforms].written(SimpleNamespace(), [write])  # type: ignore[arg-type]
+        self.told(tick)
+
+    def told(self, tick: int) -> None:
+        self.fixture.observe.stored(self.transform, CheckpointToken("net", {P: tick}, 1, 1))
+
+
+def recipe() -> Recipe:
+    row: Any = SimpleNamespace(name="transform-1", number=1)
+    return Recipe(1, row, Outbox("transform-1", "out", common=True))
+
+
+def made(key: int) -> list[int]:
+    return [output.key for output in recipe().outputs(key)]
+
+
+def stage(*logged: int) -> tuple[ModelFixture, Process]:
+    """Three inputs were taken, and these outputs are logged."""
+    fixture = ModelFixture(J3Transforms)
+    fixture.log((10, ONE), (20, TWO), (30, NONE))
+    process = Process(fixture, recipe())
+    process.takes((10, ONE), (20, TWO), (30, NONE))
+    if logged:
+        fixture.say(0, 100, *((10 * place, key) for place, key in enumerate(logged, 1)), pubend=OUT)
+    return fixture, process
+
+
+def test_the_samples() -> None:
+    assert [len(made(key)) for key in (ONE, TWO, NONE)] == [1, 2, 0]
+
+
+def test_all_outputs_in_order() -> None:
+    fixture, process = stage(*made(ONE), *made(TWO))
+    process.stores(30)
+
+    fixture.oracles[J3Transforms].ended()
+
+
+def test_outputs_beyond_the_stored_position_are_not_due() -> None:
+    fixture, process = stage(*made(ONE))
+    process.stores(10)
+
+    fixture.oracles[J3Transforms].ended()
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [made(ONE), [*made(ONE), made(TWO)[0]], [*made(TWO), *made(ONE)], [*made(ONE), *reversed(made(TWO))], []],
+    ids=["an input", "an output", "the order of inputs", "the order of outputs", "all"],
+)
+def test_what_is_missing_or_in_another_order_is_noticed(logged: list[int]) -> None:
+    fixture, process = stage(*logged)
+    process.stores(30)
+
+    with violates("J3"):
+        fixture.oracles[J3Transforms].ended()
+
+
+def test_who_owns_the_name_meets_no_gap() -> None:
+    fixture, process = stage()
+    gap = Gap(P, 30, 40, GapReason.RELEASED_EARLY.value)
+    with violates("J3"):
+        fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
+    Process(fixture, process.transform.recipe, "twin")
+
+    fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
+
+
+def test_nothing_is_acknowledged_or_told_beyond_what_is_stored() -> None:
+    fixture, process = stage(*made(ONE))
+    process.stores(10)
+    fixture.oracles[J3Transforms].acknowledged(process.consumer, {P: 10})
+
+    with violates("J3"):
+        fixture.oracles[J3Transforms].acknowledged(process.consumer, {P: 20})
+    with violates("J3"):
+        process.told(20)
+
+
+def test_no_owner_is_told_that_its_token_is_stale() -> None:
+    fixture, process = stage()
+
+    with violates("J3"):
+        fixture.oracles[J3Transforms].not_published(process.transform, [], StaleTokenError("stale"))
