@@ -178,7 +178,8 @@ class Application:
             _commit(effects.db, lambda: self._claim(effects))
             self._reach(POINTS[2])
             self._count = len(effects.flights())
-            self._reporter.report(consumed=self._count)
+            # Who was killed between its commit and its report has nothing left to do, perhaps, that it could report.
+            self._reporter.report(consumed=self._count, position=dict(self._token.ticks) if self._token else {})
             while not self._stop:
                 try:
                     await self._consume(session, effects)
@@ -207,7 +208,7 @@ class Application:
                 await events.acknowledge(batch.token)
                 self._reach(POINTS[8])
                 self._count += len(batch)
-                self._reporter.report(consumed=self._count, position=dict(batch.token.ticks))
+                self._reporter.report(consumed=self._count, position=dict(batch.token.ticks), committed=True)
 
     def _keep(self, effects: Effects, batch: gapless.Batch) -> None:
         effects.add([event.body.decode() for event in batch])
@@ -283,13 +284,12 @@ class Consumer:
             self._claims.add(process)
         if "ended" in report:
             self.ended[process] = report["ended"]
-        if "position" in report:
+        if "committed" in report:
             self._moved.add(process)
-            # One that wakes reports what was so before it was paused.
-            known = progress.positions.get(self.name, {})
-            progress.positions[self.name] = {
-                pubend: max(tick, known.get(pubend, 0)) for pubend, tick in report["position"].items()
-            }
+        # One that wakes reports what was so before it was paused.
+        known = progress.positions.get(self.name, {})
+        ahead = {pubend: max(tick, known.get(pubend, 0)) for pubend, tick in report.get("position", {}).items()}
+        progress.positions[self.name] = {**known, **ahead}
         progress.consumed[self.name] = max(report.get("consumed", 0), progress.consumed[self.name])
         progress.heard(before)
 
