@@ -4,9 +4,10 @@ Who asks and who submits are the parts that all routers share (`gapless.core.net
 the way: a message names the node that it is for and the node that it is from, and each broker sends it one step on.
 
 No broker on the way knows which processes are at the two ends, so their lives take the place of links' incarnations. A
-process that starts takes a number that is higher than that of the one before, as far as its clock says so. The
-pubend's node takes nothing of a life below the highest that it has seen of a node: it is of a process that is over.
-If the clock was set back, the process is told so by the answer, takes a higher number, and asks again.
+process that starts takes a number that is higher than that of the one before, which it has saved, and asks nothing
+before its own is durable. The pubend's node takes nothing of a life below the highest that it has seen of a node: it
+is of a process that is over. If the saved number was lost with the volume, and the clock was set back, the process is
+told so by the answer, takes a higher number, and asks again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import cast
 
 from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Verdict
 from gapless.core.network.frames import Address, Answer
-from gapless.core.network.placing import ClientSide, RequestIntake
+from gapless.core.network.placing import ClientSide, Placement, RequestIntake
 from gapless.core.stream.ticks import PubendId
 from gapless.selectors.topics import topic_matches
 from gapless_routing.knowledge.cells import Cells
@@ -77,12 +78,12 @@ class TreeClientSide(ClientSide):
 
     def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
         """The owner's answer; or it has seen a higher life of this broker, and takes nothing of this one."""
-        life, number, _, taken = (cast("int", part) for part in address)
+        life, _, _, taken = (cast("int", part) for part in address)
         if taken > 1:
             if life == self._router.life <= taken:
                 self._router.life = new_life(self._router.broker, self._router.seed, taken)
                 self._streams.renew_life()
-                self._ask_again(number)
+                self._router.save_life()
             return
         super().on_answer(broker, answer, address)
 
@@ -99,10 +100,18 @@ class TreeClientSide(ClientSide):
             return True
         return any(topic_matches(pattern, topic) for topics in patterns for pattern in topics)
 
-    def _ask_again(self, number: int) -> None:
-        question = self._questions.get(number)
-        if question is not None:
+    def on_life_durable(self) -> None:
+        """What was placed in this life so far is asked now, and what an earlier one asked again."""
+        for number, question in list(self._questions.items()):
             self._send(number, question)
+
+    def _send(self, number: int, question: Placement) -> None:
+        """Sends a question, if the next life is certain to surpass this one.
+
+        Otherwise an opening of this one, on its way still, might pass for one of the next, and fence what that opens.
+        """
+        if self._router.life_is_durable:
+            super()._send(number, question)
 
 
 class TreeIntake(RequestIntake):

@@ -28,6 +28,7 @@ from gapless.core.network.facts import (
     Probe,
     Progress,
     Pub,
+    Saved,
     Submit,
     SubmitOpen,
     Submitted,
@@ -53,7 +54,7 @@ from gapless_routing.knowledge.interest import CENSUS, Interests
 from gapless_routing.knowledge.peers import HELLO, SIDEWAYS, Peers
 from gapless_routing.knowledge.placing import PlacingWay, TreeClientSide, TreeIntake
 from gapless_routing.knowledge.progress import ProgressTable
-from gapless_routing.knowledge.state import CORE, State, new_life, sizes_of
+from gapless_routing.knowledge.state import CORE, LIFE, State, new_life, sizes_of
 from gapless_routing.knowledge.streams import PUBEND, Streams
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
@@ -102,7 +103,7 @@ class KnowledgeRouter(RouterBase):
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """Dials the neighbours and the mates. Raises ConfigurationError when the map is no tree of cells."""
-        life = new_life(context.broker, context.seed, now)
+        life = new_life(context.broker, context.seed, max(now, int(context.saved.get(LIFE, b"0"))))
         state = self._state = State(context.broker, context.seed, sizes_of(context.config), life, now)
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
@@ -119,8 +120,17 @@ class KnowledgeRouter(RouterBase):
             PUBEND: self._on_notice,
         }
         self._on_timer = self._timer_handlers()
+        state.save_life()
         for part in (self._peers, self._interests, self._progress, self._streams):
             part.start()
+        return self._effects()
+
+    def saved(self, now: int, saved: Saved) -> Effects:
+        """This life is durable, unless it has been surpassed since: what clients place may leave in its name."""
+        self._state.now = now
+        if saved.cookie == self._state.life:
+            self._state.life_is_durable = True
+            self._entry.on_life_durable()
         return self._effects()
 
     def next_wake(self) -> int | None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any, Final
 
-from gapless.core.network.facts import BrokerId
+from gapless.core.network.facts import BrokerId, Save
 from gapless.core.network.seam import Effect
 from gapless.core.network.timer_queue import TimerQueue
 from gapless.core.stream.ticks import PubendId
 from gapless.errors import ConfigurationError
 
 LIFE_BITS: Final = 24
+LIFE: Final = "life"
+"""Where this router's life is saved, for the next one to surpass."""
 CORE: Final = ""
 """The direction of the SHB of this very broker; every other direction is a neighbouring cell."""
 
@@ -44,6 +46,8 @@ class State:
     effects: list[Effect] = field(default_factory=list)
     owners: dict[PubendId, BrokerId] = field(default_factory=dict)
     """Where each pubend is, as far as this router knows."""
+    life_is_durable: bool = False
+    """Whether the next router of this volume will surpass it; before, nothing is asked in its name."""
     _draws: int = 0
 
     def spread(self, span: int) -> int:
@@ -51,6 +55,11 @@ class State:
         self._draws += 1
         drawn = blake2b(f"{self.seed}/{self.broker}/{self._draws}".encode(), digest_size=8).digest()
         return self.now + 1 + int.from_bytes(drawn, "big") % span
+
+    def save_life(self) -> None:
+        """Has it saved; `Saved` names it."""
+        self.life_is_durable = False
+        self.effects.append(Save(LIFE, str(self.life).encode(), self.life))
 
     def take_effects(self) -> list[Effect]:
         """All effects so far; emptied by the call."""
@@ -62,8 +71,8 @@ class State:
 def new_life(broker: BrokerId, seed: int, above: int) -> int:
     """Names a life of a router: no two lives have the same name, and a later one has a higher one if `above` is.
 
-    `above` is the time of its start, or the life that it has to surpass. A clock that begins anew with the machine, or
-    with the process, puts lives out of order. Their last bits, which are drawn from the seed, still tell them apart.
+    `above` is the time of its start, or the life that it has to surpass. Where that one is lost with its volume, a
+    clock that begins anew puts lives out of order. Their last bits, drawn from the seed, still tell them apart.
     """
     drawn = blake2b(f"{seed}/{broker}".encode(), digest_size=4).digest()
     return ((above >> LIFE_BITS) + 1) << LIFE_BITS | int.from_bytes(drawn, "big") % (1 << LIFE_BITS)

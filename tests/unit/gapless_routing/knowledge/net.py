@@ -22,6 +22,8 @@ from gapless.core.network.facts import (
     Opened,
     Progress,
     PubendMeta,
+    Save,
+    Saved,
     SendFrame,
     Wake,
     Want,
@@ -78,6 +80,11 @@ class Net:
         self.effects: dict[str, list[Effect]] = {name: [] for name in network.nodes}
         """What each broker's cores were told, and whom it hung up on."""
         self.sent: list[Sent] = []
+        self.saved: dict[str, dict[str, bytes]] = {name: {} for name in network.nodes}
+        """What is on each broker's volume."""
+        self.syncs = True
+        """Whether what a router saves is durable at once; else `sync` makes it so."""
+        self._unsynced: list[tuple[str, Save]] = []
         self.lost: Callable[[Sent], bool] = lambda _: False
         """Which messages are lost."""
         self._links: dict[tuple[str, str], int] = {}
@@ -92,9 +99,20 @@ class Net:
         self.flow()
 
     def start(self, name: str) -> None:
-        """A router begins, or one that has forgotten everything takes its place."""
+        """A router begins, or one that knows no more than its volume takes its place."""
         router = self.routers[name] = KnowledgeRouter()
-        self._carry_out(name, router.start(self.now, RouterContext(name, self._seed, self.network)))
+        self._unsynced = [(at, save) for at, save in self._unsynced if at != name]
+        context = RouterContext(name, self._seed, self.network, saved=dict(self.saved[name]))
+        self._carry_out(name, router.start(self.now, context))
+
+    def sync(self) -> None:
+        """What routers have saved is durable now."""
+        unsynced, self._unsynced = self._unsynced, []
+        for name, save in unsynced:
+            assert save.value is not None
+            self.saved[name][save.key] = save.value
+            self._tell(name, Saved(save.cookie))
+        self.flow()
 
     def tell(self, name: str, *facts: Told) -> list[Effect]:
         """A router is told something, and everything that follows happens. Returns what its own cores are told."""
@@ -209,6 +227,10 @@ class Net:
                 self.sent.append(sent)
                 if not self.lost(sent):
                     self._waiting.append((sent.to, self._links[sent.to, name], effect.frame))
+            elif isinstance(effect, Save):
+                self._unsynced.append((name, effect))
+                if self.syncs:
+                    self.sync()
             elif not isinstance(effect, Dial):
                 self.effects[name].append(effect)
 

@@ -43,9 +43,9 @@ class Application:
 
     def die(self) -> None:
         """The process is gone."""
-        assert self.world.link is not None
-        self.world.broker.disconnect(self.world.link)
-        self.world.link = None
+        for link in self.world.links:
+            self.world.broker.disconnect(link)
+        self.world.links.clear()
 
     @property
     def acknowledged(self) -> int:
