@@ -109,7 +109,8 @@ class Transform(Producer):
     def _lost_input(self, _consumer: Consumer, error: GaplessError) -> None:
         """If it was taken over, the answer to its last batch tells whether by a twin; else it is over."""
         positions = self._positions
-        if positions is None or not self.alive or not isinstance(error, SubscriptionTakenOverError):
+        can_ask = self.alive and self.client.core.publisher(self.number) is not None
+        if positions is None or not can_ask or not isinstance(error, SubscriptionTakenOverError):
             self.end()
         elif not len(positions):
             self._publish([], positions.token)

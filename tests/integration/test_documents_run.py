@@ -63,6 +63,14 @@ def test_the_example_of_a_token_in_a_database_runs(tmp_path: Path) -> None:
     assert run(tmp_path, "accounts.py") == "[('ada', 200), ('bob', 40)]\n"
 
 
+def test_the_example_without_a_database_runs(tmp_path: Path) -> None:
+    [program] = code_blocks(ROOT / "docs" / "howto" / "exactly-once-without-a-database.md", "python")
+    (tmp_path / "invoicing.py").write_text(program.code, "utf-8")
+
+    assert run(tmp_path, "invoicing.py") == "2 invoices, 22 in all\n"
+    assert run(tmp_path, "invoicing.py") == "4 invoices, 44 in all\n"
+
+
 class Reader:
     """Follows the tutorial in a directory of its own."""
 

@@ -53,7 +53,7 @@ TRANSFORMS = (
                 "if pub.first < 0:",
             ),
         ),
-        ("J3",),
+        ("J3", "I7"),
         "Two twins make the same outputs of different portions of the input: the fenced one's batch comes late, under"
         " the sequences of one that the other has logged, with a position farther on.",
         workload="transforms",
