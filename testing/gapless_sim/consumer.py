@@ -93,6 +93,8 @@ class Consumer:
 
     by_ranges = False
     """Whether its home knows of it only what it asks, and does not go on in its name."""
+    commits = False
+    """Whether its home keeps its position, and is asked before it is handed anything more."""
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.messages import Unit
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
@@ -141,6 +142,12 @@ class Oracle:
 
     def acknowledged(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
         """It acknowledges everything up to these positions."""
+
+    def attempting(self, consumer: Consumer, unit: Unit) -> None:
+        """It asks its home to count an attempt, before it is handed an event that it may have been handed before."""
+
+    def durably_committed(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
+        """Its home has answered that it keeps these positions."""
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
         """Its subscription ended with an error, or was not given to it."""

@@ -272,7 +272,7 @@ def draw_options(
     if draws.chance(STORY_SHARE):
         scenarios = [name for name, needs in SCENARIOS.items() if router != "local" or needs["shbs"] == 1]
         scenario = draws.pick(scenarios)
-        if workload not in {"churn", "ranges", "roaming", "transforms"} and faults == FAULTS:
+        if workload not in {"churn", "ranges", "roaming", "transforms", "committing"} and faults == FAULTS:
             return about(drawn, scenario)
     # From streams of their own, for they came later: the seeds that do not draw them are what they were.
     lease = choices.stream("options/publishers").pick((900.0, 900.0, 0.3, 2.0))
@@ -283,7 +283,8 @@ def draw_options(
     if drawn.workload == "transforms":  # likewise, and nothing is released early: its owners meet no gap
         disk = replace(drawn.disk, wipe=0.0, restore=0.0)
         return replace(drawn, max_retain_seconds=None, retires=0.0, policy_changes=0.0, disk=disk)
-    if drawn.workload == "roaming":  # its applications know of no disk that is lost, and of no SHB that is given up
+    if drawn.workload in {"roaming", "committing"}:
+        # Their applications know of no disk that is lost, and of no SHB that is given up.
         return replace(drawn, roaming=True, retires=0.0, disk=replace(drawn.disk, wipe=0.0, restore=0.0))
     if drawn.workload != "churn":
         return drawn  # scenarios know what they are told of

@@ -404,8 +404,8 @@ class SubscriberHostingBroker:
         if consumer is None or consumer.channel.session != session.number:
             return
         if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
-            self._desks.close(consumer, request.handed)
-            self._guests.hand_back(request.sid, request.handed)
+            self._desks.close(consumer, request.handed, request.settled)
+            self._guests.hand_back(request)
             self._end_consumption(request.sid, now, wall)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:

@@ -5,6 +5,7 @@ any crash one unit is in doubt: the one that was in hand. A desk is what is need
 
 - `epoch` counts attachments: a commit of an older one is not taken;
 - `holder`: somebody may have been handed something since, and this is who; "" if the last one left in order;
+- `settled`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
 - `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
 - `units`: up to where batches were announced before they were handed out.
 
@@ -34,6 +35,8 @@ DESKS = "shb/desks"
 """Subscription id → Desk; none for a subscription that nobody ever left its position to."""
 SOMEBODY = "?"
 """The holder of a desk to which a consumer came that does not commit."""
+LEFT = "-"
+"""The holder of a desk whose last consumer left in order, and left some of the doubt that it had found."""
 _KEY = Struct(">Q")
 
 
@@ -52,6 +55,7 @@ class Desk(msgspec.Struct, array_like=True):
     holder: str = ""
     attempts: dict[PubendId, Attempt] = {}
     units: dict[PubendId, Tick] = {}
+    settled: tuple[PubendId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Opened:
 
     epoch: int = 0
     doubt: bool = False
+    settled: tuple[PubendId, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
 
@@ -89,7 +94,7 @@ class Desks:
         sid = consumer.sid
         desk = self._desks.get(sid)
         if not request.commits or not consumer.subscription.durable:
-            if desk is None or desk.holder in {"", SOMEBODY}:
+            if desk is None or desk.holder in {"", SOMEBODY, LEFT}:
                 return None
             desk.holder = SOMEBODY
             return Opened(), [self._row(sid, desk)]
@@ -99,12 +104,13 @@ class Desks:
             raise RefusedError(Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
         self._desks[sid] = desk
         doubt = bool(desk.holder) and not goes_on
+        settled = desk.settled if desk.holder == LEFT else ()
         desk.epoch += 1
         desk.holder = consumer.holder
         row = self._row(sid, desk)
         attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items())
         units = tuple(Position(pubend, upto) for pubend, upto in desk.units.items())
-        return Opened(desk.epoch, doubt, attempts, units), [row, *self._positions(sid)]
+        return Opened(desk.epoch, doubt, settled, attempts, units), [row, *self._positions(sid)]
 
     def is_current(self, sid: int, epoch: int) -> bool:
         """Whether a commit of this epoch is taken."""
@@ -116,9 +122,14 @@ class Desks:
     ) -> None:
         """A consumer is done with everything up to these positions, and will be handed the unit next.
 
-        `durable` is called when both are. A position that is ahead of all that is known here is judged first.
+        `durable` is called when both are. A position that is ahead of all that is known here is judged first. If a
+        pubend is not known here yet, nothing is answered: a consumer elsewhere asks again, another one connects again.
         """
         sid, hosting = consumer.sid, self._hosting
+        unknown = self.unknown_of(said)
+        if unknown:
+            hosting.end_session(consumer.channel.session, f"{unknown} is not known here yet")
+            return
         on = [(hosting.streams[each.pubend], each) for each in said if each.pubend in hosting.streams]
         for stream, each in on:
             beyond = not consumer.is_elsewhere and self._ahead.is_beyond(each.pubend, each.tick)
@@ -139,21 +150,36 @@ class Desks:
         hosting.outbox.write(rows, durable)
         hosting.unsaved = True
 
-    def close(self, consumer: Consumer, handed: Iterable[Unit] | None) -> None:
-        """A consumer leaves. In order, if it says what it was handed and has not committed."""
+    def unknown_of(self, said: Iterable[Acknowledged]) -> PubendId:
+        """Returns a pubend that this home has not heard of yet, so it can keep no position on it; "" if there is none.
+
+        The SHB that serves a consumer may know of it earlier, or may have known of it before it crashed.
+        """
+        unknown = [each.pubend for each in said if each.pubend not in self._hosting.streams]
+        if not unknown:
+            return ""
+        names = {pubend.rpartition("@")[0] for pubend in self._hosting.streams}
+        return next((pubend for pubend in unknown if pubend.rpartition("@")[0] not in names), "")
+
+    def close(self, consumer: Consumer, handed: Iterable[Unit] | None, settled: Iterable[PubendId] | None) -> None:
+        """A consumer leaves. In order, if it says what it was handed and has not committed.
+
+        `settled`: the pubends on which it was not, or no longer, in doubt; None: it was in no doubt.
+        """
         desk = self._desks.get(consumer.sid)
         if desk is None or handed is None or not _is_of(desk, consumer.instance):
             return
         for unit in handed:
             self._take(desk, unit)
             self._announce(desk, unit)
-        desk.holder = ""
+        desk.holder = "" if settled is None else LEFT
+        desk.settled = () if settled is None else tuple(p for p in settled if p in self._hosting.streams)
         self._hosting.outbox.write([self._row(consumer.sid, desk)])
 
     def adopted(self, sid: int, instance: str) -> list[Operation]:
         """A consumer was served elsewhere that this home did not know of. Returns what has to be written."""
         desk = self._desks.get(sid)
-        if desk is None or not desk.holder or _is_of(desk, instance):
+        if desk is None or desk.holder in {"", LEFT} or _is_of(desk, instance):
             return []
         desk.holder = SOMEBODY
         return [self._row(sid, desk)]

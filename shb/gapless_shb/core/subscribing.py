@@ -340,6 +340,8 @@ class Subscribing:
             self._groups.group_of(subscription.topics)
         sid = subscription.sid
         if request.commits:  # its answer says that what it repeats is durable: so that is judged before
+            if unknown := self._desks.unknown_of(request.acknowledged):
+                raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
             streams = self._hosting.streams
             news = [
                 said
@@ -458,6 +460,7 @@ class Subscribing:
             group=group,
             epoch=opened.epoch,
             doubt=opened.doubt,
+            settled=opened.settled,
             attempts=opened.attempts,
             units=opened.units,
         )

@@ -48,7 +48,8 @@ def simulate(
         typer.Option(metavar="NAME", help="The plugin of the brokers' volumes; `memory`: with a simulated disk."),
     ] = "memory",
     workload: Annotated[
-        str | None, typer.Option(help="churn, scenarios, ranges or roaming; else the seed draws one of the first two.")
+        str | None,
+        typer.Option(help="churn, scenarios, ranges, roaming or committing; else the seed draws one of the first two."),
     ] = None,
     topology: Annotated[
         str | None,

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless_sim.workloads import churn, ranges, roaming, scenarios, transforms
+from gapless_sim.workloads import churn, committing, ranges, roaming, scenarios, transforms
 from gapless_sim.workloads.churn import Churn
+from gapless_sim.workloads.committing import CommittingApplications
 from gapless_sim.workloads.ranges import Ranges
 from gapless_sim.workloads.roaming import RoamingApplications
 from gapless_sim.workloads.scenarios import Scenarios
@@ -35,6 +36,7 @@ WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "ranges": Ranges,
     "roaming": RoamingApplications,
     "transforms": Transforms,
+    "committing": CommittingApplications,
 }
 """By the name that options have for them."""
 
@@ -46,3 +48,5 @@ ROAMING_SOMETIMES: tuple[str, ...] = roaming.SOMETIMES
 """Likewise in the fourth."""
 TRANSFORMS_SOMETIMES: tuple[str, ...] = transforms.SOMETIMES
 """Likewise in the fifth."""
+COMMITTING_SOMETIMES: tuple[str, ...] = committing.SOMETIMES
+"""Likewise in the sixth."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sim.switches import (
     clients,
+    committing,
     delivering,
     knowledge,
     links,
@@ -57,6 +58,7 @@ SWITCHES: tuple[Switch, ...] = (
     *clients.CONSUMING,
     *clients.SESSIONS,
     *clients.PUBLISHING,
+    *committing.COMMITTING,
     *storage.STORAGE,
     *ranges.READING,
     *ranges.KEYED,
@@ -67,10 +69,10 @@ SWITCHES: tuple[Switch, ...] = (
 
 TRAPS: tuple[str, ...] = (
     *(f"T{number}" for number in range(1, 61)),
-    *(f"TS{number}" for number in range(6, 12)),
+    *(f"TS{number}" for number in range(1, 12)),
     "U03",
 )
-"""Those of docs/protocol/traps.md (TS: of transforms); and U03: a position told is refused, or another one is taken."""
+"""Those of docs/protocol/traps.md (TS: of sessions); and U03: a position told is refused, or another one is taken."""
 
 RULES: tuple[str, ...] = (
     "before PublishAck",
@@ -85,6 +87,9 @@ RULES: tuple[str, ...] = (
     "before released",
     "before PFS chop",
     "before client's CT",
+    "before Committed",
+    "before unit",
+    "before desk",
     "before S4 mode",
     "numbers of frames",
     "C01",
@@ -105,7 +110,15 @@ RULES: tuple[str, ...] = (
 )
 """The rows of the table of what must be durable before what, by a word of each; and rules that are no row of it."""
 
-SECTIONS: tuple[str, ...] = ("header fields", "damage", "order of answers", "roaming", "publishers that move", "links")
+SECTIONS: tuple[str, ...] = (
+    "header fields",
+    "damage",
+    "order of answers",
+    "roaming",
+    "committing",
+    "publishers that move",
+    "links",
+)
 """Rules that are neither a trap nor a row of that table."""
 
 _DELTA = "the delta router is not there yet"

@@ -52,6 +52,8 @@ class Committing:
     _repeated: int = 0
     """The last commit whose positions the newest request to attach has."""
     _doubt: bool = False
+    _settled: frozenset[PubendId] = frozenset()
+    """The pubends that are not in doubt all the same."""
     _attempts: dict[PubendId, tuple[Tick, int]] = field(default_factory=dict)
     _marked: dict[PubendId, Tick] = field(default_factory=dict)
     """Up to where former consumers may have been handed batches that they did not commit."""
@@ -65,7 +67,8 @@ class Committing:
     def unit(self, pubend: PubendId, ticks: Sequence[Tick]) -> Unit:
         """Returns the unit of the events that are next: all of them, or the first alone."""
         first = ticks[0]
-        careful = pubend not in self._met and (self._doubt or self._attempts.get(pubend, (0, 0))[0] == first)
+        doubt = self._doubt and pubend not in self._settled
+        careful = pubend not in self._met and (doubt or self._attempts.get(pubend, (0, 0))[0] == first)
         return Unit(pubend, first, first if careful else ticks[-1], careful)
 
     def allowed(self, unit: Unit) -> Tick | None:
@@ -94,6 +97,10 @@ class Committing:
         marked = self._marked.get(pubend, 0)
         return Redelivery(delivery, marked, 2) if first <= marked else delivery
 
+    def left(self) -> list[PubendId] | None:
+        """Returns the pubends on which there is no doubt any more, for the next consumer; None: there was none."""
+        return sorted(self._settled | self._met) if self._doubt else None
+
     def on_committed(self, number: int) -> bool:
         """The home has answered. Returns whether that is what is waited for."""
         asked = self.under_way
@@ -111,6 +118,7 @@ class Committing:
         self.epoch = answer.epoch
         if not again:
             self._doubt = answer.doubt
+            self._settled = frozenset(answer.settled)
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
             self._marked = {each.pubend: each.tick for each in answer.units}
             self._announced = dict(self._marked)

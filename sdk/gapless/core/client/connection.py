@@ -375,8 +375,8 @@ class ClientCore:
         """
         self._outbox.now = now
         core = self._subscriptions.get(subscription)
-        if core is not None:
-            core.commit(positions, events_max)
+        if core is not None and not core.commit(positions, events_max):
+            self.acknowledge(subscription, positions, now)
 
     def drain(self, subscription: int, now: int) -> None:
         """Lets `take` find nothing from now on."""

@@ -328,28 +328,31 @@ class SubscriptionCore:
         assert isinstance(delivery, Delivery)
         return committing.hand_out(unit, delivery)
 
-    def commit(self, positions: Mapping[PubendId, Tick], events_max: int) -> None:
+    def commit(self, positions: Mapping[PubendId, Tick], events_max: int) -> bool:
         """The application is done with everything up to these positions, and asks for up to so many events.
 
         If it was handed something since the last commit, nothing else is handed out until this is durable; see
-        `commit_under_way`. What it is handed next is announced with it.
+        `committing.under_way`. What it is handed next is announced with it. Returns False if it was handed nothing:
+        then only silence has passed, for which an acknowledgement is enough.
         """
         committing = self.committing
         assert committing is not None
         if committing.under_way is not None or self.over:
-            return
+            return True
         was_handed = committing.in_hand is not None or any(
             not buffer.history.silent_after(self.acknowledging.position(pubend) or 0)
             for pubend, buffer in self._buffers.items()
             if pubend in positions and self.acknowledging.is_news(pubend, positions[pubend])
         )
+        if not was_handed:
+            return False
         self.acknowledge(positions)
-        if was_handed:
-            said = {each.pubend: each for each in self.acknowledging.take_unsent()}
-            if committing.in_hand is not None:  # the application may have acknowledged it, which was not durable
-                said |= self.acknowledging.of(committing.in_hand.pubend)
-            committing.ask(list(said.values()), self._next_unit(events_max) if events_max else None)
-            self._send_commit()
+        said = {each.pubend: each for each in self.acknowledging.take_unsent()}
+        if committing.in_hand is not None:  # the application may have acknowledged it, which was not durable
+            said |= self.acknowledging.of(committing.in_hand.pubend)
+        committing.ask(list(said.values()), self._next_unit(events_max) if events_max else None)
+        self._send_commit()
+        return True
 
     def expect_more(self) -> None:
         """Lets the next arrival emit Arrived, although nothing was taken."""
@@ -388,10 +391,11 @@ class SubscriptionCore:
         """Sends what is acknowledged, and detaches, if the subscription is attached."""
         if self.phase is SubscriptionPhase.ATTACHED:
             self.send_acknowledgement()
-            handed = None
+            detach = Detach(self.session_sid, self.number)
             if self.committing is not None:
-                handed = [] if self.committing.in_hand is None else [self.committing.in_hand]
-            self._outbox.send(Detach(self.session_sid, self.number, handed))
+                in_hand = self.committing.in_hand
+                detach = replace(detach, handed=[] if in_hand is None else [in_hand], settled=self.committing.left())
+            self._outbox.send(detach)
 
     def end(self) -> None:
         """Ends it: what is buffered is dropped. Its positions stay."""

@@ -30,6 +30,7 @@ from gapless.core.wire.messages import (
     Commit,
     Committed,
     Delayed,
+    Detach,
     Detached,
     InUse,
     Order,
@@ -115,6 +116,8 @@ class Guest:
     """The newest commit of its consumer that the home has not answered."""
     handed: tuple[Unit, ...] | None = None
     """What its consumer was handed and has not committed, if it left in order."""
+    settled: tuple[PubendId, ...] | None = None
+    """The pubends on which it was no longer in doubt; None: it was in none."""
 
     @property
     def sid(self) -> int:
@@ -229,10 +232,12 @@ class Guests:
             return
         self._mail_commit(guest, now)
 
-    def hand_back(self, sid: int, handed: list[Unit] | None) -> None:
+    def hand_back(self, request: Detach) -> None:
         """A guest's consumer leaves in order, and says what it was handed and has not committed."""
-        if sid in self._guests and handed is not None:
-            self._guests[sid].handed = tuple(handed)
+        guest = self._guests.get(request.sid)
+        if guest is not None and request.handed is not None:
+            guest.handed = tuple(request.handed)
+            guest.settled = None if request.settled is None else tuple(request.settled)
 
     def on_committed(self, said: CommittedAtHome) -> None:
         """A commit is durable at the home."""
@@ -602,6 +607,7 @@ class Guests:
             guest.in_use,
             leaves,
             guest.handed,
+            guest.settled,
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:

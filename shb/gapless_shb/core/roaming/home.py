@@ -177,7 +177,7 @@ class Home:
                 stream.acknowledge(renew.sid, said.tick, said.event)
         self._hosting.unsaved = True
         if renew.leaves:
-            self._desks.close(self._hosting.consumers[renew.sid], renew.handed)
+            self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
             del self._leases[renew.sid]
             self._end(node, renew, Code.CLOSED, "")
             self._end_consumption(renew.sid, now, wall)

@@ -104,6 +104,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Whether the consumer has gone. Then it is repeated until `Ended`."""
     handed: tuple[Unit, ...] | None = None
     """With `leaves`: what a consumer that commits was handed and has not committed. None: it did not say."""
+    settled: tuple[PubendId, ...] | None = None
+    """As in `Detach`."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):

@@ -122,6 +122,28 @@ def test_a_consumer_that_left_in_order_leaves_no_doubt(world: Desk) -> None:
     assert not world.come(world.session("b")).doubt
 
 
+def test_who_finds_doubt_and_leaves_in_order_leaves_it_to_the_next_one(world: Desk) -> None:
+    world.come(world.session("a"))
+    session = world.session("b")
+    answer = world.come(session)
+    world.feed(m.Detach(answer.sid, 1, [], []), session)
+    world.sync()
+    world.crash()
+    world.sync()
+    second = world.session("d")
+    found = world.come(second)
+    assert (found.doubt, found.settled) == (True, ())
+
+    world.feed(m.Detach(found.sid, 1, [], [PUBEND]), second)
+    world.sync()
+    third = world.session("e")
+    found = world.come(third)
+    assert (found.doubt, found.settled) == (True, (PUBEND,))
+    world.feed(SessionEnded(third))
+    last = world.come(world.session("f"))
+    assert (last.doubt, last.settled) == (True, ())
+
+
 def test_who_left_in_order_says_what_it_had_in_hand(world: Desk) -> None:
     session = world.session("a")
     answer = world.come(session)
@@ -276,6 +298,22 @@ def test_a_position_ahead_of_a_broker_that_crashed_is_committed_once_it_is_known
     world.answer_holds()
     world.sync()
     assert world.committed(session) == [1]
+
+
+def test_a_commit_on_a_pubend_that_is_not_known_yet_is_not_answered(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    unknown = m.Acknowledged("q@1", 10, 10)
+    world.feed(m.Commit(answer.sid, answer.epoch, 1, [unknown]), session)
+    world.sync()
+    assert world.committed(session) == []
+    assert world.ended == [session.number]
+
+    world.feed(SessionEnded(session))
+    again = world.session("a")
+    world.ask(again, known=answer, acknowledged=[unknown])
+    world.sync()
+    assert world.answer_to(again).code is m.Code.RETRY
 
 
 def test_a_position_that_no_pubend_has_ends_the_consumer(world: Desk) -> None:

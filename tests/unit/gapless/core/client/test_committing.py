@@ -222,6 +222,27 @@ def test_who_has_nothing_in_hand_leaves_no_doubt() -> None:
     assert seen(Application(broker, "two").ask()) == [(b"b", 1)]
 
 
+def test_doubt_that_was_found_is_left_to_the_next_one() -> None:
+    broker = FakeBroker(pubends=(PUBEND, "q@1"))
+    application = Application(broker)
+    broker.log(b"a")
+    broker.log(b"x", pubend="q@1")
+    application.ask()
+    application.die()
+    application = Application(broker, "two")
+    assert len(application.ask()) == 1
+    assert application.ask()[0].redelivered
+    application.world.core.detach(application.reader.number, application.world.now)
+    application.world.pump()
+
+    (detach,) = broker.messages(m.Detach)
+    assert detach.settled == [PUBEND, "q@1"]
+    application = Application(broker, "three")
+    application.world.core.detach(application.reader.number, application.world.now)
+    application.world.pump()
+    assert broker.messages(m.Detach)[-1].settled is None
+
+
 def test_an_acknowledgement_of_what_is_in_hand_is_committed_all_the_same() -> None:
     broker = FakeBroker()
     application = Application(broker)

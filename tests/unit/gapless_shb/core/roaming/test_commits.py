@@ -99,6 +99,18 @@ def test_who_leaves_in_order_leaves_no_doubt_at_the_home() -> None:
     assert (found.doubt, found.attempts) == (False, (m.Attempts(PUBEND, tick, 1),))
 
 
+def test_the_doubt_that_a_guest_has_found_is_left_to_the_next_one() -> None:
+    pair = Committing()
+    pair.attach(pair.other, "one")
+    session, answer = pair.attach(pair.other, "two", in_use=m.InUse.TAKEOVER)
+    assert answer.doubt
+    pair.other.feed(m.Detach(answer.sid, 0, [], [PUBEND]), session)
+    pair.settle(1000)
+    _, found = pair.attach(pair.home, "three")
+
+    assert (found.doubt, found.settled) == (True, (PUBEND,))
+
+
 def test_without_its_home_nobody_attaches_even_with_a_token() -> None:
     pair = Committing()
     session, answer = pair.attach(pair.other)

@@ -1,0 +1,111 @@
+"""What comes again to applications that leave their position to the broker, and what their homes keep for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gapless.core.client import Delivery
+from gapless.core.ports import Set
+from gapless_shb.core.desks import DESKS, Desk
+from gapless_sim.oracles.judge import Judge
+
+if TYPE_CHECKING:
+    from gapless.core.client import Item
+    from gapless.core.ports import Operation
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.wire.messages import Unit
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.consumer import Consumer
+    from gapless_sim.model import Model
+
+
+@dataclass(slots=True)
+class Handed:
+    """What one subscription's applications were handed of a pubend."""
+
+    committed: Tick = -1
+    """Up to where their commits were answered."""
+    times: dict[Tick, int] = field(default_factory=dict)
+    """How often each event above that was handed out."""
+    attempts: dict[tuple[Tick, Consumer], None] = field(default_factory=dict)
+    """Who has asked for an attempt to be counted; maybe it died before it was handed the event."""
+
+    careful: dict[Tick, int] = field(default_factory=dict)
+    """How often each event was handed out after such an attempt."""
+
+    def count_most(self, tick: Tick) -> int:
+        """How often an event may say that it was handed out: a first time, and so many attempts."""
+        return max(2, 1 + sum(at == tick for at, _ in self.attempts))
+
+
+class J1Marked(Judge):
+    """Whose position is kept by the broker gets again only what it had in hand, and it is marked.
+
+    An application that was replaced while it did not hear of it is out of this: its broker handed it an event when it
+    was the consumer, and it takes effect whenever it comes. Others learn that it may have.
+    """
+
+    name = "J1"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._handed: dict[tuple[int, PubendId], Handed] = {}
+
+    def durably_committed(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
+        """Nothing up to there comes again."""
+        for pubend, tick in positions.items():
+            handed = self._of(consumer, pubend)
+            handed.committed = max(handed.committed, tick)
+            handed.times = {at: times for at, times in handed.times.items() if at > tick}
+            handed.careful = {at: times for at, times in handed.careful.items() if at > tick}
+            handed.attempts = {key: None for key in handed.attempts if key[0] > tick}
+
+    def attempting(self, consumer: Consumer, unit: Unit) -> None:
+        """One more attempt is counted, if it gets there."""
+        self._of(consumer, unit.pubend).attempts[unit.first, consumer] = None
+
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
+        """Something is handed out: for the first time, or again."""
+        if not consumer.commits or not isinstance(item, Delivery) or self.model.has_lost_disks:
+            return
+        handed = self._of(consumer, item.pubend)
+        for event in self.model.events(item):
+            before = handed.times.get(event.tick, 0)
+            what = f"{consumer.lane} was handed {item.pubend} {event.tick}"
+            if consumer.row.owner is consumer:
+                if event.tick <= handed.committed:
+                    self.fail(f"{what} again, after its commit was answered up to {handed.committed}")
+                if before and not event.redelivered:
+                    self.fail(f"{what} again, and it is not marked")
+                if event.delivery_count > handed.count_most(event.tick):
+                    asked = handed.count_most(event.tick)
+                    self.fail(
+                        f"{what}, for the {event.delivery_count}th time as it says, which is at most the {asked}th"
+                    )
+                counted = handed.careful.get(event.tick, 0)
+                if event.delivery_count < 1 + counted:
+                    self.fail(f"{what}, which counts {event.delivery_count}; {counted} attempts were durable before")
+            if (event.tick, consumer) in handed.attempts:
+                handed.careful[event.tick] = handed.careful.get(event.tick, 0) + 1
+            handed.times[event.tick] = before + 1
+
+    def _of(self, consumer: Consumer, pubend: PubendId) -> Handed:
+        return self._handed.setdefault((consumer.row.number, pubend), Handed())
+
+
+class J10Desks(Judge):
+    """A desk is one row, which is small: an attempt and a batch for each pubend at most."""
+
+    name = "J10"
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A broker writes."""
+        for operation in operations:
+            if isinstance(operation, Set) and operation.table == DESKS:
+                desk = msgspec.msgpack.decode(operation.value, type=Desk)
+                if not {*desk.attempts, *desk.units} <= {*self.model.histories}:
+                    self.fail(f"{broker.name} keeps at a desk what is of no pubend: {desk}")

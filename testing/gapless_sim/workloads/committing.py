@@ -1,0 +1,263 @@
+"""The workload `committing`: applications that leave their position to the broker, and die with something in hand.
+
+It is run when it is asked for by its name, and draws from a stream of its own. Most subscriptions are consumed as
+`AckMode.AUTO` does it, event by event or in batches, some as `DUPS_OK` does it. Processes are killed, alone or together
+with the broker that serves them, in the middle of everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gapless.core.client import Delivery
+from gapless.core.wire.messages import InUse, StartAt
+from gapless.errors import (
+    ConnectionClosedError,
+    PublishRejectedError,
+    PublishUncertainError,
+    SubscriptionInUseError,
+    SubscriptionTakenOverError,
+)
+from gapless_sim.consumer import Consumer, Row
+from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.producer import Outbox, Producer
+from gapless_sim.workloads.applications import Application, Applications
+from gapless_sim.workloads.filters import Terms, draw_terms
+from gapless_sim.workloads.publications import TOPICS
+
+if TYPE_CHECKING:
+    from gapless.core.client import Item
+    from gapless.core.client.subscribing import SubscribeOptions
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.errors import GaplessError
+    from gapless_sim.application import SimClient
+
+SOMETIMES = (
+    "committing.published",
+    "committing.process crashed",
+    "committing.process crashed with something in hand",
+    "committing.died with its broker",
+    "committing.left at once",
+    "committing.left in order",
+    "committing.left with something in hand",
+    "committing.taken over by itself",
+    "committing.redelivered",
+    "committing.delivered three times",
+    "committing.batch redelivered",
+    "committing.dups ok",
+)
+
+PORTIONS = (1, 1, 3, 8)
+EVERYTHING = Terms(("#",), "", lambda _: True)
+
+
+class CommittingConsumer(Consumer):
+    """Consumes as `AckMode.AUTO` does: it asks for more when the effects of what it has in hand are done."""
+
+    commits = True
+
+    def __init__(self, client: SimClient, row: Row, wanted: SubscribeOptions, *, pace: int, portion: int) -> None:
+        super().__init__(client, row, wanted, pace=pace, portion=portion, acknowledges="never")
+        self.in_hand = False
+        """Whether it was handed something and has not asked for more since."""
+        self._committing: dict[PubendId, Tick] = {}
+
+    def commit(self) -> None:
+        """It is done with what it has in hand, as far as its application knows."""
+        if self.over or not self.attached:
+            return
+        if self.in_hand:
+            super().commit()
+            self.in_hand = False
+        client, positions = self.client, self.core.end_positions()
+        if self.is_durable():
+            client.core.commit(self.number, positions, self.portion or 1, client.monotonic())
+            if not self.is_durable():
+                client.world.observe.acknowledged(self, positions)
+                self._committing = positions
+                self._note_attempt()
+            client.schedule_pump()
+
+    def is_durable(self) -> bool:
+        """Whether nothing has to be answered by the broker before more may be handed out."""
+        committing = self.core.committing
+        return committing is None or committing.under_way is None
+
+    def settle(self) -> bool:
+        """Whether everything that it was done with is durable, as far as its application can see."""
+        if not self.is_durable():
+            return False
+        if self._committing:
+            self.client.world.observe.durably_committed(self, self._committing)
+            self._committing = {}
+        return True
+
+    def _note_attempt(self) -> None:
+        committing = self.core.committing
+        assert committing is not None
+        asked = committing.under_way
+        if asked is not None and asked.unit is not None and asked.unit.careful:
+            self.client.world.observe.attempting(self, asked.unit)
+
+    def _take_one(self) -> bool:
+        if not self.attached:
+            return False
+        self.commit()
+        if not self.settle():
+            return False
+        item = self.client.core.take_unit(self.number, self.client.monotonic(), self.portion)
+        self._note_attempt()
+        if item is None:
+            return False
+        self.in_hand = True
+        self.client.world.observe.handed_out(self, item)
+        return not self.over
+
+
+class CommittingApplication(Application):
+    """One client's database: an outbox, and its subscriptions, whose positions the broker keeps."""
+
+    def __init__(self, workload: CommittingApplications, client: SimClient, number: int) -> None:
+        super().__init__(workload, client)
+        self.workload = workload
+        self.consumers: dict[int, Consumer] = {}
+        """The consumers in this process, by the number of their row."""
+        self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
+
+    def start(self, client: SimClient) -> None:
+        """A process begins: it goes on where the broker says."""
+        self.consumers.clear()
+        self.producer = Producer(client, self.outbox)
+        self.producer.on_over = self._on_producer_over
+        for row in self.rows:
+            self.consume(row)
+
+    def add(self, number: int, terms: Terms, start: StartAt, *, lazily: bool) -> None:
+        """One more subscription."""
+        kind = "dups-ok" if lazily else "auto"
+        row = Row(number, self.client.name, f"{kind}-{number}", terms.topics, terms.selector, terms.matches, start)
+        row.keeps_token = False
+        row.silence = self.draws.chance(0.2)
+        self.rows.append(row)
+        if self.client.running:
+            self.consume(row)
+
+    def consume(self, row: Row, in_use: InUse = InUse.TAKEOVER) -> None:
+        """Consumes a subscription, at some pace."""
+        draws, eager = self.draws, self.workload.in_liveness
+        pace = 0 if eager or draws.chance(0.3) else (1 + draws.draw(200)) * MILLISECOND
+        consumer: Consumer
+        if row.name is not None and row.name.startswith("dups"):
+            self.world.sometimes("committing.dups ok")
+            consumer = Consumer(self.client, row, row.wanted(in_use=in_use), pace=pace, portion=8)
+        else:
+            wanted = row.wanted(in_use=in_use, commits=True)
+            consumer = CommittingConsumer(self.client, row, wanted, pace=pace, portion=draws.pick(PORTIONS))
+        consumer.on_over = self._on_over
+        self.consumers[row.number] = consumer
+        if not eager and draws.chance(0.1):
+            consumer.on_attached = self._leave_at_once
+
+    def _leave_at_once(self, consumer: Consumer) -> None:
+        self.world.sometimes("committing.left at once")
+        self._leave(consumer)
+
+    def crash(self) -> None:
+        """The process is gone, whatever it has in hand; it comes back."""
+        if not self.client.running:
+            return
+        self.world.sometimes("committing.process crashed")
+        if any(isinstance(each, CommittingConsumer) and each.in_hand for each in self.consumers.values()):
+            self.world.sometimes("committing.process crashed with something in hand")
+        self.client.crash()
+        self.world.after(self.draws.draw(2 * SECOND), self.client.name, "start", self.client.start)
+
+    def die(self) -> None:
+        """The process and the broker that it talks to are gone in one moment, as where the broker is embedded."""
+        broker = self.world.brokers[self.client.core.address] if self.client.running else None
+        if broker is not None and broker.running:
+            self.world.sometimes("committing.died with its broker")
+            broker.crash(self.draws.draw(3))
+            self.crash()
+
+    def leave(self) -> None:
+        """A consumer leaves in order, with something in hand or not, and somebody comes back for it."""
+        able = [each for each in self.consumers.values() if each.attached and not each.over]
+        if not able or not self.client.running:
+            return
+        consumer = self.draws.pick(able)
+        if self.draws.chance(0.3):
+            self.world.sometimes("committing.taken over by itself")
+            self.consume(consumer.row)
+            return
+        in_hand = isinstance(consumer, CommittingConsumer) and consumer.in_hand
+        self.world.sometimes(f"committing.left {'with something in hand' if in_hand else 'in order'}")
+        self._leave(consumer)
+
+    def _leave(self, consumer: Consumer) -> None:
+        consumer.leave()
+        wait = self.draws.draw(SECOND)
+        self.world.after(wait, self.client.name, "consume", self.consume, consumer.row, life=self.client.life)
+
+    def finish(self) -> None:
+        """Everything is published and consumed."""
+        if not self.client.running:
+            self.client.start()
+            return
+        super().finish()
+        for consumer in self.consumers.values():
+            consumer.go_on(0)
+
+    def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
+        """Another consumer has it, in this process or in one that the broker does not know to be over."""
+        if isinstance(error, ConnectionClosedError) or self.consumers.get(consumer.row.number) is not consumer:
+            return
+        if not isinstance(error, SubscriptionInUseError | SubscriptionTakenOverError):
+            raise error
+        row = consumer.row
+        self.world.after(SECOND, self.client.name, "consume", self.consume, row, life=self.client.life)
+
+    def _on_producer_over(self, _producer: Producer, error: GaplessError) -> None:
+        if not isinstance(error, PublishUncertainError | PublishRejectedError):
+            raise error
+
+
+class CommittingApplications(Applications[CommittingApplication]):
+    """The applications of one world. As an oracle it also sees what comes again."""
+
+    name = "committing"
+
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
+        """Something may have come again."""
+        if not isinstance(consumer, CommittingConsumer) or not isinstance(item, Delivery):
+            return
+        counts = [event.delivery_count for event in item.events()]
+        if counts[0] > 1:
+            self.world.sometimes("committing.redelivered")
+        if max(counts) > 2:
+            self.world.sometimes("committing.delivered three times")
+        if len(counts) > 1 and counts[0] > 1:
+            self.world.sometimes("committing.batch redelivered")
+        if not self.in_liveness and self.draws.chance(0.05):
+            application = next(each for each in self.applications if each.client is consumer.client)
+            end = application.die if self.draws.chance(0.5) else application.crash
+            wait = self.draws.draw(20 * MILLISECOND)
+            self.world.after(wait, consumer.client.name, "dies", end, life=consumer.client.life)
+
+    def _application(self, client: SimClient, number: int) -> CommittingApplication:
+        return CommittingApplication(self, client, number)
+
+    def _add(self, start: StartAt) -> None:
+        terms = EVERYTHING if self.draws.chance(0.5) else draw_terms(self.draws)
+        self.draws.pick(self.applications).add(self.row_number(), terms, start, lazily=self.draws.chance(0.2))
+
+    def _act(self, application: CommittingApplication) -> None:
+        what = self.draws.draw(20)
+        if what == 0:
+            application.crash()
+        elif what == 1:
+            application.die()
+        elif what <= 3:
+            application.leave()
+        else:
+            application.publish()

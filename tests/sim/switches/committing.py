@@ -1,0 +1,133 @@
+"""Broken rules of positions that the broker keeps: what is durable before what is handed out (protocol: committing)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Edit
+from sim.switches.switch import Switch
+
+_DESKS = "gapless_shb.core.desks:Desks"
+_CLIENT = "gapless.core.client.committing:Committing"
+_DIES = "Client and broker die together while an event is in hand, or one after the other."
+
+COMMITTING = (
+    Switch(
+        "repeated_commit_is_not_durable",
+        ("TS1",),
+        "A consumer that comes back repeats its last commit, and the answer does not wait until that is durable.",
+        (Edit(f"{_DESKS}.open", "[row, *self._positions(sid)]", "[row]"),),
+        ("J1",),
+        "A link breaks with a commit under way; the consumer comes back, and dies with its broker soon after.",
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "desk_written_after_the_answer",
+        ("TS2", "before desk"),
+        "A consumer is answered before it is durable that it has the subscription.",
+        (
+            Edit(
+                "gapless_shb.core.subscribing:Subscribing._attach",
+                "    self._hosting.outbox.write(rows, durable)",
+                "    durable(now, wall)\n    self._hosting.outbox.write(rows)",
+            ),
+        ),
+        ("J1",),
+        "Client and broker die together after the answer, with the first event in hand.",
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "no_doubt_after_an_unclean_end",
+        ("TS3",),
+        "Who attaches after somebody that did not say what it had in hand is in no doubt.",
+        (Edit(f"{_DESKS}.open", "doubt = bool(desk.holder) and not goes_on", "doubt = False"),),
+        ("J1",),
+        _DIES,
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "doubt_ends_with_who_found_it",
+        ("TS3",),
+        "Who finds doubt and leaves in order takes it along, although it was handed nothing.",
+        (Edit(f"{_DESKS}.close", '"" if settled is None else LEFT', '""'),),
+        ("J1",),
+        "A process dies with an event in hand; the next one attaches, and leaves before it has been handed that.",
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "attempt_is_not_durable",
+        ("TS4", "before unit"),
+        "What may have been handed out before is handed out when the attempt is noted, and not when it is durable.",
+        (
+            Edit(
+                f"{_DESKS}.commit",
+                "    hosting.outbox.write(rows, durable)",
+                "    if unit is not None and unit.careful:\n"
+                "        durable(now, 0)\n"
+                "        hosting.outbox.write(rows)\n"
+                "    else:\n"
+                "        hosting.outbox.write(rows, durable)",
+            ),
+        ),
+        ("J1",),
+        "Client and broker die together again and again with the same event in hand: it is counted too little.",
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "batch_is_not_announced",
+        ("before unit",),
+        "A batch is handed out, and its home does not know how far it goes.",
+        (Edit(f"{_CLIENT}.allowed", "first if unit.first == unit.last else None", "last"),),
+        ("J1",),
+        "A process dies with a batch in hand.",
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "attachments_count_as_attempts",
+        ("TS5",),
+        "An attempt is counted when a consumer attaches, whether or not it is handed the event.",
+        (
+            Edit(
+                f"{_DESKS}.open",
+                "    row = self._row(sid, desk)",
+                "    for pubend, taken in list(desk.attempts.items()):\n"
+                "        desk.attempts[pubend] = Attempt(taken.tick, taken.count + 1, desk.holder)\n"
+                "    row = self._row(sid, desk)",
+            ),
+        ),
+        ("J1",),
+        "Processes die while they attach, or leave at once, while an event waits that was taken before.",
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "committed_before_durable",
+        ("before Committed",),
+        "A commit is answered when it has arrived, not when it is durable.",
+        (
+            Edit(
+                f"{_DESKS}.commit",
+                "    hosting.outbox.write(rows, durable)",
+                "    durable(now, 0)\n    hosting.outbox.write(rows)",
+            ),
+        ),
+        ("J1",),
+        _DIES,
+        "committing",
+        ("local",),
+    ),
+    Switch(
+        "unknown_pubend_is_committed",
+        ("committing",),
+        "A commit on a pubend that the home has not heard of yet is answered, and kept nowhere.",
+        (Edit(f"{_DESKS}.unknown_of", "if not unknown:", "if unknown or not unknown:"),),
+        ("J1",),
+        "A consumer away from its home is handed events of a pubend before its home knows of that.",
+        "committing",
+        ("knowledge",),
+    ),
+)

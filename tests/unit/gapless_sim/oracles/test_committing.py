@@ -1,0 +1,129 @@
+"""J1 and J10: what comes again to whom a broker keeps the position for, and what its home keeps for that."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from gapless.core.client import Delivery
+from gapless.core.ports import Set
+from gapless.core.stream.events import Event
+from gapless.core.wire.messages import Unit
+from gapless_shb.core.desks import DESKS, Attempt, Desk
+from gapless_sim.observation import Violation
+from gapless_sim.oracles.committing import J1Marked, J10Desks
+
+P = "p@1"
+
+
+class Handing:
+    """A model of no world, and applications of one subscription."""
+
+    def __init__(self) -> None:
+        model = SimpleNamespace(world=None, has_lost_disks=False, histories={P: None}, events=lambda item: item.said)
+        self.oracle = J1Marked(cast("Any", model))
+        self.row = SimpleNamespace(number=1, owner=None)
+
+    def consumer(self) -> Any:
+        self.row.owner = Committer(self.row)
+        return self.row.owner
+
+    def hand(self, consumer: Any, *events: tuple[int, int]) -> None:
+        """Hands out events, by tick and delivery count."""
+        delivery: Any = Said([Event.make("t", tick=tick, delivery_count=count) for tick, count in events])
+        self.oracle.handed_out(consumer, delivery)
+
+    def attempt(self, consumer: Any, tick: int) -> None:
+        self.oracle.attempting(consumer, Unit(P, tick, tick, careful=True))
+
+
+class Committer:
+    """A consumer."""
+
+    commits = True
+    lane = "a:s"
+
+    def __init__(self, row: Any) -> None:
+        self.row = row
+
+
+class Said(Delivery):
+    """A delivery of events that are decoded already."""
+
+    def __init__(self, events: list[Event]) -> None:
+        super().__init__(P, [], [event.tick for event in events])
+        self.said = events
+
+
+def test_what_was_in_hand_may_come_again_marked() -> None:
+    handing = Handing()
+    handing.hand(handing.consumer(), (10, 1))
+    second = handing.consumer()
+    handing.attempt(second, 10)
+    handing.hand(second, (10, 2))
+
+
+def test_what_comes_again_unmarked_is_found() -> None:
+    handing = Handing()
+    handing.hand(handing.consumer(), (10, 1), (20, 1))
+    second = handing.consumer()
+
+    with pytest.raises(Violation, match="not marked"):
+        handing.hand(second, (10, 2), (20, 1))
+
+
+def test_what_was_committed_must_not_come_again() -> None:
+    handing = Handing()
+    first = handing.consumer()
+    handing.hand(first, (10, 1))
+    handing.oracle.durably_committed(first, {P: 10})
+
+    with pytest.raises(Violation, match="after its commit"):
+        handing.hand(handing.consumer(), (10, 2))
+
+
+def test_who_was_replaced_may_be_late() -> None:
+    handing = Handing()
+    first, second = handing.consumer(), handing.consumer()
+    handing.hand(second, (10, 1))
+    handing.oracle.durably_committed(second, {P: 10})
+
+    handing.hand(first, (10, 1))
+
+
+def test_a_count_above_the_attempts_is_found() -> None:
+    handing = Handing()
+    handing.hand(handing.consumer(), (10, 1))
+    second = handing.consumer()
+    handing.attempt(second, 10)
+
+    with pytest.raises(Violation, match="at most the 2th"):
+        handing.hand(second, (10, 3))
+
+
+def test_a_count_below_the_attempts_that_were_durable_is_found() -> None:
+    handing = Handing()
+    for count in (2, 2, 3):
+        consumer = handing.consumer()
+        handing.attempt(consumer, 10)
+        handing.hand(consumer, (10, count))
+    last = handing.consumer()
+    handing.attempt(last, 10)
+
+    with pytest.raises(Violation, match="attempts were durable"):
+        handing.hand(last, (10, 3))
+
+
+def test_a_desk_of_a_pubend_that_is_none_is_found() -> None:
+    oracle = J10Desks(Handing().oracle.model)
+    broker: Any = SimpleNamespace(name="b")
+
+    def row(pubend: str) -> Set:
+        return Set(DESKS, b"1", msgspec.msgpack.encode(Desk(1, "x", {pubend: Attempt(1, 1, "x")})))
+
+    oracle.written(broker, [row(P)])
+    with pytest.raises(Violation, match="of no pubend"):
+        oracle.written(broker, [row("q@1")])
