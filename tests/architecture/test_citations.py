@@ -14,7 +14,7 @@ from architecture.test_protocol_is_documented import rows, sections
 from documents import documents
 
 _SECTIONS = re.compile(r"\(protocol:\s+([\w-]+(?:,\s+[\w-]+)*)")
-_ROW = re.compile(r"\b(?:TS?\d{1,2}|[IJ]\d{1,2}|INV\d{1,2}|V\d|[CPLR]\d|[ACFLNPSU]\d\d)\b")
+_ROW = re.compile(r"\b(?:T\d{1,2}|[IJ]\d{1,2}|INV\d{1,2}|V\d|[CPLR]\d|[ACFLNPSU]\d\d)\b")
 _DOCUMENT = re.compile(r"\b[\w-]+\.md\b", re.IGNORECASE)
 _NUMBERED = re.compile(r"\b(?:[\w-]+\.md|algorithms|reliability|storage|design),?\s+(?:§\s*)?\d+\.\d", re.IGNORECASE)
 

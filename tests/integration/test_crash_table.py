@@ -112,7 +112,7 @@ async def test_only_what_was_in_hand_comes_again_and_is_marked(tmp_path: Path, m
             assert {*again} <= {*may}, moment
             if moment.endswith("the effect"):
                 assert [*again] == may, moment
-            # A commit that was on its way may have arrived, with the batch that it announced; and the news that one left
+            # A commit that was on its way may have arrived, with the batch that it announced; and the news that it left
             # in order may not have. Then what comes next is marked although it was not handed out.
             following = [] if moment.endswith("the effect") else range(unit[-1] + 1, unit[-1] + 1 + size)
             assert {*found.marked_in_vain} <= {*following}, moment
