@@ -164,3 +164,18 @@ def test_i10_unless_somebody_has_removed_it() -> None:
     fixture.observe.unsubscribing(row)
 
     fixture.attach(row, 2, p=9)
+
+
+def test_i10_who_asked_first_and_comes_late_resumes_where_another_one_has_acknowledged() -> None:
+    """Two processes without a token begin with one name, and the request of the first is long on its way."""
+    fixture = ModelFixture(I10Start)
+    fixture.opens()
+    fixture.log((10, 1), (20, 2))
+    row = fixture.row(start=EARLIEST)
+    late = fixture.subscribe(row)
+    first = fixture.attach(row, p=0)
+    fixture.acknowledge(first, p=10)
+
+    fixture.attached(late, p=10)
+    with violates("I10"):
+        fixture.attached(late, p=20)
