@@ -136,6 +136,8 @@ class Consumer(Credited):
     credit_bytes: int
     request: int
     """The number that the client gave to its request to attach."""
+    attempt: int
+    """That of the request; 0 if it is not known."""
     since: int
     """The wall time of the attachment, in milliseconds since 1970."""
     ordered: OrderedDelivery | None = None

@@ -364,6 +364,8 @@ class Subscribing:
                 return
             self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, "another consumer took it over"))
         elif holder is not None:
+            if request.attempt < holder.attempt:
+                raise _overtaken()
             self._hosting.end_session(holder.channel.session, MOVED)
         if holder is not None:
             self._hosting.detach(sid)
@@ -380,6 +382,8 @@ class Subscribing:
         if creation.session is not None and creation.session.instance != session.instance:
             raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
         if creation.session is not None:  # the same client has asked twice, and each request gets an answer
+            if request.attempt < creation.request.attempt:
+                raise _overtaken()
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
             self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
         creation.session, creation.request = session, request
@@ -403,6 +407,7 @@ class Subscribing:
             request.credit_events,
             request.credit_bytes,
             request.request,
+            request.attempt,
             since=wall,
         )
         for acknowledged in request.acknowledged:
@@ -491,6 +496,11 @@ def _late_start(request: Subscribe, wall: int) -> Tick:
         return 0
     present = max(0, tick_at(wall) - SKEW)
     return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))
+
+
+def _overtaken() -> RefusedError:
+    """Of a client that asked over two brokers, the request that it made first may come last."""
+    return RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
 
 
 def _in_use(holder: Consumer, session: ClientSession) -> str:

@@ -23,6 +23,8 @@ class ClientOutbox:
         self.sent_at = 0
         """When something was last sent in the ordinary lane, by `now`. Heartbeats go in that lane."""
         self.now = 0
+        self.attempts = 0
+        """How often this client has asked to attach."""
         self._effects: list[Effect] = []
         self._urgent: SendFrames | None = None
         self._ordinary: SendFrames | None = None

@@ -450,6 +450,7 @@ class SubscriptionCore:
         attach = again and self.durable
         if self.committing is not None:
             self.committing.on_asking()
+        self._outbox.attempts += 1
         return Subscribe(
             request=self.number,
             name=wanted.name,
@@ -473,6 +474,7 @@ class SubscriptionCore:
             token_home=self.home if again else wanted.token_home,
             order=wanted.order,
             commits=self.committing is not None,
+            attempt=self._outbox.attempts,
         )
 
     def _acknowledge_silence(self) -> None:

@@ -491,6 +491,7 @@ class Guests:
             request.credit_events,
             request.credit_bytes,
             request.request,
+            request.attempt,
             since=wall,
         )
         undecided = request.in_use if standing is None else None
@@ -608,6 +609,7 @@ class Guests:
             leaves,
             guest.handed,
             guest.settled,
+            consumer.attempt,
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:

@@ -140,11 +140,6 @@ class Home:
         if not ask.create and self._is_unknown(ask):
             nobody = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
             self._tell(session.number, nobody)
-        elif self._is_overtaken(ask):
-            failed = RequestFailed(
-                ask.request.request, Code.TAKEN_OVER, "a later request of the same client came first"
-            )
-            self._tell(session.number, failed)
         else:
             self._handlers[type(ask.request)](session, ask.request, now, wall)
         if question.answer is None:
@@ -277,17 +272,6 @@ class Home:
         known = self._hosting.registry.find(ask.client_id, name)
         return known is None and self._expiry.late_start(ask.client_id, name) is None
 
-    def _is_overtaken(self, ask: Ask) -> bool:
-        """Whether a later request of the same client at the same SHB has the subscription already."""
-        request = ask.request
-        if not isinstance(request, Subscribe):
-            return False
-        known = self._hosting.registry.find(ask.client_id, request.name or "")
-        lease = None if known is None else self._leases.get(known.sid)
-        if lease is None or (lease.sender, lease.life) != (ask.sender, ask.life):
-            return False
-        return lease.session.instance == ask.instance and lease.attachment > ask.number
-
     def _make_way(self, renew: Renew) -> None:
         """One that came while this SHB was not heard takes over now what it could not then."""
         holder = self._hosting.consumers.get(renew.sid)
@@ -295,6 +279,8 @@ class Home:
         if renew.leaves or renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
             return
         if holder.instance == renew.instance:
+            if renew.attempt < holder.attempt:
+                return
             self._hosting.end_session(holder.channel.session, MOVED)
         elif renew.in_use is InUse.TAKEOVER:
             taken_over = Detached(renew.sid, Code.TAKEN_OVER, "another consumer took it over")
@@ -308,7 +294,7 @@ class Home:
         session = self._new_session(renew.client_id, renew.instance, "")
         hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
         channel = hosting.channel(session.number)
-        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, since=wall))
+        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, renew.attempt, since=wall))
         lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
         self._leases[renew.sid] = lease
         return lease

@@ -106,6 +106,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """With `leaves`: what a consumer that commits was handed and has not committed. None: it did not say."""
     settled: tuple[PubendId, ...] | None = None
     """As in `Detach`."""
+    attempt: Real = 0
+    """That of the client's request to attach."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):

@@ -90,6 +90,9 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     order: Order = Order.PUBEND
     commits: bool = False
     """Whether the home keeps the consumer's position: it commits, and hands nothing out before that is durable."""
+    attempt: Number = 0
+    """Counts the requests of a client's process to attach: of two, which may come over two brokers, the later one
+    holds. 0: it did not count."""
 
 
 class Attempts(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -178,6 +178,7 @@ class Pair:
             given.home if given and again else "",
             given.home if given else "",
             commits=commits,
+            attempt=self.requests,
         )
         node.feed(request, session)
         return request.request
