@@ -220,7 +220,7 @@ GIVING_UP = (
         "retirement_not_told",
         ("T10",),
         "An SHB that is retired is deleted, and the router goes on to wait for its reports.",
-        (Replace(f"{_PUBEND}.retire", "self.keeping.retire(shb)"),),
+        (Replace(f"{_PUBEND}.retire", "self.keeping.retire(shb, lambda _now, _wall: None)"),),
         ("V3",),
         "Two SHBs, one goes for good and is retired (`PublisherHostingBroker.retire`); the other one acknowledges"
         " everything, and the PHB is not restarted.",
