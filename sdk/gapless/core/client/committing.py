@@ -64,6 +64,11 @@ class Committing:
     _met: set[PubendId] = field(default_factory=set)
     """The pubends of which this consumer was handed something: what follows there is not in doubt."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was handed out is durably committed."""
+        return self.in_hand is None and self.under_way is None
+
     def unit(self, pubend: PubendId, ticks: Sequence[Tick]) -> Unit:
         """Returns the unit of the events that are next: all of them, or the first alone."""
         first = ticks[0]

@@ -331,10 +331,9 @@ class PublisherCore:
         uncertain = self._batches.take_sent()
         for batch in uncertain:
             self._outbox.tell(NotPublished(self.number, batch.ticket, error))
-        if uncertain and uncertain[-1].tokens:
-            self._drop_covering(
-                uncertain[-1], f"a batch before it is uncertain, and its token covers that one: {error}"
-            )
+        covered = next((batch for batch in uncertain if batch.tokens), None)
+        if covered is not None:
+            self._drop_covering(covered, f"a batch before it is uncertain, and its token covers that one: {error}")
         self._batches.follow(0)
         self._epoch = 0
         self._attempt += 1

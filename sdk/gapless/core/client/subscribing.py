@@ -49,6 +49,8 @@ from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError
 WINDOW_EVENTS = 16_384
 WINDOW_BYTES = 4 << 20
 FORMER_SIDS = 1024
+SILENCE_PAUSE = 5_000_000_000
+"""Nanoseconds. So long after an attachment silence is acknowledged, then after twice as long each time."""
 COUNT_BYTES = 4
 """The bytes of a delivery's count, which it costs besides its rows and events."""
 
@@ -130,6 +132,8 @@ class SubscriptionCore:
         self.acknowledging = Acknowledging()
         self.committing = Committing() if wanted.commits and wanted.name is not None else None
         """What has to be durable before more is handed out; None: nothing."""
+        self._silence_pause = self._silence_due = 0
+        """When silence is acknowledged next, and after how long again; see `_acknowledge_silence`."""
         self._backoff = backoff
         self._outbox = outbox
         self._deadlines = deadlines
@@ -215,6 +219,8 @@ class SubscriptionCore:
         self._stalled = False
         self._backoff.reset()
         self._place(subscribed)
+        self._silence_pause = SILENCE_PAUSE
+        self._silence_due = self._outbox.now + self._silence_pause
         if self.committing is not None and self.committing.on_attached(subscribed, again=self._was_attached):
             self._outbox.tell(Arrived(self.number))
         if not self._was_attached:
@@ -273,6 +279,11 @@ class SubscriptionCore:
         joins = self.wanted.order is Order.PUBEND or (bool(self._turns) and self._turns[-1].buffer is buffer)
         if buffer.on_silence(upto, joins=joins):
             self._arrived(buffer)
+        if self.durable and self._outbox.now >= self._silence_due:
+            self._acknowledge_silence()
+            self._silence_pause *= 2
+            self._silence_due = self._outbox.now + self._silence_pause
+            self.send_acknowledgement()
 
     def on_gap(self, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
         """A gap has arrived: events may be lost."""
@@ -480,8 +491,12 @@ class SubscriptionCore:
     def _acknowledge_silence(self) -> None:
         """Acknowledges the silence after the acknowledged position: no event in it needs the application.
 
-        In a crash the broker may have forgotten that it had found nothing there, and would keep everything after it.
+        In a crash the broker may have forgotten that it had found nothing there, and would keep everything after it. It
+        may also have begun to note what matches only later than this subscription begins. An application that waits for
+        an event, maybe for days, says nothing of the silence before.
         """
+        if self.committing is not None and not self.committing.is_idle:
+            return
         for pubend, buffer in self._buffers.items():
             known = self.acknowledging.position(pubend)
             if known is not None and known < buffer.received and buffer.only_silent(known):

@@ -497,6 +497,28 @@ def publish(world: World, publisher: int, tick: int, *bodies: bytes) -> int:
     return world.core.publish(publisher, columns(*bodies), (token(tick),), world.now)
 
 
+@pytest.mark.parametrize("last", [True, False])
+def test_no_token_covers_a_batch_of_which_nobody_knows_whether_it_was_logged(last: bool) -> None:
+    """The one with the token need not be the last of those that are uncertain."""
+    world = World().start()
+    publisher = world.open("~random")
+    world.publish(publisher, b"a")
+    world.broker.forget("~random")
+    world.broker.silent = True
+    uncertain = [publish(world, publisher, 1, b"b")] + ([] if last else [world.publish(publisher, b"c")])
+    world.pump()
+    world.cut()
+    covering, other = publish(world, publisher, 2, b"d"), world.publish(publisher, b"e")
+    world.broker.silent = False
+    world.advance(20)
+
+    found = world.receipts(publisher)
+    assert [type(found[ticket]) for ticket in uncertain] == [PublishUncertainError] * len(uncertain)
+    assert isinstance(found[covering], PublishRejectedError)
+    assert len(found[other]) == 1
+    assert bodies(world) == [b"a", b"e"]
+
+
 def test_a_token_is_stored_with_its_batch_or_alone() -> None:
     world = World().start()
     publisher = world.open()

@@ -458,6 +458,28 @@ def test_silence_on_a_pubend_that_the_token_does_not_name_needs_nobodys_word() -
     assert world.broker.messages(m.Subscribe)[1].acknowledged == [m.Acknowledged(PUBEND, upto, 0)]
 
 
+def test_silence_is_acknowledged_for_an_application_that_waits_and_ever_less_often() -> None:
+    """Found by the simulator (committing 159): it never says anything, and its broker kept all for it."""
+    world = World().start()
+    reader = world.subscribe(name="s")
+    said: list[float] = []
+    for second in range(1, 101):
+        world.advance(1)
+        before = len(world.broker.messages(m.Acknowledge))
+        world.broker.say_silence(BASE + second)
+        world.pump()
+        said += [second] * (len(world.broker.messages(m.Acknowledge)) - before)
+    assert said == [5, 15, 35, 75]
+    assert world.broker.messages(m.Acknowledge)[-1].positions == [m.Acknowledged(PUBEND, BASE + 75, 0)]
+
+    world.broker.log(b"a")
+    reader.take_all()
+    world.advance(100)
+    world.broker.say_silence()
+    world.pump()
+    assert len(world.broker.messages(m.Acknowledge)) == 4, "the application has to say that it is done with the event"
+
+
 def test_silence_behind_a_token_is_not_acknowledged_by_an_older_one() -> None:
     """Found by the simulator (hostile 3864): what lies between the two is not acknowledged yet."""
     world = World().start()
