@@ -1,10 +1,12 @@
-"""Objects to await or to enter: `connection = await connect(…)`, or `async with connect(…) as connection`."""
+"""Objects to await, or to enter and to leave: `await connect(…)`, or `async with connect(…) as connection`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
+
+from typing_extensions import Self
 
 
 class Leavable(Protocol):
@@ -17,6 +19,29 @@ class Leavable(Protocol):
 
 
 Entered = TypeVar("Entered", bound=Leavable)
+
+
+class Block:
+    """An object that is a block of its own: left well it is closed, left by an exception it ends at once."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            self.abandon()
+
+    async def close(self) -> None:
+        """Ends it in order: waits for what is under way."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Ends it now."""
+        raise NotImplementedError
 
 
 class AwaitableContext(Generic[Entered]):

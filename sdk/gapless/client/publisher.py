@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
+from gapless.client.awaitable import Block
 from gapless.client.driver import Driver, Recipient
 from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
@@ -60,7 +60,7 @@ class GatheringBatch(Struct, eq=False):
     size: int = 0
 
 
-class Publisher(Recipient):
+class Publisher(Block, Recipient):
     """Publishes events, in order, each logged once, however often the connection breaks.
 
     Made by `Session.publisher`. A publisher with a name continues where that name stopped, also in another process. A
@@ -87,17 +87,6 @@ class Publisher(Recipient):
 
     def __repr__(self) -> str:
         return f"<Publisher {self.name!r} of {self.topic!r}{', over' if self._error else ''}>"
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            self.abandon()
 
     # Publishing.
 

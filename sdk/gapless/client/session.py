@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from secrets import token_hex
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
-
-from typing_extensions import Self
 
 from gapless.client.ack_modes import AckMode, ByToken, policy_of
 from gapless.client.archives import Archive, selection_of
-from gapless.client.awaitable import AwaitableContext
+from gapless.client.awaitable import AwaitableContext, Block
 from gapless.client.driver import Driver
 from gapless.client.options import EventOrder, OnConflict, OnGap, Start, check_choice, check_name, wanted
 from gapless.client.publisher import Publisher
@@ -40,7 +37,7 @@ Transforms: TypeAlias = "AwaitableContext[Transform[NoReturn]]"
 TransformsGaps: TypeAlias = "AwaitableContext[Transform[Gap]]"
 
 
-class Session:
+class Session(Block):
     """Makes publishers and subscriptions. Made by `Connection.session`, to be used as a block or not."""
 
     def __init__(
@@ -57,17 +54,6 @@ class Session:
         self._subscriptions: list[Subscription[Any, Any]] = []
         self._draining = False
         self._closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            self.abandon()
 
     def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
         """Makes a publisher, to be kept and used for many events.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from gapless.client.awaitable import Block
 from gapless.client.batches import Batch, decode
 from gapless.client.driver import Driver, Recipient
 from gapless.client.healing import Healing
@@ -37,7 +37,7 @@ GapT = TypeVar("GapT")
 """Gap, with `on_gap="deliver"`; otherwise Never."""
 
 
-class Subscription(Recipient, Generic[ItemT, GapT]):
+class Subscription(Block, Recipient, Generic[ItemT, GapT]):
     """Consumes a subscription: `async for event in subscription`, or `subscription.batches()`.
 
     One task at a time may iterate. A cancelled `anext` loses nothing. The iteration survives GapError: it goes on after
@@ -164,17 +164,6 @@ class Subscription(Recipient, Generic[ItemT, GapT]):
         """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent."""
         if self._ended is None:
             await self._policy.on_closed()
-            self.abandon()
-
-    async def __aenter__(self) -> Subscription[ItemT, GapT]:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
             self.abandon()
 
     # Used by the session, the acknowledgement policy and the blocking facade.

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from typing_extensions import Self
-
+from gapless.client.awaitable import Block
 from gapless.client.batches import Batch
 from gapless.core.client import Gap
 from gapless.core.client.transforming import TransformPositions
@@ -68,7 +66,7 @@ class InputBatch(Batch):
         await self._transform.publish(self, messages)
 
 
-class Transform(Generic[GapT]):
+class Transform(Block, Generic[GapT]):
     """Iterates over batches of its input: `async for batch in work: await batch.publish(…)`.
 
     Made by `Session.transform`. One task at a time may iterate.
@@ -102,17 +100,6 @@ class Transform(Generic[GapT]):
     def token(self) -> CheckpointToken:
         """The position behind everything that was published so far, with a receipt or without."""
         return self._positions.token
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            await self.close()
-        else:
-            self.abandon()
 
     def __aiter__(self) -> Transform[GapT]:
         return self
