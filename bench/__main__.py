@@ -18,6 +18,7 @@ NAMES = {
     "publish": "events published by one client, durable before each receipt",
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
     "catchup": "all of 100 durable subscriptions away for a while, and back at once",
+    "committing": "the position at the broker: AUTO event by event and in batches, beside tokens and DUPS_OK",
     "slow": "what 100 subscribers notice of one that takes a thousandth of what it is sent",
     "match": "the selector index alone",
     "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",

@@ -18,6 +18,7 @@ from gapless.core.wire.messages import (
     AskStatus,
     Attach,
     ClosePublisher,
+    Commit,
     Credit,
     Detach,
     EndLease,
@@ -36,6 +37,7 @@ from gapless.core.wire.messages import (
     Subscribed,
     TakeLease,
     Target,
+    Unit,
     Unsubscribe,
 )
 from integration.bystander import Bystander
@@ -72,6 +74,7 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         subscribe(request=8, sid=sid, generation=1, acknowledged=[Acknowledged(pubend, tick, tick)]),
         Credit(sid, 100, 100_000),
         Acknowledge(sid, [Acknowledged(pubend, tick, tick)]),
+        commit(sid, 1, pubend, tick),
         Detach(sid),
         Unsubscribe(9, "nobody's", "attacker"),
         ListSubscriptions(10),
@@ -92,6 +95,12 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         EndRead(21),
         EndLease(20),
     ]
+
+
+def commit(sid: int, epoch: int, pubend: str, tick: int) -> Commit:
+    """Everything is done with, and two events are handed out next, which may have been before."""
+    done = [Acknowledged(pubend, tick, tick)]
+    return Commit(sid, epoch, 1, done, Unit(pubend, tick + 1, tick + 2, careful=True))
 
 
 def subscribe(**fields: Any) -> Subscribe:

@@ -29,7 +29,7 @@ from gapless.core.wire.messages import (
     StartAt,
     Subscribed,
 )
-from integration.bad_messages import QUICK, attached, requests, subscribe, variants, welcome_client
+from integration.bad_messages import QUICK, attached, commit, requests, subscribe, variants, welcome_client
 from integration.bystander import Bystander, bystanding
 from integration.nodes_in_process import running_node
 from integration.raw_client import payload
@@ -76,6 +76,25 @@ async def test_no_number_in_any_message_hurts(tmp_path: Path, subtests: pytest.S
 
     assert bodies == [b"%d" % n for n in range(1, number + 1)]
     assert names == [row[:2] for row in before[0]]
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+async def test_no_number_in_a_commit_hurts(tmp_path: Path, value: int) -> None:
+    """Of a consumer that commits, under the epoch that it has: what is taken is written at once."""
+    places = len(list(variants(msgspec.to_builtins(commit(1, 1, "", 1)), value)))
+    async with bystanding(tmp_path / "volume", **QUICK) as bystander:
+        for place in range(places):
+            async with welcome_client(bystander) as client:
+                await client.say(subscribe(name="durable", commits=True))
+                answer = await client.hear(Subscribed)
+                [position] = answer.positions
+                plain = msgspec.to_builtins(commit(answer.sid, answer.epoch, position.pubend, position.tick))
+                variant = list(variants(plain, value))[place]
+                await client.send_payloads(payload(client.session, msgspec.msgpack.encode(variant)))
+                if not await client.is_alive():
+                    assert client.heard_of(Closing)[0].reason.startswith("protocol violation: "), variant
+                await bystander.works()
+                assert bystander.is_undisturbed(), variant
 
 
 TEXTS = ("", "\n", "a\x1b[31mred\x1b]0;title\x07\nforged row", "\x00", "x" * 256, "ü" * 100_000, "\u202e", "a.b.#", "@")

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import gapless
+from gapless.core.wire import messages as m
 from gapless.core.wire.numbering import HEAD_BYTES
 from gapless_testing.fault_proxy import Direction, FaultProxy, Filter, Passing
 from integration.nodes_in_process import running_node
@@ -28,12 +29,17 @@ HEADER = 8
 LIMITS = {"heartbeat": 0.5}
 EVENTS = 12
 
+
+def begin_of(kind: type[m.ClientMessage | m.ServerMessage]) -> bytes:
+    """How a control message of a kind begins, behind the head of its frame: an array, and in it the kind's tag."""
+    length, tag = 1 + len(kind.__struct_fields__), kind.__struct_config__.tag
+    assert isinstance(tag, int)
+    return bytes([0x90 | length, tag]) if length < 16 else struct.pack(">BHB", 0xDC, length, tag)
+
+
 PUBLISH, DELIVER = b"\x01", b"\x02"
-PUBLISHED = b"\x94\x0b"
-ACKNOWLEDGE = b"\x93\x16"
-SUBSCRIBED = b"\x9a\x14"
-SUBSCRIBE = b"\xdc\x00\x14\x14"
-"""How messages begin, behind the head of their frame."""
+PUBLISHED, ACKNOWLEDGE = begin_of(m.Published), begin_of(m.Acknowledge)
+SUBSCRIBED, SUBSCRIBE = begin_of(m.Subscribed), begin_of(m.Subscribe)
 
 
 class Frames:

@@ -1,0 +1,110 @@
+"""What it costs to leave the position to the broker: `AckMode.AUTO` beside `DUPS_OK` and tokens.
+
+Everything is in the log before a round begins, so that nothing but the consumers sets the pace. Each subscriber has a
+connection of its own and wants all events. All that are of one kind begin together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import gapless
+from bench.processes import Broker, medians, running_broker, table
+from gapless.cli.connecting import run as run_loop
+
+TOPIC = "bench.committing"
+BODY = b"x" * 200
+BATCH = 256
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Some subscribers that consume alike."""
+
+    name: str
+    ack_mode: gapless.AckMode
+    subscribers: int
+    events: int
+    """How many each of them consumes."""
+    batches: bool = False
+
+
+KINDS = (
+    Kind("auto_25", gapless.AckMode.AUTO, 25, 400),
+    Kind("auto_200", gapless.AckMode.AUTO, 200, 200),
+    Kind("auto_batches_25", gapless.AckMode.AUTO, 25, 20_480, batches=True),
+    Kind("token_batches_25", gapless.AckMode.TOKEN, 25, 20_480, batches=True),
+    Kind("dups_ok_25", gapless.AckMode.DUPS_OK, 25, 20_480),
+)
+MOST = max(kind.events for kind in KINDS)
+
+
+async def fill(url: str) -> None:
+    """Publishes what all of them consume."""
+    async with gapless.connect(url) as connection, connection.session() as session:
+        publisher = session.publisher(TOPIC)
+        async for _ in publisher.send_all(gapless.Message(BODY, {"number": number}) for number in range(MOST)):
+            pass
+
+
+async def consume(url: str, name: str, kind: Kind, attached: asyncio.Semaphore, begin: asyncio.Event) -> None:
+    """One subscriber, from the first event on."""
+    async with (
+        gapless.connect(url, client_id=name) as connection,
+        connection.session(ack_mode=kind.ack_mode) as session,
+        session.subscribe(TOPIC, name=name, start="earliest") as subscription,
+    ):
+        attached.release()
+        await begin.wait()
+        left = kind.events
+        if not kind.batches:
+            async for _ in subscription:
+                left -= 1
+                if not left:
+                    return
+        async for batch in subscription.batches(max_events=BATCH):
+            assert isinstance(batch, gapless.Batch)
+            if kind.ack_mode is gapless.AckMode.TOKEN:
+                await subscription.acknowledge(batch.token)
+            left -= len(batch)
+            if left <= 0:
+                return
+
+
+async def measure(broker: Broker, number: int) -> dict[str, float]:
+    """One round of all kinds, by turns."""
+    figures: dict[str, float] = {}
+    for kind in KINDS if number % 2 else reversed(KINDS):
+        attached, begin = asyncio.Semaphore(0), asyncio.Event()
+        names = [f"{kind.name}-{number}-{which}" for which in range(kind.subscribers)]
+        consumers = [asyncio.create_task(consume(broker.url, name, kind, attached, begin)) for name in names]
+        for _ in consumers:
+            await attached.acquire()
+        broker_cpu, client_cpu, began = broker.cpu_seconds(), time.process_time(), time.perf_counter()
+        begin.set()
+        await asyncio.gather(*consumers)
+        count, wall = kind.subscribers * kind.events, time.perf_counter() - began
+        figures[f"{kind.name}_events_per_second"] = count / wall
+        figures[f"{kind.name}_broker_cpu_us_per_event"] = 1e6 * (broker.cpu_seconds() - broker_cpu) / count
+        figures[f"{kind.name}_client_cpu_us_per_event"] = 1e6 * (time.process_time() - client_cpu) / count
+        async with gapless.connect(broker.url) as connection:
+            for name in names:
+                await connection.unsubscribe(name, client_id=name)
+    rate = {name: figures[f"{name}_events_per_second"] for name in (kind.name for kind in KINDS)}
+    figures["ratio_auto_200_to_25"] = rate["auto_200"] / rate["auto_25"]
+    figures["ratio_auto_batches_to_token_batches"] = rate["auto_batches_25"] / rate["token_batches_25"]
+    return figures
+
+
+def run(*, json: bool) -> dict[str, float]:
+    """The medians of several rounds, and of the ratios within a round."""
+    with running_broker() as broker:
+        run_loop(fill(broker.url))
+        rounds = [run_loop(measure(broker, number)) for number in range(ROUNDS)]
+    figures = medians(rounds)
+    if not json:
+        table("committing: 200-byte events, the position at the broker and elsewhere", figures)
+    return figures
