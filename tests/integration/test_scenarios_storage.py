@@ -385,6 +385,8 @@ async def test_s17_a_broker_that_lost_its_lock_is_stopped_by_the_fence(tmp_path:
             publisher = session.publisher("t", name="p")
             await bounded(ledger.publish(publisher, 5))
             os.kill(first.pid, signal.SIGSTOP)
+            # A thread in the middle of its look at the directory would find that there is no lock, which ends it, too.
+            await until(lambda: _stands_still(first.pid), "the broker to stand still")
             for name in ("lock", "rocksdb/LOCK"):  # as a network file system may lose them
                 (first.volume / name).unlink()
             async with second:
@@ -403,6 +405,12 @@ async def test_s17_a_broker_that_lost_its_lock_is_stopped_by_the_fence(tmp_path:
     *_, last = first.log.splitlines()
     # Its own look at the directory, once a while, may come before the sync that meets the other's fence.
     assert "this volume has a newer owner" in last or "another file is in the place of its lock" in last
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether all threads of a process are stopped, where that can be seen."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(thread.read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
 
 
 @pytest.mark.parametrize("known", ["token", "nothing"])
