@@ -15,8 +15,8 @@ import pytest
 from documents import ROOT
 from integration.postgres import programs
 
-KILLS = 12
-PAUSES = 3
+KILLS = 8
+PAUSES = 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it kills with SIGKILL")
