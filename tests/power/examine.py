@@ -15,6 +15,7 @@ import gapless
 from gapless import plugins
 from gapless.errors import GaplessError
 from gapless_storage._rocksdb import opening, watchdog
+from gapless_storage._rocksdb.logformat import intact_records
 from integration.broker_process import CLI, BrokerProcess
 from integration.nodes_in_process import running_node
 from power.workload import SECTIONS, STORAGE
@@ -113,7 +114,8 @@ async def examine_process(volume: Path, scratch: Path, publishers: list[str]) ->
 def be_quick() -> None:
     """Has this process do without what takes a broker most of the time that it needs to start.
 
-    It inspects databases itself, where a broker starts a child for it, and looks for plugins once. What hangs then
+    It inspects databases itself, where a broker starts a child for it, and looks for plugins once. RocksDB may hang of
+    a MANIFEST that ends in garbage, so one that is not whole is inspected by a child here, too. What hangs otherwise
     hangs this process: whoever expects that watches it.
     """
     vars(opening)["inspect_within"] = _inspect
@@ -121,4 +123,11 @@ def be_quick() -> None:
 
 
 def _inspect(directory: Path, seconds: float) -> watchdog.Flushed:
-    return watchdog._ask_ourselves(directory)
+    if all(map(_is_whole, directory.glob("MANIFEST-*"))):
+        return watchdog._ask_ourselves(directory)
+    return watchdog.inspect_within(directory, seconds)
+
+
+def _is_whole(log: Path) -> bool:
+    *_, end = 0, *(end for _, end in intact_records(log, 0))
+    return end == log.stat().st_size
