@@ -68,7 +68,7 @@ class ByToken:
         """The block ends without an error: everything that was handed out is done with."""
 
 
-class Committed(ByToken):
+class ByCommit(ByToken):
     """Commits an event or a batch when the application asks for the next one, and waits until that is durable."""
 
     needs_every_step = True
@@ -99,4 +99,4 @@ def policy_of(mode: AckMode, *, durable: bool) -> type[ByToken]:
     """Returns the policy of a mode. Of a subscription that is not durable nothing comes again: it commits nothing."""
     if mode is AckMode.TOKEN:
         return ByToken
-    return Committed if mode is AckMode.AUTO and durable else Lazy
+    return ByCommit if mode is AckMode.AUTO and durable else Lazy

@@ -21,7 +21,7 @@ class Leavable(Protocol):
 Entered = TypeVar("Entered", bound=Leavable)
 
 
-class Block:
+class ClosedWhenLeft:
     """An object that is a block of its own: left well it is closed, left by an exception it ends at once."""
 
     async def __aenter__(self) -> Self:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct
 from typing_extensions import Unpack
 
-from gapless.client.awaitable import Block
+from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.driver import Driver, Recipient
 from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
@@ -60,7 +60,7 @@ class GatheringBatch(Struct, eq=False):
     size: int = 0
 
 
-class Publisher(Block, Recipient):
+class Publisher(ClosedWhenLeft, Recipient):
     """Publishes events, in order, each logged once, however often the connection breaks.
 
     Made by `Session.publisher`. A publisher with a name continues where that name stopped, also in another process. A

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 
 from gapless.client.ack_modes import AckMode, ByToken, policy_of
 from gapless.client.archives import Archive, selection_of
-from gapless.client.awaitable import AwaitableContext, Block
+from gapless.client.awaitable import AwaitableContext, ClosedWhenLeft
 from gapless.client.driver import Driver
 from gapless.client.options import EventOrder, OnConflict, OnGap, Start, check_choice, check_name, wanted
 from gapless.client.publisher import Publisher
@@ -37,7 +37,7 @@ Transforms: TypeAlias = "AwaitableContext[Transform[NoReturn]]"
 TransformsGaps: TypeAlias = "AwaitableContext[Transform[Gap]]"
 
 
-class Session(Block):
+class Session(ClosedWhenLeft):
     """Makes publishers and subscriptions. Made by `Connection.session`, to be used as a block or not."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from gapless.client.awaitable import Block
+from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.batches import Batch, decode
 from gapless.client.driver import Driver, Recipient
 from gapless.client.healing import Healing
@@ -37,7 +37,7 @@ GapT = TypeVar("GapT")
 """Gap, with `on_gap="deliver"`; otherwise Never."""
 
 
-class Subscription(Block, Recipient, Generic[ItemT, GapT]):
+class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     """Consumes a subscription: `async for event in subscription`, or `subscription.batches()`.
 
     One task at a time may iterate. A cancelled `anext` loses nothing. The iteration survives GapError: it goes on after

@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from gapless.client.awaitable import Block
+from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.batches import Batch
 from gapless.core.client import Gap
 from gapless.core.client.transforming import TransformPositions
@@ -66,7 +66,7 @@ class InputBatch(Batch):
         await self._transform.publish(self, messages)
 
 
-class Transform(Block, Generic[GapT]):
+class Transform(ClosedWhenLeft, Generic[GapT]):
     """Iterates over batches of its input: `async for batch in work: await batch.publish(…)`.
 
     Made by `Session.transform`. One task at a time may iterate.

@@ -59,7 +59,7 @@ class Desk(msgspec.Struct, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedDesk:
     """What a consumer is told of the desk that it has now."""
 
     epoch: int = 0
@@ -86,7 +86,7 @@ class Desks:
             if hosting.registry.get(sid) is not None:
                 self._desks[sid] = _decode(value)
 
-    def open(self, consumer: Consumer, request: Subscribe) -> tuple[Opened, list[Operation]] | None:
+    def open(self, consumer: Consumer, request: Subscribe) -> tuple[OpenedDesk, list[Operation]] | None:
         """A consumer attaches. Returns what to tell it when these writes are durable; None: no desk is concerned.
 
         Raises RefusedError if it goes on with what it was handed before, and somebody else was served meanwhile.
@@ -97,7 +97,7 @@ class Desks:
             if desk is None or desk.holder in {"", SOMEBODY, LEFT}:
                 return None
             desk.holder = SOMEBODY
-            return Opened(), [self._row(sid, desk)]
+            return OpenedDesk(), [self._row(sid, desk)]
         desk = desk or Desk()
         goes_on = bool(request.sid)
         if goes_on and desk.holder != consumer.holder:
@@ -110,7 +110,7 @@ class Desks:
         row = self._row(sid, desk)
         attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items())
         units = tuple(Position(pubend, upto) for pubend, upto in desk.units.items())
-        return Opened(desk.epoch, doubt, settled, attempts, units), [row, *self._positions(sid)]
+        return OpenedDesk(desk.epoch, doubt, settled, attempts, units), [row, *self._positions(sid)]
 
     def is_current(self, sid: int, epoch: int) -> bool:
         """Whether a commit of this epoch is taken."""

@@ -37,7 +37,7 @@ from gapless_shb.core.admission import (
 )
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.desks import Desks, Opened
+from gapless_shb.core.desks import Desks, OpenedDesk
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.groups import Groups, late_starts
 from gapless_shb.core.hosting import MOVED, Hosting
@@ -414,7 +414,7 @@ class Subscribing:
             self._ahead.acknowledge(consumer, acknowledged, now)
         opening = self._desks.open(consumer, request)
         if opening is None:
-            self._serve(consumer, request, Opened(), now, wall, created=created)
+            self._serve(consumer, request, OpenedDesk(), now, wall, created=created)
             return
         opened, rows = opening
         consumer.attaching = True
@@ -436,7 +436,7 @@ class Subscribing:
         self._hosting.outbox.write(rows, durable)
 
     def _serve(
-        self, consumer: Consumer, request: Subscribe, opened: Opened, now: int, wall: int, *, created: bool
+        self, consumer: Consumer, request: Subscribe, opened: OpenedDesk, now: int, wall: int, *, created: bool
     ) -> None:
         """Answers a consumer, and serves it from where it goes on."""
         hosting, subscription = self._hosting, consumer.subscription
