@@ -190,6 +190,7 @@ class ModelFixture:
         client.life.over = False
         consumer = Stand(
             by_ranges=False,
+            commits=False,
             client=client,
             row=row,
             wanted=row.wanted(),

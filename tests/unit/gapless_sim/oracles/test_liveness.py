@@ -85,6 +85,18 @@ def test_v1_nothing_comes_of_a_pubend_that_is_gone() -> None:
     assert settled(fixture, V1LiveDelivery)
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_v1_what_a_former_consumer_may_have_committed(knows: bool) -> None:
+    """A consumer whose broker commits for it, and did not know the pubend yet when it came, may owe nothing of it."""
+    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
+    fixture.opens()
+    reader = fixture.attach(fixture.row(), **({"p": 5} if knows else {}))
+    reader.commits = True
+    fixture.log((10, 1))
+
+    assert settled(fixture, V1LiveDelivery) is not knows
+
+
 def test_v1_a_subscription_is_given() -> None:
     fixture = ModelFixture(I3Gapless, V1LiveDelivery)
     fixture.opens()
