@@ -179,10 +179,13 @@ class Model(Oracle):
         history.lost = max(history.lost, knowledge.lost)
 
     def wanted(self, broker: str, interest: routing.Interest) -> None:
-        """An SHB is there."""
+        """An SHB is there. It may have given subscriptions away before anybody saw its name."""
         if self.shb_of.get(broker) != interest.shb:
             self.shb_of[broker] = interest.shb
             self.broker_of[interest.shb] = broker
+            for account in self.accounts.values():
+                if account.broker == broker and account.exists and not account.shb:
+                    account.shb = interest.shb
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
         """What routers receive, as a watcher of the seam: which SHBs are counted."""

@@ -55,6 +55,11 @@ class Routing(Judge):
         if self._contract is not None:
             self._contract.restarted(broker.name)
 
+    def wiped(self, broker: SimBroker) -> None:
+        """Nobody knows any more which of its processes came before which."""
+        if self._contract is not None:
+            self._contract.lost_volume(broker.name)
+
     def repaired(self, broker: SimBroker, holes: Sequence[tuple[str, int, int]]) -> None:
         """What is given up counts as never sent."""
         if self._contract is not None:

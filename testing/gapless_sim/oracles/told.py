@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 REPEATED_WITHIN = 8 * SECOND
 """All rows are said again every five seconds, by a clock that may be slow and a broker that may be late."""
+FORGOTTEN_AFTER = 27 * SECOND
+"""A router forgets an SHB that nobody has heard of for 30 seconds, by a clock that may be fast."""
 SLOWEST = 0.1 * SECOND
 """A broker whose turns take longer than that is not judged by the clock."""
 
@@ -55,6 +57,8 @@ class K3Rows(HopJudge):
         """When a router, in one of its lives, has sent a row for the first time."""
         self._fresh: dict[tuple[str, object, Row], int] = {}
         """When it has heard it last, from a broker or from the SHB at hand."""
+        self._said_at: dict[tuple[str, object, Row], int] = {}
+        """When, as far as it can know, the SHB said it last: an SHB that is cut off says nothing new to anybody."""
 
     def progressed(self, broker: str, progress: routing.Progress) -> None:
         """An SHB says what it is done with."""
@@ -86,10 +90,15 @@ class K3Rows(HopJudge):
 
     def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A broker hears of rows."""
-        if type(message) is ProgressRows:
-            life = self.world.brokers[hop.target].life
-            for said in message.rows:
-                self._fresh[hop.target, life, (said.pubend, said.shb)] = self.world.now
+        if type(message) is not ProgressRows:
+            return
+        life, life_of_source = self.world.brokers[hop.target].life, self.world.brokers[hop.source].life
+        for said in message.rows:
+            row = said.pubend, said.shb
+            is_home = self.model.broker_of.get(said.shb) == hop.source
+            said_at = self.world.now if is_home else self._said_at.get((hop.source, life_of_source, row), 0)
+            self._said_at[hop.target, life, row] = max(said_at, self._said_at.get((hop.target, life, row), 0))
+            self._fresh[hop.target, life, row] = self.world.now
 
     def checkpoint(self) -> None:
         """Looks for a broker on the way that a row is not said to."""
@@ -123,7 +132,8 @@ class K3Rows(HopJudge):
             owner, home = self.model.histories[pubend].broker, self.model.broker_of.get(shb)
             if home is None or self.model.shb_of.get(home) != shb:
                 continue  # who is gone is forgotten, by each broker in its time
-            is_fresh = home == node or self._fresh.get((node, life, row), 0) > since
+            is_forgotten = self.world.now - self._said_at.get((node, life, row), 0) > FORGOTTEN_AFTER
+            is_fresh = home == node or (self._fresh.get((node, life, row), 0) > since and not is_forgotten)
             if not owner or owner == node or not is_fresh:
                 continue
             if topology.cells_between(node, owner)[1] is topology.cell_of[hop.target]:

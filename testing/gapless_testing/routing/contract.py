@@ -118,6 +118,10 @@ class Contract:
         self.vanished(broker)
         self._placings.forget_broker(broker)
 
+    def lost_volume(self, broker: BrokerId) -> None:
+        """A broker begins on an empty volume: what its former process placed may still be on its way, and come last."""
+        self._placings.forget_order(broker)
+
     def given_up(self, pubend: PubendId, lo: Tick, hi: Tick) -> None:
         """An operator has given up what a pubend logged in (lo, hi], for it cannot be read: it counts as never sent."""
         self._placings.forget_logged(pubend, lo, hi)

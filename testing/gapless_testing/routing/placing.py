@@ -172,6 +172,11 @@ class Placings:
         for key in [key for key in self._submitted if key[0] == broker]:
             del self._submitted[key]
 
+    def forget_order(self, broker: BrokerId) -> None:
+        """The broker's volume is another one now, so nobody there knows which process came before which."""
+        for openings in self._openings.values():
+            openings.pop(broker, None)
+
     def check_ended(self) -> None:
         """Raises ContractError if anything is still open. For the end, when nothing is on its way."""
         for broker, waiting in self._open.items():

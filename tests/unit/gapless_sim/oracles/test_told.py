@@ -10,7 +10,7 @@ import pytest
 from gapless.core.network.facts import Enrolled, Hold, Opened, Posted, Progress, PubendMeta
 from gapless.core.network.frames import ProgressRows
 from gapless_sim.options import SECOND, NetworkFaults
-from gapless_sim.oracles.told import REPEATED_WITHIN, SILENT, C5ByHop, K3Rows, K8Sideways, K9Forgotten
+from gapless_sim.oracles.told import FORGOTTEN_AFTER, REPEATED_WITHIN, SILENT, C5ByHop, K3Rows, K8Sideways, K9Forgotten
 from unit.gapless_sim.oracles.model_fixture import P, Stand, violates
 from unit.gapless_sim.oracles.test_hops import Tree, want
 
@@ -97,6 +97,26 @@ def test_a_broker_passes_on_what_it_hears_and_not_what_it_has_not_heard_for_long
     tree.sends("shb1", "ib1", rows(5, 9))
     tree.breaks("ib1", "phb1")
     tree.sends("shb1", "ib2", rows(5, 9))
+    assert tree.judge.settled()
+
+
+def test_what_only_comes_back_is_forgotten() -> None:
+    """Found by the simulator: an SHB was cut off, and what brokers had passed on came back to them for long (K3)."""
+    tree = said_for_long("ib1", "ib2")
+    tree.sends("ib1", "phb1", rows(5, 9))
+
+    def comes_back(until: int) -> None:
+        while tree.world.now < until:
+            tree.after(4 * SECOND)
+            tree.sends("phb1", "ib1", rows(5, 9))
+
+    cut_off_at = tree.world.now
+    comes_back(cut_off_at + FORGOTTEN_AFTER - 4 * SECOND)
+    tree.breaks("shb1", "ib1")
+    tree.breaks("shb1", "ib2")
+    with violates("K3"):
+        tree.judge.settled()
+    comes_back(cut_off_at + FORGOTTEN_AFTER + SECOND)
     assert tree.judge.settled()
 
 

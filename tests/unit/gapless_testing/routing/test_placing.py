@@ -58,6 +58,16 @@ def test_openings_in_the_order_in_which_they_were_placed(seam: Seam) -> None:
         seam.say("q", SubmitOpen(successor, None))
 
 
+def test_openings_of_a_broker_that_lost_its_volume_are_in_no_order(seam: Seam) -> None:
+    successor = replace(OPENING, instance="successor")
+    seam.call("p", SubmitOpen(OPENING, 1))
+    seam.contract.lost_volume("p")
+    seam.call("p", SubmitOpen(successor, 2))
+
+    seam.say("q", SubmitOpen(successor, None))
+    seam.say("q", SubmitOpen(OPENING, None))
+
+
 def test_openings_at_several_brokers_are_in_no_order(seam: Seam) -> None:
     successor = replace(OPENING, instance="successor")
     seam.call("p", SubmitOpen(OPENING, 1))
