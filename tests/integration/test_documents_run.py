@@ -55,6 +55,13 @@ def test_the_example_of_acknowledgement_modes_runs(tmp_path: Path) -> None:
     assert run(tmp_path, "alarms.py") == "fire\nflood\nover\nthen: another fire\n"
 
 
+def test_the_example_of_the_jms_style_profile_runs(tmp_path: Path) -> None:
+    [program] = code_blocks(ROOT / "docs" / "howto" / "come-from-jms.md", "python")
+    (tmp_path / "orders.py").write_text(program.code, "utf-8")
+
+    assert run(tmp_path, "orders.py") == "a large one 250 False\n{'customer': 'ada', 'total': 980.5}\n"
+
+
 def test_the_example_of_a_token_in_a_database_runs(tmp_path: Path) -> None:
     [program] = code_blocks(ROOT / "docs" / "howto" / "store-the-token-in-a-database.md", "python")
     (tmp_path / "accounts.py").write_text(program.code, "utf-8")

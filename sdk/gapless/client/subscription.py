@@ -189,6 +189,12 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
             self._driver.unregister(self._number)
             self._driver.touch()
 
+    async def settle(self) -> None:
+        """Waits until what was handed out is done with, as if the next event were asked for; but hands out nothing."""
+        if self._steps:
+            self._check_alone()
+            await self._policy.on_asked(1)
+
     async def commit(self, max_events: int) -> None:
         """Makes durable that everything that was handed out is done with. So many events are asked for next."""
         self._check_alive()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -417,6 +417,31 @@ def message_of(event: Event) -> Message:
     message = _KINDS.get(event.properties.get(BODY), BytesMessage)()
     message.take_over(event)
     return message
+
+
+def message_with(body: Any) -> Message:
+    """The message that has this body. A mapping becomes a MapMessage, anything else that JSON can say a JsonMessage.
+
+    Raises MessageFormatError.
+    """
+    if body is None:
+        return Message()
+    if isinstance(body, str):
+        text = TextMessage()
+        text.set_text(body)
+        return text
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        octets = BytesMessage()
+        octets.write_bytes(bytes(body))
+        return octets
+    if isinstance(body, Mapping):
+        values = MapMessage()
+        for name, value in body.items():
+            values.set_object(name, value)
+        return values
+    anything = JsonMessage()
+    anything.set_object(body)
+    return anything
 
 
 def _received(wire: _Wire) -> TypedValue:

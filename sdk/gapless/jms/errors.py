@@ -1,12 +1,21 @@
-"""The exceptions of Jakarta Messaging 3.1 (section 10) by name, with Python's ending. Each is a GaplessError, too."""
+"""The exceptions of Jakarta Messaging 3.1 (section 10) by name, with Python's ending. Each is a GaplessError, too.
+
+Whatever gapless raises below the profile comes out as one of these, with the original as its cause. One error has no
+name in JMS, and stays what it is: GapError.
+"""
 
 from __future__ import annotations
 
-from gapless.errors import GaplessError, InvalidSelectorError, InvalidTopicError
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import gapless.errors as below
+from gapless.errors import GaplessError
 
 
 class JMSError(GaplessError):
-    """Base of what the JMS-style profile raises on its own account."""
+    """Base of what the JMS-style profile raises."""
 
 
 class IllegalStateError(JMSError):
@@ -14,11 +23,15 @@ class IllegalStateError(JMSError):
 
 
 class InvalidClientIDError(JMSError):
-    """A client id is missing where one is needed, or was set too late."""
+    """A client id is malformed."""
 
 
-class InvalidDestinationError(JMSError, InvalidTopicError):
+class InvalidDestinationError(JMSError, below.InvalidTopicError):
     """A destination is malformed, or a durable subscription does not exist."""
+
+
+class InvalidSelectorError(JMSError, below.InvalidSelectorError):
+    """A selector does not parse or does not type-check; see `gapless.InvalidSelectorError`."""
 
 
 class JMSSecurityError(JMSError):
@@ -59,6 +72,40 @@ class TransactionRolledBackError(JMSError):
 
 class TransactionInDoubtError(JMSError):
     """The connection was closed before the broker said whether a transaction was committed."""
+
+
+_NAMES: Final[tuple[tuple[type[GaplessError], type[JMSError]], ...]] = (
+    (below.InvalidTopicError, InvalidDestinationError),
+    (below.SubscriptionNotFoundError, InvalidDestinationError),
+    (below.SubscriptionInUseError, IllegalStateError),
+    (below.SubscriptionMismatchError, IllegalStateError),
+    (below.InvalidMessageError, MessageFormatError),
+    (below.AuthorizationError, JMSSecurityError),
+    (below.ConnectionRefusedByBrokerError, JMSSecurityError),
+    (below.VolumeFullError, ResourceAllocationError),
+)
+
+
+def named(error: GaplessError) -> GaplessError:
+    """Returns the error under its name in JMS. One that has its name already, and GapError, is returned as it is."""
+    if isinstance(error, (JMSError, below.GapError)):
+        return error
+    if isinstance(error, below.InvalidSelectorError):
+        return InvalidSelectorError(error.message, error.expression, error.position)
+    found = (jms for cause, jms in _NAMES if isinstance(error, cause))
+    return next(found, JMSError)(str(error))
+
+
+@contextmanager
+def names_of_jms() -> Iterator[None]:
+    """Raises what is raised within under its name in JMS."""
+    try:
+        yield
+    except GaplessError as error:
+        again = named(error)
+        if again is error:
+            raise
+        raise again from error
 
 
 __all__ = [

@@ -10,6 +10,7 @@ two properties of the vendor's name space. They are shown to nobody as propertie
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from datetime import datetime, timedelta, timezone
 from math import isfinite
 from typing import Any, ClassVar, Final, TypeVar
@@ -124,6 +125,10 @@ class Message:
     def get_jms_destination(self) -> Topic | None:
         """Returns the topic to which it was sent."""
         return self._destination
+
+    def get_jms_delivery_time(self) -> int:
+        """Returns when it may be delivered first: at once, so this is the timestamp."""
+        return self._timestamp
 
     def get_jms_delivery_mode(self) -> str:
         """Returns "PERSISTENT": there is no other."""
@@ -274,6 +279,25 @@ class Message:
             type=self._type,
         )
 
+    def sent_with(self, given: Message) -> Message:
+        """A copy, with the properties and headers that its producer was given in the place of its own."""
+        copied = copy(self)
+        copied._properties = self._properties | given._properties  # noqa: SLF001 - its own class
+        copied._correlation_id = given._correlation_id or self._correlation_id  # noqa: SLF001 - as above
+        copied._reply_to = given._reply_to or self._reply_to  # noqa: SLF001 - as above
+        copied._type = given._type or self._type  # noqa: SLF001 - as above
+        return copied
+
+    def on_sent(self, event: Event) -> None:
+        """It was sent, and this event's headers are what became of it."""
+        self._message_id, self._destination = event.message_id, Topic(event.topic)
+        self._timestamp = milliseconds(event.timestamp) or 0
+        self._priority, self._expiration = event.priority, milliseconds(event.expiration) or 0
+
+    def acknowledged_by(self, acknowledge: Callable[[], None]) -> None:
+        """It was handed out by a context, which acknowledges by this."""
+        self._acknowledge = acknowledge
+
     def take_over(self, event: Event) -> None:
         """Becomes the message of an event, read only. Raises MessageFormatError if the body is not of this kind."""
         self._properties = _typed(event.properties)
@@ -282,12 +306,7 @@ class Message:
         self._properties_are_read_only = self._body_is_read_only = True
         self._correlation_id, self._type = event.correlation_id, event.type
         self._reply_to = Topic(event.reply_to) if event.reply_to else None
-        self.set_by_provider(event.message_id, event.topic, milliseconds(event.timestamp) or 0)
-        self._priority, self._expiration = event.priority, milliseconds(event.expiration) or 0
-
-    def set_by_provider(self, message_id: str, topic: str, timestamp: int) -> None:
-        """Sets what only the broker knows: of a received message, and of one that was sent."""
-        self._message_id, self._destination, self._timestamp = message_id, Topic(topic), timestamp
+        self.on_sent(event)
 
     def _body(self) -> Any:
         """What `get_body` returns."""

@@ -78,12 +78,16 @@ class Publisher:
         Raises TimeoutError after `timeout` seconds; its text names the obstacle. The event is still on its way then,
         and is logged once when the obstacle is gone: `flush` waits for it.
         """
-        message = Message(body, properties or {}, topic, **headers)
+        future = self.submit(Message(body, properties or {}, topic, **headers))
+        return self._runner.result(future, timeout, waiting=lambda: self.waiting)
+
+    def submit(self, message: Message) -> Future[Receipt]:
+        """Publishes like `send`, without waiting: the future gets the receipt, or the error."""
 
         async def send() -> Receipt:
             return await self._publisher.submit(message)
 
-        return self._runner.call(send, timeout, waiting=lambda: self.waiting)
+        return self._runner.begin(send)
 
     def send_batch(
         self,

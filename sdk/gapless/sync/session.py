@@ -209,6 +209,11 @@ class Session:
         if self._runner.alive:
             self._session.drain()
 
+    def abandon(self) -> None:
+        """Ends it now: nothing is acknowledged, and unanswered events are uncertain. Idempotent."""
+        if self._runner.alive:
+            self._runner.do(self._session.abandon)
+
     def close(self, timeout: float | None = None) -> None:
         """Closes it; see `gapless.Session.close`. Idempotent."""
         if self._runner.alive:

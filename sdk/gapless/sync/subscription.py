@@ -97,6 +97,15 @@ class Subscription(Generic[ItemT, GapT]):
         if self._runner.alive:
             self._subscription.drain()
 
+    def settle(self) -> None:
+        """Waits until what was handed out is done with, as if more were asked for, where the ack mode waits at all."""
+        self._runner.call(self._subscription.settle)
+
+    def abandon(self) -> None:
+        """Ends the consumption, and acknowledges nothing. Idempotent."""
+        if self._runner.alive:
+            self._runner.do(self._subscription.abandon)
+
     def close(self, timeout: float | None = None) -> None:
         """Ends the consumption. Idempotent."""
         if self._runner.alive:

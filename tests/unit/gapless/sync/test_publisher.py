@@ -31,6 +31,16 @@ def test_publishing(world: World) -> None:
     assert logged(world.network.broker) == [b"a", b"0", b"1", b"2"]
 
 
+def test_submit_does_not_wait(world: World) -> None:
+    with world.connection.session() as session, session.publisher("t") as publisher:
+        futures = [publisher.submit(gapless.Message(b"%d" % i)) for i in range(3)]
+        refused = publisher.submit(gapless.Message(5))
+
+        assert [future.result(5).tick for future in futures] == world.network.broker.streams[PUBEND].ticks
+        with pytest.raises(gapless.InvalidMessageError):
+            refused.result(5)
+
+
 def test_send_all(world: World) -> None:
     messages = (gapless.Message(b"%d" % i) for i in range(30_000))
     with world.connection.session() as session:

@@ -94,6 +94,33 @@ def test_auto(world: World) -> None:
         assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[1]}
 
 
+def test_settled_and_abandoned(world: World) -> None:
+    with world.connection.session(gapless.AckMode.AUTO) as session:
+        subscription = session.subscribe("t", name="s")
+        ticks = world.log(b"a", b"b", b"c")
+        next(subscription)
+        subscription.settle()
+        assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[0]}
+        assert subscription.receive(timeout=0) is not None
+        subscription.abandon()
+        subscription.abandon()
+        session.abandon()
+        with pytest.raises(gapless.SubscriptionError, match="closed"):
+            session.publisher("t")
+    world.connection.pubends()
+    assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: ticks[0]}
+
+
+def test_nothing_is_settled_where_nothing_waits(world: World) -> None:
+    with world.connection.session() as session, session.subscribe("t", name="s") as subscription:
+        world.log(b"a")
+        next(subscription)
+        subscription.settle()
+        world.connection.pubends()
+
+        assert world.network.broker.subscriptions[1].acknowledged == {PUBEND: BASE}
+
+
 def test_dups_ok(world: World) -> None:
     with world.connection.session(gapless.AckMode.DUPS_OK) as session:
         with session.subscribe("t", name="s") as subscription:

@@ -1,0 +1,55 @@
+"""A broker in memory, and what the tests of contexts, consumers and producers wait with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from gapless import jms
+
+LONG = 20_000
+"""Milliseconds: for what is to come."""
+SHORT = 30
+"""Milliseconds: for what is not to come."""
+
+
+@pytest.fixture
+def factory() -> jms.ConnectionFactory:
+    """Each of its connections has a broker of its own."""
+    return jms.ConnectionFactory("embedded:", client_id="desk-7")
+
+
+@pytest.fixture
+def context(factory: jms.ConnectionFactory) -> Iterator[jms.JMSContext]:
+    with factory.create_context() as context:
+        yield context
+
+
+class InThread:
+    """A call that is made in a thread of its own."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self._result: Any = None
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._call()
+        except Exception as error:  # noqa: BLE001 - it is the result
+            self._result = error
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the call has not returned."""
+        return self._thread.is_alive()
+
+    def result(self) -> Any:
+        """What it returned, or raised."""
+        self._thread.join(LONG / 1000)
+        assert not self._thread.is_alive()
+        return self._result

@@ -1,0 +1,315 @@
+"""Contexts: connections that start and stop, sessions that end, client ids, durable subscriptions."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
+
+import pytest
+
+import gapless
+from gapless import jms
+from gapless.jms import contexts, errors
+from unit.gapless.jms.conftest import LONG, SHORT, InThread
+
+
+def test_a_durable_subscription_keeps_what_is_sent_while_it_has_no_consumer(context: jms.JMSContext) -> None:
+    context.create_durable_consumer("orders", "audit").close()
+    context.create_producer().send("orders", "kept")
+
+    assert context.create_durable_consumer("orders", "audit").receive_body(str, LONG) == "kept"
+
+
+def test_a_consumer_without_a_name_gets_what_is_sent_while_it_is_there(context: jms.JMSContext) -> None:
+    producer = context.create_producer().send("orders", "before")
+    consumer = context.create_consumer("orders")
+    producer.send("orders", "after")
+
+    assert consumer.receive_body(str, LONG) == "after"
+    assert (consumer.name, consumer.receive(SHORT)) == (None, None)
+
+
+def test_the_first_consumer_starts_the_connection_unless_it_must_not(context: jms.JMSContext) -> None:
+    context.set_auto_start(False)
+    consumer = context.create_consumer("orders")
+    context.create_producer().send("orders", "x")
+    assert not context.get_auto_start()
+    assert consumer.receive(SHORT) is None
+
+    context.start()
+    context.start()
+
+    assert consumer.receive_body(str, LONG) == "x"
+
+
+def test_nothing_is_handed_out_while_it_is_stopped_and_sending_goes_on(context: jms.JMSContext) -> None:
+    consumer = context.create_consumer("orders")
+    waiting = InThread(lambda: consumer.receive(LONG))
+    context.stop()
+    context.stop()
+    context.create_producer().send("orders", "x")
+    assert consumer.get_message_listener() is None
+    assert waiting.is_waiting
+
+    context.start()
+
+    assert waiting.result().get_text() == "x"
+
+
+def test_the_time_of_receive_runs_on_while_it_is_stopped(context: jms.JMSContext) -> None:
+    consumer = context.create_consumer("orders")
+    context.stop()
+
+    assert consumer.receive(SHORT) is None
+    assert consumer.receive_no_wait() is None
+
+
+def test_stop_waits_for_a_listener_that_runs(context: jms.JMSContext) -> None:
+    running, may_return, got = Event(), Event(), []
+
+    def listen(message: jms.Message) -> None:
+        got.append(message.get_body(str))
+        running.set()
+        assert may_return.wait(LONG / 1000)
+
+    context.create_consumer("orders").set_message_listener(listen)
+    context.create_producer().send("orders", "1").send("orders", "2")
+    assert running.wait(LONG / 1000)
+    stopping = InThread(context.stop)
+    assert stopping.is_waiting
+    may_return.set()
+
+    assert stopping.result() is None
+    assert got == ["1"]
+
+
+def test_close_ends_what_waits_with_none_and_twice_is_no_error(factory: jms.ConnectionFactory) -> None:
+    context = factory.create_context()
+    consumer = context.create_consumer("orders")
+    waiting = InThread(consumer.receive)
+
+    consumer.close()
+    consumer.close()
+    context.close()
+    context.close()
+
+    assert waiting.result() is None
+
+
+def test_what_is_closed_is_used_no_more(factory: jms.ConnectionFactory) -> None:
+    context = factory.create_context()
+    consumer, producer = context.create_consumer("orders"), context.create_producer()
+    producer.send("orders", "x")
+    message = consumer.receive(LONG)
+    assert message is not None
+    consumer.close()
+    with pytest.raises(jms.IllegalStateError, match="consumer is closed"):
+        consumer.receive(SHORT)
+    context.close()
+
+    calls: list[Callable[[], object]] = [
+        context.start,
+        context.stop,
+        context.acknowledge,
+        message.acknowledge,
+        context.recover,
+        context.commit,
+        context.create_producer,
+        lambda: context.create_consumer("orders"),
+        lambda: producer.send("orders", "y"),
+        lambda: context.create_context(jms.AUTO_ACKNOWLEDGE),
+    ]
+    for call in calls:
+        with pytest.raises(jms.IllegalStateError, match="closed"):
+            call()
+
+
+def test_contexts_of_one_connection_are_started_together_and_end_alone(context: jms.JMSContext) -> None:
+    context.set_auto_start(False)
+    other = context.create_context(jms.DUPS_OK_ACKNOWLEDGE)
+    consumers = [context.create_consumer("orders"), other.create_consumer("orders")]
+    assert other.get_client_id() == "desk-7"
+    context.create_producer().send("orders", "x")
+
+    assert [consumer.receive_body(str, LONG) for consumer in consumers] == ["x", "x"]
+    other.close()
+    context.create_producer().send("orders", "y")
+    assert consumers[0].receive_body(str, LONG) == "y"
+
+
+def test_a_client_id_is_set_once_and_first() -> None:
+    with jms.ConnectionFactory("embedded:").create_context() as context:
+        assert context.get_client_id() is None
+        with pytest.raises(jms.InvalidClientIDError):
+            context.set_client_id("")
+        context.set_client_id("late")
+        assert context.get_client_id() == "late"
+        with pytest.raises(jms.IllegalStateError, match="already"):
+            context.set_client_id("later")
+        consumer = context.create_durable_consumer("orders", "audit")
+        context.create_producer().send("orders", "x")
+        assert consumer.receive_body(str, LONG) == "x"
+    with jms.ConnectionFactory("embedded:").create_context() as context:
+        context.create_producer()
+        with pytest.raises(jms.IllegalStateError, match="before anything else"):
+            context.set_client_id("too-late")
+    with pytest.raises(jms.InvalidClientIDError):
+        jms.ConnectionFactory("embedded:", client_id="a\nb")
+
+
+def test_a_durable_subscription_needs_a_client_id() -> None:
+    with jms.ConnectionFactory("embedded:").create_context() as context:
+        for call in (lambda: context.create_durable_consumer("orders", "audit"), lambda: context.unsubscribe("audit")):
+            with pytest.raises(jms.IllegalStateError, match="client id"):
+                call()
+
+
+def test_a_durable_subscription_has_one_consumer(tmp_path: Path) -> None:
+    factory = jms.ConnectionFactory(f"embedded:{tmp_path / 'data'}", client_id="desk-7")
+    with factory.create_context() as context, factory.create_context() as elsewhere:
+        first = context.create_durable_consumer("orders", "audit")
+        with context.create_context(jms.AUTO_ACKNOWLEDGE) as beside:
+            for second in (context, elsewhere, beside):
+                with pytest.raises(jms.IllegalStateError):
+                    second.create_durable_consumer("orders", "audit")
+        first.close()
+
+        elsewhere.create_durable_consumer("orders", "audit")
+
+
+def test_unsubscribe_wants_a_subscription_without_a_consumer(context: jms.JMSContext) -> None:
+    consumer = context.create_durable_consumer("orders", "audit")
+    with pytest.raises(jms.IllegalStateError, match="close it first"):
+        context.unsubscribe("audit")
+    consumer.close()
+    context.unsubscribe("audit")
+
+    with pytest.raises(jms.InvalidDestinationError):
+        context.unsubscribe("audit")
+
+
+def test_unsubscribe_elsewhere_ends_the_consumer(tmp_path: Path) -> None:
+    factory = jms.ConnectionFactory(f"embedded:{tmp_path / 'data'}", client_id="desk-7")
+    with factory.create_context() as context, factory.create_context() as elsewhere:
+        consumer = context.create_durable_consumer("orders", "audit")
+        elsewhere.unsubscribe("audit")
+
+        with pytest.raises(jms.InvalidDestinationError):
+            consumer.receive(LONG)
+
+
+def test_names_and_ids_of_128_characters_are_accepted() -> None:
+    name = "Az09_.-" * 18 + "ab"
+    assert len(name) == 128
+
+    with jms.ConnectionFactory("embedded:", client_id=name).create_context() as context:
+        assert context.create_durable_consumer("orders", name).name == name
+
+
+def test_no_selector_and_a_blank_one_are_the_same(context: jms.JMSContext) -> None:
+    for selector in (None, "", " "):
+        with context.create_durable_consumer("orders", "audit", selector) as consumer:
+            assert consumer.get_message_selector() is None
+
+
+def test_a_selector_decides_what_is_received(context: jms.JMSContext) -> None:
+    consumer = context.create_consumer("orders", "amount > 100 AND JMSPriority > 5")
+    producer = context.create_producer().set_priority(9)
+    producer.set_property("amount", 5).send("orders", "small").set_property("amount", 500).send("orders", "large")
+
+    assert consumer.receive_body(str, LONG) == "large"
+    with pytest.raises(jms.InvalidSelectorError) as raised:
+        context.create_consumer("orders", "amount >")
+    assert raised.value.position == 8
+    assert isinstance(raised.value, gapless.InvalidSelectorError)
+
+
+def test_a_pattern_is_subscribed_to_and_not_sent_to(context: jms.JMSContext) -> None:
+    consumer = context.create_consumer("orders.#")
+    context.create_producer().send("orders.new", "x")
+    message = consumer.receive(LONG)
+    assert message is not None
+    assert message.get_jms_destination() == context.create_topic("orders.new")
+    for call in (lambda: context.create_producer().send("orders.#", "x"), lambda: context.create_consumer("a..b")):
+        with pytest.raises(jms.InvalidDestinationError):
+            call()
+
+
+def test_modes(factory: jms.ConnectionFactory, context: jms.JMSContext) -> None:
+    assert (context.get_session_mode(), context.get_transacted()) == (jms.AUTO_ACKNOWLEDGE, False)
+    assert [int(mode) for mode in jms.SessionMode] == [0, 1, 2, 3]
+    with pytest.raises(jms.JMSError, match="no session mode"):
+        factory.create_context(7)
+    with pytest.raises(jms.JMSError, match="SESSION_TRANSACTED is not there yet"):
+        factory.create_context(jms.SESSION_TRANSACTED)
+
+
+def test_a_session_without_transactions_commits_none(context: jms.JMSContext) -> None:
+    for call in (context.commit, context.rollback):
+        with pytest.raises(jms.IllegalStateError, match="SESSION_TRANSACTED"):
+            call()
+
+
+def test_acknowledge_and_recover_do_nothing_where_the_context_acknowledges(context: jms.JMSContext) -> None:
+    consumer = context.create_durable_consumer("orders", "audit")
+    context.create_producer().send("orders", "1").send("orders", "2")
+    message = consumer.receive(LONG)
+    assert message is not None
+    message.acknowledge()
+    context.acknowledge()
+    context.recover()
+
+    assert consumer.receive_body(str, LONG) == "2"
+
+
+def test_the_exception_listener_hears_what_no_caller_does(
+    context: jms.JMSContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: SimpleQueue[Exception] = SimpleQueue()
+    logged: SimpleQueue[str] = SimpleQueue()
+    for level in ("error", "exception"):
+        monkeypatch.setattr(contexts.log, level, lambda text, *_, **__: logged.put(text))
+
+    def listen(_: jms.Message) -> None:
+        raise LookupError("of the application")
+
+    context.create_consumer("orders").set_message_listener(listen)
+    assert context.get_exception_listener() is None
+    context.set_exception_listener(heard.put)
+    context.create_producer().send("orders", "x")
+
+    assert str(heard.get(timeout=LONG / 1000)) == "of the application"
+
+    def careless(_: Exception) -> None:
+        raise ValueError
+
+    context.set_exception_listener(careless)
+    context.create_producer().send("orders", "x")
+    assert "the exception listener has raised" in logged.get(timeout=LONG / 1000)
+    context.set_exception_listener(None)
+    context.create_producer().send("orders", "x")
+    assert "there is no exception listener" in logged.get(timeout=LONG / 1000)
+
+
+def test_errors_have_their_names_in_jms() -> None:
+    cases = [
+        (gapless.InvalidTopicError("t"), jms.InvalidDestinationError),
+        (gapless.SubscriptionNotFoundError("t"), jms.InvalidDestinationError),
+        (gapless.SubscriptionInUseError("t"), jms.IllegalStateError),
+        (gapless.InvalidMessageError("t"), jms.MessageFormatError),
+        (gapless.AuthorizationError("t"), jms.JMSSecurityError),
+        (gapless.ConnectionClosedError("t"), jms.JMSError),
+        (gapless.InvalidSelectorError("t", "a >", 3), jms.InvalidSelectorError),
+    ]
+    for below, name in cases:
+        error = errors.named(below)
+
+        assert type(error) is name
+        assert str(error) == str(below)
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+        assert errors.named(error) is error
+    with pytest.raises(jms.JMSError, match="no broker answers"):
+        jms.ConnectionFactory("gapless://127.0.0.1:1").create_context()
