@@ -19,6 +19,7 @@ NAMES = {
     "fanout": "live delivery to 100 durable subscriptions that want 25 % each",
     "catchup": "all of 100 durable subscriptions away for a while, and back at once",
     "committing": "the position at the broker: AUTO event by event and in batches, beside tokens and DUPS_OK",
+    "positions": "the position at the server, durable before the next event: AUTO beside Redis, NATS and Kafka",
     "slow": "what 100 subscribers notice of one that takes a thousandth of what it is sent",
     "match": "the selector index alone",
     "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",
@@ -26,6 +27,7 @@ NAMES = {
     "pipelines": "archive, compact and replay on all flights, killed on the way, beside a plain computation",
     "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
     "tokens": "TokenStore under kill -9 of application, broker and database, and what it costs",
+    "transforms": "consume, transform, publish: the position with the output, without it, and transactions of Kafka",
     "transport": "frames over loopback, without any protocol",
     "peers": "the race: gapless beside NATS, Kafka, Redis and others",
     "papers": "the experiments of the papers that gapless comes from, done again",
@@ -35,8 +37,10 @@ NAMES = {
 PACKAGES = {
     "network": "network.command",
     "papers": "papers.command",
+    "positions": "peers.positions",
     "peers": "peers.command",
     "spark": "spark.command",
+    "transforms": "peers.transforms",
 }
 """Where the module of a name is, if elsewhere."""
 
