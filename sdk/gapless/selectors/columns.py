@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from operator import or_
+from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 
 from gapless.selectors.headers import HEADER_KINDS, HeaderRows
@@ -24,6 +25,22 @@ class _Foreign:
 
 
 _FOREIGN: Final = _Foreign()
+
+
+_bits: Final[list[int]] = []
+_growing: Final = Lock()
+
+
+def bits_of_events(count: int) -> Sequence[int]:
+    """Returns the masks of single events: `1 << i` for event i, for at least so many events.
+
+    All batches of the process share them, as a thousand readers need them of pages with thousands of events each. They
+    only become more, so threads may use what others add to.
+    """
+    if len(_bits) < count:
+        with _growing:
+            _bits.extend(1 << event for event in range(len(_bits), count))
+    return _bits
 
 
 Groups: TypeAlias = tuple[dict[str | int | float, int], int, int, int, bool]
@@ -143,16 +160,19 @@ class ColumnBatch:
         self,
         properties: Sequence[Mapping[str, Value]] | PropertyRows,
         headers: HeaderRows,
-        bits: list[int],
     ) -> None:
         self.properties = properties
         self._headers = headers
         self._rows = headers if isinstance(headers, list) else None
         self.full = (1 << len(properties)) - 1
-        self.bits = bits
         self.masks: dict[object, int] = {}
         """The masks that shared predicates have computed for this batch; only they use it."""
         self._columns: dict[str, ValueColumn] = {}
+
+    @cached_property
+    def bits(self) -> Sequence[int]:
+        """The mask of each event alone; there may be more of them than events."""
+        return bits_of_events(len(self.properties))
 
     def column(self, name: str) -> ValueColumn:
         """Returns the values of a property, or of a header field if the name is that of one."""

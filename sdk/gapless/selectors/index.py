@@ -47,7 +47,6 @@ class BatchMatcher:
         self._buckets: dict[str, Bucket] = {}
         self._patterns: PatternTree[Bucket] = PatternTree()
         self._buckets_of_topic: dict[str, list[Bucket]] = {}
-        self._bits: list[int] = []
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -104,7 +103,7 @@ class BatchMatcher:
             for entry in self._entries_for(topics[0], properties[0], headers[0]):
                 found[entry] = 1
         else:
-            batch = ColumnBatch(properties, headers, self._bits_for(len(topics)))
+            batch = ColumnBatch(properties, headers)
             for bucket, mask in self._buckets_for(topics, batch).items():
                 bucket.match(batch, mask, found)
         return [(mask, entry.keys) for entry, mask in found.items()]
@@ -143,10 +142,6 @@ class BatchMatcher:
                 del self._buckets_of_topic[next(iter(self._buckets_of_topic))]
             buckets = self._buckets_of_topic[topic] = self._patterns.find(topic)
         return buckets
-
-    def _bits_for(self, count: int) -> list[int]:
-        self._bits.extend(1 << event for event in range(len(self._bits), count))
-        return self._bits
 
     def _bucket(self, pattern: str) -> Bucket:
         bucket = self._buckets.get(pattern)

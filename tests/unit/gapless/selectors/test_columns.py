@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.selectors.columns import ColumnBatch, ValueColumn, group_values
+from gapless.selectors.columns import ColumnBatch, ValueColumn, bits_of_events, group_values
 from gapless.selectors.values import Value, ValueKind, kind_of
 from unit.gapless.selectors.strategies import NUMBERS, values
 
@@ -101,7 +101,7 @@ def test_floats_are_told(row: tuple[Value, ...], *, expected: bool) -> None:
 
 
 def test_a_batch_makes_a_column_once() -> None:
-    batch = ColumnBatch([{"a": 1}, {}], [{}] * 2, BITS)
+    batch = ColumnBatch([{"a": 1}, {}], [{}] * 2)
 
     assert batch.column("a") is batch.column("a")
     assert batch.column("a").groups == {1: 0b01}
@@ -110,11 +110,21 @@ def test_a_batch_makes_a_column_once() -> None:
 
 def test_header_fields_come_from_the_headers() -> None:
     properties: list[dict[str, Value]] = [{"JMSPriority": 9, "a": 1}, {}]
-    with_headers = ColumnBatch(properties, [{"a": 2}, {"JMSPriority": 4}], BITS)
-    without = ColumnBatch(properties, [{}, {}], BITS)
+    with_headers = ColumnBatch(properties, [{"a": 2}, {"JMSPriority": 4}])
+    without = ColumnBatch(properties, [{}, {}])
 
     assert with_headers.column("JMSPriority").groups == {4: 0b10}
     assert with_headers.column("a").groups == {1: 0b01}
     assert without.column("JMSPriority").null == 0b11
     assert with_headers.where(lambda _properties, headers: "JMSPriority" in headers) == 0b10
     assert without.where(lambda properties, headers: "a" in properties and not headers) == 0b01
+
+
+def test_the_masks_of_single_events_are_there_once_for_all_batches() -> None:
+    """Each reader had its own: with a hundred of them, and pages of many thousands of events, they were a gigabyte."""
+    bits = bits_of_events(100)
+
+    assert [bits[event] for event in (0, 1, 99)] == [1, 2, 1 << 99]
+    assert bits_of_events(2_000) is bits
+    assert ColumnBatch([{}] * 3_000, [{}] * 3_000).bits is bits
+    assert bits[2_999] == 1 << 2_999

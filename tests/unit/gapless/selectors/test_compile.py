@@ -19,7 +19,7 @@ def test_a_test_and_a_mask_say_what_the_rules_say(
 ) -> None:
     form = normal_form(parse(expression))
     test = event_test(form)
-    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
+    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows])
     expected = [truth(expression, *row) is True for row in rows]
 
     assert [test(*row) for row in rows] == expected
@@ -27,7 +27,7 @@ def test_a_test_and_a_mask_say_what_the_rules_say(
 
 
 def test_always_and_never() -> None:
-    batch = ColumnBatch([{}, {}], [{}] * 2, BITS)
+    batch = ColumnBatch([{}, {}], [{}] * 2)
 
     assert event_test(ALWAYS)({}, {})
     assert not event_test(NEVER)({}, {})
@@ -51,18 +51,18 @@ def test_equal_predicates_are_shared_until_the_last_is_given_back() -> None:
 def test_a_shared_predicate_answers_once_per_batch() -> None:
     shared = MaskCompiler().acquire(normal_form(parse("a = 1")))
     assert isinstance(shared, SharedPredicate)
-    batch = ColumnBatch([{"a": 1}, {"a": 2}], [{}] * 2, BITS)
+    batch = ColumnBatch([{"a": 1}, {"a": 2}], [{}] * 2)
 
     assert shared.mask(batch) == 0b01
     batch.masks[shared] = 0b10
     assert shared.mask(batch) == 0b10
-    assert shared.mask(ColumnBatch([{"a": 2}, {"a": 1}], [{}] * 2, BITS)) == 0b10
+    assert shared.mask(ColumnBatch([{"a": 2}, {"a": 1}], [{}] * 2)) == 0b10
 
 
 def test_what_cannot_matter_is_not_asked() -> None:
     compiler = MaskCompiler()
     node = compiler.acquire(normal_form(parse("a + b > 1 AND c = 'x'")))
-    batch = ColumnBatch([{"c": "y"}], [{}], BITS)
+    batch = ColumnBatch([{"c": "y"}], [{}])
 
     assert node.mask(batch) == 0
     assert len(batch.masks) == 1

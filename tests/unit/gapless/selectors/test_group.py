@@ -55,7 +55,7 @@ def test_both_forms_find_what_the_rules_select(
         for expression in data.draw(st.lists(selectors, max_size=3)):
             entries.append(entry(expression))
             group.add(Filed(entries[-1], entries[-1].node))
-    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
+    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows])
     mask = data.draw(st.integers(1, batch.full))
     expected: dict[Entry, int] = {}
     for one in entries:
@@ -78,7 +78,7 @@ def test_both_forms_find_what_the_rules_select(
 
 
 def test_what_it_finds_joins_what_was_found_before() -> None:
-    batch = ColumnBatch([{"a": 1}, {"a": 1}, {}], [{}] * 3, BITS)
+    batch = ColumnBatch([{"a": 1}, {"a": 1}, {}], [{}] * 3)
 
     for one in (entry("a = 1"), entry("a > 0"), entry("a BETWEEN 0 AND 2")):
         found = {one: 0b100}
@@ -122,7 +122,7 @@ def test_nothing_is_left_behind(expression: str, count: int) -> None:
 
 
 def test_many_filters_without_a_gate_are_matched_by_slots() -> None:
-    batch = ColumnBatch([{"a": event, "b": event} for event in range(256)], [{}] * 256, BITS)
+    batch = ColumnBatch([{"a": event, "b": event} for event in range(256)], [{}] * 256)
     few = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(FEW_MAX)])
     many = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(3000)])
     gated = group_of([entry(f"a = {n} AND b > {n}") for n in range(3000)])
@@ -151,8 +151,8 @@ def test_slots_are_shared_by_so_many_and_used_again(monkeypatch: pytest.MonkeyPa
 def test_slots_are_left_when_they_find_too_much() -> None:
     """What they cost follows what they find, so the last batch tells what to expect of the next."""
     group = group_of([entry(f"a > {n}") for n in range(1000)])
-    sparse = ColumnBatch([{"a": 1} for _ in range(256)], [{}] * 256, BITS)
-    dense = ColumnBatch([{"a": 1000} for _ in range(256)], [{}] * 256, BITS)
+    sparse = ColumnBatch([{"a": 1} for _ in range(256)], [{}] * 256)
+    dense = ColumnBatch([{"a": 1000} for _ in range(256)], [{}] * 256)
     group.match(sparse, sparse.full, {})
     assert group._prefers_slots(256)
 

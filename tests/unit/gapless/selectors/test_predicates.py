@@ -54,7 +54,7 @@ COMPUTED: list[Predicate] = [
 def test_both_forms_agree(predicate: Predicate, rows: list[tuple[dict[str, Value], dict[str, Value]]]) -> None:
     test = predicate.event_test()
     expected = sum(BITS[event] for event, row in enumerate(rows) if test(*row))
-    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows], BITS)
+    batch = ColumnBatch([properties for properties, _ in rows], [fields for _, fields in rows])
 
     assert predicate.batch_mask()(batch) == expected
 
@@ -98,6 +98,6 @@ def test_equal_predicates_are_equal_and_unlike_ones_are_not() -> None:
 
 def test_what_depends_on_one_name_is_computed_once_for_each_value() -> None:
     predicate = Computed(parse("a * 2 = 4"), wanted=True)
-    batch = ColumnBatch([{"a": event % 3} for event in range(12)], [{}] * 12, BITS)
+    batch = ColumnBatch([{"a": event % 3} for event in range(12)], [{}] * 12)
 
     assert predicate.batch_mask()(batch) == sum(BITS[event] for event in range(12) if event % 3 == 2)
