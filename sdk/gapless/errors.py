@@ -16,7 +16,7 @@
     │   ├── SubscriptionNotFoundError it does not exist (any more)
     │   ├── SubscriptionInUseError    another consumer holds it
     │   ├── SubscriptionTakenOverError  another consumer has taken it from this one
-    │   └── SubscriptionMismatchError it exists with other topics or another selector
+    │   └── SubscriptionMismatchError it exists with other topics, another selector or order
     ├── GapError                      a gap was reached; carries `.gap`
     ├── ArchiveError                  an archive is not there, not whole, in use, or gives what it should not
     ├── PublishError                  a publish did not succeed
@@ -133,7 +133,7 @@ class SubscriptionTakenOverError(SubscriptionError):
 
 
 class SubscriptionMismatchError(SubscriptionError):
-    """The subscription exists with other topics or another selector."""
+    """The subscription exists with other topics, another selector, no_local or order; see `on_change`."""
 
 
 class GapError(GaplessError):

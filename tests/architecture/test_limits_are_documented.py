@@ -143,6 +143,7 @@ PUBLISHERS = {
 SUBSCRIBERS = {
     "events on their way to a subscription, or not taken yet": f"{subscribing.WINDOW_EVENTS:,}",
     "… and their bytes": size(subscribing.WINDOW_BYTES),
+    "`prefetch` of a subscription": f"1 to {options.PREFETCH_MAX:,} events",
     "events of a range that is read, likewise": f"{reading.WINDOW_EVENTS:,}",
     "… and the bytes of these": size(reading.WINDOW_BYTES),
     "ranges that a session reads at a time": f"{reads.READS_MAX}",
@@ -234,7 +235,7 @@ def select(expression: str) -> None:
 
 
 def encode(**fields: Any) -> None:
-    Encoder("t").encode(Message(fields.pop("body", b""), **fields), default(LimitsSection, "max_event_bytes"))
+    Encoder("t", "").encode(Message(fields.pop("body", b""), **fields), default(LimitsSection, "max_event_bytes"))
 
 
 def encode_event_of(length: int) -> None:
@@ -294,6 +295,7 @@ BEYOND: Mapping[str, tuple[Callable[[int], object], int]] = {
     "event: topic, properties, headers and body": (encode_event_of, default(LimitsSection, "max_event_bytes")),
     "integer of a property": (lambda n: encode(properties={"a": n}), messages.INTEGER_MAX),
     "priority": (lambda n: encode(priority=n), 9),
+    "`prefetch` of a subscription": (options.check_prefetch, options.PREFETCH_MAX),
     "text of a token": (token_of, tokens.TEXT_MAX),
     "frame of the framing over streams of bytes, and of `memory`": (
         lambda n: encode_header(Payload(n)),

@@ -123,6 +123,7 @@ def subscription_json(info: SubscriptionInfo) -> dict[str, Any]:
         "name": info.name,
         "topics": list(info.topics),
         "selector": info.selector,
+        "no_local": info.no_local,
         "connected": info.connected,
         "acknowledged": dict(info.acknowledged.ticks),
         "lag_events": info.lag_events,
@@ -136,6 +137,7 @@ def subscription_cells(info: SubscriptionInfo) -> dict[str, Any]:
     """A subscription as a table shows it."""
     return {
         **subscription_json(info),
+        "selector": f"{info.selector} (no_local)".lstrip() if info.no_local else info.selector,
         **shown_lag(info.lag_events, info.lag_seconds, complete=info.lag_complete),
     }
 

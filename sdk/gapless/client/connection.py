@@ -39,7 +39,7 @@ ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 
 def connect(
-    address: str, *, client_id: str = "", wait: bool = False, archive: Archive | None = None
+    address: str, *, client_id: str = "", identify: bool = False, wait: bool = False, archive: Archive | None = None
 ) -> AwaitableContext[Connection]:
     """Returns a connection to a broker, to be awaited or entered.
 
@@ -53,6 +53,8 @@ def connect(
             same PATH share it (and so do all of `gapless.sync`).
             `embedded:`: a broker in memory, for this connection alone.
         client_id: The first half of the names of durable subscriptions.
+        identify: Whether what it publishes says whose it is, in the property JMSXAppID: the client id or, without one,
+            a text that is this connection's own. So `no_local=True` can leave it out.
         wait: Whether to go on trying if no broker answers at first. A connection that is lost later is always restored,
             and publishers and subscriptions go on by themselves.
         archive: Fills gaps: if a subscription of this connection meets a gap, it gets the archive's events instead.
@@ -71,11 +73,13 @@ def connect(
     async def begin() -> Connection:
         if isinstance(target, Remote):
             transport = plugins.load("transport", target.transport)(options=dict(target.options))
-            return await _open(target.addresses, transport.dial, client_id, None, archive, patient=wait)
+            return await _open(
+                target.addresses, transport.dial, client_id, None, archive, identify=identify, patient=wait
+            )
         broker = EmbeddedBroker(target.path)
         await broker.start()
         try:
-            return await _open((address,), broker.dial, client_id, broker, archive, patient=wait)
+            return await _open((address,), broker.dial, client_id, broker, archive, identify=identify, patient=wait)
         except BaseException:
             await broker.stop()
             raise
@@ -90,6 +94,7 @@ async def _open(
     broker: EmbeddedBroker | None,
     archive: Archive | None,
     *,
+    identify: bool,
     patient: bool,
 ) -> Connection:
     core = ClientCore(
@@ -98,7 +103,7 @@ async def _open(
         instance=token_hex(16),
         random=Random(),  # noqa: S311 - for the jitter of delays
     )
-    driver = Driver(core, dial, patient=patient)
+    driver = Driver(core, dial, identifies=identify, patient=patient)
     await driver.start()
     if archive is not None:
         try:

@@ -74,9 +74,11 @@ class ClientLinkOwner:
 class Driver:
     """Runs one core on the running loop, from `start` to `close`."""
 
-    def __init__(self, core: ClientCore, dial: Dialler, *, patient: bool) -> None:
+    def __init__(self, core: ClientCore, dial: Dialler, *, identifies: bool, patient: bool) -> None:
         """`patient`: whether `start` goes on trying if no broker answers at first."""
         self.core = core
+        self.stamp = core.app_id if identifies else ""
+        """The JMSXAppID of everything that is published; "": none."""
         self.loop = asyncio.get_running_loop()
         self.error: GaplessError | None = None
         """Why the connection is over."""

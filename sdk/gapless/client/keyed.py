@@ -78,7 +78,7 @@ class KeyedPublishing:
         """Returns the messages in parts that fit into a frame each. Raises the error of the first wrong message."""
         welcome = self._driver.core.welcome
         assert welcome is not None, "a connection is open from the start"
-        encoded = Encoder(topic).encode_all(messages, welcome.max_event_bytes)
+        encoded = Encoder(topic, self._driver.stamp).encode_all(messages, welcome.max_event_bytes)
         if encoded.error is not None:
             raise encoded.error
         return list(encoded.columns.portions(PART_BYTES, PART_EVENTS))

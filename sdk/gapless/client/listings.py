@@ -58,6 +58,8 @@ class SubscriptionInfo:
     is consumed, and are not counted before: so for a subscription that begins in the past, or was never consumed."""
     node: str = ""
     """The node of the network that hosts it."""
+    no_local: bool = False
+    """Whether it leaves out events of its own client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo
         lag_seconds=row.lag_seconds,
         lag_complete=row.lag_complete,
         node=row.node,
+        no_local=row.no_local,
     )
 
 

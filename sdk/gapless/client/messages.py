@@ -18,7 +18,7 @@ from gapless.core.stream import fast
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, Property, encode_event, shorten
 from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
-from gapless.selectors.headers import PRIORITY, SENT_DEFAULTS, SENT_FIELDS, sent_headers
+from gapless.selectors.headers import APP_ID, PRIORITY, SENT_DEFAULTS, SENT_FIELDS, sent_headers
 from gapless.selectors.topics import check_topic
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ class Encoded:
 class Encoder:
     """Encodes the messages of one publisher. Every method raises InvalidMessageError or InvalidTopicError."""
 
-    def __init__(self, topic: str | None) -> None:
-        """`topic` is for messages without one; it is checked here."""
+    def __init__(self, topic: str | None, stamp: str) -> None:
+        """`topic` is for messages without one; it is checked here. `stamp`: the JMSXAppID of all of them; "": none."""
+        self._stamp = {APP_ID: stamp} if stamp else {}
         if topic is not None:
             check_topic(topic)
         self._topic = topic
@@ -126,6 +127,8 @@ class Encoder:
             properties: Any = convert((message.properties,), _Plain).properties
         except ValidationError:
             properties = _plain_properties(message.properties)
+        if self._stamp:
+            properties = properties | self._stamp
         headers = sent_headers(message)
         try:
             event = encode_event(topic, properties, None if headers == SENT_DEFAULTS else _to_send(headers), body)
@@ -162,6 +165,11 @@ class Encoder:
         if list(map(_rest_of, messages)).count(_NO_REST) != len(messages):
             return None
         bodies, properties = list(map(_body_of, messages)), list(map(_properties_of, messages))
+        if self._stamp:
+            try:
+                properties = [{**one, **self._stamp} for one in properties]
+            except TypeError:
+                return None  # one of them is no mapping
         encoded = fast.encode(self._topic, bodies, properties, bytes_max)
         return None if encoded is None else EventColumns(len(messages), *encoded)
 

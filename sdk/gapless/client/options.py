@@ -9,7 +9,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal, TypeAlias
 
 from gapless.core.client import SubscribeOptions
-from gapless.core.wire.messages import InUse, Order, StartAt
+from gapless.core.client.subscribing import WINDOW_EVENTS
+from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
     ConfigurationError,
@@ -25,9 +26,14 @@ Start: TypeAlias = "str | datetime | CheckpointToken | None"
 because `stored_token() or "earliest"` would not match it then."""
 OnGap: TypeAlias = Literal["raise", "deliver"]
 OnConflict: TypeAlias = Literal["error", "wait", "takeover"]
+Change: TypeAlias = Literal["error", "keep_position", "jms"]
+"""What becomes of a subscription that exists with another filter; see `Session.subscribe`."""
+TransformChange: TypeAlias = Literal["error", "keep_position"]
 EventOrder: TypeAlias = Literal["pubend", "total"]
 
 NAME_BYTES_MAX: Final = 255
+PREFETCH_MAX: Final = 1_000_000
+"""The most events that a subscription may have buffered here; its bytes have a limit of their own."""
 
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -57,6 +63,9 @@ def wanted(
     start: Start,
     in_use: str,
     order: str,
+    on_change: str,
+    no_local: bool,
+    prefetch: int | None,
     silence: bool,
     network: str,
 ) -> SubscribeOptions:
@@ -73,15 +82,32 @@ def wanted(
     if name is not None:
         check_name(name, "the name of a subscription")
     conflict = InUse(check_choice(in_use, tuple(member.value for member in InUse), "in_use"))
+    change = OnChange(check_choice(on_change, tuple(member.value for member in OnChange), "on_change"))
+    if change is OnChange.JMS and isinstance(start, CheckpointToken):
+        raise ConfigurationError(
+            "on_change='jms' makes a changed subscription anew at the latest tick: it takes no token as its start"
+        )
     return SubscribeOptions(
         topics=tuple(topics),
         name=name,
         selector=selector.expression,
         in_use=conflict,
         order=Order(check_choice(order, tuple(member.value for member in Order), "order")),
+        on_change=change,
+        no_local=bool(no_local),
+        window_events=WINDOW_EVENTS if prefetch is None else check_prefetch(prefetch),
         silence=silence,
         **_start(start, network),
     )
+
+
+def check_prefetch(prefetch: Any) -> int:
+    """Returns how many events may be buffered. Raises ConfigurationError if that is no number of events."""
+    if not isinstance(prefetch, int) or isinstance(prefetch, bool) or not 1 <= prefetch <= PREFETCH_MAX:
+        raise ConfigurationError(
+            f"prefetch is a number of events from 1 to {PREFETCH_MAX:,}, or None, not {prefetch!r}"
+        )
+    return prefetch
 
 
 def _start(start: Any, network: str) -> dict[str, Any]:

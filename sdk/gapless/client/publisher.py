@@ -73,7 +73,7 @@ class Publisher(ClosedWhenLeft, Recipient):
         self.name = name
         self.topic = topic
         self._driver = driver
-        self._encoder = Encoder(topic)
+        self._encoder = Encoder(topic, driver.stamp)
         self._error: GaplessError | None = None
         self._unheard: GaplessError | None = None
         """The error of an event that was not published, and for which no caller waits any more."""
@@ -245,6 +245,10 @@ class Publisher(ClosedWhenLeft, Recipient):
         """The bytes that the core has, without a receipt."""
         core = self._driver.core.publisher(self._number)
         return core.unanswered_bytes if core is not None else 0
+
+    def new_encoder(self) -> Encoder:
+        """Returns an encoder like its own, for another thread."""
+        return Encoder(self.topic, self._driver.stamp)
 
     @property
     def limits(self) -> Welcome:

@@ -33,7 +33,12 @@ class RangeCalls:
     _keyed: KeyedPublishing
 
     async def attach(
-        self, subscription: str, *topics: str, selector: str | Selector = "", start: Start = None
+        self,
+        subscription: str,
+        *topics: str,
+        selector: str | Selector = "",
+        start: Start = None,
+        no_local: bool = False,
     ) -> CheckpointToken:
         """Creates a durable subscription unless it exists, consumes nothing, and returns its position.
 
@@ -41,7 +46,7 @@ class RangeCalls:
         returns the acknowledged position, or the token that was given. It may be repeated. From then on the system
         keeps the events that it selects, until `ack` reports that they are done with.
 
-        Raises SubscriptionMismatchError if it exists with other topics or another selector, and the errors of
+        Raises SubscriptionMismatchError if it exists with other topics, another selector or no_local, and the errors of
         `subscribe` for malformed options.
         """
         check_name(subscription, "the name of a subscription")
@@ -53,6 +58,9 @@ class RangeCalls:
             start=start,
             in_use="error",
             order="pubend",
+            on_change="error",
+            no_local=no_local,
+            prefetch=None,
             silence=False,
             network=network,
         )

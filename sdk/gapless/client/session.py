@@ -10,13 +10,24 @@ from gapless.client.ack_modes import AckMode, ByToken, policy_of
 from gapless.client.archives import Archive, selection_of
 from gapless.client.awaitable import AwaitableContext, ClosedWhenLeft
 from gapless.client.driver import Driver
-from gapless.client.options import EventOrder, OnConflict, OnGap, Start, check_choice, check_name, wanted
+from gapless.client.options import (
+    Change,
+    EventOrder,
+    OnConflict,
+    OnGap,
+    Start,
+    TransformChange,
+    check_choice,
+    check_name,
+    wanted,
+)
 from gapless.client.publisher import Publisher
 from gapless.client.subscription import Subscription
 from gapless.client.transform import Transform
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionError
+from gapless.selectors.filters import leaving_out
 from gapless.selectors.selector import Selector
 
 if TYPE_CHECKING:
@@ -87,6 +98,9 @@ class Session(ClosedWhenLeft):
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
     ) -> Events: ...
     @overload
     def subscribe(
@@ -99,6 +113,9 @@ class Session(ClosedWhenLeft):
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
     ) -> EventsSilences: ...
     @overload
     def subscribe(
@@ -111,6 +128,9 @@ class Session(ClosedWhenLeft):
         on_gap: Literal["deliver"],
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
     ) -> EventsGaps: ...
     @overload
     def subscribe(
@@ -123,6 +143,9 @@ class Session(ClosedWhenLeft):
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
     ) -> EventsSilencesGaps: ...
     def subscribe(
         self,
@@ -134,6 +157,9 @@ class Session(ClosedWhenLeft):
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
     ) -> AwaitableContext[Any]:
         """Returns a subscription to topic patterns, to be awaited or entered. It is created unless it exists.
 
@@ -150,11 +176,21 @@ class Session(ClosedWhenLeft):
                 gone, or "takeover" (then the other one gets SubscriptionTakenOverError).
             order: "pubend": each pubend in its own order. "total": all pubends in one order, the same for every
                 subscriber; it needs a group of pubends that the topics are published to.
+            on_change: What to do if it exists with other topics, another selector or another `no_local`: "error"
+                (SubscriptionMismatchError). "keep_position": it gets the new ones and goes on where it stands; what
+                is behind that was chosen by the old ones, and stays so. "jms": it is removed and made anew at the
+                latest tick, so its backlog is lost; also for another `order`. It never does that to a subscription
+                that somebody consumes (SubscriptionInUseError, unless in_use="wait"), and takes no token as `start`.
+            no_local: Whether events are left out that were published by this connection's client id; without a client
+                id, by this connection. Only publishers of connections with `identify=True` are recognised.
+            prefetch: How many events may be on their way or buffered here: fewer are redelivered elsewhere after a
+                crash and take less memory, more are faster. None: 16,384. There are never more than 4 MiB of them,
+                or one.
 
         Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError, TokenMismatchError and ConfigurationError
         here. When awaited or entered, it also raises TokenAheadError, SubscriptionInUseError, SubscriptionMismatchError
-        (it exists with other topics, another selector or order), ConfigurationError (order="total" for topics that are
-        not all of one group) and ConnectionClosedError.
+        (it exists with other topics, another selector, no_local or order), ConfigurationError (order="total" for topics
+        that are not all of one group) and ConnectionClosedError.
 
         """
         self._check_open()
@@ -166,6 +202,9 @@ class Session(ClosedWhenLeft):
             start=start,
             in_use=in_use,
             order=order,
+            on_change=on_change,
+            no_local=no_local,
+            prefetch=prefetch,
             silence=silence,
             network=self._driver.core.network,
         )
@@ -186,6 +225,9 @@ class Session(ClosedWhenLeft):
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "takeover",
         order: EventOrder = "pubend",
+        on_change: TransformChange = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
     ) -> Transforms: ...
@@ -200,6 +242,9 @@ class Session(ClosedWhenLeft):
         on_gap: OnGap,
         in_use: OnConflict = "takeover",
         order: EventOrder = "pubend",
+        on_change: TransformChange = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
     ) -> TransformsGaps: ...
@@ -213,6 +258,9 @@ class Session(ClosedWhenLeft):
         on_gap: OnGap = "raise",
         in_use: OnConflict = "takeover",
         order: EventOrder = "pubend",
+        on_change: TransformChange = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
     ) -> AwaitableContext[Any]:
@@ -232,6 +280,9 @@ class Session(ClosedWhenLeft):
             on_gap: As for `subscribe`.
             in_use: As for `subscribe`; but it takes over by default.
             order: As for `subscribe`.
+            on_change: As for `subscribe`, but never "jms": its position is stored with its outputs.
+            no_local: As for `subscribe`. It keeps a transform from its own outputs if they match its topics, too.
+            prefetch: As for `subscribe`.
             max_events: The outputs of so many events at most are one append. It must fit into one frame.
             max_wait: How many seconds a batch that is not full waits for more.
 
@@ -242,6 +293,7 @@ class Session(ClosedWhenLeft):
         check_choice(on_gap, ("raise", "deliver"), "on_gap")
         if max_events < 1 or max_wait < 0:
             raise ValueError("max_events is at least 1, and max_wait not negative")
+        check_choice(on_change, ("error", "keep_position"), "on_change of a transform")
         _check_publisher_name(name)
 
         def asked(start: Start) -> SubscribeOptions:
@@ -252,6 +304,9 @@ class Session(ClosedWhenLeft):
                 start=start,
                 in_use=in_use,
                 order=order,
+                on_change=on_change,
+                no_local=no_local,
+                prefetch=prefetch,
                 silence=False,
                 network=self._driver.core.network,
             )
@@ -274,7 +329,8 @@ class Session(ClosedWhenLeft):
 
     async def _attach(self, asked: SubscribeOptions, on_gap: OnGap, policy: type[ByToken]) -> Subscription[Any, Any]:
         self._check_open()
-        selection = selection_of(self._archive, asked.topics, asked.selector, f"subscription {asked.name!r}")
+        selector = leaving_out(asked.selector, self._driver.core.app_id if asked.no_local else "")
+        selection = selection_of(self._archive, asked.topics, selector, f"subscription {asked.name!r}")
         subscription: Subscription[Any, Any] = Subscription(
             self._driver, asked, on_gap=on_gap, policy=policy, selection=selection
         )

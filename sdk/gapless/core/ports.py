@@ -222,6 +222,11 @@ class ClientSession:
     instance: str
     principal: str
 
+    @property
+    def app_id(self) -> str:
+        """The JMSXAppID of what the client publishes if it identifies itself."""
+        return self.client_id or self.instance
+
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:

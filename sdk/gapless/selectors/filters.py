@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from gapless.errors import InvalidTopicError
+from gapless.selectors.headers import APP_ID
 from gapless.selectors.selector import Selector
 from gapless.selectors.topics import check_pattern, check_patterns, check_topic, topic_matches
 from gapless.selectors.values import Value
@@ -15,6 +16,15 @@ __all__ = ["Filter", "check_pattern", "check_topic"]
 
 # Brokers send each other their filters again and again; the same text need not be parsed each time.
 _selector = lru_cache(maxsize=4096)(Selector)
+
+
+def leaving_out(selector: str, app_id: str) -> str:
+    """Returns the selector for the same events, but for those of the publishers with this JMSXAppID; "" is nobody."""
+    if not app_id:
+        return selector
+    text = app_id.replace("'", "''")
+    others = f"{APP_ID} IS NULL OR {APP_ID} <> '{text}'"
+    return f"({selector}) AND ({others})" if selector.strip() else others
 
 
 @dataclass(frozen=True)

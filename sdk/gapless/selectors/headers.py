@@ -24,6 +24,9 @@ PRIORITY: Final = 4
 PERSISTENT: Final = "PERSISTENT"
 """The delivery mode of every event; there is no other."""
 
+APP_ID: Final = "JMSXAppID"
+"""The property with which publishers that identify themselves say whose events they are."""
+
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 

@@ -35,6 +35,7 @@ def connect(
     address: str,
     *,
     client_id: str = "",
+    identify: bool = False,
     wait: bool = False,
     archive: Archive | None = None,
     timeout: float | None = None,
@@ -51,7 +52,9 @@ def connect(
     runner = Runner(Path(target.path).resolve() if isinstance(target, Embedded) and target.path else None)
     try:
         connection = runner.call(
-            lambda: awaited.connect(address, client_id=client_id, wait=wait, archive=archive), timeout, give_up=True
+            lambda: awaited.connect(address, client_id=client_id, identify=identify, wait=wait, archive=archive),
+            timeout,
+            give_up=True,
         )
     except BaseException:
         runner.stop()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Self, Unpack
 
-from gapless.client.messages import Encoder, Message
+from gapless.client.messages import Message
 from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, ReadAhead
 from gapless.client.publisher import checked_tokens
 
@@ -108,7 +108,7 @@ class Publisher:
         It reads `messages` in the caller's thread. `timeout` is for the receipts of each batch. See
         `gapless.Publisher.send_all` for the rest.
         """
-        encoder = Encoder(self._publisher.topic)
+        encoder = self._publisher.new_encoder()
         bytes_max = self._publisher.limits.max_event_bytes
         portion = ReadAhead()
         parts: deque[Future[list[Receipt]]] = deque()

@@ -165,11 +165,13 @@ class RangeCalls:
         *topics: str,
         selector: str | Selector = "",
         start: Start = None,
+        no_local: bool = False,
         timeout: float | None = None,
     ) -> CheckpointToken:
         """Creates a durable subscription unless it exists, and returns its position."""
         return self._runner.call(
-            lambda: self._connection.attach(subscription, *topics, selector=selector, start=start), timeout
+            lambda: self._connection.attach(subscription, *topics, selector=selector, start=start, no_local=no_local),
+            timeout,
         )
 
     def heads(

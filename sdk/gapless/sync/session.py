@@ -16,7 +16,7 @@ from gapless.sync.transform import Transform
 if TYPE_CHECKING:
     import gapless.client.session as awaited
     from gapless.client.ack_modes import AckMode
-    from gapless.client.options import EventOrder, OnConflict, OnGap, Start
+    from gapless.client.options import Change, EventOrder, OnConflict, OnGap, Start, TransformChange
     from gapless.selectors.selector import Selector
     from gapless.sync.runner import Runner
 
@@ -65,6 +65,9 @@ class Session:
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         timeout: float | None = None,
     ) -> Events: ...
     @overload
@@ -78,6 +81,9 @@ class Session:
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         timeout: float | None = None,
     ) -> EventsSilences: ...
     @overload
@@ -91,6 +97,9 @@ class Session:
         on_gap: Literal["deliver"],
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         timeout: float | None = None,
     ) -> EventsGaps: ...
     @overload
@@ -104,6 +113,9 @@ class Session:
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         timeout: float | None = None,
     ) -> EventsSilencesGaps: ...
     def subscribe(
@@ -116,6 +128,9 @@ class Session:
         on_gap: OnGap = "raise",
         in_use: OnConflict = "error",
         order: EventOrder = "pubend",
+        on_change: Change = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         timeout: float | None = None,
     ) -> Subscription[Any, Any]:
         """Returns a subscription, to be used as a block or not; see `gapless.Session.subscribe`.
@@ -132,6 +147,9 @@ class Session:
                 on_gap=on_gap,
                 in_use=in_use,
                 order=order,
+                on_change=on_change,
+                no_local=no_local,
+                prefetch=prefetch,
             ),
             timeout,
             give_up=True,
@@ -149,6 +167,9 @@ class Session:
         on_gap: Literal["raise"] = "raise",
         in_use: OnConflict = "takeover",
         order: EventOrder = "pubend",
+        on_change: TransformChange = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
@@ -164,6 +185,9 @@ class Session:
         on_gap: OnGap,
         in_use: OnConflict = "takeover",
         order: EventOrder = "pubend",
+        on_change: TransformChange = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
@@ -178,6 +202,9 @@ class Session:
         on_gap: OnGap = "raise",
         in_use: OnConflict = "takeover",
         order: EventOrder = "pubend",
+        on_change: TransformChange = "error",
+        no_local: bool = False,
+        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
@@ -196,6 +223,9 @@ class Session:
                 on_gap=on_gap,
                 in_use=in_use,
                 order=order,
+                on_change=on_change,
+                no_local=no_local,
+                prefetch=prefetch,
                 max_events=max_events,
                 max_wait=max_wait,
             ),

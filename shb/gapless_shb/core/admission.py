@@ -8,9 +8,9 @@ from zlib import crc32
 
 from gapless.core.ports import ClientSession
 from gapless.core.stream.ticks import PubendId, ShbId
-from gapless.core.wire.messages import Code, Order, Position, RequestFailed, Subscribe, Target
+from gapless.core.wire.messages import Code, OnChange, Order, Position, RequestFailed, StartAt, Subscribe, Target
 from gapless.errors import InvalidSelectorError, InvalidTopicError
-from gapless.selectors.filters import Filter
+from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
@@ -35,11 +35,18 @@ EXISTS: Final = SelectorLimits(CHARACTERS_MAX, CHARACTERS_MAX)
 """Limits for the selector of a subscription that exists: whoever created it has checked its size."""
 
 
-def checked_filter(request: Subscribe, limits: SelectorLimits) -> Filter:
+def not_from(session: ClientSession, request: Subscribe) -> str:
+    """Returns the JMSXAppID of the events that a request leaves out; "" if it leaves out none."""
+    return session.app_id if request.no_local else ""
+
+
+def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorLimits) -> Filter:
     """Returns the request's filter. Raises RefusedError if it is not well-formed, or its selector is too large."""
     try:
         limits.check(request.selector)
-        return Filter(tuple(request.topics), request.selector)
+        own = Filter(tuple(request.topics), request.selector)  # so that an error names a place in what was asked
+        selector = leaving_out(own.selector, not_from(session, request))
+        return own if selector == own.selector else Filter(own.topics, selector)
     except InvalidSelectorError as error:
         raise RefusedError(Code.INVALID_SELECTOR, error.message, error.expression, error.position) from error
     except InvalidTopicError as error:
@@ -89,24 +96,58 @@ def removed() -> RefusedError:
     return RefusedError(Code.NOT_FOUND, "the subscription was removed")
 
 
-def check_same(request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> None:
-    """Raises RefusedError if the request has other topics or another selector than the existing subscription."""
-    if request.sid:
-        return
+def over(hosting: Hosting, sid: int, version: int) -> RefusedError | None:
+    """Returns why nothing more is read for a subscription with the filter of this version; None if it goes on."""
+    subscription = hosting.registry.get(sid)
+    if subscription is None:
+        return removed()
+    if subscription.version != version:
+        return RefusedError(Code.MISMATCH, f"subscription {subscription.name!r} has got another filter meanwhile")
+    return None
+
+
+def is_changed(session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> bool:
+    """Whether the request is for other topics, another selector, no_local or order than the existing subscription has.
+
+    Raises RefusedError if it is, and may not change that.
+    """
     order = Order.TOTAL if subscription.group else Order.PUBEND
-    if (tuple(request.topics), request.selector) == (subscription.topics, subscription.selector):
-        if request.order is not order:
-            raise RefusedError(
-                Code.MISMATCH,
-                f"subscription {subscription.name!r} exists with order={order.value!r}; unsubscribe it first, or use"
-                " this order",
-            )
-        return
-    checked_filter(request, hosting.selector_limits)  # what is wrong by itself is refused for that
-    has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}"
+    asked = (tuple(request.topics), request.selector, not_from(session, request))
+    same_filter = asked == (subscription.topics, subscription.selector, subscription.not_from)
+    if same_filter and request.order is order:
+        return False
+    who = f"subscription {subscription.name!r}"
+    if request.sid:
+        raise RefusedError(Code.MISMATCH, f"{who} was changed by another consumer meanwhile")
+    if not same_filter:
+        checked_filter(session, request, hosting.selector_limits)  # what is wrong by itself is refused for that
+    if request.on_change is OnChange.JMS:
+        if request.start is StartAt.TOKEN:
+            reason = f"{who} has changed, so on_change='jms' makes it anew at the latest tick: a token has no place"
+            raise RefusedError(Code.CONFIGURATION, reason)
+        return True
+    if request.order is not order:
+        kept = "; its position cannot be kept in another order" if request.on_change is OnChange.KEEP_POSITION else ""
+        raise RefusedError(
+            Code.MISMATCH,
+            f"{who} exists with order={order.value!r}{kept}; unsubscribe it first, or use this order",
+        )
+    if request.on_change is OnChange.KEEP_POSITION:
+        return True
+    has = f"topics {', '.join(subscription.topics)} and selector {subscription.selector!r}{_leaves_out(subscription)}"
     raise RefusedError(
-        Code.MISMATCH, f"subscription {subscription.name!r} exists with {has}; unsubscribe it first, or use these"
+        Code.MISMATCH,
+        f"{who} exists with {has}; use these, or say what is to become of it: on_change='keep_position' goes on with"
+        " the new ones where it stands, on_change='jms' makes it anew and loses what it has not delivered",
     )
+
+
+def _leaves_out(subscription: SubscriptionRecord) -> str:
+    """Returns whose events a subscription leaves out, for people."""
+    if not subscription.not_from:
+        return ", without no_local"
+    whose = "" if subscription.not_from == subscription.client_id else " of another connection, which had no client id"
+    return f", with no_local{whose}"
 
 
 def check_token(request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting) -> None:

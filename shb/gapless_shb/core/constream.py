@@ -82,6 +82,16 @@ class Constream(ServedPubend):
         position.changed = True
         self.touch(sid, position)
 
+    def change(self, sid: int, version: int) -> SubscriptionPosition:
+        """A subscription has another filter, under a new version. It stays where it is, and joins once more (T46)."""
+        position = self.positions[sid]
+        self.release(position)  # what may be on its way to the disk as released is gone for the new filter, too
+        position.begin_anew(self.done_upto(position))
+        self._joining.remove(sid)
+        self._joining.add(sid, position, version)
+        self.touch(sid, position)
+        return position
+
     def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
         """Adds a subscription's position on this pubend."""
         position.reading = sid not in self.durable_sids and not position.guest

@@ -38,6 +38,7 @@ class Hosting(BrokerState):
         self._announced = 0
         """The highest version of the interest that is durable in this life; 0 until `started`."""
         self._dropping: dict[int, SubscriptionRecord] = {}
+        """Subscriptions as they were before a version that is not durable yet: removed, or with another filter."""
         self.life = 0
         """Names this life to other SHBs: it is above those of all earlier lives. 0 until it is durable."""
         self.tell_elsewhere: Callable[[int, ServerMessage], None] = _to_nobody
@@ -67,14 +68,19 @@ class Hosting(BrokerState):
         *,
         add: SubscriptionRecord | None = None,
         drop: SubscriptionRecord | None = None,
+        former: SubscriptionRecord | None = None,
     ) -> None:
-        """Writes a new version of the interest, and announces it when it is durable."""
+        """Writes a new version of the interest, and announces it when it is durable.
+
+        `former`: what `add` was before, if it was there and has another filter now.
+        """
         version = self.registry.version
         added = {} if add is None else {add.sid: add.filter}
         dropped = frozenset(() if drop is None else (drop.sid,))
         self._announcing[version] = Interest(self.shb, version - 1, version, added, dropped)
-        if drop is not None:
-            self._dropping[version] = drop
+        before = drop or former
+        if before is not None:
+            self._dropping[version] = before
         self.outbox.write(operations, lambda _now, _wall: self.announce(version))
 
     def write_start(self) -> None:
@@ -108,7 +114,7 @@ class Hosting(BrokerState):
         """Announces the whole interest as it is durable, without the changes that are being written."""
         if not self._announced:
             return
-        # A subscription whose removal is not durable yet still counts: a crash would bring it back.
+        # What is not durable yet does not count, be it a removal or another filter: a crash would bring it back.
         subscriptions = [*self.registry, *self._dropping.values()]
         filters = {s.sid: s.filter for s in subscriptions if s.version <= self._announced}
         self.outbox.emit(Interest(self.shb, 0, self._announced, filters, full=True))

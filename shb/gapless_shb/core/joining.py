@@ -27,14 +27,16 @@ class JoiningSubscriptions:
     def __init__(self, shb: ShbId, istream: KnowledgeStream) -> None:
         self._shb = shb
         self._istream = istream
-        self.waiting: dict[int, SubscriptionPosition] = {}
-        """The subscriptions that are not covered yet. If there are none, nothing can be activated."""
+        self.waiting: dict[int, tuple[int, SubscriptionPosition]] = {}
+        """The subscriptions that are not covered yet, with their versions. If there are none, nothing can be
+        activated."""
         self._by_version: list[tuple[int, int]] = []
-        """A heap of (version, sid) of the waiting subscriptions. It may contain removed ones."""
-        self.later: dict[int, int] = {}
-        """The versions of subscriptions with a `since` above the head. Only these can still change `need`."""
+        """A heap of (version, sid) of the waiting subscriptions. It may contain removed ones, and former versions of
+        those that have changed."""
+        self.later: dict[int, tuple[Tick, int]] = {}
+        """`since` and version of subscriptions with a `since` above the head. Only these can still change `need`."""
         self._by_since: list[tuple[Tick, int]] = []
-        """A heap of (since, sid) of these subscriptions. It may contain removed ones."""
+        """A heap of (since, sid) of these subscriptions. It may contain removed ones, and a former `since`."""
         self.need: dict[ShbId, int] = {shb: 0}
         """The interest version that silence must honour to be believed from the head on.
 
@@ -44,7 +46,7 @@ class JoiningSubscriptions:
     def add(self, sid: int, position: SubscriptionPosition, version: int) -> None:
         """Adds a subscription: it starts to join, or it had joined before a restart."""
         if position.since == FOREVER:
-            self.waiting[sid] = position
+            self.waiting[sid] = version, position
             heappush(self._by_version, (version, sid))
         else:
             self._cover_from(sid, position.since, version)
@@ -79,25 +81,30 @@ class JoiningSubscriptions:
         """Takes out the waiting subscriptions whose version a stamp honours; these have the lowest versions."""
         while self._by_version and covers(stamp, {self._shb: self._by_version[0][0]}):
             version, sid = heappop(self._by_version)
-            position = self.waiting.pop(sid, None)
-            if position is not None:
-                yield version, sid, position
+            if sid in self.waiting and self.waiting[sid][0] == version:
+                yield version, sid, self.waiting.pop(sid)[1]
 
     def _cover_from(self, sid: int, since: Tick, version: int) -> None:
-        self.later[sid] = version
+        self.later[sid] = since, version
         heappush(self._by_since, (since, sid))
 
     def next_change(self, head: Tick) -> Tick:
         """Returns how far the head may go before `need` changes."""
         self.passed(head)
-        while self._by_since and self._by_since[0][1] not in self.later:
+        while self._by_since and not self._is_later(*self._by_since[0]):
             heappop(self._by_since)
         return self._by_since[0][0] if self._by_since else FOREVER
 
     def passed(self, head: Tick) -> None:
         """The head stands here: subscriptions with a `since` up to here become part of `need`."""
         while self._by_since and self._by_since[0][0] <= head:
-            _, sid = heappop(self._by_since)
-            version = self.later.pop(sid, 0)
+            since, sid = heappop(self._by_since)
+            if not self._is_later(since, sid):
+                continue
+            _, version = self.later.pop(sid)
             if version > self.need.get(self._shb, 0):
                 self.need = {self._shb: version}
+
+    def _is_later(self, since: Tick, sid: int) -> bool:
+        """Whether an entry of the heap is still true."""
+        return sid in self.later and self.later[sid][0] == since

@@ -152,6 +152,7 @@ class Listings:
             listing.counts[sid],
             listing.behind.get(sid, 0) / 1000,
             complete,
+            no_local=bool(subscription.not_from),
         )
 
 

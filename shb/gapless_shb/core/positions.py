@@ -95,6 +95,15 @@ class SubscriptionPosition:
         """Returns (lo, hi]: silence for every reader of the subscription, whatever is left of the log."""
         return self.quiet_from, max(self.quiet_from, self.released)
 
+    def begin_anew(self, at: Tick) -> None:
+        """The subscription has another filter from `at` on, which is where it stands: nothing before concerns it.
+
+        What the former filter found above `at` says nothing of the new one. Nor is it known what there was for that
+        below `at`: a consumer that goes back behind it is told of what is lost there.
+        """
+        self.start = self.acked = self.quiet_from = self.passed = self.sent = at
+        self.join_again()
+
     def join_again(self) -> None:
         """Lets the subscription join again: constream and PFS knew it with another filter or another start."""
         self.since = FOREVER

@@ -106,6 +106,8 @@ class Reader(ABC):
         self.end = end
         self._sink = sink
         self._filter = subscription.filter
+        self.version = subscription.version
+        """The version of that filter: the subscription may get another one."""
         self._matcher = BatchMatcher()
         self._matcher.add(self.sid, self._filter)
         self._window = Window(host.stream.pfs.grain)

@@ -55,5 +55,5 @@ class Seals:
         return same_seal(expected, offered[SEAL_BYTES:])
 
     def _common(self, secret: bytes, home: ShbId, sid: int, generation: int, of: SubscriptionRecord) -> bytes:
-        what = (of.client_id, of.name, "in total order" if of.group else "", of.selector, *of.topics)
+        what = (of.client_id, of.name, "in total order" if of.group else "", of.filter.selector, *of.topics)
         return network_seal(secret, self._network, home, sid, generation, *what)

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from msgspec.structs import replace
+
 from gapless.core.ports import ClientSession, Operation
 from gapless.core.stream.ticks import PubendId, Tick, tick_at, time_at
 from gapless.core.wire.messages import (
@@ -17,6 +19,7 @@ from gapless.core.wire.messages import (
     Detached,
     Done,
     InUse,
+    OnChange,
     Order,
     Position,
     StartAt,
@@ -28,10 +31,11 @@ from gapless_shb.core.admission import (
     RefusedError,
     called,
     check_positions,
-    check_same,
     check_token,
     checked_filter,
+    is_changed,
     known_by_id,
+    not_from,
     origin_of,
     removed,
 )
@@ -49,7 +53,7 @@ from gapless_shb.core.subscriptions import SKEW, SubscriptionRecord
 
 @dataclass(slots=True)
 class Creation:
-    """A subscription whose creation is not answered yet, and what is done of it."""
+    """A subscription whose creation, or change, is not answered yet, and what is done of it."""
 
     session: ClientSession | None
     """The session that waits for the answer; None if it has ended."""
@@ -59,6 +63,8 @@ class Creation:
     """Whether the record is durable in its present form."""
     resolved: bool = False
     """Whether the record was written again with the starts that the holds gave."""
+    changes: bool = False
+    """Whether the subscription was there before, and gets another filter."""
 
 
 class Subscribing:
@@ -104,7 +110,8 @@ class Subscribing:
             assert found is not None
             self._creations[found.sid].session = None
             return found.sid
-        check_same(request, found, self._hosting)
+        same = not is_changed(session, request, found, self._hosting)
+        assert same, "who attaches without consuming changes nothing"
         check_token(request, found, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(found.name))
         if not found.begun and found.sid not in self._creations:  # a crash interrupted its creation
@@ -188,8 +195,8 @@ class Subscribing:
         return registry.find(session.client_id, request.name) if request.name else None
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        selector_filter = checked_filter(request, self._hosting.selector_limits)
-        group = self._groups.group_of(selector_filter.topics) if request.order is Order.TOTAL else ""
+        checked_filter(session, request, self._hosting.selector_limits)
+        group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         original, request = request, self._expiry.resumed(session.client_id, request)
         hosting = self._hosting
         if request.start is StartAt.TOKEN:
@@ -202,13 +209,14 @@ class Subscribing:
         subscription, operations = hosting.registry.create(
             session.client_id,
             request.name or "",
-            selector_filter.topics,
-            selector_filter.selector,
+            request.topics,
+            request.selector,
             _late_start(original, wall) if lapsed is None else lapsed,
             known | elsewhere,
             begun=not any(needs_hold for _, needs_hold in starts.values()),
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
             group=group,
+            not_from=not_from(session, request),
         )
         operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
         hosting.matcher.add(subscription.sid, subscription.filter)
@@ -288,7 +296,9 @@ class Subscribing:
         if creation.session is None:
             return
         try:
-            self._attach(creation.session, creation.request, creation.subscription, now, wall, created=True)
+            self._attach(
+                creation.session, creation.request, creation.subscription, now, wall, created=not creation.changes
+            )
         except RefusedError as refused:  # its topics are no longer all of one group
             self._hosting.tell(creation.session.number, refused.answer(creation.request.request))
             if not creation.subscription.durable:
@@ -333,11 +343,11 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
-        check_same(request, subscription, self._hosting)
+        changed = is_changed(session, request, subscription, self._hosting)
         check_token(request, subscription, self._hosting)
         check_positions(request.positions or (), self._hosting.streams, called(subscription.name))
-        if subscription.group:
-            self._groups.group_of(subscription.topics)
+        if request.order is Order.TOTAL:
+            self._groups.group_of(request.topics)
         sid = subscription.sid
         if request.commits:  # its answer says that what it repeats is durable: so that is judged before
             if unknown := self._desks.unknown_of(request.acknowledged):
@@ -352,12 +362,15 @@ class Subscribing:
         if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
         if sid in self._creations or not subscription.begun:
+            if changed:
+                self._complete_first(subscription, request)
             self._adopt(session, request, subscription)
             self.may_complete = True
             return
+        makes_anew = changed and request.on_change is OnChange.JMS
         holder = self._hosting.consumers.get(sid)
         if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
-            if request.in_use is InUse.ERROR:
+            if request.in_use is InUse.ERROR or (makes_anew and request.in_use is InUse.TAKEOVER):
                 raise RefusedError(Code.IN_USE, _in_use(holder, session))
             if request.in_use is InUse.WAIT:
                 self._waiting.setdefault(sid, []).append((session, request))
@@ -369,7 +382,40 @@ class Subscribing:
             self._hosting.end_session(holder.channel.session, MOVED)
         if holder is not None:
             self._hosting.detach(sid)
-        self._attach(session, request, subscription, now, wall, created=False)
+        if makes_anew:
+            # In one write: a crash must not leave the name without a subscription, of which the client knew.
+            self.remove(subscription, now)
+            self._create(session, replace(request, start=StartAt.LATEST, positions=None), now, wall)
+        elif changed:
+            self._change(session, request, subscription)
+        else:
+            self._attach(session, request, subscription, now, wall, created=False)
+
+    def _complete_first(self, subscription: SubscriptionRecord, request: Subscribe) -> None:
+        """Refuses, for now, to change a subscription that is being created, or whose creation a crash interrupted."""
+        if subscription.sid not in self._creations:
+            self._creations[subscription.sid] = Creation(None, request, subscription, durable=True)
+            self.may_complete = True
+        raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
+
+    def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> None:
+        """Gives a subscription that nobody consumes the filter of a request; it keeps its position.
+
+        All of it is one write, and the answer waits for that: a crash leaves the old filter with its positions in the
+        PFS, or the new one with none.
+        """
+        hosting, sid = self._hosting, subscription.sid
+        former, operations = hosting.registry.change(
+            subscription, request.topics, request.selector, not_from(session, request)
+        )
+        hosting.matcher.remove(sid)
+        hosting.matcher.add(sid, subscription.filter)
+        for stream in hosting.streams.values():
+            position = stream.change(sid, subscription.version)
+            operations.append(position_row(sid, stream.pubend, position))
+        self._creations[sid] = Creation(session, request, subscription, changes=True)
+        hosting.write_interest(operations, add=subscription, former=former)
+        self._await_record(sid)
 
     def _adopt(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> None:
         """Continues a creation that lost its creator, or that a crash interrupted, for this session.
@@ -468,6 +514,7 @@ class Subscribing:
             settled=opened.settled,
             attempts=opened.attempts,
             units=opened.units,
+            no_local=bool(subscription.not_from),
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)

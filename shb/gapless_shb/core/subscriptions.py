@@ -8,10 +8,12 @@ from struct import Struct
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from gapless.core.network.interest import digest
 from gapless.core.ports import Delete, Operation, Set
 from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick
-from gapless.selectors.filters import Filter
+from gapless.selectors.filters import Filter, leaving_out
 
 SUBSCRIPTIONS = "shb/subscriptions"
 META = "shb/meta"
@@ -49,6 +51,8 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The group of which it gets the events in total order; "": the pubends are independent."""
     home: ShbId = ""
     """The SHB that keeps it, if that is another one: here it is a guest, and in no table (protocol: roaming)."""
+    not_from: str = ""
+    """The JMSXAppID of the events that it leaves out, with `no_local`; "": none are left out."""
 
     @property
     def durable(self) -> bool:
@@ -58,7 +62,12 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     @property
     def filter(self) -> Filter:
         """The filter of its events."""
-        return Filter.known(self.topics, self.selector)
+        return Filter.known(self.topics, leaving_out(self.selector, self.not_from))
+
+    @property
+    def wants(self) -> int:
+        """A number for the filter, to be compared: it is above 0, and another filter has another one."""
+        return digest({0: self.filter}) >> 1 or 1
 
 
 @lru_cache(maxsize=1024)
@@ -130,10 +139,12 @@ class Registry:
         origin: tuple[int, int, int] | None = None,
         group: str = "",
         home: ShbId = "",
+        not_from: str,
     ) -> tuple[SubscriptionRecord, list[Operation]]:
         """Creates a subscription under the next version. Returns it, with the writes that precede its announcement.
 
-        `begun`: no pubend has to be asked whether it still has the events after the start. `group`: see there.
+        `begun`: no pubend has to be asked whether it still has the events after the start. `group`, `not_from`: see
+        there.
         """
         self._meta.last_sid += 1
         operations = self.next_version()
@@ -151,6 +162,7 @@ class Registry:
             origin,
             group,
             home,
+            not_from,
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]
@@ -168,6 +180,19 @@ class Registry:
             del self._by_name[subscription.client_id, subscription.name]
             self.durable_sids.remove(subscription.sid)
         return [*self.next_version(), Delete(SUBSCRIPTIONS, _KEY.pack(subscription.sid))]
+
+    def change(
+        self, subscription: SubscriptionRecord, topics: tuple[str, ...], selector: str, not_from: str
+    ) -> tuple[SubscriptionRecord, list[Operation]]:
+        """Gives a subscription another filter, under the next version.
+
+        Returns what it was before, with the writes that precede the announcement.
+        """
+        former = replace(subscription)
+        operations = self.next_version()
+        subscription.topics, subscription.selector, subscription.not_from = _shared(topics), selector, not_from
+        subscription.version = self.version
+        return former, [*operations, *self.save(subscription)]
 
     def next_version(self) -> list[Operation]:
         """Begins the next version of the interest. Returns its write."""

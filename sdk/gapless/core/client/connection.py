@@ -150,6 +150,8 @@ class ClientCore:
         self.client_id = client_id
         self.network = ""
         """The network's id. From the first Welcome on, no other network is accepted."""
+        self.app_id = client_id or instance
+        """The JMSXAppID of what it publishes if it identifies itself."""
         self.trouble = ""
         """Why the newest link was lost, or did not come up."""
         self._instance = instance

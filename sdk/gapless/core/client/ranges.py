@@ -58,6 +58,7 @@ class RangeRequests:
                 wanted.token_generation,
                 wanted.token_seal,
                 wanted.token_home,
+                wanted.no_local,
             ),
         )
 

@@ -36,6 +36,7 @@ from gapless.core.wire.messages import (
     Credit,
     Detach,
     InUse,
+    OnChange,
     Order,
     Position,
     RequestFailed,
@@ -73,6 +74,9 @@ class SubscribeOptions:
     token_seal: bytes = b""
     token_home: ShbId = ""
     in_use: InUse = InUse.ERROR
+    no_local: bool = False
+    """Whether events with the connection's own JMSXAppID are left out."""
+    on_change: OnChange = OnChange.ERROR
     order: Order = Order.PUBEND
     """TOTAL: everything is handed out in the order in which it arrives, whichever pubend it is of."""
     commits: bool = False
@@ -204,6 +208,9 @@ class SubscriptionCore:
         """The broker has attached this subscription."""
         if self.wanted.order is Order.TOTAL and not subscribed.group:
             self.fail(ConfigurationError("the broker is older than order='total', and would not keep it"))
+            return
+        if self.wanted.no_local and not subscribed.no_local:
+            self.fail(ConfigurationError("the broker is older than no_local=True, and would not keep it"))
             return
         if self.committing is not None and not subscribed.epoch:
             self.fail(ConfigurationError("the broker is older than commits: with it, use AckMode.DUPS_OK"))
@@ -486,6 +493,8 @@ class SubscriptionCore:
             order=wanted.order,
             commits=self.committing is not None,
             attempt=self._outbox.attempts,
+            no_local=wanted.no_local,
+            on_change=wanted.on_change,
         )
 
     def _acknowledge_silence(self) -> None:

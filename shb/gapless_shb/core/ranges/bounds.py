@@ -27,7 +27,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskBound, GapReason, Position, Ticks
-from gapless_shb.core.admission import called, check_positions, found_for_ranges, removed
+from gapless_shb.core.admission import called, check_positions, found_for_ranges, over
 from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
@@ -161,11 +161,13 @@ class Bounds:
         self._bounds = {number: bound for number, bound in self._bounds.items() if bound.session != session}
 
     def on_removed(self) -> None:
-        """Answers requests about subscriptions that were removed, with an error."""
+        """Answers requests about subscriptions that were removed or have another filter, with an error."""
         for number, bound in list(self._bounds.items()):
-            if any(self._hosting.registry.get(reader.sid) is None for reader, _ in bound.readers.values()):
+            errors = [over(self._hosting, reader.sid, reader.version) for reader, _ in bound.readers.values()]
+            error = next(filter(None, errors), None)
+            if error is not None:
                 del self._bounds[number]
-                self._hosting.tell(bound.session, removed().answer(bound.request.request))
+                self._hosting.tell(bound.session, error.answer(bound.request.request))
 
     def _read(self, number: int, pubend: PubendId, after: Tick, upto: Tick) -> None:
         def answered(result: ReadResult, now: int, wall: int) -> None:

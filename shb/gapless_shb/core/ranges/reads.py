@@ -12,7 +12,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.codec import range_head
 from gapless.core.wire.messages import Code, EndRead, GapReason, Position, RangeGap, RangeRead, ReadOn, ReadRange
-from gapless_shb.core.admission import RefusedError, called, check_positions, found_for_ranges, removed
+from gapless_shb.core.admission import RefusedError, called, check_positions, found_for_ranges, over
 from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.consumers import Credited
 from gapless_shb.core.hosting import Hosting
@@ -125,11 +125,12 @@ class Reads:
         self._readers = {key: read for key, read in self._readers.items() if key[0] != session}
 
     def on_removed(self) -> None:
-        """Ends the reads of subscriptions that were removed, with an error."""
+        """Ends the reads of subscriptions that were removed or have another filter, with an error."""
         for key, (reader, _) in list(self._readers.items()):
-            if self._hosting.registry.get(reader.sid) is None:
+            error = over(self._hosting, reader.sid, reader.version)
+            if error is not None:
                 del self._readers[key]
-                self._hosting.tell(key[0], removed().answer(key[1]))
+                self._hosting.tell(key[0], error.answer(key[1]))
 
     # ----------------------------------------------------------------------------------- how it is done
 

@@ -266,4 +266,5 @@ def as_subscribe(request: Attach) -> Subscribe:
         0,
         0,
         token_home=request.token_home,
+        no_local=request.no_local,
     )

@@ -41,7 +41,7 @@ from gapless.core.wire.messages import (
     Unit,
     Unsubscribe,
 )
-from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, is_elsewhere
+from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, is_elsewhere, not_from
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.groups import Groups, late_starts
@@ -396,7 +396,13 @@ class Guests:
         try:
             if isinstance(request, Subscribe) and self._is_vouched_for(question.session, request):
                 home = Subscribed(
-                    request.request, request.token_sid, request.token_generation, request.token_seal, False, []
+                    request.request,
+                    request.token_sid,
+                    request.token_generation,
+                    request.token_seal,
+                    False,
+                    [],
+                    no_local=request.no_local,
                 )
                 self._attach(question, home, request.token_home, request.token_sid, None, now, wall)
                 return
@@ -424,6 +430,7 @@ class Guests:
             0,
             {},
             group="" if request.order is Order.PUBEND else "some",
+            not_from=not_from(session, request),
         )
         named = (request.token_home, request.token_sid, request.token_generation)
         return self._hosting.seals.vouch(record, *named, request.token_seal)
@@ -462,19 +469,20 @@ class Guests:
         former = self._by_home.get((home, home_sid))
         if former is not None:
             self._end(former, Code.TAKEN_OVER, "another consumer took it over", now, wall)
-        record_filter = checked_filter(request, EXISTS)
-        group = self._groups.group_of(record_filter.topics) if request.order is Order.TOTAL else ""
+        checked_filter(session, request, EXISTS)
+        group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         known = standing or Standing()
         given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
         record, operations = hosting.registry.create(
             session.client_id,
             request.name or "",
-            record_filter.topics,
-            record_filter.selector,
+            request.topics,
+            request.selector,
             known.late_start,
             _starts(known, given),
             group=group,
             home=home,
+            not_from=not_from(session, request),
         )
         hosting.matcher.add(record.sid, record.filter)
         rows = {row.pubend: row for row in known.rows}
@@ -610,6 +618,7 @@ class Guests:
             guest.handed,
             guest.settled,
             consumer.attempt,
+            consumer.subscription.wants,
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:

@@ -151,6 +151,11 @@ class Home:
         if subscription is None or subscription.generation != renew.generation:
             self._end(node, renew, Code.UNSUBSCRIBED, "the subscription was removed, or its home has lost it")
             return
+        lease = self._leases.get(renew.sid)
+        if (lease is None or not lease.is_of(renew)) and renew.wants not in {0, subscription.wants}:
+            # It came, or went on, while this SHB was not heard, and the subscription has changed since.
+            self._end(node, renew, Code.MISMATCH, "the subscription was changed by another consumer meanwhile")
+            return
         self._make_way(renew)
         lease = self._leases.get(renew.sid)
         is_free = renew.sid not in self._hosting.consumers and not self._is_taken(renew.sid)

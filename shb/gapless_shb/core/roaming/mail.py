@@ -108,6 +108,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """As in `Detach`."""
     attempt: Real = 0
     """That of the client's request to attach."""
+    wants: Real = 0
+    """Names the filter that its consumer is served with; 0: not told."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):

@@ -21,7 +21,7 @@ from unit.gapless.client.fake_network import FakeNetwork
 
 def driver(network: Any, *, settings: ClientSettings | None = None, patient: bool = False) -> Driver:
     core = ClientCore(["x"], client_id="c", instance="i", random=Random(1), settings=settings)
-    return Driver(core, network.dial, patient=patient)
+    return Driver(core, network.dial, identifies=False, patient=patient)
 
 
 async def test_what_happens_in_one_turn_leaves_in_one_send() -> None:

@@ -34,6 +34,7 @@ class StandIn:
         self.loop = asyncio.get_running_loop()
         self.core = self
         self.ranges = self
+        self.stamp = ""
         self.welcome = m.Welcome(1, 1, "net", "node", True, 5000, 1 << 20, 4 << 20, 64, 8 << 20)
         self.asked: list[tuple[str, int, int, int]] = []
         self.open: list[asyncio.Future[Any]] = []

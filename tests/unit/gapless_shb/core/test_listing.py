@@ -63,7 +63,7 @@ def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = world.hosting.registry
     streams = world.hosting.streams.values()
     for number in range(4):
-        subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {})
+        subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {}, not_from="")
         for stream in streams:
             stream.add(subscription.sid, SubscriptionPosition(0), subscription.version)
     for request in (5, 6):

@@ -90,7 +90,7 @@ def test_v1_what_a_former_consumer_may_have_committed(knows: bool) -> None:
     """A consumer whose broker commits for it, and did not know the pubend yet when it came, may owe nothing of it."""
     fixture = ModelFixture(I3Gapless, V1LiveDelivery)
     fixture.opens()
-    reader = fixture.attach(fixture.row(), **({"p": 5} if knows else {}))
+    reader = fixture.attach(fixture.row(), p=5) if knows else fixture.attach(fixture.row())
     reader.commits = True
     fixture.log((10, 1))
 

@@ -57,6 +57,8 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     """Whether everything unacknowledged was counted; if not, the two numbers are lower bounds."""
     node: str = ""
     """The node that hosts it."""
+    no_local: bool = False
+    """Whether it leaves out what its own client publishes."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):

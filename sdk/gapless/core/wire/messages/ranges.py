@@ -39,6 +39,7 @@ class Attach(ClientMessage, frozen=True, tag=40):
     token_generation: Number
     token_seal: Seal
     token_home: Home = ""
+    no_local: bool = False
 
 
 class AttachedTo(ServerMessage, frozen=True, tag=40):

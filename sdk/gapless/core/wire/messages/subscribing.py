@@ -56,6 +56,16 @@ class Order(str, Enum):
     """All pubends of a group in one order."""
 
 
+class OnChange(str, Enum):
+    """What to do if the subscription exists with another filter than the one asked for."""
+
+    ERROR = "error"
+    KEEP_POSITION = "keep_position"
+    """It gets the new filter, and goes on where it stands."""
+    JMS = "jms"
+    """It is removed and made anew at the latest tick, as the Jakarta Messaging specification has it."""
+
+
 class Subscribe(ClientMessage, frozen=True, tag=20):
     """Attaches to a subscription, which is created if `sid` is 0 and it does not exist.
 
@@ -93,6 +103,10 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     attempt: Number = 0
     """Counts the requests of a client's process to attach: of two, which may come over two brokers, the later one
     holds. 0: it did not count."""
+    no_local: bool = False
+    """Whether it leaves out events whose JMSXAppID is the client's own: its client id or, without one, its instance."""
+    on_change: OnChange = OnChange.ERROR
+    """With `sid` it does not count: who attaches again changes nothing."""
 
 
 class Attempts(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -138,6 +152,8 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
     """Up to where events may have been handed out in batches that were not committed."""
+    no_local: bool = False
+    """Whether it leaves out what was asked to be left out; a broker that is too old says nothing."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):
