@@ -62,12 +62,21 @@ def test_the_example_of_the_jms_style_profile_runs(tmp_path: Path) -> None:
     assert run(tmp_path, "orders.py") == "a large one 250 False\n{'customer': 'ada', 'total': 980.5}\n"
 
 
-def test_the_example_of_a_token_in_a_database_runs(tmp_path: Path) -> None:
-    [program] = code_blocks(ROOT / "docs" / "howto" / "store-the-token-in-a-database.md", "python")
-    (tmp_path / "accounts.py").write_text(program.code, "utf-8")
+def test_the_programs_for_who_comes_from_kafka_run(tmp_path: Path) -> None:
+    [program] = code_blocks(ROOT / "docs" / "howto" / "come-from-kafka.md", "python")
+    (tmp_path / "from_kafka.py").write_text(program.code, "utf-8")
 
-    assert run(tmp_path, "accounts.py") == "[('ada', 100), ('bob', 20)]\n"
-    assert run(tmp_path, "accounts.py") == "[('ada', 200), ('bob', 40)]\n"
+    assert run(tmp_path, "from_kafka.py") == "hall 19\nattic 31\ncellar 12\nalarm: attic\nwarm rooms: 2\n"
+
+
+def test_the_example_of_a_token_in_a_database_runs(tmp_path: Path) -> None:
+    for program in code_blocks(ROOT / "docs" / "howto" / "store-the-token-in-a-database.md", "python"):
+        directory = tmp_path / program.file_name
+        directory.mkdir()
+        (directory / program.file_name).write_text(program.code, "utf-8")
+
+        assert run(directory, program.file_name) == "[('ada', 100), ('bob', 20)]\n"
+        assert run(directory, program.file_name) == "[('ada', 200), ('bob', 40)]\n"
 
 
 def test_the_example_without_a_database_runs(tmp_path: Path) -> None:
