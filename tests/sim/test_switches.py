@@ -5,18 +5,21 @@ Whether the simulator finds what a switch breaks is another test's business.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
+import gapless
 from sim.switches.catalogue import NOT_APPLICABLE, RULES, SECTIONS, SWITCHES, TRAPS, switch_named
 from sim.switches.edits import Edit, EditError, Replace, applied, function_of, source_of
 from sim.switches.switch import Switch
@@ -63,6 +66,44 @@ def global_names(code: Any) -> Iterator[str]:
     for inner in code.co_consts:
         if isinstance(inner, type(code)):
             yield from global_names(inner)
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=names)
+def test_an_edited_function_uses_only_attributes_that_are_there(switch: Switch) -> None:
+    """An edit was out of date: its runs failed for an attribute that had been renamed, and nothing else was tried."""
+    functions = [function_of(edit.target) for edit in switch.edits]
+    before = [set(attributes(function.__code__)) for function in functions]
+
+    with switch.applied():
+        made = {name for function in functions for name in attributes(function.__code__, "STORE_ATTR")}
+        for function, old in zip(functions, before, strict=True):
+            new = {*attributes(function.__code__)} - old - made
+            assert new <= words_of_package(function.__module__) | OF_BUILTINS, function.__qualname__
+
+
+OF_BUILTINS = {name for kind in vars(builtins).values() if isinstance(kind, type) for name in dir(kind)}
+
+
+def attributes(code: Any, *opnames: str) -> Iterator[str]:
+    """The attributes that a function, and the functions in it, read or set."""
+    wanted = opnames or ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname in wanted)
+    for inner in code.co_consts:
+        if isinstance(inner, type(code)):
+            yield from attributes(inner, *opnames)
+
+
+@cache
+def words_of_package(module: str) -> set[str]:
+    """All words in the modules beside one and in those that it has something from, and the public ones of the SDK."""
+    of_others = {getattr(value, "__module__", None) or "" for value in vars(sys.modules[module]).values()}
+    others = [Path(sys.modules[name].__file__ or "") for name in of_others if name.startswith("gapless")]
+    public = {word for word in words(*Path(gapless.__file__).parent.rglob("*.py")) if word[0] != "_"}
+    return words(*Path(sys.modules[module].__file__ or "").parent.glob("*.py"), *others) | public
+
+
+def words(*files: Path) -> set[str]:
+    return {word for file in files for word in re.findall(r"\w+", file.read_text("utf-8"))}
 
 
 def test_every_trap_and_every_rule_has_a_switch_or_a_reason_why_not() -> None:

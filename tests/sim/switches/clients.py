@@ -49,7 +49,7 @@ CONSUMING = (
                 f"{_SUBSCRIPTION}.on_session_over",
                 "self.phase = SubscriptionPhase.IDLE",
                 "self.phase = SubscriptionPhase.IDLE\n"
-                "    self._full.clear()\n"
+                "    self._turns.clear()\n"
                 "    self._buffered_events = self._buffered_bytes = 0\n"
                 "    for buffer in self._buffers.values():\n"
                 "        buffer._entries.clear()",

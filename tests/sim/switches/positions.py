@@ -45,7 +45,7 @@ POSITIONS = (
         (
             Replace(
                 f"{_AHEAD}._add",
-                "self._open.setdefault(pubend, []).append(doubt)\n"
+                "self.doubts.setdefault(pubend, []).append(doubt)\n"
                 "self.on_held(self._hosting.streams[pubend], Held('', pubend, FOREVER, {}, 0), now, 0)",
             ),
         ),
