@@ -1,7 +1,8 @@
 """What it costs to leave the position to the broker: `AckMode.AUTO` beside `DUPS_OK` and tokens.
 
 Everything is in the log before a round begins, so that nothing but the consumers sets the pace. Each subscriber has a
-connection of its own and wants all events. All that are of one kind begin together.
+connection of its own and wants all events of its topic: as many as it consumes, so that none is sent in vain. All that
+are of one kind begin together.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ KINDS = (
     Kind("token_batches_25", gapless.AckMode.TOKEN, 25, 20_480, batches=True),
     Kind("dups_ok_25", gapless.AckMode.DUPS_OK, 25, 20_480),
 )
-MOST = max(kind.events for kind in KINDS)
 
 
 async def fill(url: str) -> None:
     """Publishes what all of them consume."""
     async with gapless.connect(url) as connection, connection.session() as session:
-        publisher = session.publisher(TOPIC)
-        async for _ in publisher.send_all(gapless.Message(BODY, {"number": number}) for number in range(MOST)):
-            pass
+        for count in {kind.events for kind in KINDS}:
+            publisher = session.publisher(f"{TOPIC}.{count}")
+            async for _ in publisher.send_all(gapless.Message(BODY, {"number": number}) for number in range(count)):
+                pass
 
 
 async def consume(url: str, name: str, kind: Kind, attached: asyncio.Semaphore, begin: asyncio.Event) -> None:
@@ -55,7 +56,7 @@ async def consume(url: str, name: str, kind: Kind, attached: asyncio.Semaphore, 
     async with (
         gapless.connect(url, client_id=name) as connection,
         connection.session(ack_mode=kind.ack_mode) as session,
-        session.subscribe(TOPIC, name=name, start="earliest") as subscription,
+        session.subscribe(f"{TOPIC}.{kind.events}", name=name, start="earliest") as subscription,
     ):
         attached.release()
         await begin.wait()
