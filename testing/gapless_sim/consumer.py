@@ -94,7 +94,9 @@ class Consumer:
     by_ranges = False
     """Whether its home knows of it only what it asks, and does not go on in its name."""
     commits = False
-    """Whether its home keeps its position, and is asked before it is handed anything more."""
+    """Whether its home keeps its position."""
+    is_marked = False
+    """Whether what it may have been handed before is marked."""
 
     def __init__(
         self,

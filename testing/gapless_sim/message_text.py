@@ -124,7 +124,8 @@ class Conversation:
         else:
             where = f"{self._names.range(unit.first - 1, unit.last)} of {self._names.pubend(unit.pubend)}"
             following = f", then {where}, which may have been handed out before" if unit.careful else f", then {where}"
-        return MessageText("acknowledge", f"commit {self._subscription(said.sid)}{done}{following}")
+        enlisted = f", enlisting {self._names.pubend(said.enlists)}" if said.enlists else ""
+        return MessageText("acknowledge", f"commit {self._subscription(said.sid)}{done}{following}{enlisted}")
 
     def _positions(self, positions: Sequence[m.Position] | Sequence[m.Acknowledged]) -> str:
         return self._names.positions({position.pubend: position.tick for position in positions})

@@ -17,6 +17,7 @@ from gapless.core.network.seam import Effect
 from gapless.core.ports import Put
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.wire.messages import AttachedTo, StartAt, Subscribe, Subscribed
+from gapless.core.wire.tokens import CheckpointToken
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.accounts import Account, History, Logged, Share, add_tick
 from gapless_sim.event_ages import Ages
@@ -43,7 +44,7 @@ class Model(Oracle):
     """Everything that happened, as far as it matters for the promise. At the seam it watches who is counted."""
 
     facts: Sequence[type] = (routing.Enrolled,)
-    effects: Sequence[type] = ()
+    effects: Sequence[type] = (routing.Submitted,)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -193,7 +194,10 @@ class Model(Oracle):
             self.members.setdefault(fact.pubend, {})[fact.shb] = fact.at
 
     def said(self, broker: str, now: int, effect: Effect) -> None:
-        """What routers say is no truth."""
+        """A home hears of a pubend what transactions have consumed. What else routers say is no truth."""
+        assert type(effect) is routing.Submitted
+        if type(effect.reply_to) is routing.RoleAsks:
+            self._received.on_claimed(broker, map(CheckpointToken.parse, effect.outcome.tokens))
 
     def vanished(self, broker: str) -> None:
         """A broker is about to recover."""
@@ -365,7 +369,7 @@ class Model(Oracle):
         roaming = self.world.roaming
         if roaming is None or consumer.row.name is None:
             return consumer.client.addresses[0]
-        return home_of(consumer.client.name, roaming)
+        return home_of(consumer.row.client_id, roaming)
 
     def _history(self, pubend: PubendId, broker: str) -> History:
         history = self.histories.get(pubend)

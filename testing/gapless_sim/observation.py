@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer, Row
     from gapless_sim.producer import Producer, Publication
+    from gapless_sim.transactions import Transaction
     from gapless_sim.transform import Transform
     from gapless_sim.world import World
 
@@ -127,6 +128,12 @@ class Oracle:
 
     def stored(self, producer: Transform, token: CheckpointToken) -> None:
         """A process was told that its position is durable with its publisher."""
+
+    def transacting(self, transaction: Transaction) -> None:
+        """A process begins to commit a transaction."""
+
+    def transacted(self, transaction: Transaction) -> None:
+        """It was told what became of it."""
 
     def subscribing(self, consumer: Consumer) -> None:
         """An application asks for a subscription."""

@@ -272,7 +272,7 @@ def draw_options(
     if draws.chance(STORY_SHARE):
         scenarios = [name for name, needs in SCENARIOS.items() if router != "local" or needs["shbs"] == 1]
         scenario = draws.pick(scenarios)
-        if workload not in {"churn", "ranges", "roaming", "transforms", "committing"} and faults == FAULTS:
+        if workload in {None, "scenarios"} and faults == FAULTS:
             return about(drawn, scenario)
     # From streams of their own, for they came later: the seeds that do not draw them are what they were.
     lease = choices.stream("options/publishers").pick((900.0, 900.0, 0.3, 2.0))
@@ -280,9 +280,10 @@ def draw_options(
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
     drawn = replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
-    if drawn.workload == "transforms":  # likewise, and nothing is released early: its owners meet no gap
+    if drawn.workload in {"transforms", "transactions"}:  # likewise, and nothing is released early: they meet no gap
         disk = replace(drawn.disk, wipe=0.0, restore=0.0)
-        return replace(drawn, max_retain_seconds=None, retires=0.0, policy_changes=0.0, disk=disk)
+        drawn = replace(drawn, max_retain_seconds=None, retires=0.0, policy_changes=0.0, disk=disk)
+        return replace(drawn, roaming=True) if drawn.workload == "transactions" else drawn
     if drawn.workload in {"roaming", "committing"}:
         # Their applications know of no disk that is lost, and of no SHB that is given up.
         return replace(drawn, roaming=True, retires=0.0, disk=replace(drawn.disk, wipe=0.0, restore=0.0))

@@ -6,7 +6,7 @@ whether an SHB sends anything twice, and whose messages it takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.ports import SessionEnded, Tell, Transmit
@@ -26,6 +26,7 @@ from gapless_shb.core.roaming.places import node_of
 
 if TYPE_CHECKING:
     from gapless.core.ports import ClientSession, RequestHandler, Role, RoleContext
+    from gapless.core.wire.tokens import CheckpointToken
     from gapless_sim.world import World
 
 WATCHED = (Subscribe, Acknowledge, Commit, Detach, AcknowledgeDurably, ReadRange, ListSubscriptions)
@@ -136,6 +137,11 @@ class ReceivedAcknowledgements:
         self._holders[broker, sid] = session
         self._given[broker, answer.seal] = None
         self._note(broker, sid, asked)
+
+    def on_claimed(self, broker: str, tokens: Iterable[CheckpointToken]) -> None:
+        """A home hears from a pubend up to where transactions have consumed a subscription."""
+        for token in tokens:
+            self._note(broker, token.sid, token.ticks)
 
     def forget(self, broker: str) -> None:
         """What the broker knew is gone, and its numbers may be used again."""

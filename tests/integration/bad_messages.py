@@ -77,6 +77,7 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
         Credit(sid, 100, 100_000),
         Acknowledge(sid, [Acknowledged(pubend, tick, tick)]),
         commit(sid, 1, pubend, tick),
+        Commit(sid, 1, 2, [], None, pubend),
         Detach(sid),
         Unsubscribe(9, "nobody's", "attacker"),
         ListSubscriptions(10),

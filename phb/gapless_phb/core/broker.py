@@ -267,7 +267,7 @@ class PublisherHostingBroker:
         if pubend is None:
             verdict = Verdict.REJECTED if request.pubend else Verdict.ELSEWHERE
             self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(verdict, fault)))
-        elif request.ending is not None and not request.keyed:
+        elif request.ending is not None and not (request.keyed or request.claims):
             pubend.source.end(request, submit.reply_to, now)
         else:
             pubend.source.open_publisher(request, submit.reply_to, now, wall)

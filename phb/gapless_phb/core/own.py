@@ -15,6 +15,7 @@ from gapless.core.stream.ticks import SECOND, Tick
 from gapless_phb.core import gauges, source
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.clock import TickClock
+from gapless_phb.core.consumed import Claims
 from gapless_phb.core.keyed import Keyed, logged_name
 from gapless_phb.core.log import Log
 from gapless_phb.core.publish_handler import PublishHandler
@@ -62,6 +63,7 @@ class Own:
         self._publishers.begin(now)
         self._checkpoints = Checkpoints(saved.number, self.log, self._publishers, outbox, settings)
         self._checkpoints.recover(saved.checkpoint)
+        self._claims = Claims(saved.number, context.tables.consumed, saved.consumed, outbox)
         check = BatchCheck(saved.row.topics, settings.max_event_bytes, context.authorizer)
         self._publishing = PublishHandler(
             saved.number,
@@ -69,6 +71,7 @@ class Own:
             self._publishers,
             self._checkpoints,
             check,
+            self._claims,
             outbox,
             settings,
             self._on_appended,
@@ -120,10 +123,24 @@ class Own:
         if self.log.damage.refusal:
             outcome = Outcome(Verdict.REJECTED, self.log.damage.refusal)
             self._outbox.emit(Submitted(reply_to, self.log.pubend, outcome))
+        elif request.claims:
+            self._claim(request, reply_to)
         elif request.keyed:
             self._keyed.open(request, reply_to)
         else:
             self._publishing.open(request, reply_to, now, wall)
+
+    def _claim(self, request: OpenRequest, reply_to: Hashable) -> None:
+        """A home claims a subscription, or forgets it; it is answered when that is durable."""
+        outcome = Outcome(Verdict.OK)
+
+        def durable(_now: int, _wall: int) -> None:
+            self._outbox.emit(Submitted(reply_to, self.log.pubend, outcome))
+
+        if request.ending is None:
+            outcome = self._claims.claim(request, durable)
+        else:
+            self._claims.forget(request.publisher, durable)
 
     def submit(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> None:
         """Takes a batch of a publisher. `refusal`: why nothing new can be taken now, or ""."""

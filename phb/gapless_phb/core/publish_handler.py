@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.outbox import Outbox, ThenAppended
 from gapless.core.ports import Set
-from gapless.core.wire.tokens import Tokens, merge_tokens
+from gapless.core.wire.tokens import ConsumedToken, Tokens, merge_tokens
 from gapless.errors import InvalidTokenError, InvalidTopicError, StaleTokenError
 from gapless_phb.core import consumed, rows
 from gapless_phb.core.checkpoints import Checkpoints
@@ -39,6 +39,7 @@ class PublishHandler:
         table: PublisherTable,
         checkpoints: Checkpoints,
         check: BatchCheck,
+        claims: consumed.Claims,
         outbox: Outbox,
         settings: Settings,
         on_appended: ThenAppended,
@@ -51,6 +52,7 @@ class PublishHandler:
         self._table = table
         self._checkpoints = checkpoints
         self._check = check
+        self._claims = claims
         self._outbox = outbox
         self._settings = settings
         self.on_appended = on_appended
@@ -181,10 +183,15 @@ class PublishHandler:
         if pub.first < following:
             return _repeated(publisher, pub, crc, reply_to)
         # Tokens are looked at behind repeats: what is logged stands at or before what is stored by now (TS6).
+        if not pub.events.count and crc == publisher.moved:
+            self._move(publisher, (), crc, reply_to)
+            return None
         tokens: Tokens = ()
+        for_subscriptions: tuple[ConsumedToken, ...] = ()
         if pub.tokens:
             try:
                 tokens = consumed.checked(pub.tokens, publisher.assigned_tokens)
+                for_subscriptions = self._claims.checked(pub.tokens)
             except StaleTokenError as error:
                 return Outcome(Verdict.STALE, str(error), pub.first)
             except InvalidTokenError as error:
@@ -192,21 +199,24 @@ class PublishHandler:
         refusal = refusal or self.backlog(pub)
         if refusal:
             return Outcome(Verdict.RETRY, refusal, following)
-        if tokens and not pub.events.count:
-            self._move(publisher, tokens, reply_to)
+        if pub.tokens and not pub.events.count:
+            self._claims.store(for_subscriptions)
+            self._move(publisher, tokens, crc, reply_to)
             return None
         if (refused := self._check.refused(pub)) is not None:
             return refused
         publisher.assigned_tokens = merge_tokens(publisher.assigned_tokens, tokens)
+        self._claims.store(for_subscriptions)
         self._log.append(publisher, pub, tokens, crc, reply_to, now, wall, self.on_appended)
         return None
 
-    def _move(self, publisher: PublisherState, tokens: Tokens, reply_to: Hashable) -> None:
-        """Stores the tokens of a batch without events: in the publisher's row alone, because nothing has a tick.
+    def _move(self, publisher: PublisherState, tokens: Tokens, crc: int, reply_to: Hashable) -> None:
+        """Stores the tokens of a batch without events: in rows alone, because nothing has a tick.
 
-        A repetition needs no answer of its own. Its publisher sends nothing behind it before it is answered, so its
-        tokens are the stored ones, and are stored again.
+        Its publisher sends nothing behind it before it is answered. So a repetition is the last one that there was, and
+        is recognised by its checksum, whatever was stored for its subscriptions since.
         """
+        publisher.moved = crc
         publisher.assigned_tokens = merge_tokens(publisher.assigned_tokens, tokens)
         publisher.moves.append(tokens)
         outcome = Outcome(Verdict.OK, sequence=publisher.assigned)

@@ -121,6 +121,7 @@ class PublisherState:
         "closed",
         "epoch",
         "instance",
+        "moved",
         "moves",
         "name",
         "opened",
@@ -153,6 +154,8 @@ class PublisherState:
         self.pending: deque[PendingBatch] = deque()
         self.moves: deque[Tokens] = deque()
         """The tokens of batches without events that are on their way to the disk, in the publisher's row."""
+        self.moved = 0
+        """The checksum of the last batch without events: it is recognised when it comes again."""
         self.closed = False
         """Whether to forget the publisher as soon as no batch of it is pending."""
 
@@ -163,6 +166,7 @@ class PublisherState:
         publisher.epoch, publisher.instance, publisher.attempt = row.epoch, row.instance, row.attempt
         publisher.opened, publisher.sequence, publisher.tick = row.opened, row.sequence, row.tick
         publisher.recent, publisher.owners = row.recent, row.owners
+        publisher.moved = row.moved
         publisher.tokens = publisher.assigned_tokens = tuple(map(CheckpointToken.parse, row.tokens))
         return publisher
 
@@ -182,6 +186,7 @@ class PublisherState:
             self.recent,
             self.owners,
             tuple(map(str, self._with_moves())),
+            self.moved,
         )
 
     def _with_moves(self) -> Tokens:

@@ -36,6 +36,8 @@ class Tables:
         """number, publisher → PublisherRow."""
         self.keyed = f"{role}.keyed"
         """number, producer's name with the marker → (epoch, index) of the last event that it has logged."""
+        self.consumed = f"{role}.consumed"
+        """number, key of a subscription → ConsumedRow."""
         self.checkpoints = f"{role}.checkpoints"
         """number → Checkpoint."""
         self.retired = f"{role}.retired"
@@ -81,6 +83,19 @@ class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
     """
     tokens: tuple[str, ...] = ()
     """The texts of the tokens that are stored with it (`gapless_phb.core.consumed`), the newest last."""
+    moved: int = 0
+    """The checksum of its last batch without events; 0 without one."""
+
+
+class ConsumedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Up to where transactions have consumed a subscription (`gapless_phb.core.consumed`)."""
+
+    epoch: int
+    """Of the last claim of its home."""
+    seal: str
+    """The beginning of that of its tokens, in hexadecimal digits."""
+    token: str
+    """The text of the last one that was stored; "" before there is one."""
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
@@ -100,6 +115,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _pubend_row = msgspec.msgpack.Decoder(PubendRow).decode
 _holds = msgspec.msgpack.Decoder(Holds).decode
 _publisher_row = msgspec.msgpack.Decoder(PublisherRow).decode
+_consumed_row = msgspec.msgpack.Decoder(ConsumedRow).decode
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 _tick = msgspec.msgpack.Decoder(int).decode
 _mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
@@ -113,7 +129,7 @@ def key(number: int, name: str = "") -> bytes:
     return number.to_bytes(_NUMBER, "big") + name.encode()
 
 
-Row: TypeAlias = "PubendRow | Holds | PublisherRow | Checkpoint | Tick | tuple[int, int]"
+Row: TypeAlias = "PubendRow | Holds | PublisherRow | ConsumedRow | Checkpoint | Tick | tuple[int, int]"
 
 
 def encode(row: Row) -> bytes:
@@ -134,6 +150,7 @@ class SavedPubend:
     publishers: Mapping[str, PublisherRow] = field(default_factory=dict)
     checkpoint: Checkpoint = NO_CHECKPOINT
     keyed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    consumed: Mapping[str, ConsumedRow] = field(default_factory=dict)
     fault: str = ""
     """Why some publishers are missing here: their rows cannot be read. "" if all are here."""
     aged: Tick | None = None
@@ -156,6 +173,7 @@ def _saved(reader: RecoveryReader, tables: Tables, number: int, row: PubendRow) 
     saved.holds = {name: _holds(value) for name, value in _named(reader, tables.holds, prefix)}
     try:
         saved.publishers = {name: _publisher_row(value) for name, value in _named(reader, tables.publishers, prefix)}
+        saved.consumed = {name: _consumed_row(value) for name, value in _named(reader, tables.consumed, prefix)}
         saved.keyed = {name: _mark(value) for name, value in _named(reader, tables.keyed, prefix)}
     except VolumeCorruptError as error:  # not fatal: readers need no row of a publisher
         saved.fault = str(error)

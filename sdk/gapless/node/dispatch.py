@@ -61,6 +61,11 @@ class Dispatch:
             for name, table in zip(self._names, tables, strict=True)
             if routing.Posted in table
         }
+        self._answered = {
+            name: table[routing.Submitted]
+            for name, table in zip(self._names, tables, strict=True)
+            if routing.Submitted in table
+        }
         self._hosted: dict[PubendId, tuple[int, routing.PubendMeta]] = {}
         """The pubends of this node: whose each is, by the role's position, and what was last said of it."""
 
@@ -117,6 +122,10 @@ class Dispatch:
                 return meta.pubend
         return ""
 
+    def on_answered(self, asked: routing.RoleAsks, placed: routing.Submitted, now: int, wall: int) -> None:
+        """A role has asked for an opening."""
+        self._answered.get(asked.role, _nobody)(placed, now, wall)
+
     def _on_posted(self, posted: routing.Posted, now: int, wall: int) -> None:
         """Only the role that it is for gets it. Any role may take mail, and so may the node itself."""
         self._mailboxes.get(posted.role, _nobody)(posted, now, wall)
@@ -128,7 +137,12 @@ def takers_of(roles: Sequence[Role], tables: Sequence[Mapping[type, Handler]]) -
     takers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
     for source, (role, table) in enumerate(zip(roles, tables, strict=True)):
         for kind, handler in table.items():
-            if kind in (SessionEnded, routing.Posted, Appended):  # for every role that takes it, or for who asked
+            if kind in (
+                SessionEnded,
+                routing.Posted,
+                routing.Submitted,
+                Appended,
+            ):  # for every role that takes it, or for who asked
                 continue
             if kind not in PUBEND_OF:
                 _claim(claimed, kind, role)

@@ -526,11 +526,17 @@ class Machine:
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
         return {
-            routing.Submitted: self.sessions.on_placed,
+            routing.Submitted: self._on_submitted,
             routing.Save: self._save,
             **dict.fromkeys((routing.SendFrame, routing.Dial, routing.Hangup), self._to_network),
             Alarm: self._on_router_alarm,
         }
+
+    def _on_submitted(self, placed: routing.Submitted) -> None:
+        if type(placed.reply_to) is routing.RoleAsks:
+            self._dispatch.on_answered(placed.reply_to, placed, self._now, self._wall)
+        else:
+            self.sessions.on_placed(placed)
 
     def _to_network(self, effect: Network) -> None:
         self._network.append(effect)

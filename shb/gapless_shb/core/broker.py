@@ -19,7 +19,7 @@ from enum import Enum
 
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
-from gapless.core.network.facts import AskInterest, Held, Know, Posted, Probe, PubendMeta, Seen
+from gapless.core.network.facts import AskInterest, Held, Know, Posted, Probe, PubendMeta, Seen, Submitted
 from gapless.core.ports import ClientSession, Handler, Operation, ReadResult, RequestHandler, RoleContext, SessionEnded
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless.core.wire.messages import (
@@ -36,6 +36,7 @@ from gapless.core.wire.messages import (
 from gapless_shb.core import gauges
 from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.checkpoint import ShbCheckpoints
+from gapless_shb.core.claims import Claims
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.desks import Desks
 from gapless_shb.core.expiry import Expiry
@@ -118,9 +119,10 @@ class SubscriberHostingBroker:
         self._groups = Groups(context.groups, self._hosting.streams)
         self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
         self._ahead = PositionsAhead(self._hosting, self._end_consumption)
-        self._desks = Desks(self._hosting, self._ahead, context.reader)
+        self._claims = Claims(self._hosting, context.reader)
+        self._desks = Desks(self._hosting, self._ahead, self._claims, context.reader)
         self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead, self._groups, self._desks)
-        self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead)
+        self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead, self._desks)
         self._connect_roaming(context)
         self._listings = Listings(self._hosting)
         self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
@@ -158,6 +160,7 @@ class SubscriberHostingBroker:
             self._deadlines.set(timer, now + after * _MILLISECOND)
         self._hosting.write_start()
         self._expiry.start()
+        self._claims.start()
         self._await_beat(now)
         self._ahead.look_back(now)
         for stream in self._hosting.streams.values():
@@ -175,6 +178,7 @@ class SubscriberHostingBroker:
             Held: self._on_held,
             AskInterest: self._on_ask_interest,
             Posted: self._on_posted,
+            Submitted: self._claims.on_submitted,
             SessionEnded: self._on_session_ended,
         }
 
@@ -397,7 +401,7 @@ class SubscriberHostingBroker:
         def durable(_now: int, _wall: int) -> None:
             self._hosting.tell(session.number, Committed(request.sid, request.number))
 
-        self._desks.commit(consumer, request.positions, request.unit, durable, now)
+        self._desks.commit(consumer, request.positions, request.unit, request.enlists, durable, now)
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(request.sid)
@@ -466,6 +470,7 @@ class SubscriberHostingBroker:
                 self._deadlines.set(ShbTimer.REPEAT, now + self._timing.repeat_ms * _MILLISECOND)
                 self._repeat()
                 self._home.on_beat(now, wall)
+                self._claims.on_beat()
             elif timer is ShbTimer.LISTING:
                 self._listings.tell()
             elif timer is ShbTimer.EXPIRY:

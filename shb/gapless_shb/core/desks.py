@@ -7,14 +7,15 @@ any crash one unit is in doubt: the one that was in hand. A desk is what is need
 - `holder`: somebody may have been handed something since, and this is who; "" if the last one left in order;
 - `settled`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
 - `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
-- `units`: up to where batches were announced before they were handed out.
+- `units`: up to where batches were announced before they were handed out;
+- `enlisted`: the pubends where transactions may store the position, and `claim`, the epoch under which they may.
 
 An attachment is answered when all of this is durable, and so is an announcement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
@@ -25,11 +26,14 @@ from gapless.core.outbox import Then
 from gapless.core.ports import Delete, Operation, RecoveryReader, Set
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import Acknowledged, Attempts, Code, Position, Subscribe, Unit
-from gapless_shb.core.admission import RefusedError
+from gapless_shb.core.admission import RefusedError, called
+from gapless_shb.core.claims import Claimed, Claims
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.positions import last_event
 from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.rows import position_row
+from gapless_shb.core.subscriptions import SubscriptionRecord
 
 DESKS = "shb/desks"
 """Subscription id → Desk; none for a subscription that nobody ever left its position to."""
@@ -56,6 +60,8 @@ class Desk(msgspec.Struct, array_like=True):
     attempts: dict[PubendId, Attempt] = {}
     units: dict[PubendId, Tick] = {}
     settled: tuple[PubendId, ...] = ()
+    enlisted: tuple[PubendId, ...] = ()
+    claim: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,10 @@ class OpenedDesk:
     settled: tuple[PubendId, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
+    claim: int = 0
+    enlisted: tuple[PubendId, ...] = ()
+    claims: bool = False
+    """Whether it has to be claimed at all of `enlisted` before anything is handed out."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -76,9 +86,10 @@ _decode = msgspec.msgpack.Decoder(Desk).decode
 class Desks:
     """All desks of an SHB."""
 
-    def __init__(self, hosting: Hosting, ahead: PositionsAhead, reader: RecoveryReader) -> None:
+    def __init__(self, hosting: Hosting, ahead: PositionsAhead, claims: Claims, reader: RecoveryReader) -> None:
         """Restores what the volume has."""
         self._hosting = hosting
+        self._claims = claims
         self._ahead = ahead
         self._desks: dict[int, Desk] = {}
         for key, value in reader.scan(DESKS):
@@ -94,10 +105,9 @@ class Desks:
         sid = consumer.sid
         desk = self._desks.get(sid)
         if not request.commits or not consumer.subscription.durable:
-            if desk is None or desk.holder in {"", SOMEBODY, LEFT}:
+            if desk is None or (desk.holder in {"", SOMEBODY, LEFT} and not desk.enlisted):
                 return None
-            desk.holder = SOMEBODY
-            return OpenedDesk(), [self._row(sid, desk)]
+            return self._pass_on(desk), [self._row(sid, desk)]
         desk = desk or Desk()
         goes_on = bool(request.sid)
         if goes_on and desk.holder != consumer.holder:
@@ -106,11 +116,37 @@ class Desks:
         doubt = bool(desk.holder) and not goes_on
         settled = desk.settled if desk.holder == LEFT else ()
         desk.epoch += 1
+        if not goes_on:  # otherwise nobody else was here, and its transactions go on
+            desk.claim = desk.epoch
         desk.holder = consumer.holder
         row = self._row(sid, desk)
         attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items())
         units = tuple(Position(pubend, upto) for pubend, upto in desk.units.items())
-        return OpenedDesk(desk.epoch, doubt, settled, attempts, units), [row, *self._positions(sid)]
+        claims = bool(desk.enlisted) and not goes_on
+        opened = OpenedDesk(desk.epoch, doubt, settled, attempts, units, desk.claim, desk.enlisted, claims)
+        return opened, [row, *self._positions(sid)]
+
+    def claim(self, subscription: SubscriptionRecord, opened: OpenedDesk, then: Claimed) -> None:
+        """Claims a subscription for whoever is attached now; `then` hears of what transactions have stored (TS13)."""
+        self._claims.claim(subscription, opened.claim, opened.enlisted, then)
+
+    def advance(self, subscription: SubscriptionRecord, ticks: Mapping[PubendId, Tick]) -> None:
+        """Transactions have consumed everything up to these positions.
+
+        Raises RefusedError if that cannot be noted yet, and BeyondError if a position has to be judged first.
+        """
+        sid, streams = subscription.sid, self._hosting.streams
+        said = [Acknowledged(pubend, tick, tick) for pubend, tick in ticks.items()]
+        if unknown := self.unknown_of(said):
+            raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
+        news = [
+            each for each in said if each.pubend in streams and each.tick > streams[each.pubend].positions[sid].acked
+        ]
+        self._ahead.check([Position(each.pubend, each.tick) for each in news], called(subscription.name))
+        for each in news:
+            stream = streams[each.pubend]
+            stream.acknowledge(sid, each.tick, last_event(stream.positions[sid], stream.head, each.tick))
+        self._hosting.unsaved = True
 
     def is_current(self, sid: int, epoch: int) -> bool:
         """Whether a commit of this epoch is taken."""
@@ -118,9 +154,17 @@ class Desks:
         return desk is not None and desk.epoch == epoch
 
     def commit(
-        self, consumer: Consumer, said: Iterable[Acknowledged], unit: Unit | None, durable: Then, now: int
+        self,
+        consumer: Consumer,
+        said: Iterable[Acknowledged],
+        unit: Unit | None,
+        enlists: PubendId,
+        durable: Then,
+        now: int,
     ) -> None:
         """A consumer is done with everything up to these positions, and will be handed the unit next.
+
+        `enlists`: a pubend at which a transaction will store its position, or "". It is claimed there, too.
 
         `durable` is called when both are. A position that is ahead of all that is known here is judged first. If a
         pubend is not known here yet, nothing is answered: a consumer elsewhere asks again, another one connects again.
@@ -134,7 +178,7 @@ class Desks:
         for stream, each in on:
             beyond = not consumer.is_elsewhere and self._ahead.is_beyond(each.pubend, each.tick)
             if beyond and each.tick > stream.positions[sid].acked:
-                again = partial(self._commit_again, consumer, list(said), unit, durable)
+                again = partial(self._commit_again, consumer, list(said), unit, enlists, durable)
                 self._ahead.judge(consumer, each, again, now)
                 return
         rows: list[Operation] = []
@@ -147,6 +191,9 @@ class Desks:
                 self._take(desk, unit)
             self._announce(desk, unit)
             rows.append(self._row(sid, desk))
+        if enlists:
+            rows.append(self._enlist(sid, enlists))
+            durable = partial(self._claim_enlisted, consumer, enlists, durable)
         hosting.outbox.write(rows, durable)
         hosting.unsaved = True
 
@@ -181,12 +228,31 @@ class Desks:
         desk = self._desks.get(sid)
         if desk is None or desk.holder in {"", LEFT} or _is_of(desk, instance):
             return []
-        desk.holder = SOMEBODY
+        opened, subscription = self._pass_on(desk), self._hosting.registry.get(sid)
+        if opened.claims and subscription is not None:
+            claim = partial(self.claim, subscription, opened, _nothing)
+            self._hosting.outbox.write((), lambda _now, _wall: claim())
         return [self._row(sid, desk)]
 
-    def remove(self, sid: int) -> list[Operation]:
+    def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Returns the removal of a subscription's desk."""
-        return [] if self._desks.pop(sid, None) is None else [Delete(DESKS, _KEY.pack(sid))]
+        desk = self._desks.pop(subscription.sid, None)
+        if desk is None:
+            return []
+        forgotten = self._claims.forget(subscription, desk.enlisted) if desk.enlisted else []
+        return [Delete(DESKS, _KEY.pack(subscription.sid)), *forgotten]
+
+    def needs_fence(self, sid: int) -> bool:
+        """Whether transactions may have stored where a subscription stands, and nobody consumes it now."""
+        desk = self._desks.get(sid)
+        return desk is not None and bool(desk.enlisted) and sid not in self._hosting.consumers
+
+    def fence(self, subscription: SubscriptionRecord, then: Claimed) -> None:
+        """Somebody reads a subscription who is no consumer: what a former one has under way does not count any more."""
+        desk = self._desks[subscription.sid]
+        opened = self._pass_on(desk)
+        row = self._row(subscription.sid, desk)
+        self._hosting.outbox.write([row], lambda _now, _wall: self.claim(subscription, opened, then))
 
     # How it is done.
 
@@ -195,12 +261,43 @@ class Desks:
         consumer: Consumer,
         said: list[Acknowledged],
         unit: Unit | None,
+        enlists: PubendId,
         durable: Then,
         now: int,
         _wall: int,
     ) -> None:
         if self._hosting.consumers.get(consumer.sid) is consumer:
-            self.commit(consumer, said, unit, durable, now)
+            self.commit(consumer, said, unit, enlists, durable, now)
+
+    @staticmethod
+    def _pass_on(desk: Desk) -> OpenedDesk:
+        """Somebody comes who does not commit."""
+        if desk.holder not in {"", LEFT}:  # whoever left in order does not come back
+            desk.holder = SOMEBODY
+        if desk.enlisted:
+            desk.epoch += 1
+            desk.claim = desk.epoch
+        return OpenedDesk(claim=desk.claim, enlisted=desk.enlisted, claims=bool(desk.enlisted))
+
+    def _enlist(self, sid: int, pubend: PubendId) -> Set:
+        desk = self._desks[sid]
+        if pubend not in desk.enlisted:
+            desk.enlisted = (*desk.enlisted, pubend)
+        return self._row(sid, desk)
+
+    def _claim_enlisted(self, consumer: Consumer, pubend: PubendId, durable: Then, _now: int, _wall: int) -> None:
+        """A pubend is enlisted durably. Its claim precedes the first transaction there (TS12)."""
+        desk, sid = self._desks.get(consumer.sid), consumer.sid
+        if desk is None or self._hosting.consumers.get(sid) is not consumer:
+            return
+
+        def claimed(_ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
+            if reason:  # whoever is elsewhere asks again, another one connects again
+                self._hosting.end_session(consumer.channel.session, reason)
+            else:
+                durable(now, wall)
+
+        self._claims.claim(consumer.subscription, desk.claim, (pubend,), claimed)
 
     @staticmethod
     def _take(desk: Desk, unit: Unit) -> None:
@@ -232,6 +329,10 @@ class Desks:
             for stream in streams
             if stream.positions[sid].changed
         ]
+
+
+def _nothing(_ticks: Mapping[PubendId, Tick], _reason: str, _now: int, _wall: int) -> None:
+    """Nobody waits for a claim."""
 
 
 def _is_of(desk: Desk, instance: str) -> bool:

@@ -108,3 +108,15 @@ class SubscriptionPosition:
         """Lets the subscription join again: constream and PFS knew it with another filter or another start."""
         self.since = FOREVER
         self.changed = True
+
+
+def last_event(position: SubscriptionPosition, head: Tick, tick: Tick) -> Tick:
+    """Returns the last event of a subscription at or below a tick; if it is unknown, a later tick, never an earlier.
+
+    Ticks between the result and `tick` count as silence from now on, whatever becomes of the log. So no matching event
+    may stand there. The PFS knows only the ticks after `since` and up to the head, and of these this function needs the
+    last event. After a crash of this broker an application may be ahead of the head.
+    """
+    if tick > head:
+        return tick
+    return min(tick, max(position.last_tick, position.since))

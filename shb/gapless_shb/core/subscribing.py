@@ -6,7 +6,7 @@ every hold that the subscription needs is kept. A request that is refused change
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,6 +39,7 @@ from gapless_shb.core.admission import (
     origin_of,
     removed,
 )
+from gapless_shb.core.claims import key_of
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.desks import Desks, OpenedDesk
@@ -160,7 +161,7 @@ class Subscribing:
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.forget(sid)
-        operations += self._desks.remove(sid)
+        operations += self._desks.remove(subscription)
         hosting.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
@@ -466,18 +467,30 @@ class Subscribing:
         consumer.attaching = True
         self._hosting.take_consumer(consumer)
 
-        def durable(now: int, wall: int) -> None:
+        def claimed(ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
             consumer.attaching = False
-            if self._hosting.consumers.get(consumer.sid) is consumer:
-                try:
-                    self._serve(consumer, request, opened, now, wall, created=created)
-                except RefusedError as refused:  # as in `_go_on`
-                    self._hosting.detach(consumer.sid)
-                    self._hosting.tell(session.number, refused.answer(request.request))
-            else:
+            if self._hosting.consumers.get(consumer.sid) is not consumer:
                 gone = self._hosting.registry.get(consumer.sid) is not subscription
                 taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over")
                 self._hosting.tell(session.number, (removed() if gone else taken_over).answer(request.request))
+                return
+            try:
+                if reason:
+                    raise RefusedError(Code.RETRY, reason)
+                self._desks.advance(subscription, ticks)
+                self._serve(consumer, request, opened, now, wall, created=created)
+            except BeyondError as beyond:
+                self._hosting.detach(consumer.sid)
+                self._ahead.put_off(session, request, beyond, partial(self.on_subscribe, session, request), now)
+            except RefusedError as refused:  # as in `_go_on`
+                self._hosting.detach(consumer.sid)
+                self._hosting.tell(session.number, refused.answer(request.request))
+
+        def durable(now: int, wall: int) -> None:
+            if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:
+                self._desks.claim(subscription, opened, claimed)
+            else:
+                claimed({}, "", now, wall)
 
         self._hosting.outbox.write(rows, durable)
 
@@ -515,6 +528,9 @@ class Subscribing:
             attempts=opened.attempts,
             units=opened.units,
             no_local=bool(subscription.not_from),
+            key=key_of(hosting.shb, subscription) if opened.epoch else "",
+            claim=opened.claim,
+            enlisted=opened.enlisted if opened.epoch else (),
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)

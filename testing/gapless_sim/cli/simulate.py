@@ -49,7 +49,9 @@ def simulate(
     ] = "memory",
     workload: Annotated[
         str | None,
-        typer.Option(help="churn, scenarios, ranges, roaming or committing; else the seed draws one of the first two."),
+        typer.Option(
+            help="churn, scenarios, ranges, roaming, committing, transforms, transactions; else one of the first two."
+        ),
     ] = None,
     topology: Annotated[
         str | None,

@@ -33,6 +33,7 @@ from gapless_sim.oracles.release import I8Release
 from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
 from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways, K9Forgotten
+from gapless_sim.oracles.transactions import J2Committed, J4Once
 from gapless_sim.oracles.transforms import J3Transforms
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 
@@ -80,6 +81,8 @@ def all_oracles(world: World) -> list[Oracle]:
         J1Marked(model),
         J10Desks(model),
         J3Transforms(model),
+        J2Committed(model),
+        J4Once(model),
         V1LiveDelivery(model, gapless),
         V2LiveCuriosity(model),
         V3LiveRelease(model),

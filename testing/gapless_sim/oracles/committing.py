@@ -70,7 +70,7 @@ class J1Marked(Judge):
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Something is handed out: for the first time, or again."""
-        if not consumer.commits or not isinstance(item, Delivery) or self.model.has_lost_disks:
+        if not consumer.is_marked or not isinstance(item, Delivery) or self.model.has_lost_disks:
             return
         handed = self._of(consumer, item.pubend)
         for event in self.model.events(item):

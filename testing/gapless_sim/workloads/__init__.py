@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless_sim.workloads import churn, committing, ranges, roaming, scenarios, transforms
+from gapless_sim.workloads import churn, committing, ranges, roaming, scenarios, transactions, transforms
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.committing import CommittingApplications
 from gapless_sim.workloads.ranges import Ranges
 from gapless_sim.workloads.roaming import RoamingApplications
 from gapless_sim.workloads.scenarios import Scenarios
+from gapless_sim.workloads.transactions import Transactions
 from gapless_sim.workloads.transforms import Transforms
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "roaming": RoamingApplications,
     "transforms": Transforms,
     "committing": CommittingApplications,
+    "transactions": Transactions,
 }
 """By the name that options have for them."""
 
@@ -50,3 +52,5 @@ TRANSFORMS_SOMETIMES: tuple[str, ...] = transforms.SOMETIMES
 """Likewise in the fifth."""
 COMMITTING_SOMETIMES: tuple[str, ...] = committing.SOMETIMES
 """Likewise in the sixth."""
+TRANSACTIONS_SOMETIMES: tuple[str, ...] = transactions.SOMETIMES
+"""Likewise in the seventh."""

@@ -55,6 +55,7 @@ class CommittingConsumer(Consumer):
     """Consumes as `AckMode.AUTO` does: it asks for more when the effects of what it has in hand are done."""
 
     commits = True
+    is_marked = True
 
     def __init__(self, client: SimClient, row: Row, wanted: SubscribeOptions, *, pace: int, portion: int) -> None:
         super().__init__(client, row, wanted, pace=pace, portion=portion, acknowledges="never")

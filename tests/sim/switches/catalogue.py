@@ -20,6 +20,7 @@ from sim.switches import (
     storage,
     subscribing,
     taking_over,
+    transactions,
     transforms,
 )
 from sim.switches.switch import Switch
@@ -65,11 +66,12 @@ SWITCHES: tuple[Switch, ...] = (
     *positions.POSITIONS,
     *ordering.ORDERING,
     *transforms.TRANSFORMS,
+    *transactions.TRANSACTIONS,
 )
 
 TRAPS: tuple[str, ...] = (
     *(f"T{number}" for number in range(1, 61)),
-    *(f"TS{number}" for number in range(1, 12)),
+    *(f"TS{number}" for number in range(1, 15)),
     "U03",
 )
 """Those of docs/protocol/traps.md (TS: of sessions); and U03: a position told is refused, or another one is taken."""
@@ -90,6 +92,7 @@ RULES: tuple[str, ...] = (
     "before Committed",
     "before unit",
     "before desk",
+    "before transaction",
     "before S4 mode",
     "numbers of frames",
     "C01",
@@ -141,6 +144,8 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "T53": "no promise breaks: an SHB that hears nothing for 3 s asks for what lies ahead, which fills the hole;"
     " how soon silence comes is clause C3, which the conformance suite judges where nothing is lost",
     "T38": "the hierarchy router is not there yet",
+    "TS14": "claims come from one home, which counts them, and a later one ends an earlier one that is on its way, so"
+    " none comes late. The pubend refuses such a one all the same, which its unit tests see to",
     "before S4 mode": _SHARDED,
     "notices of what is not pushed": "no promise breaks: an SHB asks at once for what is on its way, and whoever was"
     " asked may answer; it costs a want and a copy",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gapless.core.wire.tokens import Tokens, join_tokens
+from gapless.core.wire.tokens import BatchTokens, join_tokens
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class QueuedBatch(Struct, eq=False):
     """Events that are logged together or not at all, and the tokens that are stored with them."""
 
     events: EventColumns
-    tokens: Tokens
+    tokens: BatchTokens
     ticket: int
     first: int = 0
     """The sequence of the first event, as last sent; 0 before that."""

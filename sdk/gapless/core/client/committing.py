@@ -44,6 +44,11 @@ class Committing:
     """What one subscription of a client commits, and what it may hand out."""
 
     epoch: int = 0
+    key: str = ""
+    """How pubends know the subscription, and `claim`, the epoch under which its home has claimed it there."""
+    claim: int = 0
+    enlisted: frozenset[PubendId] = frozenset()
+    """The pubends at which transactions may store its position."""
     under_way: Commit | None = None
     """What has no answer yet. Nothing is handed out before."""
     in_hand: Unit | None = None
@@ -91,6 +96,11 @@ class Committing:
         self.under_way = Commit(0, self.epoch, self._number, positions, unit)
         return self.under_way
 
+    def enlist(self, pubend: PubendId) -> None:
+        """A transaction is going to store the position at a pubend: nothing is sent there before its home knows."""
+        self._number += 1
+        self.under_way = Commit(0, self.epoch, self._number, [], None, pubend)
+
     def hand_out(self, unit: Unit, delivery: Delivery) -> Delivery:
         """A unit is handed out. Returns it, marked where it may have been handed out before."""
         pubend, first = unit.pubend, unit.first
@@ -120,7 +130,8 @@ class Committing:
 
     def on_attached(self, answer: Subscribed, *, again: bool) -> bool:
         """It is attached. `again`: it was before. Returns whether what was waited for is durable by that."""
-        self.epoch = answer.epoch
+        self.epoch, self.key, self.claim = answer.epoch, answer.key, answer.claim
+        self.enlisted = frozenset(answer.enlisted)
         if not again:
             self._doubt = answer.doubt
             self._settled = frozenset(answer.settled)
@@ -128,7 +139,7 @@ class Committing:
             self._marked = {each.pubend: each.tick for each in answer.units}
             self._announced = dict(self._marked)
         asked = self.under_way
-        if asked is None or asked.unit is not None or asked.number > self._repeated:
+        if asked is None or asked.unit is not None or asked.enlists or asked.number > self._repeated:
             return False
         self._settle(asked)
         return True
@@ -137,11 +148,13 @@ class Committing:
         """Returns what has to be asked in the present attachment."""
         asked = self.under_way
         if asked is not None:
-            self.under_way = asked = Commit(0, self.epoch, asked.number, positions, asked.unit)
+            self.under_way = asked = Commit(0, self.epoch, asked.number, positions, asked.unit, asked.enlists)
         return asked
 
     def _settle(self, asked: Commit) -> None:
         self.under_way = None
+        if asked.enlists:
+            self.enlisted |= {asked.enlists}
         done = {each.pubend: each.tick for each in asked.positions}
         if self.in_hand is not None and done.get(self.in_hand.pubend, 0) >= self.in_hand.last:
             self.in_hand = None

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless.core.wire.tokens import Tokens
+    from gapless.core.wire.tokens import BatchTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class ClientCore:
         self.publishers.add(publisher)
         return number
 
-    def publish(self, publisher: int, events: EventColumns, tokens: Tokens, now: int) -> int:
+    def publish(self, publisher: int, events: EventColumns, tokens: BatchTokens, now: int) -> int:
         """Queues a batch of a publisher that is not over. Returns the ticket under which its answer comes."""
         self._outbox.now = now
         core = self.publishers.get(publisher)
@@ -379,6 +379,13 @@ class ClientCore:
         core = self._subscriptions.get(subscription)
         if core is not None and not core.commit(positions, events_max):
             self.acknowledge(subscription, positions, now)
+
+    def enlist(self, subscription: int, pubend: PubendId, now: int) -> None:
+        """A transaction is going to store a subscription's position at a pubend; `Arrived` follows."""
+        self._outbox.now = now
+        core = self._subscriptions.get(subscription)
+        if core is not None:
+            core.enlist(pubend)
 
     def drain(self, subscription: int, now: int) -> None:
         """Lets `take` find nothing from now on."""

@@ -23,7 +23,7 @@ from gapless.core.wire.messages import ClosePublisher
 if TYPE_CHECKING:
     from gapless.core.client.connection import ClientCore
     from gapless.core.stream.columns import EventColumns
-    from gapless.core.wire.tokens import Tokens
+    from gapless.core.wire.tokens import BatchTokens
 
 LINKS: Final = 1 << 32
 """The links of the session with the number N have the numbers from N · LINKS on; those of the home are below."""
@@ -134,7 +134,7 @@ class HostSessions:
 
     # Commands.
 
-    def publish(self, publisher: int, events: EventColumns, tokens: Tokens, now: int) -> int:
+    def publish(self, publisher: int, events: EventColumns, tokens: BatchTokens, now: int) -> int:
         """Queues a batch of a publisher that is not at home."""
         return self._at[publisher].core.publish(publisher, events, tokens, now)
 

@@ -18,7 +18,7 @@ from gapless.core.client.errors import TEMPORARY, publish_error
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import ClientTimer, Key
 from gapless.core.deadlines import Deadlines
-from gapless.core.stream.ticks import Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
     ClosePublisher,
     Code,
@@ -30,7 +30,7 @@ from gapless.core.wire.messages import (
     PublishRefused,
     TickRun,
 )
-from gapless.core.wire.tokens import CheckpointToken, Tokens, join_tokens, merge_tokens
+from gapless.core.wire.tokens import BatchTokens, CheckpointToken, Tokens, join_tokens, merge_tokens, own_tokens
 from gapless.errors import (
     GaplessError,
     InvalidTokenError,
@@ -91,6 +91,11 @@ class PublisherCore:
         self._durable = False
 
     # Getters.
+
+    @property
+    def pubend(self) -> PubendId:
+        """Where it is open; "" before it was for the first time."""
+        return self._pubend
 
     @property
     def over(self) -> bool:
@@ -165,7 +170,7 @@ class PublisherCore:
         for batch in self._batches.take_logged(count):
             share = ticks[position : position + batch.events.count]
             position += batch.events.count
-            self.tokens = merge_tokens(self.tokens, batch.tokens)
+            self.tokens = merge_tokens(self.tokens, own_tokens(batch.tokens))
             self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, share, self._durable))
         self._answered_well()
         self._send()
@@ -175,7 +180,7 @@ class PublisherCore:
         if self.phase is not PublisherPhase.OPEN:
             return
         batch = self._batches.take_stored()
-        self.tokens = merge_tokens(self.tokens, batch.tokens)
+        self.tokens = merge_tokens(self.tokens, own_tokens(batch.tokens))
         self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, (), self._durable))
         self._answered_well()
         self._send()
@@ -214,7 +219,7 @@ class PublisherCore:
 
     # Commands.
 
-    def publish(self, events: EventColumns, tokens: Tokens) -> int:
+    def publish(self, events: EventColumns, tokens: BatchTokens) -> int:
         """Queues a batch, with events or tokens or both. Returns the ticket under which its answer comes."""
         assert self.phase is not PublisherPhase.OVER
         assert events.count or tokens, "a batch has something to be logged"

@@ -45,6 +45,7 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unit,
 )
+from gapless.core.wire.tokens import CheckpointToken, ConsumedToken
 from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError, SubscriptionTakenOverError
 
 WINDOW_EVENTS = 16_384
@@ -372,6 +373,19 @@ class SubscriptionCore:
         self._send_commit()
         return True
 
+    def enlist(self, pubend: PubendId) -> None:
+        """A transaction is going to store the position at a pubend; see `committing.enlisted`."""
+        assert self.committing is not None
+        if self.committing.under_way is None and not self.over:
+            self.committing.enlist(pubend)
+            self._send_commit()
+
+    def consumed(self, network: str, positions: Mapping[PubendId, Tick]) -> ConsumedToken:
+        """Returns what a transaction stores that has consumed everything up to these positions."""
+        assert self.committing is not None
+        token = CheckpointToken(network, positions, self.sid, self.generation, self.seal, self.home)
+        return ConsumedToken(self.committing.key, self.committing.claim, token)
+
     def expect_more(self) -> None:
         """Lets the next arrival emit Arrived, although nothing was taken."""
         self._announced = False
@@ -530,6 +544,8 @@ class SubscriptionCore:
         buffer = self._buffers.get(pubend)
         if buffer is None:
             buffer = self._buffers[pubend] = self._new_buffer(pubend, 0, 0)
+            if self.committing is not None:  # nobody but this consumer acknowledges what was found later
+                self.acknowledging.start(pubend, 0)
         return buffer
 
     def _new_buffer(self, pubend: PubendId, start: Tick, last_below: Tick) -> PubendBuffer:

@@ -203,6 +203,9 @@ class OpenRequest(ByPrincipal, array_like=True, frozen=True, gc=False, tag=13):
     keyed: bool = False
     """Whether `publisher` is a producer of keyed batches (see `Pub`): a publisher of that name is another one. Then
     nothing is opened, it is only asked where the producer belongs."""
+    claims: bool = False
+    """Whether `publisher` is the key of a subscription, which its home claims at `pubend` under `epoch`; `instance` is
+    the seal of its tokens. With `ending` it is forgotten there."""
 
 
 class Pub(ByPrincipal, frozen=True, gc=False):
@@ -250,7 +253,8 @@ class Verdict(str, Enum):
 class Outcome(Struct, array_like=True, frozen=True, gc=False):
     """The end of an opening or a publish.
 
-    OK of an opening: `epoch`, `sequence` and `tick` of the last event logged, `tokens` that are stored. OK of a
+    OK of an opening: `epoch`, `sequence` and `tick` of the last event logged, `tokens` that are stored. OK of a claim:
+    the subscription's one of `tokens`, if it has one. FENCED of a claim: `epoch` of the later one. OK of a
     publish: `ticks` of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
     STALE: a token of the batch stands before the stored one.
     FORGOTTEN: the publisher, which has no name of its own, was known once and is not known any more.
@@ -292,6 +296,13 @@ class SubmitOpen(Struct, frozen=True, gc=False):
     reply_to: Hashable
 
 
+class RoleAsks(Struct, frozen=True, gc=False):
+    """What a role gives as `reply_to` of `SubmitOpen`: it is answered, and no client's session."""
+
+    role: str
+    number: int
+
+
 class Submit(Struct, frozen=True, gc=False):
     """Log a batch: from a client's session to the router, and from there to a PHB. Answered by Submitted."""
 
@@ -300,7 +311,10 @@ class Submit(Struct, frozen=True, gc=False):
 
 
 class Submitted(Struct, frozen=True, gc=False):
-    """How an opening or a batch ended: from the PHB to the router, and from there to the client's session."""
+    """How an opening or a batch ended: from the PHB to the router, and from there to who asked.
+
+    That is a client's session, or the role of `RoleAsks`.
+    """
 
     reply_to: Hashable
     pubend: PubendId

@@ -98,7 +98,12 @@ Its batches are submitted in order, and the refusal of one speaks for those behi
 
 
 def line_of(message: OpenRequest | Pub) -> Line:
-    """The line of a batch; the openings of a name are one by themselves, with at most one that is asked."""
+    """The line of a batch; the openings of a name are one by themselves, with at most one that is asked.
+
+    A subscription is claimed at each pubend by itself.
+    """
+    if isinstance(message, OpenRequest) and message.claims:
+        return f"{message.pubend} {message.publisher}", message.keyed, -2
     return message.publisher, message.keyed, message.epoch if isinstance(message, Pub) else -1
 
 

@@ -23,7 +23,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.errors import InvalidTokenError, TokenMismatchError
@@ -31,8 +31,12 @@ from gapless.errors import InvalidTokenError, TokenMismatchError
 TEXT_MAX = 4096
 """A longer text is refused before it is parsed."""
 SEAL_BYTES = 8
+EPOCH_DIGITS = 19
+"""How many digits an epoch has at most."""
 _SEPARATOR = " "
 """Stands between the texts of tokens that go together; it is in no text of a token."""
+_OF_CLAIM = ":"
+"""Ends the epoch of a claim; it is in no text of a token alone."""
 
 _Origin: TypeAlias = tuple[str, int, int, bytes, str]
 
@@ -197,6 +201,37 @@ Tokens: TypeAlias = tuple[CheckpointToken, ...]
 """The positions of several subscriptions that are stored together, each subscription's once."""
 
 
+class ConsumedToken(NamedTuple):
+    """Up to where a transaction consumes a subscription: stored for it alone, whoever the publisher is."""
+
+    key: str
+    """The subscription, as its home has claimed it at the pubend."""
+    epoch: int
+    """Of that claim; a later one fences this token."""
+    token: CheckpointToken
+
+    def __str__(self) -> str:
+        return f"{self.epoch}{_OF_CLAIM}{self.key}={self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> ConsumedToken:
+        """Returns what has this text. Raises InvalidTokenError."""
+        named, _, token = text.rpartition("=")
+        epoch, colon, key = named.partition(_OF_CLAIM)
+        if not colon or not epoch.isascii() or not epoch.isdigit() or len(epoch) > EPOCH_DIGITS:
+            raise InvalidTokenError("a token of a transaction does not say which subscription it is of")
+        return cls(key, int(epoch), CheckpointToken.parse(token))
+
+
+BatchTokens: TypeAlias = tuple[CheckpointToken | ConsumedToken, ...]
+"""What goes with a batch: tokens that its publisher stores, or those of a transaction."""
+
+
+def own_tokens(tokens: BatchTokens) -> Tokens:
+    """Returns those that a publisher stores under its name."""
+    return tuple(token for token in tokens if isinstance(token, CheckpointToken))
+
+
 def seal(secret: bytes, network: str, sid: int, generation: int) -> bytes:
     """Returns the seal for tokens that a broker issues for this subscription, if only this broker has to know it."""
     message = b"gapless token 1\0" + sid.to_bytes(8, "big") + generation.to_bytes(8, "big") + network.encode()
@@ -235,15 +270,24 @@ def merge_tokens(stored: Tokens, tokens: Tokens) -> Tokens:
     return stored
 
 
-def join_tokens(tokens: Tokens) -> bytes:
+def join_tokens(tokens: BatchTokens) -> bytes:
     """Returns as bytes the tokens that go with a batch. Raises InvalidTokenError if one of them has no text."""
     return _SEPARATOR.join(map(str, tokens)).encode()
 
 
 def split_tokens(raw: bytes) -> Tokens:
-    """Returns the tokens of `join_tokens`. Raises InvalidTokenError."""
+    """Returns those of `join_tokens` that are the publisher's. Raises InvalidTokenError."""
+    return tuple(CheckpointToken.parse(text) for text in _texts(raw) if _OF_CLAIM not in text)
+
+
+def split_consumed(raw: bytes) -> tuple[ConsumedToken, ...]:
+    """Returns those of `join_tokens` that are of transactions. Raises InvalidTokenError."""
+    return tuple(ConsumedToken.parse(text) for text in _texts(raw) if _OF_CLAIM in text)
+
+
+def _texts(raw: bytes) -> list[str]:
     try:
-        return tuple(map(CheckpointToken.parse, raw.decode().split(_SEPARATOR))) if raw else ()
+        return raw.decode().split(_SEPARATOR) if raw else []
     except UnicodeDecodeError as error:
         raise InvalidTokenError("the text of a token is garbled: it is not UTF-8") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gapless.core.ports import ClientSession, RequestHandler
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
     AcknowledgeDurably,
     AskBound,
@@ -29,9 +29,10 @@ from gapless.core.wire.messages import (
     TakeLease,
 )
 from gapless_shb.core.admission import RefusedError, called, check_positions, check_sealed, found_for_ranges, removed
+from gapless_shb.core.desks import Desks
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.positions import last_event
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.ranges.bounds import Bounds
 from gapless_shb.core.ranges.exclusive import ExclusiveReaders
@@ -44,14 +45,16 @@ from gapless_shb.core.subscribing import Subscribing
 class Ranges:
     """The parts of range reading; once they are `used`, the core calls `answer_ready` at the end of each turn."""
 
-    def __init__(self, hosting: Hosting, subscribing: Subscribing, expiry: Expiry, ahead: PositionsAhead) -> None:
+    def __init__(
+        self, hosting: Hosting, subscribing: Subscribing, expiry: Expiry, ahead: PositionsAhead, desks: Desks
+    ) -> None:
         self._hosting = hosting
         self._subscribing = subscribing
         self._expiry = expiry
         self._ahead = ahead
         self.used = False
         """Whether any request about ranges has come yet. Before that there is nothing to do here."""
-        self._attaching = Attaching(hosting, subscribing)
+        self._attaching = Attaching(hosting, subscribing, ahead, desks)
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
@@ -190,23 +193,13 @@ class Ranges:
             self._hosting.tell(session, answer)
 
 
-def last_event(position: SubscriptionPosition, head: Tick, tick: Tick) -> Tick:
-    """Returns the last event of a subscription at or below a tick; if it is unknown, a later tick, never an earlier.
-
-    Ticks between the result and `tick` count as silence from now on, whatever becomes of the log. So no matching event
-    may stand there. The PFS knows only the ticks after `since` and up to the head, and of these this function needs the
-    last event. After a crash of this broker an application may be ahead of the head.
-    """
-    if tick > head:
-        return tick
-    return min(tick, max(position.last_tick, position.since))
-
-
 class Attaching:
     """Answers Attach, when the subscription is durable and its start is final."""
 
-    def __init__(self, hosting: Hosting, subscribing: Subscribing) -> None:
+    def __init__(self, hosting: Hosting, subscribing: Subscribing, ahead: PositionsAhead, desks: Desks) -> None:
         self._hosting = hosting
+        self._ahead = ahead
+        self._desks = desks
         self._subscribing = subscribing
         self._waiting: list[tuple[int, Attach, int]] = []
         """Session, request and subscription of each creation that is under way."""
@@ -214,7 +207,35 @@ class Attaching:
     def on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
         """Creates the subscription, or finds it. Raises RefusedError."""
         sid = self._subscribing.define(session, as_subscribe(request), now, wall)
-        self._waiting.append((session.number, request, sid))
+        subscription = self._hosting.registry.get(sid)
+        if subscription is not None and self._desks.needs_fence(sid):
+            self._desks.fence(subscription, partial(self._fenced, session, request, sid))
+        else:
+            self._waiting.append((session.number, request, sid))
+
+    def _fenced(
+        self,
+        session: ClientSession,
+        request: Attach,
+        sid: int,
+        ticks: Mapping[PubendId, Tick],
+        reason: str,
+        now: int,
+        wall: int,
+    ) -> None:
+        """No transaction stores anything for the subscription any more, unless somebody consumes it again."""
+        subscription = self._hosting.registry.get(sid)
+        try:
+            if reason:
+                raise RefusedError(Code.RETRY, reason)
+            if subscription is not None:
+                self._desks.advance(subscription, ticks)
+            self._waiting.append((session.number, request, sid))
+        except BeyondError as beyond:
+            again = partial(self.on_attach, session, request)
+            self._ahead.put_off(session, request, beyond, again, now)
+        except RefusedError as refused:
+            self._hosting.tell(session.number, refused.answer(request.request))
 
     def is_awaited(self, sid: int) -> bool:
         """Whether a session waits for a subscription that is being created."""

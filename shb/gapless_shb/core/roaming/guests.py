@@ -630,7 +630,16 @@ class Guests:
         here, at = self._hosting, guest.attachment
         positions = tuple(said.positions)
         return CommitAtHome(
-            here.shb, here.life, guest.home, guest.home_sid, at, said.epoch, said.number, positions, said.unit
+            here.shb,
+            here.life,
+            guest.home,
+            guest.home_sid,
+            at,
+            said.epoch,
+            said.number,
+            positions,
+            said.unit,
+            said.enlists,
         )
 
     def _post(self, node: BrokerId, said: mail.Mail) -> None:

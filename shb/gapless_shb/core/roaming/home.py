@@ -201,7 +201,7 @@ class Home:
         def durable(_now: int, _wall: int) -> None:
             self._post(node, CommittedAtHome(here, said.life, said.sid, said.attachment, said.number))
 
-        self._desks.commit(self._hosting.consumers[said.sid], said.positions, said.unit, durable, now)
+        self._desks.commit(self._hosting.consumers[said.sid], said.positions, said.unit, said.enlists, durable, now)
 
     def on_beat(self, now: int, wall: int) -> None:
         """A few seconds have passed: ends leases of consumers that are silent, and forgets old questions."""

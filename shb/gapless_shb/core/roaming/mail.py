@@ -146,6 +146,7 @@ class CommitAtHome(msgspec.Struct, array_like=True, frozen=True, tag=7):
     number: Real
     positions: tuple[Acknowledged, ...]
     unit: Unit | None
+    enlists: PubendId = ""
 
 
 class CommittedAtHome(msgspec.Struct, array_like=True, frozen=True, tag=8):

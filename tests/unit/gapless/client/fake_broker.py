@@ -22,7 +22,7 @@ from gapless.core.stream.ticks import FOREVER, STEP, PubendId, Tick
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_client, deliver_head, encode, session_of
 from gapless.core.wire.numbering import HEAD_BYTES, Sent
-from gapless.core.wire.tokens import Tokens, find_token, merge_tokens, split_tokens
+from gapless.core.wire.tokens import Tokens, find_token, merge_tokens, split_consumed, split_tokens
 from gapless.selectors.filters import Filter
 
 PUBEND = "p@1"
@@ -85,6 +85,8 @@ class Subscription:
     credit_events: int = 0
     credit_bytes: int = 0
     waiting: list[tuple[Session, m.Subscribe]] = field(default_factory=list)
+    claim: int = 0
+    enlisted: dict[PubendId, None] = field(default_factory=dict)
     epoch: int = 0
     holder: str = ""
     attempts: dict[PubendId, tuple[Tick, int, str]] = field(default_factory=dict)
@@ -347,6 +349,8 @@ class FakeBroker:
             refuse(m.Code.RETRY, message.first, "the disk is full")
         elif any((before := find_token(name.tokens, token)) and not before <= token for token in tokens):
             refuse(m.Code.STALE, message.first, "a token stands before the stored one")
+        elif not self._takes_consumed(message):
+            refuse(m.Code.STALE, message.first, "a subscription was claimed anew")
         elif not message.events.count:
             name.tokens = merge_tokens(name.tokens, tokens)
             self.tell(session, m.PositionsStored(message.publisher))
@@ -356,6 +360,16 @@ class FakeBroker:
             name.tokens = merge_tokens(name.tokens, tokens)
             name.log.append((last, ticks, content))
             self.tell(session, m.Published(message.publisher, last, _runs(ticks)))
+
+    def _takes_consumed(self, message: m.Publish) -> bool:
+        """Stores the positions of subscriptions, unless one of them was claimed by another consumer since."""
+        consumed = [(self.subscriptions[each.token.sid], each) for each in split_consumed(message.tokens)]
+        if any(PUBEND not in sub.enlisted or each.epoch != sub.claim for sub, each in consumed):
+            return False
+        for sub, each in consumed:
+            for pubend, tick in each.token.ticks.items():
+                sub.acknowledged[pubend] = max(tick, sub.acknowledged.get(pubend, 0))
+        return True
 
     # Subscribing.
 
@@ -435,7 +449,11 @@ class FakeBroker:
             sub.epoch, sub.holder = sub.epoch + 1, holder
             attempts = tuple(m.Attempts(pubend, *attempt[:2]) for pubend, attempt in sub.attempts.items())
             units = tuple(m.Position(*pair) for pair in sub.units.items())
+            if doubt or not sub.claim or not message.sid:
+                sub.claim = sub.epoch
+            key, enlisted = f"here/{sub.sid}", tuple(sub.enlisted)
             answer = replace(answer, epoch=sub.epoch, doubt=doubt, attempts=attempts, units=units)
+            answer = replace(answer, key=key, claim=sub.claim, enlisted=enlisted)
         self.tell(session, answer)
 
     def _on_commit(self, session: Session, message: m.Commit) -> None:
@@ -446,6 +464,8 @@ class FakeBroker:
             self._acknowledge(sub, acknowledged)
         if message.unit is not None:
             self._announce(sub, message.unit, attempt=message.unit.careful)
+        if message.enlists:
+            sub.enlisted[message.enlists] = None
         committed = m.Committed(sub.sid, message.number)
         if self.withheld is None:
             self.tell(session, committed)

@@ -89,6 +89,8 @@ class World(Rig[SubscriberHostingBroker]):
         self.progress = (0, 0)
         self.alarms: list[str] = []
         self.numbers: dict[int, dict[int, str]] = {}
+        self.claims: list[r.SubmitOpen] = []
+        """What pubends were asked about subscriptions, and have not answered."""
         self.ended: list[int] = []
         """The sessions that the broker has ended."""
         super().__init__(self._make, role="shb", now=1_000_000_000, wall=WALL)
@@ -144,6 +146,8 @@ class World(Rig[SubscriberHostingBroker]):
             self._hold(effect)
         elif isinstance(effect, r.Progress):
             self._progressed(effect)
+        elif isinstance(effect, r.SubmitOpen):
+            self.claims.append(effect)
         elif isinstance(effect, EndSession):
             self.ended.append(effect.session)
         else:

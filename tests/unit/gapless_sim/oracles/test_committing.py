@@ -44,6 +44,7 @@ class Committer:
     """A consumer."""
 
     commits = True
+    is_marked = True
     lane = "a:s"
 
     def __init__(self, row: Any) -> None:

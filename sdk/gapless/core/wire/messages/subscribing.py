@@ -154,6 +154,12 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     """Up to where events may have been handed out in batches that were not committed."""
     no_local: bool = False
     """Whether it leaves out what was asked to be left out; a broker that is too old says nothing."""
+    key: str = ""
+    """How pubends know the subscription, if the consumer commits; else ""."""
+    claim: int = 0
+    """The epoch under which its home has claimed it at `enlisted`."""
+    enlisted: tuple[PubendId, ...] = ()
+    """The pubends at which transactions may store its position."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):
@@ -214,6 +220,8 @@ class Commit(ClientMessage, frozen=True, tag=28):
     positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=4096)]
     unit: Unit | None = None
     """What is handed out next, if its home has to know that before: a batch, or what may have been handed out."""
+    enlists: Annotated[PubendId, msgspec.Meta(max_length=512)] = ""
+    """A pubend at which a transaction is going to store the position; it is enlisted and claimed before the answer."""
 
 
 class Committed(ServerMessage, frozen=True, tag=28):

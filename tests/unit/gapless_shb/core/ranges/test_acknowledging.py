@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.core.wire import messages as m
-from gapless_shb.core.positions import SubscriptionPosition
-from gapless_shb.core.ranges.service import last_event
+from gapless_shb.core.positions import SubscriptionPosition, last_event
 from gapless_shb.core.state import CatchUp
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
