@@ -28,6 +28,8 @@ from sim.switches.catalogue import SWITCHES, switch_named
 
 SEEDS = 2_000
 NUMBERED = re.compile(r"[A-Z]+\d+")
+OUT_OF_DATE = {f"exception {kind.__name__}" for kind in (AttributeError, NameError, TypeError, UnboundLocalError)}
+"""What an edit fails with that was made for code which is another one now."""
 STEPS_MAX = 300_000
 """A run that takes so many is given up: some broken rules make a broker busy with itself for ever."""
 
@@ -68,6 +70,9 @@ def search(name: str, seeds: int, seconds: float | None) -> Found:
                     name, switch.breaks, switch.oracle, failure.oracle, seed, router, seed + 1, took, tuple(others)
                 )
             others[failure.oracle] = None
+            if failure.oracle in OUT_OF_DATE:
+                others[f"out of date: {failure}"] = None
+                break
     took = round(time.process_time() - began, 1)
     return Found(name, switch.breaks, switch.oracle, "", -1, "", seeds, took, tuple(others))
 

@@ -83,7 +83,7 @@ CONSUMING = (
             Edit(
                 f"{_BUFFER}.on_gap",
                 "    self._append(BufferedEntry(start, end, Gap(self.pubend, start, end, reason)))\n    return True",
-                "    return self.on_silence(end)",
+                "    return self.on_silence(end, joins=True)",
             ),
         ),
         ("I3", "I4"),

@@ -191,6 +191,7 @@ class ModelFixture:
         consumer = Stand(
             by_ranges=False,
             commits=False,
+            is_marked=False,
             client=client,
             row=row,
             wanted=row.wanted(),
