@@ -97,6 +97,10 @@ class Consumer:
     """Whether its home keeps its position."""
     is_marked = False
     """Whether what it may have been handed before is marked."""
+    gathers = False
+    """Whether it commits all that it was handed when its application says so."""
+    recoveries = 0
+    """How often its process has had events come again that it was handed."""
 
     def __init__(
         self,
@@ -132,12 +136,18 @@ class Consumer:
         self._before_last: CheckpointToken | None = None
         self._scheduled = False
         client.world.observe.subscribing(self)
-        self.number = client.core.subscribe(wanted, client.monotonic())
+        self.first: Consumer = self
+        """The first of several that go on for one another in a process, and have events come again."""
+        self.number = self.begin()
         core = client.core.subscription(self.number)
         assert core is not None
         self.core: SubscriptionCore = core
         client.own(self.number, self)
         client.schedule_pump()
+
+    def begin(self) -> int:
+        """Asks for the subscription. Returns its number."""
+        return self.client.core.subscribe(self.wanted, self.client.monotonic())
 
     @property
     def lane(self) -> str:

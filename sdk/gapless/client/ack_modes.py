@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from gapless.core.client import Gap, Silence
+from gapless.core.client import AHEAD_EVENTS, Gap, Silence
 from gapless.core.stream.events import Event
 
 Last: TypeAlias = Event | Silence | Gap | None
@@ -38,6 +38,10 @@ class AckMode(Enum):
     the block without an error, and hands out the next one only when that is durable at the broker. So after any crash
     only what was in hand comes again, and it is `redelivered`. Without a durable name it is as DUPS_OK, and costs
     nothing."""
+    CLIENT = "client"
+    """The application acknowledges, with `Session.acknowledge`: durably, and everything that all subscriptions of the
+    session have handed out. After any crash everything since then comes again, and it is `redelivered`;
+    `Session.recover` has it handed out again. Leaving the block acknowledges nothing."""
     DUPS_OK = "dups-ok"
     """The session acknowledges lazily: events that arrived together, when the application asks for more, or leaves the
     block without an error. An event costs nothing; after a failure more events are handed out again than with AUTO,
@@ -51,6 +55,8 @@ class ByToken:
     """Whether `on_asked` must be called for each event, also for events that are at hand already."""
     commits = False
     """Whether the position is kept by the broker: nothing is handed out before the commit is durable."""
+    gathers = False
+    """Whether the application says when; else it is before the next event or batch."""
 
     def __init__(self, subscription: Consumption) -> None:
         self._subscription = subscription
@@ -67,6 +73,9 @@ class ByToken:
     async def on_closed(self) -> None:
         """The block ends without an error: everything that was handed out is done with."""
 
+    async def on_acknowledged(self) -> None:
+        """The application is done with everything that its session has handed out; only called if it `gathers`."""
+
 
 class ByCommit(ByToken):
     """Commits an event or a batch when the application asks for the next one, and waits until that is durable."""
@@ -81,6 +90,27 @@ class ByCommit(ByToken):
     async def on_closed(self) -> None:
         """Commits what was handed out last, too."""
         await self._subscription.commit(0)
+
+
+class ByHand(ByToken):
+    """Commits when the application acknowledges, and waits until that is durable."""
+
+    commits = True
+    gathers = True
+
+    async def on_acknowledged(self) -> None:
+        """Commits everything that was handed out."""
+        await self._subscription.commit(AHEAD_EVENTS)
+
+
+class ByHandUnnamed(ByHand):
+    """The same for what ends with its connection: nobody comes back for it, so nothing has to be durable."""
+
+    commits = False
+
+    async def on_acknowledged(self) -> None:
+        """Acknowledges everything that was handed out."""
+        await self._subscription.acknowledge()
 
 
 class Lazy(ByToken):
@@ -99,4 +129,6 @@ def policy_of(mode: AckMode, *, durable: bool) -> type[ByToken]:
     """Returns the policy of a mode. Of a subscription that is not durable nothing comes again: it commits nothing."""
     if mode is AckMode.TOKEN:
         return ByToken
+    if mode is AckMode.CLIENT:
+        return ByHand if durable else ByHandUnnamed
     return ByCommit if mode is AckMode.AUTO and durable else Lazy

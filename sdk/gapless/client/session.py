@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
@@ -210,7 +212,7 @@ class Session(ClosedWhenLeft):
         )
         policy = policy_of(self.ack_mode, durable=name is not None)
         if policy.commits:
-            asked = replace(asked, commits=True)
+            asked = replace(asked, commits=True, gathers=policy.gathers)
 
         return AwaitableContext(lambda: self._attach(asked, on_gap, policy))
 
@@ -340,6 +342,22 @@ class Session(ClosedWhenLeft):
             subscription.drain()
         return subscription
 
+    async def acknowledge(self) -> None:
+        """With `AckMode.CLIENT`: acknowledges everything that its subscriptions have handed out.
+
+        It returns when that is durable: nothing of it comes again, whatever crashes. Raises SubscriptionError with
+        another ack mode, and the error of a subscription that is over.
+        """
+        await _all(each.acknowledge_durably() for each in self._by_hand("acknowledge"))
+
+    async def recover(self) -> None:
+        """With `AckMode.CLIENT`: has everything handed out again that was, and is not acknowledged.
+
+        It comes from the log, in order, `redelivered` and counted. Raises SubscriptionError with another ack mode, and
+        the error of a subscription that is over.
+        """
+        await _all(each.recover() for each in self._by_hand("recover"))
+
     def drain(self) -> None:
         """Ends all iterations after the current event. It is a plain call, for use in signal handlers."""
         self._draining = True
@@ -382,10 +400,25 @@ class Session(ClosedWhenLeft):
         self._subscriptions.clear()
         self._on_closed(self)
 
+    def _by_hand(self, what: str) -> list[Subscription[Any, Any]]:
+        """Returns the subscriptions that are acknowledged together."""
+        self._check_open()
+        if self.ack_mode is not AckMode.CLIENT:
+            raise SubscriptionError(f"Session.{what} is for AckMode.CLIENT, and this session's mode is {self.ack_mode}")
+        return [each for each in self._subscriptions if each.gathers and not each.is_closed]
+
     def _check_open(self) -> None:
         self._driver.check_open()
         if self._closed:
             raise SubscriptionError("the session is closed")
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Makes all calls at once; raises the first error when all have ended."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 def _check_publisher_name(name: str) -> None:

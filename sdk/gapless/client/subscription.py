@@ -68,9 +68,15 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         """What an archive has for it."""
         self._healing: Healing | None = None
         """The current gap, while an archive has more items for its place."""
+        self._put_back = False
+        """Whether the next event was handed out by mistake, so that there is nothing to be done with before it."""
         self._given_up: list[Event] = []
         """The events that were taken and will not be handed out."""
         self._draining = False
+        self.gathers = policy.gathers
+        """Whether it is acknowledged and recovered with its session."""
+        self.is_closed = False
+        """Whether its application has closed it."""
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._until: float | None = None
@@ -116,7 +122,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         return self
 
     async def __anext__(self) -> ItemT:
-        if self._steps:
+        if self._steps and not self._put_back:
             self._check_alone()
             await self._policy.on_asked(1)
         if not self._events:
@@ -124,6 +130,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
             if item is not None:
                 return cast("ItemT", item)
         event = self.last = self._events.pop()
+        self._put_back = False
         return cast("ItemT", event)
 
     def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
@@ -183,26 +190,73 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     def abandon(self) -> None:
         """Ends the consumption. The current delivery is not acknowledged."""
+        self.is_closed = True
         if self._ended is None:
             self._end(SubscriptionError("the subscription was closed"))
             self._driver.core.detach(self._number, self._driver.now())
             self._driver.unregister(self._number)
             self._driver.touch()
 
+    async def acknowledge_durably(self) -> None:
+        """Acknowledges everything that was handed out, as the policy does when the application says so."""
+        self._check_alive()
+        await self._policy.on_acknowledged()
+
+    async def recover(self) -> None:
+        """Has everything handed out again that was, and is not acknowledged."""
+        await self._durable()
+        driver, former = self._driver, self._number
+        handed = self._positions()
+        self._events, self._put_back, self.last = [], False, None
+        self._given_up = []
+        if self._healing is not None:
+            self._healing.stop()
+            self._healing = None
+        driver.unregister(former)
+        self._number = driver.core.recover(former, handed, driver.now())
+        core = driver.core.subscription(self._number)
+        assert core is not None, "what was alive goes on"
+        self._core = core
+        self._attached = driver.loop.create_future()
+        driver.register(self._number, self)
+        driver.touch()
+        self._wake()
+        await self._attached
+
+    def put_back(self, event: Event) -> None:
+        """The event that was handed out last was not: it is the next one."""
+        self._events.append(event)
+        self._put_back = True
+        self.last = Silence(event.pubend, event.tick - 1, event.tick - 1)
+
+    async def wait(self) -> bool:
+        """Waits until something is there, and hands out nothing. Returns False if nothing will be.
+
+        Raises the errors of the iteration; a gap is not handed out again.
+        """
+        item, more = await self.next_within(None)
+        if isinstance(item, Event):
+            self.put_back(item)
+        return more
+
     async def settle(self) -> None:
         """Waits until what was handed out is done with, as if the next event were asked for; but hands out nothing."""
-        if self._steps:
+        if self._steps and not self._put_back:
             self._check_alone()
             await self._policy.on_asked(1)
 
     async def commit(self, max_events: int) -> None:
         """Makes durable that everything that was handed out is done with. So many events are asked for next."""
-        self._check_alive()
-        committing = self._core.committing
-        assert committing is not None
+        await self._durable()
         self._driver.core.commit(self._number, self._positions(), max_events, self._driver.now())
         self._driver.touch()
-        while committing.under_way is not None:
+        await self._durable()
+
+    async def _durable(self) -> None:
+        """Waits until everything is durable that was asked to be."""
+        self._check_alive()
+        committing = self._core.committing
+        while committing is not None and committing.under_way is not None:
             if self._waiting is not None:  # another task iterates, while this one closes the subscription
                 await asyncio.wait([self._waiting])
             else:
@@ -223,9 +277,10 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     def hand_out(self) -> ItemT | None:
         """Returns the next event if it is at hand and the policy need not be called; None otherwise."""
         events = self._events  # read once: another thread may replace it by an empty list
-        if self._steps or not events:
+        if not events or (self._steps and not self._put_back):
             return None
         event = self.last = events.pop()
+        self._put_back = False
         return cast("ItemT", event)
 
     async def next_within(self, timeout: float | None) -> tuple[ItemT | None, bool]:
@@ -242,7 +297,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
         """Waits for the next batch, or gap."""
-        if self._steps:
+        if self._steps and not self._put_back:
             self._check_alone()
             await self._policy.on_asked(0 if max_wait else max_events)
         if max_wait and not self._events and self._healing is None:
@@ -255,6 +310,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
                 return self._gap(item)
             if isinstance(item, list):
                 self._hold(item)
+        self._put_back = False
         chosen = self._events[: -max_events - 1 : -1]
         del self._events[-max_events:]
         self.last = chosen[-1]
@@ -355,16 +411,16 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     async def _gather(self, max_events: int, max_wait: float) -> None:
         """Waits until a full batch is there, or until `max_wait` seconds after the first event of it."""
-        clock, core = self._driver.loop.time, self._core
+        clock = self._driver.loop.time
         until: float | None = None
-        while self._ended is None and not self._draining and core.buffered_events < max_events:
-            if until is None and core.has_something:
+        while self._ended is None and not self._draining and self._core.buffered_events < max_events:
+            if until is None and self._core.has_something:
                 until = clock() + max_wait
             left = None if until is None else until - clock()
             if left is not None and left <= 0:
                 return
             self._check_alone()
-            core.expect_more()
+            self._core.expect_more()
             await self._arrival(left)
 
     def _wake(self) -> None:

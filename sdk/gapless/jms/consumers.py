@@ -1,11 +1,8 @@
 """Consumers: `receive` for who waits for messages, a listener for who is called with them.
 
-All consumers of a connection share a gate. While it is shut, nothing is handed out; what has arrived is held. A
-listener has a thread, and the listeners of one context run one after another.
-
-    subscription ──fetch──▶ held ──gate open, nobody else's turn──▶ handed out
-
-What is held was handed to nobody: whoever closes the consumer then acknowledges nothing of it.
+All consumers of a connection share a gate. While it is shut, nothing is handed out. A listener has a thread, and the
+listeners of one context run one after another: each waits until something is there, then for its turn, and takes it
+only then. What was taken and may not be handed out any more, as the gate was shut meanwhile, is put back.
 """
 
 from __future__ import annotations
@@ -78,11 +75,11 @@ class JMSConsumer:
         self._gate = context.gate
         self._listener: MessageListener | None = None
         self._thread: Thread | None = None
-        self._held: Event | None = None
-        """What came from the subscription, and was handed to nobody."""
         self._busy = False
         """Whether a thread takes something from the subscription, or has something in hand."""
         self._closed = False
+        self._fails = False
+        """Whether it was closed while its listener could not do with a message."""
         self._closed_by_itself = False
         self._ended = False
 
@@ -160,7 +157,8 @@ class JMSConsumer:
         """Ends it, and waits for its listener; a `receive` that waits returns None. Idempotent.
 
         A durable subscription lives on. With AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE what was handed out is
-        acknowledged. Its own listener may call it: then it ends when the listener has returned.
+        acknowledged; with CLIENT_ACKNOWLEDGE what is not acknowledged comes again. Its own listener may call it: then
+        it ends when the listener has returned.
         """
         self.end(abandons=False)
 
@@ -179,7 +177,7 @@ class JMSConsumer:
                 return
             self._ended = True
         self._on_closed(self)
-        if abandons or self._held is not None:
+        if abandons or self._fails:
             self._subscription.abandon()
         else:
             with names_of_jms():
@@ -207,9 +205,8 @@ class JMSConsumer:
         finally:
             self._be_idle()
 
-    def _is_closed(self) -> bool:
-        """The same as `_closed`; a checker takes that for what it was before a call that waited."""
-        return self._closed
+    def _may_hand_out(self) -> bool:
+        return self._gate.is_open and not self._closed
 
     def _be_idle(self) -> None:
         with self._gate.changed:
@@ -217,24 +214,22 @@ class JMSConsumer:
             self._gate.changed.notify_all()
 
     def _next(self, until: float | None) -> Event | None:
-        """Returns the next event, taken. `until`: on the monotonic clock; 0: what is there; None: for ever."""
+        """Returns the next event. `until`: on the monotonic clock; 0: what is there; None: for ever."""
         changed = self._gate.changed
         while True:
             with changed:
                 changed.wait_for(lambda: self._gate.is_open or self._closed, _left(until))
-                if self._closed or not self._gate.is_open:
+                if not self._may_hand_out():
                     return None
-                if self._held is not None:
-                    event, self._held = self._held, None
-                    return event
-            self._held = self._fetch(until)
-            if self._held is None:
+            if until == 0:
+                self._subscription.settle()
+            event = self._subscription.receive(_left(until))
+            if event is None:
                 return None
-
-    def _fetch(self, until: float | None) -> Event | None:
-        if until == 0:
-            self._subscription.settle()
-        return self._subscription.receive(_left(until))
+            with changed:
+                if self._may_hand_out():
+                    return event
+            self._subscription.put_back(event)
 
     def _message(self, event: Event) -> Message:
         message = message_of(event)
@@ -247,12 +242,11 @@ class JMSConsumer:
             return None
         try:
             body = message_of(event).get_body(kind)
+            if body is None:
+                raise MessageFormatError("the next message has no body: receive() returns it")
         except MessageFormatError:
-            self._held = event
+            self._subscription.put_back(event)
             raise
-        if body is None:
-            self._held = event
-            raise MessageFormatError("the next message has no body: receive() returns it")
         return body
 
     # ---- the listener's thread
@@ -277,39 +271,38 @@ class JMSConsumer:
             self._context.tell(error)
 
     def _arrived(self) -> bool:
-        """Waits until something is held. Returns False if nothing will be."""
-        changed = self._gate.changed
-        with changed:
-            changed.wait_for(lambda: self._gate.is_open or self._closed)
-            if self._closed:
-                return False
-            if self._held is not None:
-                return True
-            self._busy = True
+        """Waits until something is there and may be handed out. Returns False if nothing will be.
+
+        It takes nothing: whoever acknowledges or recovers meanwhile does not mean what waits here for its turn.
+        """
         try:
-            self._held = self._subscription.receive()
-        except GaplessError as error:
-            if self._is_closed():
+            if not self._subscription.wait():
                 return False
-            self._context.tell(named(error))
+        except GaplessError as error:
+            if not self._closed:
+                self._context.tell(named(error))
             return isinstance(error, GapError)  # after a gap it goes on; everything else has ended the subscription
-        finally:
-            self._be_idle()
-        return self._held is not None
+        with self._gate.changed:
+            self._gate.changed.wait_for(lambda: self._gate.is_open or self._closed)
+        return True
 
     def _handed(self) -> bool:
-        """Hands out what is held, unless the gate is shut. Returns False if there will be nothing more."""
+        """Hands out what is there, unless the gate was shut. Returns False if there will be nothing more."""
         with self._context.turn:
             with self._gate.changed:
-                event, listener = self._held, self._listener
-                if self._closed:
+                listener = self._listener
+                if self._closed or listener is None:
                     return False
-                if event is None or listener is None or not self._gate.is_open:
+                if not self._gate.is_open:
                     return True
-                self._held, self._busy = None, True
+                self._busy = True
                 self._gate.running.add(get_ident())
             try:
-                self._call(listener, event)
+                event = self._subscription.receive(0)
+                if event is not None:  # else it was recovered meanwhile
+                    self._call(listener, event)
+            except GaplessError:
+                return True  # what waits next raises it again
             finally:
                 with self._gate.changed:
                     self._gate.running.discard(get_ident())
@@ -329,7 +322,7 @@ class JMSConsumer:
                 listener(message)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the application's
                 if not left or self._closed:
-                    self._held = event if left else None
+                    self._fails = left > 0
                     self._context.tell(error)
                     return
                 log.warning("a listener raised %r; %s is given to it again", error, event.message_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import IntEnum
-from threading import Lock, get_ident
+from threading import Lock, RLock, get_ident
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
@@ -47,6 +47,7 @@ class SessionMode(IntEnum):
 
 _MODES: Final = {
     SessionMode.AUTO_ACKNOWLEDGE: AckMode.AUTO,
+    SessionMode.CLIENT_ACKNOWLEDGE: AckMode.CLIENT,
     SessionMode.DUPS_OK_ACKNOWLEDGE: AckMode.DUPS_OK,
 }
 
@@ -111,7 +112,7 @@ class JMSContext:
         self._consumers: set[JMSConsumer] = set()
         self._closed = False
         self.gate = connection.gate
-        self.turn = Lock()
+        self.turn = RLock()
         """Held while one of its listeners runs."""
         self._open_session()
         connection.contexts.add(self)
@@ -195,14 +196,26 @@ class JMSContext:
         return self._mode is SessionMode.SESSION_TRANSACTED
 
     def acknowledge(self) -> None:
-        """With CLIENT_ACKNOWLEDGE: acknowledges all that its consumers have handed out. Otherwise it does nothing."""
+        """With CLIENT_ACKNOWLEDGE: acknowledges all that its consumers have handed out. Otherwise it does nothing.
+
+        It returns when that is durable. What a closed consumer had handed out is not part of it, and comes again.
+        """
         self.check_open()
+        if self._mode is SessionMode.CLIENT_ACKNOWLEDGE:
+            with names_of_jms():
+                self._session.acknowledge()
 
     def recover(self) -> None:
-        """Hands out again what was handed out and is not acknowledged. With the other modes that is nothing."""
+        """Hands out again, marked, what was handed out and is not acknowledged. With the other modes that is nothing.
+
+        It may be called in a listener.
+        """
         self.check_open()
         if self.get_transacted():
             raise IllegalStateError("a transaction is rolled back, not recovered")
+        if self._mode is SessionMode.CLIENT_ACKNOWLEDGE:
+            with self.turn, names_of_jms():
+                self._session.recover()
 
     def commit(self) -> None:
         """Commits a transaction. Raises IllegalStateError: there are none."""
@@ -314,7 +327,7 @@ class JMSContext:
     @property
     def redelivers_at_once(self) -> bool:
         """Whether a listener that raises is given its message again."""
-        return self._mode in _MODES
+        return self._mode in (SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE)
 
     def tell(self, error: Exception) -> None:
         """An error has happened that no caller hears of."""
@@ -410,7 +423,7 @@ def _mode(session_mode: int) -> SessionMode:
     except ValueError:
         raise JMSError(f"{session_mode!r} is no session mode: AUTO_ACKNOWLEDGE is one") from None
     if mode not in _MODES:
-        raise JMSError(f"{mode.name} is not there yet: AUTO_ACKNOWLEDGE and DUPS_OK_ACKNOWLEDGE are")
+        raise JMSError(f"{mode.name} is not there yet: there are no transactions; the other three modes are")
     return mode
 
 

@@ -234,6 +234,14 @@ class Session:
         )
         return Transform(self._runner, transform)
 
+    def acknowledge(self, timeout: float | None = None) -> None:
+        """Acknowledges everything that was handed out; see `gapless.Session.acknowledge`."""
+        self._runner.call(self._session.acknowledge, timeout)
+
+    def recover(self, timeout: float | None = None) -> None:
+        """Has everything handed out again that is not acknowledged; see `gapless.Session.recover`."""
+        self._runner.call(self._session.recover, timeout)
+
     def drain(self) -> None:
         """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:

@@ -10,6 +10,7 @@ from typing_extensions import Self
 if TYPE_CHECKING:
     import gapless.client.subscription as awaited
     from gapless.client.batches import Batch
+    from gapless.core.stream.events import Event
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.sync.runner import Runner
 
@@ -96,6 +97,14 @@ class Subscription(Generic[ItemT, GapT]):
         """Ends the iteration after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
             self._subscription.drain()
+
+    def wait(self) -> bool:
+        """Waits until something is there, and hands out nothing. Returns False if nothing will be."""
+        return self._runner.call(self._subscription.wait, give_up=True)
+
+    def put_back(self, event: Event) -> None:
+        """The event that was handed out last was not: it is the next one."""
+        self._runner.do(lambda: self._subscription.put_back(event))
 
     def settle(self) -> None:
         """Waits until what was handed out is done with, as if more were asked for, where the ack mode waits at all."""

@@ -36,6 +36,8 @@ class Handed:
 
     careful: dict[Tick, int] = field(default_factory=dict)
     """How often each event was handed out after such an attempt."""
+    recovered: dict[tuple[Tick, Consumer], int] = field(default_factory=dict)
+    """How often a process that recovers was handed each event, by the first of its consumers."""
 
     def count_most(self, tick: Tick) -> int:
         """How often an event may say that it was handed out: a first time, and so many attempts."""
@@ -50,6 +52,8 @@ class J1Marked(Judge):
     """
 
     name = "J1"
+    gathering = False
+    """Whether it looks at what gathers until it is acknowledged."""
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -63,6 +67,7 @@ class J1Marked(Judge):
             handed.times = {at: times for at, times in handed.times.items() if at > tick}
             handed.careful = {at: times for at, times in handed.careful.items() if at > tick}
             handed.attempts = {key: None for key in handed.attempts if key[0] > tick}
+            handed.recovered = {key: times for key, times in handed.recovered.items() if key[0] > tick}
 
     def attempting(self, consumer: Consumer, unit: Unit) -> None:
         """One more attempt is counted, if it gets there."""
@@ -76,25 +81,38 @@ class J1Marked(Judge):
         for event in self.model.events(item):
             before = handed.times.get(event.tick, 0)
             what = f"{consumer.lane} was handed {item.pubend} {event.tick}"
-            if consumer.row.owner is consumer:
+            if consumer.gathers is self.gathering and consumer.row.owner is consumer:
                 if event.tick <= handed.committed:
                     self.fail(f"{what} again, after its commit was answered up to {handed.committed}")
                 if before and not event.redelivered:
                     self.fail(f"{what} again, and it is not marked")
-                if event.delivery_count > handed.count_most(event.tick):
-                    asked = handed.count_most(event.tick)
+                asked = handed.count_most(event.tick) + consumer.recoveries
+                if event.delivery_count > asked:
                     self.fail(
                         f"{what}, for the {event.delivery_count}th time as it says, which is at most the {asked}th"
                     )
+                here = handed.recovered.get((event.tick, consumer.first), 0)
+                if consumer.gathers and event.delivery_count < 1 + here:
+                    self.fail(f"{what}, which counts {event.delivery_count}; its process was handed it {here} times")
                 counted = handed.careful.get(event.tick, 0)
                 if event.delivery_count < 1 + counted:
                     self.fail(f"{what}, which counts {event.delivery_count}; {counted} attempts were durable before")
             if (event.tick, consumer) in handed.attempts:
                 handed.careful[event.tick] = handed.careful.get(event.tick, 0) + 1
             handed.times[event.tick] = before + 1
+            if consumer.gathers:
+                key = event.tick, consumer.first
+                handed.recovered[key] = handed.recovered.get(key, 0) + 1
 
     def _of(self, consumer: Consumer, pubend: PubendId) -> Handed:
         return self._handed.setdefault((consumer.row.number, pubend), Handed())
+
+
+class J2Acknowledged(J1Marked):
+    """Whoever acknowledges all that it was handed gets nothing of it again; what it has not acknowledged is marked."""
+
+    name = "J2"
+    gathering = True
 
 
 class J10Desks(Judge):

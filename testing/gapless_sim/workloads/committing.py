@@ -1,8 +1,9 @@
 """The workload `committing`: applications that leave their position to the broker, and die with something in hand.
 
 It is run when it is asked for by its name, and draws from a stream of its own. Most subscriptions are consumed as
-`AckMode.AUTO` does it, event by event or in batches, some as `DUPS_OK` does it. Processes are killed, alone or together
-with the broker that serves them, in the middle of everything.
+`AckMode.AUTO` does it, event by event or in batches, some as `CLIENT` does it, which acknowledges and recovers when it
+pleases, some as `DUPS_OK` does it. Processes are killed, alone or together with the broker that serves them, in the
+middle of everything.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ SOMETIMES = (
     "committing.delivered three times",
     "committing.batch redelivered",
     "committing.dups ok",
+    "committing.by hand",
+    "committing.by hand acknowledged several",
+    "committing.by hand redelivered",
+    "committing.recovered",
+    "committing.recovered again",
+    "committing.died while it recovered",
+    "committing.left with several in hand",
 )
 
 PORTIONS = (1, 1, 3, 8)
@@ -115,6 +123,56 @@ class CommittingConsumer(Consumer):
         return not self.over
 
 
+class GatheringConsumer(CommittingConsumer):
+    """Consumes as `AckMode.CLIENT` does: now and then it acknowledges all that it was handed, or has it come again."""
+
+    gathers = True
+
+    def __init__(
+        self,
+        client: SimClient,
+        row: Row,
+        wanted: SubscribeOptions,
+        *,
+        pace: int,
+        portion: int,
+        former: GatheringConsumer | None = None,
+    ) -> None:
+        """`former`: whose unacknowledged events come again."""
+        self._former = former
+        self.recoveries = 0 if former is None else former.recoveries + 1
+        """How often this process has had events come again."""
+        self.gathered = 0
+        """How many items it was handed since it acknowledged."""
+        self.acknowledges_next = False
+        super().__init__(client, row, wanted, pace=pace, portion=portion)
+        if former is not None:
+            self.first = former.first
+
+    def begin(self) -> int:
+        """Asks for the subscription, or for what is not acknowledged of it."""
+        former, client = self._former, self.client
+        if former is None:
+            return super().begin()
+        number = client.core.recover(former.number, former.core.end_positions(), client.monotonic())
+        former.over = True
+        client.disown(former.number)
+        return number
+
+    def commit(self) -> None:
+        """It is done with what it has in hand, if its application says so."""
+        if self.acknowledges_next and self.is_durable():
+            self.acknowledges_next = False
+            self.gathered = 0
+            super().commit()
+
+    def _take_one(self) -> bool:
+        if not super()._take_one():
+            return False
+        self.gathered += 1
+        return not self.over
+
+
 class CommittingApplication(Application):
     """One client's database: an outbox, and its subscriptions, whose positions the broker keeps."""
 
@@ -133,9 +191,8 @@ class CommittingApplication(Application):
         for row in self.rows:
             self.consume(row)
 
-    def add(self, number: int, terms: Terms, start: StartAt, *, lazily: bool) -> None:
-        """One more subscription."""
-        kind = "dups-ok" if lazily else "auto"
+    def add(self, number: int, terms: Terms, start: StartAt, kind: str) -> None:
+        """One more subscription, to be consumed in a mode."""
         row = Row(number, self.client.name, f"{kind}-{number}", terms.topics, terms.selector, terms.matches, start)
         row.keeps_token = False
         row.silence = self.draws.chance(0.2)
@@ -151,6 +208,10 @@ class CommittingApplication(Application):
         if row.name is not None and row.name.startswith("dups"):
             self.world.sometimes("committing.dups ok")
             consumer = Consumer(self.client, row, row.wanted(in_use=in_use), pace=pace, portion=8)
+        elif row.name is not None and row.name.startswith("client"):
+            self.world.sometimes("committing.by hand")
+            wanted = row.wanted(in_use=in_use, commits=True, gathers=True)
+            consumer = GatheringConsumer(self.client, row, wanted, pace=pace, portion=draws.pick(PORTIONS))
         else:
             wanted = row.wanted(in_use=in_use, commits=True)
             consumer = CommittingConsumer(self.client, row, wanted, pace=pace, portion=draws.pick(PORTIONS))
@@ -195,6 +256,27 @@ class CommittingApplication(Application):
         self.world.sometimes(f"committing.left {'with something in hand' if in_hand else 'in order'}")
         self._leave(consumer)
 
+    def recover(self, consumer: GatheringConsumer) -> None:
+        """What it was handed, and is not acknowledged, is to come again."""
+        if consumer.over or not consumer.attached or not consumer.is_durable() or not self.client.running:
+            return
+        self.world.sometimes("committing.recovered again" if consumer.recoveries else "committing.recovered")
+        wanted, pace, portion = consumer.core.acknowledged(), consumer.pace, consumer.portion or 1
+        again = GatheringConsumer(self.client, consumer.row, wanted, pace=pace, portion=portion, former=consumer)
+        again.on_over = self._on_over
+        self.consumers[consumer.row.number] = again
+        if not self.workload.in_liveness and self.draws.chance(0.2):
+            self.world.sometimes("committing.died while it recovered")
+            end = self.die if self.draws.chance(0.5) else self.crash
+            self.world.after(self.draws.draw(20 * MILLISECOND), self.client.name, "dies", end, life=self.client.life)
+
+    def give_up(self, consumer: GatheringConsumer) -> None:
+        """It leaves in order, and acknowledges nothing of what it has in hand."""
+        if not consumer.over and consumer.attached:
+            if consumer.gathered > 1:
+                self.world.sometimes("committing.left with several in hand")
+            self._leave(consumer)
+
     def _leave(self, consumer: Consumer) -> None:
         consumer.leave()
         wait = self.draws.draw(SECOND)
@@ -207,6 +289,8 @@ class CommittingApplication(Application):
             return
         super().finish()
         for consumer in self.consumers.values():
+            if isinstance(consumer, GatheringConsumer):
+                consumer.acknowledges_next = True
             consumer.go_on(0)
 
     def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
@@ -239,18 +323,36 @@ class CommittingApplications(Applications[CommittingApplication]):
             self.world.sometimes("committing.delivered three times")
         if len(counts) > 1 and counts[0] > 1:
             self.world.sometimes("committing.batch redelivered")
+        if isinstance(consumer, GatheringConsumer):
+            self._decide(consumer, again=counts[0] > 1)
         if not self.in_liveness and self.draws.chance(0.05):
             application = next(each for each in self.applications if each.client is consumer.client)
             end = application.die if self.draws.chance(0.5) else application.crash
             wait = self.draws.draw(20 * MILLISECOND)
             self.world.after(wait, consumer.client.name, "dies", end, life=consumer.client.life)
 
+    def _decide(self, consumer: GatheringConsumer, *, again: bool) -> None:
+        """It was handed something: it acknowledges, or has all come again, or goes on."""
+        if again:
+            self.world.sometimes("committing.by hand redelivered")
+        what = self.draws.draw(8)
+        if self.in_liveness or what == 0:
+            if consumer.gathered > 1:
+                self.world.sometimes("committing.by hand acknowledged several")
+            consumer.acknowledges_next = True
+        elif what <= 2:
+            application = next(each for each in self.applications if each.client is consumer.client)
+            end = application.recover if what == 1 else application.give_up
+            wait = self.draws.draw(20 * MILLISECOND)
+            self.world.after(wait, consumer.client.name, "ends", end, consumer, life=consumer.client.life)
+
     def _application(self, client: SimClient, number: int) -> CommittingApplication:
         return CommittingApplication(self, client, number)
 
     def _add(self, start: StartAt) -> None:
         terms = EVERYTHING if self.draws.chance(0.5) else draw_terms(self.draws)
-        self.draws.pick(self.applications).add(self.row_number(), terms, start, lazily=self.draws.chance(0.2))
+        kind = self.draws.pick(("auto", "auto", "client", "client", "dups-ok"))
+        self.draws.pick(self.applications).add(self.row_number(), terms, start, kind)
 
     def _act(self, application: CommittingApplication) -> None:
         what = self.draws.draw(20)

@@ -9,8 +9,19 @@ subscriptions hand out. `transforming` are the positions of an application that 
 
 from __future__ import annotations
 
+from gapless.core.client.committing import AHEAD_EVENTS
 from gapless.core.client.connection import ClientCore, ClientSettings, Credentials
 from gapless.core.client.items import Delivery, Gap, Item, Silence
 from gapless.core.client.subscribing import SubscribeOptions
 
-__all__ = ["ClientCore", "ClientSettings", "Credentials", "Delivery", "Gap", "Item", "Silence", "SubscribeOptions"]
+__all__ = [
+    "AHEAD_EVENTS",
+    "ClientCore",
+    "ClientSettings",
+    "Credentials",
+    "Delivery",
+    "Gap",
+    "Item",
+    "Silence",
+    "SubscribeOptions",
+]

@@ -6,6 +6,10 @@ A unit is an event, or a batch. After a crash one unit is in doubt: the one that
 that is (protocol: committing). Two kinds of units are known there before they are handed out, so they wait for an
 answer: a batch, up to its last event; and an event that may have been handed out before, which comes alone. An
 announcement travels with the commit before it, so it costs nothing while events are waiting.
+
+A unit may also gather: everything that was handed out since the application committed last, of any pubend. Then its
+end is not known before, so it is announced ahead, by some events at a time, and those are marked after a crash
+although a few of them may not have been handed out.
 """
 
 from __future__ import annotations
@@ -18,24 +22,33 @@ from gapless.core.stream.events import Event
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import Acknowledged, Commit, Subscribed, Unit
 
+AHEAD_EVENTS = 64
+"""How many events are announced at once where a unit gathers."""
+
 
 class Redelivery(Delivery):
-    """A delivery in which events up to a tick may have been handed out before."""
+    """A delivery in which some events may have been handed out before."""
 
-    __slots__ = ("delivery_count", "upto")
+    __slots__ = ("first_count", "marked", "recovered")
 
-    def __init__(self, delivery: Delivery, upto: Tick, delivery_count: int) -> None:
+    def __init__(self, delivery: Delivery, recovered: Sequence[Tick] = ()) -> None:
         super().__init__(delivery.pubend, delivery.columns, delivery.ticks)
-        self.upto = upto
-        self.delivery_count = delivery_count
+        self.recovered = recovered
+        """Up to where this process was handed events, and recovered them."""
+        self.marked: Tick = 0
+        """Up to where another one may have been handed events."""
+        self.first_count = 1
+        """At least how often the first event was handed out, this time included."""
 
     def events(self) -> list[Event]:
         """Returns the events, and marks those that may have been handed out before."""
         events = super().events()
+        upto = max(self.marked, *self.recovered, 0)
         for event in events:
-            if event.tick > self.upto:
+            if event.tick > upto:
                 break
-            event.delivery_count = self.delivery_count
+            event.delivery_count = 1 + (event.tick <= self.marked) + sum(event.tick <= tick for tick in self.recovered)
+        events[0].delivery_count = max(self.first_count, events[0].delivery_count)
         return events
 
 
@@ -43,6 +56,8 @@ class Redelivery(Delivery):
 class Committing:
     """What one subscription of a client commits, and what it may hand out."""
 
+    gathers: bool = False
+    """Whether a unit gathers; else nothing is handed out while something is in hand."""
     epoch: int = 0
     key: str = ""
     """How pubends know the subscription, and `claim`, the epoch under which its home has claimed it there."""
@@ -51,8 +66,8 @@ class Committing:
     """The pubends at which transactions may store its position."""
     under_way: Commit | None = None
     """What has no answer yet. Nothing is handed out before."""
-    in_hand: Unit | None = None
-    """What was handed out, and is not durably committed."""
+    in_hand: dict[PubendId, Unit] = field(default_factory=dict)
+    """What was handed out, and is not durably committed: one unit, or where it gathers one of each pubend."""
     _number: int = 0
     _repeated: int = 0
     """The last commit whose positions the newest request to attach has."""
@@ -66,13 +81,15 @@ class Committing:
     """Up to where batches may be handed out: its home knows of them."""
     _taken: tuple[PubendId, Tick] | None = None
     """The event that may be handed out although it may have been before: its home has counted the attempt."""
+    _former: tuple[int, dict[PubendId, Tick]] = (0, {})
+    """The epoch of a consumer for which this one goes on, and what was marked for it."""
     _met: set[PubendId] = field(default_factory=set)
     """The pubends of which this consumer was handed something: what follows there is not in doubt."""
 
     @property
     def is_idle(self) -> bool:
         """Whether everything that was handed out is durably committed."""
-        return self.in_hand is None and self.under_way is None
+        return not self.in_hand and self.under_way is None
 
     def unit(self, pubend: PubendId, ticks: Sequence[Tick]) -> Unit:
         """Returns the unit of the events that are next: all of them, or the first alone."""
@@ -86,13 +103,20 @@ class Committing:
         if unit.careful:
             return unit.first if self._taken == (unit.pubend, unit.first) else None
         announced = self._announced.get(unit.pubend, 0)
-        return min(unit.last, announced) if announced > unit.first else unit.first if unit.first == unit.last else None
+        if announced > unit.first or (announced == unit.first and self.gathers):
+            return min(unit.last, announced)
+        if self.gathers and unit.pubend in self.in_hand:
+            return None
+        # After a crash the first event behind the position is in doubt anyway.
+        return unit.first if unit.first == unit.last else None
 
     def ask(self, positions: list[Acknowledged], unit: Unit | None) -> Commit:
         """Something has to be durable before anything else is handed out. Returns the message, without its sid."""
         self._number += 1
         if unit is not None and self.allowed(unit) == unit.last:
             unit = None  # its home knows it already, or need not
+        elif unit is not None and self.gathers and unit.pubend in self.in_hand:
+            unit = Unit(unit.pubend, self.in_hand[unit.pubend].first, unit.last)
         self.under_way = Commit(0, self.epoch, self._number, positions, unit)
         return self.under_way
 
@@ -104,13 +128,18 @@ class Committing:
     def hand_out(self, unit: Unit, delivery: Delivery) -> Delivery:
         """A unit is handed out. Returns it, marked where it may have been handed out before."""
         pubend, first = unit.pubend, unit.first
-        self.in_hand = Unit(pubend, first, delivery.ticks[-1])
+        begun = self.in_hand.get(pubend)
+        self.in_hand[pubend] = Unit(pubend, begun.first if begun is not None else first, delivery.ticks[-1])
         self._met.add(pubend)
+        marked = self._marked.get(pubend, 0)
+        if not unit.careful and first > marked:
+            return delivery
+        again = delivery if isinstance(delivery, Redelivery) else Redelivery(delivery)
+        again.marked = marked
         if unit.careful:
             tick, count = self._attempts.get(pubend, (0, 0))
-            return Redelivery(delivery, first, max(2, count + 1) if tick == first else 2)
-        marked = self._marked.get(pubend, 0)
-        return Redelivery(delivery, marked, 2) if first <= marked else delivery
+            again.first_count = max(2, count + 1) if tick == first else 2
+        return again
 
     def left(self) -> list[PubendId] | None:
         """Returns the pubends on which there is no doubt any more, for the next consumer; None: there was none."""
@@ -128,6 +157,10 @@ class Committing:
         """A request to attach is sent, which repeats the positions."""
         self._repeated = self._number
 
+    def recovers(self, former: Committing) -> None:
+        """It goes on for a consumer of this process that has left with something in hand, which comes again."""
+        self._former = former.epoch, former._marked
+
     def on_attached(self, answer: Subscribed, *, again: bool) -> bool:
         """It is attached. `again`: it was before. Returns whether what was waited for is durable by that."""
         self.epoch, self.key, self.claim = answer.epoch, answer.key, answer.claim
@@ -136,8 +169,10 @@ class Committing:
             self._doubt = answer.doubt
             self._settled = frozenset(answer.settled)
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
-            self._marked = {each.pubend: each.tick for each in answer.units}
-            self._announced = dict(self._marked)
+            self._announced = {each.pubend: each.tick for each in answer.units}
+            epoch, marked = self._former
+            # What this process itself was handed it knows better, if nobody else was there in between.
+            self._marked = marked if 0 < epoch == answer.epoch - 1 else self._announced.copy()
         asked = self.under_way
         if asked is None or asked.unit is not None or asked.enlists or asked.number > self._repeated:
             return False
@@ -156,8 +191,7 @@ class Committing:
         if asked.enlists:
             self.enlisted |= {asked.enlists}
         done = {each.pubend: each.tick for each in asked.positions}
-        if self.in_hand is not None and done.get(self.in_hand.pubend, 0) >= self.in_hand.last:
-            self.in_hand = None
+        self.in_hand = {pubend: unit for pubend, unit in self.in_hand.items() if done.get(pubend, 0) < unit.last}
         unit = asked.unit
         if unit is not None:
             self._announced[unit.pubend] = max(unit.last, self._announced.get(unit.pubend, 0))

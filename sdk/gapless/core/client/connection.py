@@ -387,6 +387,17 @@ class ClientCore:
         if core is not None:
             core.enlist(pubend)
 
+    def recover(self, subscription: int, handed: Mapping[PubendId, Tick], now: int) -> int:
+        """Hands out again, from the log, what a subscription was handed and is not acknowledged. Nothing is under way.
+
+        `handed`: up to where it was handed events. It ends, and another one goes on in its place, whose number is
+        returned: the answer is Attached, or Failed.
+        """
+        self._outbox.now = now
+        number = self._number()
+        self._subscriptions.recover(subscription, number, handed)
+        return number
+
     def drain(self, subscription: int, now: int) -> None:
         """Lets `take` find nothing from now on."""
         self._outbox.now = now

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import replace as options
 from enum import Enum
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from gapless.core.client.acknowledging import Acknowledging
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.buffer import PubendBuffer
-from gapless.core.client.committing import Committing
+from gapless.core.client.committing import AHEAD_EVENTS, Committing, Redelivery
 from gapless.core.client.effects import Answered, Arrived, Attached, Failed, Notice
 from gapless.core.client.errors import TEMPORARY, error_of, request_error
 from gapless.core.client.items import Delivery, Item
@@ -82,6 +83,8 @@ class SubscribeOptions:
     """TOTAL: everything is handed out in the order in which it arrives, whichever pubend it is of."""
     commits: bool = False
     """Whether its home keeps the position, of a durable subscription: `commit` and `take_unit` are used."""
+    gathers: bool = False
+    """Whether what it commits gathers until it does: else it commits an event, or a batch, before it asks for more."""
     silence: bool = False
     """Whether silences are handed out, too."""
     window_events: int = WINDOW_EVENTS
@@ -135,8 +138,10 @@ class SubscriptionCore:
         self.was_in_own_way = False
         """Whether the broker may refuse it because of an earlier request of this client, which was given up here."""
         self.acknowledging = Acknowledging()
-        self.committing = Committing() if wanted.commits and wanted.name is not None else None
+        self.committing = Committing(wanted.gathers) if wanted.commits and wanted.name is not None else None
         """What has to be durable before more is handed out; None: nothing."""
+        self._recovered: dict[PubendId, list[Tick]] = {}
+        """Up to where this process was handed events each time it recovered them."""
         self._silence_pause = self._silence_due = 0
         """When silence is acknowledged next, and after how long again; see `_acknowledge_silence`."""
         self._backoff = backoff
@@ -309,6 +314,7 @@ class SubscriptionCore:
             return None
         turn = self._turns.popleft()
         buffer = turn.buffer
+        recovered = self._recovered.get(buffer.pubend)
         before = len(buffer)
         item = buffer.take(events_max, turn.entries or before)
         self._in_flight = buffer
@@ -324,6 +330,8 @@ class SubscriptionCore:
             assert self._buffered_events >= 0
             assert self._buffered_bytes >= 0
             self._grant()
+            if recovered is not None and item.ticks[0] <= max(recovered):
+                return Redelivery(item, recovered)
         return item
 
     def take_unit(self, events_max: int) -> Item | None:
@@ -333,13 +341,13 @@ class SubscriptionCore:
         """
         assert self.committing is not None
         committing, unit = self.committing, self._next_unit(events_max)
-        if committing.under_way is not None or committing.in_hand is not None:
+        if committing.under_way is not None or (committing.in_hand and not committing.gathers):
             return None
         if unit is None or self.draining:
             return self.take(events_max)
         upto = committing.allowed(unit)
         if upto is None:
-            committing.ask([], unit)
+            committing.ask([], self._next_unit(max(AHEAD_EVENTS, events_max)) if committing.gathers else unit)
             self._send_commit()
             return None
         count = events_max if upto == unit.last and not unit.careful else self._count_upto(upto)
@@ -358,7 +366,7 @@ class SubscriptionCore:
         assert committing is not None
         if committing.under_way is not None or self.over:
             return True
-        was_handed = committing.in_hand is not None or any(
+        was_handed = bool(committing.in_hand) or any(
             not buffer.history.silent_after(self.acknowledging.position(pubend) or 0)
             for pubend, buffer in self._buffers.items()
             if pubend in positions and self.acknowledging.is_news(pubend, positions[pubend])
@@ -367,8 +375,8 @@ class SubscriptionCore:
             return False
         self.acknowledge(positions)
         said = {each.pubend: each for each in self.acknowledging.take_unsent()}
-        if committing.in_hand is not None:  # the application may have acknowledged it, which was not durable
-            said |= self.acknowledging.of(committing.in_hand.pubend)
+        for pubend in committing.in_hand:  # the application may have acknowledged it, which was not durable
+            said |= self.acknowledging.of(pubend)
         committing.ask(list(said.values()), self._next_unit(events_max) if events_max else None)
         self._send_commit()
         return True
@@ -385,6 +393,35 @@ class SubscriptionCore:
         assert self.committing is not None
         token = CheckpointToken(network, positions, self.sid, self.generation, self.seal, self.home)
         return ConsumedToken(self.committing.key, self.committing.claim, token)
+
+    def acknowledged(self) -> SubscribeOptions:
+        """Returns what to ask for to be handed everything again that is not acknowledged."""
+        began = dict(self.wanted.positions or {})
+        known = {pubend: self.acknowledging.position(pubend) for pubend in self._buffers}
+        return options(
+            self.wanted,
+            start=StartAt.TOKEN,
+            positions=began | {pubend: tick for pubend, tick in known.items() if tick},
+            token_sid=self.sid,
+            token_generation=self.generation,
+            token_seal=self.seal,
+            token_home=self.home,
+            in_use=InUse.ERROR,
+        )
+
+    def recovers(self, former: SubscriptionCore, handed: Mapping[PubendId, Tick]) -> None:
+        """It goes on for one that has left. `handed`: up to where that was handed events; some may not be acknowledged.
+
+        Those are handed out again, and are marked and counted.
+        """
+        self.acknowledging = former.acknowledging
+        self._recovered = {pubend: [*uptos] for pubend, uptos in former._recovered.items()}
+        for pubend, buffer in former._buffers.items():
+            last = buffer.last_event(handed.get(pubend, 0))
+            if last > (self.acknowledging.position(pubend) or 0):
+                self._recovered.setdefault(pubend, []).append(last)
+        if self.committing is not None and former.committing is not None:
+            self.committing.recovers(former.committing)
 
     def expect_more(self) -> None:
         """Lets the next arrival emit Arrived, although nothing was taken."""
@@ -425,8 +462,8 @@ class SubscriptionCore:
             self.send_acknowledgement()
             detach = Detach(self.session_sid, self.number)
             if self.committing is not None:
-                in_hand = self.committing.in_hand
-                detach = replace(detach, handed=[] if in_hand is None else [in_hand], settled=self.committing.left())
+                handed = list(self.committing.in_hand.values())
+                detach = replace(detach, handed=handed, settled=self.committing.left())
             self._outbox.send(detach)
 
     def end(self) -> None:

@@ -115,6 +115,17 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
             subscription.end()
             self._forget_if_over(subscription)
 
+    def recover(self, number: int, again: int, handed: Mapping[PubendId, Tick]) -> None:
+        """Detaches a subscription and attaches it at what is acknowledged, under another number, if it is not over."""
+        former = self.get(number)
+        if former is not None:
+            subscription = SubscriptionCore(
+                again, former.acknowledged(), self._backoff(), self._outbox, self._deadlines
+            )
+            subscription.recovers(former, handed)
+            self.detach(number)
+            self.add(subscription)
+
     # How it is done.
 
     def _forget_if_over(self, subscription: SubscriptionCore) -> None:

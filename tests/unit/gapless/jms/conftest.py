@@ -53,3 +53,14 @@ class InThread:
         self._thread.join(LONG / 1000)
         assert not self._thread.is_alive()
         return self._result
+
+
+def texts(consumer: jms.JMSConsumer, count: int) -> list[tuple[str | None, bool, int]]:
+    """The text, mark and count of so many messages."""
+    got = []
+    for _ in range(count):
+        message = consumer.receive(LONG)
+        assert isinstance(message, jms.TextMessage)
+        count = message.get_int_property("JMSXDeliveryCount")
+        got.append((message.get_text(), message.get_jms_redelivered(), count))
+    return got

@@ -12,20 +12,9 @@ import gapless
 from gapless import jms
 from unit.gapless.client.conftest import ADDRESS, network
 from unit.gapless.client.fake_network import FakeNetwork
-from unit.gapless.jms.conftest import LONG, SHORT, InThread
+from unit.gapless.jms.conftest import LONG, SHORT, InThread, texts
 
 __all__ = ["network"]
-
-
-def texts(consumer: jms.JMSConsumer, count: int) -> list[tuple[str | None, bool, int]]:
-    """The text, mark and count of so many messages."""
-    got = []
-    for _ in range(count):
-        message = consumer.receive(LONG)
-        assert isinstance(message, jms.TextMessage)
-        count = message.get_int_property("JMSXDeliveryCount")
-        got.append((message.get_text(), message.get_jms_redelivered(), count))
-    return got
 
 
 def test_a_closed_consumer_has_acknowledged_what_it_handed_out(context: jms.JMSContext) -> None:

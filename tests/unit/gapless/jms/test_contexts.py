@@ -13,7 +13,7 @@ import pytest
 import gapless
 from gapless import jms
 from gapless.jms import contexts, errors
-from unit.gapless.jms.conftest import LONG, SHORT, InThread
+from unit.gapless.jms.conftest import LONG, SHORT, InThread, texts
 
 
 def test_a_durable_subscription_keeps_what_is_sent_while_it_has_no_consumer(context: jms.JMSContext) -> None:
@@ -263,6 +263,120 @@ def test_acknowledge_and_recover_do_nothing_where_the_context_acknowledges(conte
     context.recover()
 
     assert consumer.receive_body(str, LONG) == "2"
+
+
+def test_only_a_client_acknowledged_message_is_done_with(factory: jms.ConnectionFactory) -> None:
+    with factory.create_context(jms.CLIENT_ACKNOWLEDGE) as context:
+        orders, returns = (context.create_durable_consumer(topic, topic) for topic in ("orders", "returns"))
+        producer = context.create_producer()
+        for text in "1234":
+            producer.send("orders", text).send("returns", text)
+        assert texts(orders, 2) == [("1", False, 1), ("2", False, 1)]
+        assert texts(returns, 1) == [("1", False, 1)]
+        message = orders.receive(LONG)
+        assert message is not None
+        message.acknowledge()  # and with it all that both have handed out
+        assert texts(orders, 1) == [("4", False, 1)]
+        assert texts(returns, 2) == [("2", False, 1), ("3", False, 1)]
+        orders.close()
+        returns.close()
+
+        assert texts(context.create_durable_consumer("orders", "orders"), 1) == [("4", True, 2)]
+        assert texts(context.create_durable_consumer("returns", "returns"), 2) == [("2", True, 2), ("3", True, 2)]
+
+
+@pytest.mark.parametrize("name", ["audit", None])
+def test_recover_hands_out_again_in_order_marked_and_counted(factory: jms.ConnectionFactory, name: str | None) -> None:
+    with factory.create_context(jms.CLIENT_ACKNOWLEDGE) as context:
+        consumer = context.create_durable_consumer("orders", name) if name else context.create_consumer("orders")
+        producer = context.create_producer()
+        for text in "12345":
+            producer.send("orders", text)
+        texts(consumer, 1)
+        context.acknowledge()
+        assert texts(consumer, 2) == [("2", False, 1), ("3", False, 1)]
+        context.recover()
+        assert texts(consumer, 3) == [("2", True, 2), ("3", True, 2), ("4", False, 1)]
+        context.recover()
+        assert texts(consumer, 4) == [("2", True, 3), ("3", True, 3), ("4", True, 2), ("5", False, 1)]
+        context.acknowledge()
+        context.recover()
+
+        producer.send("orders", "6")
+        assert texts(consumer, 1) == [("6", False, 1)]
+
+
+def test_a_listener_may_recover_its_context(factory: jms.ConnectionFactory) -> None:
+    got: SimpleQueue[tuple[str | None, int]] = SimpleQueue()
+    with factory.create_context(jms.CLIENT_ACKNOWLEDGE) as context:
+
+        def listen(message: jms.Message) -> None:
+            got.put((message.get_body(str), message.get_int_property("JMSXDeliveryCount")))
+            if message.get_body(str) == "2" and not message.get_jms_redelivered():
+                context.recover()
+            if message.get_body(str) == "3":
+                message.acknowledge()
+
+        consumer = context.create_durable_consumer("orders", "audit")
+        for text in "1234":
+            context.create_producer().send("orders", text)
+        consumer.set_message_listener(listen)
+
+        given = [got.get(timeout=LONG / 1000) for _ in range(6)]
+        assert given == [("1", 1), ("2", 1), ("1", 2), ("2", 2), ("3", 1), ("4", 1)]
+
+
+def test_a_listener_that_raises_without_auto_gets_the_next_message(factory: jms.ConnectionFactory) -> None:
+    got: SimpleQueue[object] = SimpleQueue()
+    with factory.create_context(jms.CLIENT_ACKNOWLEDGE) as context:
+
+        def listen(message: jms.Message) -> None:
+            got.put(message.get_body(str))
+            raise LookupError("of the application")
+
+        context.set_exception_listener(got.put)
+        context.create_consumer("orders").set_message_listener(listen)
+        context.create_producer().send("orders", "1").send("orders", "2")
+        given = [got.get(timeout=LONG / 1000) for _ in range(4)]
+
+    assert given[::2] == ["1", "2"]
+    assert [type(error) for error in given[1::2]] == [LookupError, LookupError]
+
+
+def test_what_was_not_delivered_is_not_acknowledged(factory: jms.ConnectionFactory) -> None:
+    with factory.create_context(jms.CLIENT_ACKNOWLEDGE) as context:
+        consumer = context.create_durable_consumer("orders", "audit")
+        context.create_producer().send("orders", "1").send("orders", "2")
+        texts(consumer, 1)
+        with pytest.raises(jms.MessageFormatError):
+            consumer.receive_body(bytes, LONG)
+        context.acknowledge()
+        consumer.close()
+
+        assert texts(context.create_durable_consumer("orders", "audit"), 1)[0][0] == "2"
+
+
+def test_what_waits_for_its_turn_is_not_acknowledged(factory: jms.ConnectionFactory) -> None:
+    running, may_return = Event(), Event()
+    with factory.create_context(jms.CLIENT_ACKNOWLEDGE) as context:
+
+        def listen(message: jms.Message) -> None:
+            running.set()
+            assert may_return.wait(LONG / 1000)
+            message.acknowledge()
+
+        first, second = (context.create_durable_consumer(topic, topic) for topic in "ab")
+        first.set_message_listener(listen)
+        second.set_message_listener(print)
+        producer = context.create_producer().send("a", "1")
+        assert running.wait(LONG / 1000)
+        producer.send("b", "2")
+        closing = InThread(second.close)
+        may_return.set()
+        closing.result()
+        first.close()
+        with context.create_context(jms.AUTO_ACKNOWLEDGE) as other:
+            assert texts(other.create_durable_consumer("b", "b"), 1)[0][0] == "2"
 
 
 def test_the_exception_listener_hears_what_no_caller_does(

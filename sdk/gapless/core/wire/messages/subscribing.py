@@ -203,7 +203,7 @@ class Detach(ClientMessage, frozen=True, tag=23):
 
     0: any.
     """
-    handed: Annotated[list[Unit], msgspec.Meta(max_length=1)] | None = None
+    handed: Annotated[list[Unit], msgspec.Meta(max_length=4096)] | None = None
     """Of a consumer that commits: what was handed out and not committed. None: it does not say."""
     settled: Annotated[list[PubendId], msgspec.Meta(max_length=4096)] | None = None
     """Of a consumer that was in doubt when it came: on which pubends it no longer was. None: there was no doubt."""
