@@ -84,7 +84,7 @@ class SharedConnection:
     def connect(self, client_id: str) -> None:
         """Connects as this client."""
         with names_of_jms():
-            self.below = sync.connect(self.url, client_id=client_id)
+            self.below = sync.connect(self.url, client_id=client_id, identify=True)
 
     def tell(self, error: Exception) -> None:
         """An error has happened that no caller hears of: the exception listener does, or the log."""
@@ -279,6 +279,7 @@ class JMSContext:
     ) -> JMSConsumer:
         """Returns a consumer of what is sent to a topic from now on. A str may be a pattern, as `orders.#`.
 
+        `no_local`: not what this client sends; without a client id, not what this connection sends.
         Raises InvalidSelectorError, InvalidDestinationError.
         """
         return self._consumer(topic, None, selector, no_local=no_local)
@@ -291,6 +292,8 @@ class JMSContext:
         no_local: bool = False,  # noqa: FBT001, FBT002 - the arguments that JMS has
     ) -> JMSConsumer:
         """Returns a consumer of a durable subscription, which is created unless it exists. It needs a client id.
+
+        With another topic, selector or `no_local` than it has, it is removed and made anew: what it had kept is gone.
 
         Raises IllegalStateError if the subscription has a consumer, InvalidSelectorError, InvalidDestinationError.
         """
@@ -347,8 +350,6 @@ class JMSContext:
 
     def _consumer(self, topic: Topic | str, name: str | None, selector: str | None, *, no_local: bool) -> JMSConsumer:
         self._use()
-        if no_local:
-            raise JMSError("no_local is not there yet: select by a property of your own")
         with self.gate.changed:
             if name in self._connection.durable:
                 raise IllegalStateError(f"the subscription {name!r} has a consumer already")
@@ -363,7 +364,13 @@ class JMSContext:
         try:
             with names_of_jms():
                 pattern = topic.get_topic_name() if isinstance(topic, Topic) else topic
-                subscription = self._session.subscribe(pattern, name=name, selector=(selector or "").strip())
+                subscription = self._session.subscribe(
+                    pattern,
+                    name=name,
+                    selector=(selector or "").strip(),
+                    on_change="error" if name is None else "jms",
+                    no_local=no_local,
+                )
         except BaseException:
             with self.gate.changed:
                 self._connection.durable.discard(name or "")

@@ -100,7 +100,11 @@ COMMITTING = (
         "recovered_events_are_not_marked",
         ("committing",),
         "What an application was handed, and recovers, comes again as if it came for the first time.",
-        (Edit("gapless.core.client.subscribing:SubscriptionCore.take", "if recovered is not None and", "if False and"),),
+        (
+            Edit(
+                "gapless.core.client.subscribing:SubscriptionCore.take", "if recovered is not None and", "if False and"
+            ),
+        ),
         ("J2",),
         "An application recovers with several events in hand, in one process.",
         "committing",

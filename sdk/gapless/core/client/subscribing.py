@@ -407,6 +407,7 @@ class SubscriptionCore:
             token_seal=self.seal,
             token_home=self.home,
             in_use=InUse.ERROR,
+            on_change=OnChange.ERROR,
         )
 
     def recovers(self, former: SubscriptionCore, handed: Mapping[PubendId, Tick]) -> None:

@@ -215,6 +215,30 @@ def test_no_selector_and_a_blank_one_are_the_same(context: jms.JMSContext) -> No
             assert consumer.get_message_selector() is None
 
 
+def test_another_selector_or_topic_makes_the_subscription_anew(context: jms.JMSContext) -> None:
+    for topic, selector, no_local in (("orders", None, False), ("orders", "a = 1", False), ("returns", "a = 1", False)):
+        context.create_durable_consumer(topic, "audit", selector, no_local).close()
+        context.create_producer().set_property("a", 1).send(topic, "kept")
+    context.create_durable_consumer("returns", "audit", "a = 1", True).close()
+    consumer = context.create_durable_consumer("returns", "audit", "a = 1")
+
+    assert consumer.receive(SHORT) is None
+    context.create_producer().set_property("a", 1).send("returns", "later")
+    assert consumer.receive_body(str, LONG) == "later"
+
+
+def test_no_local_leaves_out_what_the_same_client_sent(tmp_path: Path) -> None:
+    url = f"embedded:{tmp_path / 'data'}"
+    with jms.ConnectionFactory(url, client_id="desk-7").create_context() as context:
+        consumers = [context.create_durable_consumer("orders", "audit", no_local=True)]
+        consumers.append(context.create_consumer("orders", no_local=True))
+        context.create_producer().send("orders", "mine")
+        with jms.ConnectionFactory(url, client_id="desk-8").create_context() as other:
+            other.create_producer().send("orders", "another's")
+
+        assert [consumer.receive_body(str, LONG) for consumer in consumers] == ["another's", "another's"]
+
+
 def test_a_selector_decides_what_is_received(context: jms.JMSContext) -> None:
     consumer = context.create_consumer("orders", "amount > 100 AND JMSPriority > 5")
     producer = context.create_producer().set_priority(9)

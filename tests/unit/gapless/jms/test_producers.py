@@ -214,7 +214,7 @@ def test_a_plain_subscriber_gets_body_and_properties(context: jms.JMSContext) ->
 
     assert event is not None
     assert (event.body.decode(), event.type) == ("ü", "order")
-    assert event.properties == {"a": 1, "JMS_gapless_body": "text"}
+    assert event.properties == {"a": 1, "JMS_gapless_body": "text", "JMSXAppID": "desk-7"}
 
 
 def test_what_a_plain_publisher_sends_comes_as_bytes(context: jms.JMSContext) -> None:

@@ -14,7 +14,7 @@ from gapless.core.stream.events import Event
 from gapless.core.wire.messages import Unit
 from gapless_shb.core.desks import DESKS, Attempt, Desk
 from gapless_sim.observation import Violation
-from gapless_sim.oracles.committing import J1Marked, J10Desks
+from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
 
 P = "p@1"
 
@@ -22,13 +22,13 @@ P = "p@1"
 class Handing:
     """A model of no world, and applications of one subscription."""
 
-    def __init__(self) -> None:
+    def __init__(self, oracle: type[J1Marked] = J1Marked) -> None:
         model = SimpleNamespace(world=None, has_lost_disks=False, histories={P: None}, events=lambda item: item.said)
-        self.oracle = J1Marked(cast("Any", model))
+        self.oracle = oracle(cast("Any", model))
         self.row = SimpleNamespace(number=1, owner=None)
 
     def consumer(self) -> Any:
-        self.row.owner = Committer(self.row)
+        self.row.owner = Committer(self.row, gathers=self.oracle.gathering)
         return self.row.owner
 
     def hand(self, consumer: Any, *events: tuple[int, int]) -> None:
@@ -45,10 +45,13 @@ class Committer:
 
     commits = True
     is_marked = True
+    recoveries = 0
     lane = "a:s"
 
-    def __init__(self, row: Any) -> None:
+    def __init__(self, row: Any, *, gathers: bool) -> None:
         self.row = row
+        self.gathers = gathers
+        self.first: Any = self
 
 
 class Said(Delivery):
@@ -74,6 +77,39 @@ def test_what_comes_again_unmarked_is_found() -> None:
 
     with pytest.raises(Violation, match="not marked"):
         handing.hand(second, (10, 2), (20, 1))
+
+
+def recovering(handing: Handing, former: Any) -> Any:
+    """Goes on for another consumer in its process."""
+    consumer = handing.consumer()
+    consumer.first, consumer.recoveries = former.first, former.recoveries + 1
+    return consumer
+
+
+def test_what_is_recovered_counts_each_time() -> None:
+    handing = Handing(J2Acknowledged)
+    first = handing.consumer()
+    handing.hand(first, (10, 1), (20, 1))
+    second = recovering(handing, first)
+    handing.hand(second, (10, 2), (20, 2))
+    third = recovering(handing, second)
+    handing.hand(third, (10, 3))
+
+    with pytest.raises(Violation, match="was handed it 2 times"):
+        handing.hand(third, (20, 2))
+
+
+def test_each_looks_at_its_own_kind_of_consumers() -> None:
+    for oracle in (J1Marked, J2Acknowledged):
+        handing = Handing(oracle)
+        first = handing.consumer()
+        handing.hand(first, (10, 1))
+        handing.oracle.durably_committed(first, {P: 10})
+        other = handing.consumer()
+        other.gathers = not other.gathers
+        handing.hand(other, (10, 1))
+        with pytest.raises(Violation, match="after its commit"):
+            handing.hand(handing.consumer(), (10, 2))
 
 
 def test_what_was_committed_must_not_come_again() -> None:
