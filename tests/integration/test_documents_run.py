@@ -71,6 +71,7 @@ def test_the_programs_for_who_comes_from_kafka_run(tmp_path: Path) -> None:
 
 def test_the_example_of_a_token_in_a_database_runs(tmp_path: Path) -> None:
     for program in code_blocks(ROOT / "docs" / "howto" / "store-the-token-in-a-database.md", "python"):
+        assert program.file_name
         directory = tmp_path / program.file_name
         directory.mkdir()
         (directory / program.file_name).write_text(program.code, "utf-8")
