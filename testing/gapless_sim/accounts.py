@@ -100,6 +100,8 @@ class Share:
     """The end of the gap that it began with, if it did."""
     lost_at_start: Tick = 0
     """Up to where the pubend was lost when the subscription was created."""
+    kept_from: Tick = 0
+    """With another filter than before: up to here nothing need be kept for it, although its token may go back there."""
 
     def between(self, lo: Tick, hi: Tick) -> list[Tick]:
         """The matching ticks of (lo, hi]."""
@@ -135,8 +137,10 @@ class Account:
     """It was created at a token, maybe of a subscription that a lost disk had, and not where its row says."""
     first_token: Mapping[PubendId, Tick] = field(default_factory=dict)
     """Where the token stood that it was first created at."""
+    former: Account | None = None
+    """What it was before it got another filter, and kept its position."""
     removed: bool = False
-    """Somebody has asked for it to be removed: nothing more is owed."""
+    """Somebody has asked for it to be removed, or for another filter: nothing more is owed."""
     unsubscribed: bool = False
     """It is removed."""
     damaged: bool = False
@@ -164,6 +168,12 @@ class Account:
         """Whether it outlives a session."""
         return self.row.name is not None
 
+    @property
+    def may_begin_lost(self) -> bool:
+        """Whether it, or what it was before, may begin with what is lost: at a token, or resumed after a lapse."""
+        own = self.row.start_token is not None or self.begun_with_token
+        return own or (self.former is not None and (self.former.resumed or self.former.may_begin_lost))
+
     def begin(self, sid: int, wanted: SubscribeOptions, now: int) -> None:
         """A subscription is created for it, for the first time or again, and its application has it."""
         self.begun_with_token = wanted.start is StartAt.TOKEN
@@ -172,6 +182,17 @@ class Account:
         self.sid = sid
         self.attached_at = now
         self.shares.clear()
+
+    def kept_from(self, history: History) -> Tick:
+        """Up to where a pubend keeps nothing for the new filter: no further than to what it was not done with before.
+
+        How far it was done with what was silent for the former filter, only its broker knows.
+        """
+        share = None if self.former is None else self.former.shares.get(history.pubend)
+        if share is None or share.start is None:
+            return 0
+        needed = share.first_between(max(share.acked, share.start, share.kept_from), history.newest)
+        return history.newest if needed is None else needed - 1
 
     def match_from(self, share: Share, base: Tick) -> None:
         """Looks anew at everything above a tick."""

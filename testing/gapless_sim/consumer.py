@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import SubscribeOptions
 from gapless.core.client import effects as e
-from gapless.core.wire.messages import InUse, Order, StartAt
+from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
 from gapless.core.wire.tokens import CheckpointToken
 
 if TYPE_CHECKING:
@@ -41,6 +41,11 @@ class Row:
     """With StartAt.TOKEN: from where it is created."""
     silence: bool = False
     order: Order = Order.PUBEND
+    no_local: bool = False
+    """Whether it leaves out what its own client publishes; `matches` does so, too."""
+    on_change: OnChange = OnChange.ERROR
+    """What is to become of the subscription that has its name, until that is done: what `former` knows."""
+    former: Row | None = None
     keeps_token: bool = True
     """Whether it resumes with the token it committed; else where it has acknowledged."""
     token: CheckpointToken | None = None
@@ -59,6 +64,7 @@ class Row:
     ) -> SubscribeOptions:
         """What to ask for: to create it, or to resume with the token (or with another one)."""
         token = token or (self.token if self.keeps_token else None) or (None if self.created else self.start_token)
+        on_change = OnChange.ERROR if self.created else self.on_change
         if token is None:
             start = StartAt.LATEST if self.created else self.start
             return SubscribeOptions(
@@ -68,6 +74,8 @@ class Row:
                 start,
                 in_use=in_use,
                 order=self.order,
+                no_local=self.no_local,
+                on_change=on_change,
                 silence=self.silence,
                 **window,
             )
@@ -83,6 +91,8 @@ class Row:
             token_home=token.home,
             in_use=in_use,
             order=self.order,
+            no_local=self.no_local,
+            on_change=on_change,
             silence=self.silence,
             **window,
         )

@@ -16,7 +16,7 @@ from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect
 from gapless.core.ports import Put
 from gapless.core.stream.intervals import IntervalSet
-from gapless.core.wire.messages import AttachedTo, StartAt, Subscribe, Subscribed
+from gapless.core.wire.messages import AttachedTo, OnChange, StartAt, Subscribe, Subscribed
 from gapless.core.wire.tokens import CheckpointToken
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.accounts import Account, History, Logged, Share, add_tick
@@ -307,6 +307,8 @@ class Model(Oracle):
         account = self.accounts.get(row.number)
         if account is None:
             account = self.accounts[row.number] = Account(row, self._home_of(consumer), asked_at=self.world.now)
+            if row.former is not None and row.on_change is OnChange.KEEP_POSITION:
+                account.former = self.accounts.get(row.former.number)
         account.consumers.append(consumer)
         account.unsubscribed = False
         if account not in self.followed:
@@ -347,6 +349,10 @@ class Model(Oracle):
         account = self.accounts.get(row.number)
         if account is not None:
             account.removed = True
+
+    def changing(self, row: Row) -> None:
+        """The subscription of a row is to get another filter, which another row stands for."""
+        self.unsubscribing(row)
 
     def unsubscribed(self, row: Row) -> None:
         """And nothing is kept for it, unless some request is still on its way that makes it anew."""
@@ -427,7 +433,8 @@ class Model(Oracle):
         history = self._history(pubend, "")
         share = account.shares.get(pubend)
         if share is None:
-            share = account.shares[pubend] = Share(history, lost_at_start=history.lost)
+            kept_from = account.kept_from(history) if is_first else 0
+            share = account.shares[pubend] = Share(history, lost_at_start=history.lost, kept_from=kept_from)
             account.match_from(share, matched_from(consumer, history, tick) if is_first else 0)
         elif tick < share.base:
             account.match_from(share, tick)
@@ -446,7 +453,7 @@ class Model(Oracle):
             share = account.shares.get(pubend)
             if share is None or share.start is None or pubend in asked or not share.history.sound:
                 continue
-            tick = share.first_between(max(share.acked, share.start), begin)
+            tick = share.first_between(max(share.acked, share.start, share.kept_from), begin)
             if tick is not None:
                 return share.history.events[tick]
         return None

@@ -162,6 +162,9 @@ class Oracle:
     def unsubscribing(self, row: Row) -> None:
         """Somebody asks for a durable subscription to be removed."""
 
+    def changing(self, row: Row) -> None:
+        """An application asks for other events under a row's name; another row takes its place."""
+
     def unsubscribed(self, row: Row) -> None:
         """It is removed."""
 

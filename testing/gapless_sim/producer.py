@@ -50,6 +50,11 @@ class Publication:
         extras = Extras(**self.headers) if self.headers else None
         self.event = encode_event(self.topic, self.properties, extras, self.body)
 
+    def with_properties(self, more: Properties) -> Publication:
+        """The same, with more properties."""
+        properties = {**self.properties, **more}
+        return Publication(self.key, self.topic, properties, self.padding, self.headers, self.often)
+
 
 def key_of(body: bytes | memoryview) -> int:
     """The key of the publication with this body."""

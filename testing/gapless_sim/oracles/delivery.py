@@ -234,6 +234,9 @@ class I10Start(Judge):
             share = account.shares[pubend]
             if pubend in asked or not share.history.sound:
                 continue  # what the application said itself it is held to by I3
+            if account.former is not None and share.start == begin:
+                self._judge_kept(consumer, account, account.former, pubend, begin)
+                continue
             floor = self._floor(consumer, account, share)
             skipped = None if floor is None else share.first_between(floor, begin)
             if skipped is not None:
@@ -275,9 +278,29 @@ class I10Start(Judge):
         subscription that it was created at, and not what its row says: where one of its name had lapsed. Or that
         one had asked for such a time, and it goes on there.
         """
-        accounts = list(self.model.namesakes(account)) if account.resumed else [account]
+        goes_on = account.resumed or account.former is not None
+        accounts = list(self.model.namesakes(account)) if goes_on else [account]
         asked = max(consumer.wanted.start_wall for each in accounts for consumer in each.consumers)
         return max(tick_at(asked), *(each.first_token.get(pubend, -1) + 1 for each in accounts))
+
+    def _judge_kept(self, consumer: Consumer, account: Account, former: Account, pubend: PubendId, begin: Tick) -> None:
+        """With another filter it begins where it stood: what both select, and was not done with, is owed."""
+        share = former.shares.get(pubend)
+        if share is None or share.start is None:
+            return
+        events = share.history.events
+        both = (
+            tick
+            for tick in share.between(max(share.acked, share.start, share.kept_from), begin)
+            if account.row.matches(events[tick])
+        )
+        skipped = next(both, None)
+        if skipped is not None:
+            self.fail(
+                f"{consumer.lane} has got another filter, and begins behind {begin} of {pubend}: it passes over "
+                f"publication {events[skipped].publication.key} at {skipped}, which both filters select and which was "
+                f"not done with, for it was acknowledged up to {share.acked}"
+            )
 
     def _floor(self, consumer: Consumer, account: Account, share: Share) -> Tick | None:
         """Everything that matches above it is owed; None where nothing can be said."""
@@ -285,7 +308,7 @@ class I10Start(Judge):
         if account.durable and any(other.attached for other in account.consumers if other is not consumer):
             first = False  # whoever asked later was attached, and acknowledged, before this request arrived
         if not first and share.start is not None:
-            return max(share.acked, share.start)
+            return max(share.acked, share.start, share.kept_from)
         if consumer.wanted.start is StartAt.LATEST:
             return None
         floor = max(share.lost_at_start, self._kept_for_its_name(account, share.history.pubend))
@@ -299,4 +322,4 @@ class I10Start(Judge):
             return 0
         others = (each for each in self.model.namesakes(account) if each is not account)
         shares = (each.shares[pubend] for each in others if pubend in each.shares)
-        return max((max(share.acked, share.start or 0) for share in shares), default=0)
+        return max((max(share.acked, share.start or 0, share.kept_from) for share in shares), default=0)

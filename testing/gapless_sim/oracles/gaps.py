@@ -105,7 +105,7 @@ class I5GapLegal(Judge):
             yield "oracle.gap at a retired broker", gap.end
         if account.resumed:
             yield from _opening(share, gap, AFTER_A_LAPSE)
-        if account.row.start_token is not None or account.begun_with_token:
+        if account.may_begin_lost:
             yield from _opening(share, gap, BEFORE_THE_START)
         counted_from = self.model.members.get(share.history.pubend, {}).get(account.shb, 0)
         if gap.start < counted_from and not share.history.has_between(counted_from, gap.end):

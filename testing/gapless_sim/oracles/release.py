@@ -90,7 +90,7 @@ class I8Release(Judge):
                 None,
             )
         else:
-            needed = share.first_between(max(before, share.start, acked), upto)
+            needed = share.first_between(max(before, share.start, share.kept_from, acked), upto)
         if needed is None or self._is_early(history, min(upto, share.newest)):
             return
         counted_from = self.model.members[history.pubend].get(account.shb)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless.errors import GaplessError, PublisherFencedError, PublishRejectedError, PublishUncertainError
+from gapless.selectors.headers import APP_ID
 from gapless_sim.options import SECOND
 from gapless_sim.producer import Outbox, Producer
 from gapless_sim.workloads.churn_state import ChurnState, wrong
@@ -73,6 +74,7 @@ class OutboxRelay:
 
     def __init__(self, state: ChurnState, owner: str, number: int, *, named: bool, topic: str) -> None:
         self.state = state
+        self.owner = owner
         self.outbox = Outbox(f"{owner}/out{number}", topic)
         self.named = named
         self.home: SimClient | None = None
@@ -133,6 +135,8 @@ class OutboxRelay:
 
     def put(self, publications: list[Publication]) -> None:
         """More to be published, in order, as one batch if the publisher is open."""
+        if self.owner in self.state.identified:
+            publications = [publication.with_properties({APP_ID: self.owner}) for publication in publications]
         self.outbox.publications.extend(publications)
         sender = self.sender
         if sender is not None and sender.alive and sender.next == len(self.outbox.publications) - len(publications):

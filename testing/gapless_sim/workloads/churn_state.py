@@ -43,6 +43,8 @@ class ChurnState(Oracle):
         self.publications = PublicationGenerator(
             world.choices.stream("letters"), world.choices.stream("letters/headers")
         )
+        self.identified: set[str] = set()
+        """The applications that say in each event whose it is."""
         self.in_liveness = False
         """Whether faults are over, and everything has to come right."""
         self.closing: SimClient | None = None

@@ -17,6 +17,7 @@ from gapless.errors import (
 from gapless_sim.clocks import WALL_BEGIN
 from gapless_sim.consumer import Row
 from gapless_sim.options import MILLISECOND
+from gapless_sim.workloads.churn_changes import Changes
 from gapless_sim.workloads.churn_consumers import ChurnConsumer, Habits, with_token
 from gapless_sim.workloads.churn_state import ChurnState
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
@@ -43,8 +44,9 @@ STARTS = (StartAt.LATEST, StartAt.EARLIEST, StartAt.TOKEN, StartAt.TIME)
 class SubscribeOperations:
     """Each takes an application and one of its processes, and returns whether there was something to do."""
 
-    def __init__(self, state: ChurnState, applications: Sequence[Application]) -> None:
+    def __init__(self, state: ChurnState, applications: Sequence[Application], changes: Changes) -> None:
         self._state = state
+        self._changes = changes
         self._choices = state.choices
         self._applications = applications
 
@@ -118,6 +120,7 @@ class SubscribeOperations:
         row.order = self._order(application, name)
         row.silence = choices.chance(state.world.options.wants_silence)
         row.keeps_token = not choices.chance(0.25)
+        self._changes.leave_out(row)
         begins = WALL_BEGIN + state.world.now // MILLISECOND - choices.draw(10_000)
         subscription = AppSubscription(state, row, self._habits(name), application.changed_at, start_wall=begins)
         application.subscriptions.append(subscription)
@@ -225,6 +228,8 @@ class SubscribeOperations:
             return False
         subscription = self._choices.pick(taken)
         in_use = self._choices.pick((InUse.ERROR, InUse.WAIT, InUse.TAKEOVER))
+        if in_use is InUse.WAIT and not subscription.row.created:
+            in_use = InUse.ERROR  # who waits for a change would change it after whatever comes meanwhile
         subscription.consume(process, in_use=in_use)
         self._state.sometimes(f"rival: {in_use.value}")
         return True

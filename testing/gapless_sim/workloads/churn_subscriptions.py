@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import SubscribeOptions
 from gapless.core.client.subscribing import SubscriptionPhase
-from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.messages import InUse, OnChange, StartAt
 from gapless.errors import (
     ConnectionClosedError,
     GaplessError,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 STRANGE = (SubscriptionNotFoundError, SubscriptionMismatchError, InvalidTokenError)
 """How a broker answers that has lost its disk, and does not know what it knew."""
+CHANGED = (SubscriptionNotFoundError, SubscriptionMismatchError, SubscriptionTakenOverError, SubscriptionInUseError)
+"""How a broker answers who wants what a subscription was before."""
 SMALL_WINDOW = 64
 """With a smaller one it would take too long until everything has come right."""
 ON_ITS_WAY = 5 * SECOND
@@ -65,6 +67,8 @@ class AppSubscription:
         """Left before they were answered."""
         self._late_until = 0
         """Until then what a process asked that has ended in order since may still be on its way."""
+        self._unanswered: dict[ChurnConsumer, int] = {}
+        """What was asked and not answered, and since when nobody waits for that; 0: somebody does."""
 
     # Getters.
 
@@ -119,6 +123,16 @@ class AppSubscription:
         late = self.state.world.now < self._late_until
         return late or any(consumer.client is not client for consumer in asking)
 
+    def is_certain(self) -> bool:
+        """Whether nothing that was asked about it may still arrive at the broker, and be done."""
+        now = self.state.world.now
+        for consumer, over_since in list(self._unanswered.items()):
+            if consumer.answered or (over_since and now - over_since > ON_ITS_WAY):
+                del self._unanswered[consumer]
+            elif not consumer.alive and not over_since:
+                self._unanswered[consumer] = now
+        return not self._unanswered and not self.pending_elsewhere(None)
+
     def note_change(self) -> None:
         """What a listing says of it is not certain just now."""
         if self.row.name is not None:
@@ -145,6 +159,7 @@ class AppSubscription:
             self.row.token = None
             wanted = without_token(wanted)
         consumer = ChurnConsumer(self, client, wanted, habits)
+        self._unanswered[consumer] = 0
         self.consumers.append(consumer)
         return consumer
 
@@ -152,7 +167,19 @@ class AppSubscription:
         self, client: SimClient, wanted: SubscribeOptions, expects: type[GaplessError], row: Row | None = None
     ) -> None:
         """A process asks for what it must not get."""
-        self.consumers.append(ChurnConsumer(self, client, wanted, row=row, expects=expects))
+        consumer = ChurnConsumer(self, client, wanted, row=row, expects=expects)
+        self._unanswered[consumer] = 0
+        self.consumers.append(consumer)
+
+    def change(self, row: Row, client: SimClient, in_use: InUse) -> None:
+        """A process asks for other events under its name; from now on that is what the application wants."""
+        former, self.row = self.row, row
+        former.ended = True
+        self.state.world.observe.changing(former)
+        self.home = client
+        if row.on_change is OnChange.JMS:
+            self.sid = 0
+        self.consume(client, in_use=in_use)
 
     def _go_back_to(self, token: CheckpointToken) -> None:
         """The application's database is an older copy: it has the effects up to this token."""
@@ -185,7 +212,9 @@ class AppSubscription:
     def begin_liveness(self) -> None:
         """Everything has to come right: whoever has it is eager from now on."""
         for consumer in list(self.alive()):
-            if consumer.attached and consumer.expects is None:
+            if consumer.row is not self.row and consumer.expects is None:
+                self.depart(consumer)
+            elif consumer.attached and consumer.expects is None:
                 self._settle_down(consumer)
 
     def _settle_down(self, consumer: ChurnConsumer) -> None:
@@ -309,6 +338,8 @@ class AppSubscription:
         state = self.state
         if consumer.expects is not None and isinstance(error, consumer.expects):
             state.sometimes(f"refused: {type(error).__name__}")
+        elif consumer.row is not self.row and isinstance(error, CHANGED):
+            state.sometimes("changed under a consumer")
         elif type(error) is ConnectionClosedError and state.closing is consumer.client:
             if not consumer.core.sid:  # it never learnt that it has it
                 self._late_until = state.world.now + ON_ITS_WAY

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sim.switches import (
+    changing,
     clients,
     committing,
     delivering,
@@ -35,6 +36,7 @@ SWITCHES: tuple[Switch, ...] = (
     *release.GIVING_UP,
     *release.LEASES,
     *subscribing.JOINING,
+    *changing.CHANGING,
     *subscribing.HOLDING,
     *delivering.HEADERS,
     *delivering.PFS,
@@ -115,6 +117,8 @@ RULES: tuple[str, ...] = (
 
 SECTIONS: tuple[str, ...] = (
     "header fields",
+    "changing",
+    "no_local",
     "damage",
     "order of answers",
     "roaming",

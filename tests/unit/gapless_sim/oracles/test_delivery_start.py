@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
+from gapless.core.wire.messages import OnChange
 from gapless.errors import SubscriptionNotFoundError
+from gapless_sim.consumer import Row
 from gapless_sim.oracles.delivery import I10Start
 from unit.gapless_sim.oracles.model_fixture import EARLIEST, LATEST, NODE, TOKEN, ModelFixture, violates
 
@@ -179,3 +182,42 @@ def test_i10_who_asked_first_and_comes_late_resumes_where_another_one_has_acknow
     fixture.attached(late, p=10)
     with violates("I10"):
         fixture.attached(late, p=20)
+
+
+def changed(fixture: ModelFixture, former: Row, **fields: Any) -> Row:
+    """A row for other events under the same name, which takes a row's place."""
+    row = fixture.row(2, name=former.name, former=former, on_change=OnChange.KEEP_POSITION, **fields)
+    fixture.observe.changing(former)
+    return row
+
+
+@pytest.mark.parametrize(("begin", "is_kept"), [(12, True), (20, False)])
+def test_i10_with_another_filter_nothing_is_passed_over_that_both_select(begin: int, is_kept: bool) -> None:
+    """What the former one alone selects it need not get, nor what was acknowledged."""
+    fixture = ModelFixture(I10Start)
+    fixture.opens()
+    for key, k in ((1, 2), (2, 1), (3, 2)):
+        fixture.publication(key, k)
+    former = fixture.row(keeps_token=False)
+    reader = fixture.attach(former, p=5)
+    fixture.log((10, 1), (11, 2), (20, 3))
+    fixture.acknowledge(reader, p=10)
+
+    with nullcontext() if is_kept else violates("I10"):
+        fixture.attach(changed(fixture, former), p=begin)
+
+
+def test_with_another_filter_nothing_is_kept_up_to_where_the_former_one_was_done() -> None:
+    """Its token may stand before that, and what was silent for the former one may have gone since."""
+    fixture = ModelFixture(I10Start)
+    fixture.opens()
+    for key, k in ((1, 2), (2, 1), (3, 2)):
+        fixture.publication(key, k)
+    former = fixture.row(1, keeps_token=False)
+    fixture.attach(former, p=5)
+    fixture.log((10, 1), (11, 2), (20, 3))
+
+    fixture.attach(changed(fixture, former), p=5)
+
+    [share] = fixture.model.accounts[fixture.rows].shares.values()
+    assert share.kept_from == 10

@@ -6,12 +6,14 @@ import pytest
 
 from gapless_sim.application import SimClient
 from gapless_sim.workloads.churn_application import Application
+from gapless_sim.workloads.churn_changes import Changes
 from gapless_sim.workloads.churn_subscribe_operations import SubscribeOperations
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 
 
 def operations_of(fixture: ChurnFixture) -> SubscribeOperations:
-    return SubscribeOperations(fixture.state, [fixture.application, fixture.other])
+    applications = [fixture.application, fixture.other]
+    return SubscribeOperations(fixture.state, applications, Changes(fixture.state, applications))
 
 
 def test_where_there_is_nothing_there_is_nothing_to_do() -> None:
