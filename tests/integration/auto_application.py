@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ class Case:
 
     url: str
     mode: str
-    """`auto`, `auto in batches` or `dups-ok`."""
+    """`auto`, `auto in batches`, `client` or `dups-ok`."""
     name: str
     """Of the subscription, and its topic."""
     ledger: str
@@ -66,6 +66,9 @@ async def consume(case: Case, ledger: int) -> None:
         for event in unit:
             os.write(ledger, f"{what} {event.properties['n']} {event.delivery_count}\n".encode())
 
+    if case.mode == "client":
+        await consume_by_hand(case, note)
+        return
     mode = gapless.AckMode.DUPS_OK if case.mode == "dups-ok" else gapless.AckMode.AUTO
     async with gapless.connect(case.url) as connection, connection.session(mode) as session:
         async with session.subscribe(case.name, name=case.name) as subscription:
@@ -90,6 +93,40 @@ async def consume(case: Case, ledger: int) -> None:
                 unit = await asking
         if is_it:
             case.strike("after the commit")
+
+
+async def consume_by_hand(case: Case, note: Callable[[str, Sequence[gapless.Event]], None]) -> None:
+    """The same, and acknowledges `PORTION` events at a time."""
+    async with gapless.connect(case.url) as connection, connection.session(gapless.AckMode.CLIENT) as session:
+        subscription = await session.subscribe(case.name, name=case.name)
+        recovers = case.moment == "during recover" and case.victim != "nobody"
+        async for event in subscription:
+            number = int(event.properties["n"])
+            note("handed", [event])
+            if number == case.at:
+                case.strike("before the effect")
+            note("effect", [event])
+            if number == case.at:
+                case.strike("after the effect")
+            if number == case.at and recovers:
+                recovers = False
+                recovering = asyncio.ensure_future(session.recover())
+                await asyncio.sleep(0)
+                case.strike("during recover")
+                await recovering
+                continue
+            if number % PORTION == PORTION - 1 or number == case.last:
+                acknowledging = asyncio.ensure_future(session.acknowledge())
+                is_it = number // PORTION == case.at // PORTION
+                if is_it:
+                    for _ in range(3):  # the commit leaves at the end of a turn
+                        await asyncio.sleep(0)
+                    case.strike("during the commit")
+                await acknowledging
+                if is_it:
+                    case.strike("after the commit")
+            if number == case.last:
+                break
 
 
 if __name__ == "__main__":

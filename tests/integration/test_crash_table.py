@@ -1,6 +1,6 @@
 """What comes again after whose death in which acknowledgement mode: the table of docs/topics/acknowledging.md.
 
-With real processes that are killed by SIGKILL, the application and the broker also in one moment (J1).
+With real processes that are killed by SIGKILL, the application and the broker also in one moment (J1, J2).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def outcome(broker: BrokerProcess, directory: Path, mode: str, victim: str
     if victim in {"broker", "both"}:
         await until(lambda: not broker.runs, "the broker's death", PATIENCE)
         await broker.restart()
-    if victim == "broker" and moment != "after the commit":
+    if victim == "broker" and (moment != "after the commit" or mode == "client"):
         assert await bounded(first.wait(), PATIENCE) == 0
     else:
         await bounded(first.wait(), PATIENCE)
@@ -116,3 +116,32 @@ async def test_only_what_was_in_hand_comes_again_and_is_marked(tmp_path: Path, m
             # in order may not have. Then what comes next is marked although it was not handed out.
             following = [] if moment.endswith("the effect") else range(unit[-1] + 1, unit[-1] + 1 + size)
             assert {*found.marked_in_vain} <= {*following}, moment
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.parametrize("victim", ["application", "broker", "both"])
+async def test_all_that_was_not_acknowledged_comes_again_and_is_marked(tmp_path: Path, victim: str) -> None:
+    moments = {
+        "application": (*MOMENTS, "during recover"),
+        "broker": ("during the commit", "during recover"),
+        "both": ("after the effect", "during the commit", "during recover"),
+    }[victim]
+    begun = range(AT // auto_application.PORTION * auto_application.PORTION, AT + 1)
+    unit = range(begun[0], begun[0] + auto_application.PORTION)
+    async with BrokerProcess(tmp_path / "broker") as broker:
+        for moment in moments:
+            found = await outcome(broker, tmp_path, "client", victim, moment)
+            sys.stdout.write(f"{row('client', victim, moment, found)}\n")
+
+            assert sorted({*found.effects}) == list(range(EVENTS)), "nothing is lost"
+            again = found.again
+            assert all(again.values()), (moment, again)
+            if moment == "after the commit" or (victim == "broker" and moment == "during the commit"):
+                assert again == {}, moment
+            elif moment == "during the commit":
+                assert [*again] in ([], [*unit]), moment
+            else:
+                assert [*again] == [*begun], moment
+            if victim == "broker":
+                assert found.marked_in_vain == [], moment
