@@ -10,6 +10,8 @@ from gapless_sim.campaign import Plan, Total, campaign
 from gapless_sim.sometimes import DECLARED
 from sim.seeds import first_seed, seed_count
 
+UNDRAWN = ("ranges", "committing", "transforms", "transactions")
+"""The workloads that no seed draws by itself."""
 RARE = 40
 """So many of the *sometimes* assertions may not hold once in so few runs."""
 
@@ -18,9 +20,14 @@ RARE = 40
 def test_no_seed_breaks_a_promise() -> None:
     first, count = first_seed(), seed_count()
     on_trees = count // 3  # of which a run takes three times as long
-    roaming = count // 10  # which no seed draws by itself
+    roaming, undrawn = count // 10, count // 20
     total = Total()
-    plans = ((Plan(), count), (Plan(("knowledge",)), on_trees), (Plan(("knowledge",), "roaming"), roaming))
+    plans = [
+        (Plan(), count),
+        (Plan(("knowledge",)), on_trees),
+        (Plan(("knowledge",), "roaming"), roaming),
+        *((Plan(workload=workload), undrawn) for workload in UNDRAWN),
+    ]
     failures = []
     for plan, seeds in plans:
         for summary in campaign(plan, range(first, first + seeds), processes=os.cpu_count()):
@@ -29,6 +36,6 @@ def test_no_seed_breaks_a_promise() -> None:
                 failures.append(f"{plan.command(summary.seed, summary.router)}: {summary.failure}")
 
     assert not failures, failures
-    assert total.runs == 2 * count + on_trees + roaming
+    assert total.runs == 2 * count + on_trees + roaming + 2 * len(UNDRAWN) * undrawn
     never = [assertion for assertion in DECLARED if not total.hits[assertion]]
     assert len(never) <= RARE, (first, never)

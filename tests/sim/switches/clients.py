@@ -92,8 +92,12 @@ CONSUMING = (
     Switch(
         "acknowledgement_not_repeated",
         ("T42",),
-        "A client that connects again does not say again what it has acknowledged.",
-        (Edit(f"{_SUBSCRIPTION}._subscribe", "acknowledged=self.acknowledging.repeat(),", "acknowledged=[],"),),
+        "A client that connects again does not say again what it has acknowledged; nor does it acknowledge the silence"
+        " behind that, which would mend it.",
+        (
+            Edit(f"{_SUBSCRIPTION}._subscribe", "acknowledged=self.acknowledging.repeat(),", "acknowledged=[],"),
+            Replace(f"{_SUBSCRIPTION}._acknowledge_silence", "return"),
+        ),
         ("V3",),
         "The last acknowledgement of a run is lost with an SHB that loses power before its checkpoint; the client's"
         " process goes on, nothing more is published, and the application acknowledges only with events; it connects"
