@@ -47,6 +47,7 @@ class Standing:
     """In the place of the core that a consumer has."""
 
     phase = SubscriptionPhase.ATTACHED
+    sid = 0
     former_sids: tuple[int, ...] = ()
     seal = b""
 
@@ -105,7 +106,7 @@ class Ranger:
     def on_answered(self, result: AttachedTo) -> None:
         """It has its subscription, and knows where that stands."""
         self._answer = Attached(result.sid, result.generation, created=False)
-        self.core.seal = result.seal
+        self.core.sid, self.core.seal = result.sid, result.seal
         self.position = {position.pubend: position.tick for position in result.positions}
         token = self._goes_back_to or self.row.token
         self.position = {**(token.ticks if token else {}), **self.position}
