@@ -211,3 +211,20 @@ async def test_a_recovery_that_is_refused_is_raised(network: FakeNetwork, monkey
             await session.recover()
         with pytest.raises(gapless.SubscriptionInUseError):
             await anext(subscription)
+
+
+async def test_who_leaves_says_what_is_in_hand_of_each_pubend(network: FakeNetwork) -> None:
+    network.broker.add_pubend("q@1")
+    async with consuming() as (_, subscription):
+        ticks = network.log(b"a", b"b")
+        other = network.log(b"c", pubend="q@1")
+        assert {event for event, _ in await take(subscription, 3)} == {b"a", b"b", b"c"}
+
+    [detach] = network.broker.messages(m.Detach)
+    assert detach.handed is not None
+    assert {(unit.pubend, unit.first, unit.last) for unit in detach.handed} == {
+        (PUBEND, ticks[0], ticks[1]),
+        ("q@1", other[0], other[0]),
+    }
+    async with consuming() as (_, subscription):
+        assert {count for _, count in await take(subscription, 3)} == {2}
