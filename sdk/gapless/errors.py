@@ -246,3 +246,11 @@ class VolumeFailedError(StorageError):
 
 class VolumeFullError(VolumeFailedError):
     """The disk is full."""
+
+
+class TransactionRolledBackError(GaplessError):
+    """A transaction could not be committed; nothing of it took effect. What it consumed is handed out again."""
+
+
+class TransactionInDoubtError(GaplessError):
+    """A transaction ended before the broker said whether it was committed."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from gapless.core.wire.messages import Welcome
     from gapless.selectors.headers import SentHeaders
 
+TRANSACTION_BYTES = 64 << 10
+"""What a batch of a transaction may take beside its events: the positions of its subscriptions."""
 UNANSWERED_BYTES_MAX: Final = 256 << 20
 """If more bytes than this wait for receipts, `send` refuses further events."""
 HEAD_BYTES: Final = 64
@@ -274,6 +276,34 @@ class Publisher(ClosedWhenLeft, Recipient):
         self._driver.touch()
         return submission
 
+    @property
+    def number(self) -> int:
+        """Its number in the core."""
+        return self._number
+
+    @property
+    def error(self) -> GaplessError | None:
+        """Why it is over; None: it is not."""
+        return self._error
+
+    def encoded(self, messages: Iterable[Message]) -> EventColumns:
+        """Returns messages as the batch of a transaction. Raises the errors of `send_batch`."""
+        self._check_open()
+        encoded = self._encoder.encode_all(list(messages), self.limits.max_event_bytes)
+        if encoded.error is not None:
+            raise encoded.error
+        size = encoded.columns.size
+        if size + TRANSACTION_BYTES > self.limits.max_frame_bytes:
+            raise InvalidMessageError(
+                f"a transaction of {size} bytes: this broker takes at most {self.limits.max_frame_bytes} at once"
+            )
+        return encoded.columns
+
+    def expect(self, ticket: int) -> Submission:
+        """A transaction has given a batch to the core, under this ticket. Returns where its answer comes."""
+        submission = self._submissions[ticket] = Submission(listener=self._driver.tell_change)
+        return submission
+
     def ship(self) -> None:
         """Gives the gathered events to the core."""
         batch, self._batch = self._batch, None
@@ -295,6 +325,7 @@ class Publisher(ClosedWhenLeft, Recipient):
         """The publisher is open."""
         if not self._ready.done():
             self._ready.set_result(result)
+            self._driver.tell_change()
 
     def on_receipted(self, receipted: Receipted) -> None:
         """A batch is logged."""
@@ -314,6 +345,7 @@ class Publisher(ClosedWhenLeft, Recipient):
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()  # marks it as seen: `recover` raises it, if it is called at all
+        self._driver.tell_change()
 
     # How it is done.
 

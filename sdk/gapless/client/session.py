@@ -25,6 +25,7 @@ from gapless.client.options import (
 )
 from gapless.client.publisher import Publisher
 from gapless.client.subscription import Subscription
+from gapless.client.transaction import Transactions
 from gapless.client.transform import Transform
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
@@ -357,6 +358,10 @@ class Session(ClosedWhenLeft):
         the error of a subscription that is over.
         """
         await _all(each.recover() for each in self._by_hand("recover"))
+
+    def transactions(self) -> Transactions:
+        """Returns its transactions, for `gapless.jms`. The session's mode is CLIENT."""
+        return Transactions(self._driver, self.publisher, lambda: self._by_hand("transactions"))
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It is a plain call, for use in signal handlers."""

@@ -202,6 +202,16 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         self._check_alive()
         await self._policy.on_acknowledged()
 
+    @property
+    def last_topic(self) -> str:
+        """The topic of the event that was handed out last; "" if it was none."""
+        return self.last.topic if isinstance(self.last, Event) else ""
+
+    def consumed(self) -> tuple[int, Mapping[PubendId, Tick]] | None:
+        """Returns its number in the core and its positions, if it was handed what is not committed."""
+        committing = self._core.committing
+        return (self._number, self._positions()) if committing is not None and committing.in_hand else None
+
     async def recover(self) -> None:
         """Has everything handed out again that was, and is not acknowledged."""
         await self._durable()
@@ -328,10 +338,13 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         self._end(error)
         if not self._attached.done():
             self._attached.set_exception(error)
+        self._driver.tell_change()
 
     def on_arrived(self) -> None:
         """There is something to take."""
         self._wake()
+        if self.gathers:  # a transaction may wait for what is durable now
+            self._driver.tell_change()
 
     # How it is done.
 

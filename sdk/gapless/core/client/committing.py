@@ -14,7 +14,7 @@ although a few of them may not have been handed out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gapless.core.client.items import Delivery
@@ -124,6 +124,10 @@ class Committing:
         """A transaction is going to store the position at a pubend: nothing is sent there before its home knows."""
         self._number += 1
         self.under_way = Commit(0, self.epoch, self._number, [], None, pubend)
+
+    def stored(self, positions: Mapping[PubendId, Tick]) -> None:
+        """A transaction has stored these positions durably: what it was handed up to there is committed."""
+        self.in_hand = {p: unit for p, unit in self.in_hand.items() if positions.get(p, 0) < unit.last}
 
     def hand_out(self, unit: Unit, delivery: Delivery) -> Delivery:
         """A unit is handed out. Returns it, marked where it may have been handed out before."""

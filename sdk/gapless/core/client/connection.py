@@ -387,6 +387,13 @@ class ClientCore:
         if core is not None:
             core.enlist(pubend)
 
+    def stored(self, subscription: int, positions: Mapping[PubendId, Tick], now: int) -> None:
+        """A transaction has stored these positions of a subscription. Its home need not know at once."""
+        core = self._subscriptions.get(subscription)
+        if core is not None and core.committing is not None:
+            core.committing.stored(positions)
+            self.acknowledge(subscription, positions, now)
+
     def recover(self, subscription: int, handed: Mapping[PubendId, Tick], now: int) -> int:
         """Hands out again, from the log, what a subscription was handed and is not acknowledged. Nothing is under way.
 

@@ -98,9 +98,13 @@ class Transacting:
     def on_receipted(self, receipted: Receipted, now: int) -> None:
         """Its batch is durable. The homes need not know at once: whoever comes next asks the pubend."""
         assert receipted.ticket == self._ticket
+        self.on_durable(now)
+
+    def on_durable(self, now: int) -> None:
+        """The same, of the only batch that it has."""
         self._end(Fate.COMMITTED, "")
         for number, positions in self._consumed.items():
-            self._core.acknowledge(number, positions, now)
+            self._core.stored(number, positions, now)
 
     def on_not_published(self, refused: NotPublished) -> None:
         """Its batch was refused."""

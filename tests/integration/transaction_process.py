@@ -1,0 +1,45 @@
+"""Transactions in a process of its own: `python transaction_process.py URL`. It is stopped and killed from outside.
+
+It consumes a few inputs, publishes what follows from them, and commits; every fifth time it thinks better of it. It
+prints a line when it has its input, for each transaction, and when another process has taken over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from itertools import count
+
+import gapless
+from gapless.errors import TransactionInDoubtError, TransactionRolledBackError
+from integration.transform_process import INPUT, OUTPUT, outputs, say
+
+
+async def main(url: str) -> int:
+    """Works until another process has taken over, or it is killed."""
+    async with gapless.connect(url) as connection, connection.session(gapless.AckMode.CLIENT) as session:
+        transactions = session.transactions()
+        try:
+            inputs = await session.subscribe(INPUT, name="work", start="earliest", in_use="takeover")
+            say("ready")
+            for turn in count(1):
+                for _ in range(1 + turn % 4):
+                    event = await anext(inputs)
+                    for body in outputs(int(event.body)):
+                        transactions.send(gapless.Message(body, topic=OUTPUT))
+                if turn % 5 == 0:
+                    await transactions.rollback()
+                    continue
+                try:
+                    await transactions.commit()
+                except TransactionRolledBackError:
+                    say("rolled back")
+                else:
+                    say(event.body.decode())
+        except (gapless.SubscriptionTakenOverError, gapless.SubscriptionInUseError, TransactionInDoubtError):
+            say("taken over")  # in doubt is what had no answer before that, and had no outputs
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1])))
