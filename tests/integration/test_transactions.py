@@ -15,7 +15,10 @@ from random import Random
 import pytest
 
 import gapless
+from gapless.errors import TransactionRolledBackError
 from integration.broker_process import BrokerProcess
+from integration.networks_in_process import network_of
+from integration.nodes_in_process import running_node
 from integration.test_transforms import line
 from integration.transform_process import INPUT, OUTPUT, outputs
 
@@ -110,3 +113,56 @@ async def test_a_process_that_was_stopped_commits_nothing_when_it_wakes(tmp_path
             found = await asyncio.wait_for(logged(broker.url, len(expected())), 60)
 
     assert found == expected()
+
+
+async def test_the_outputs_of_a_transaction_are_of_one_pubend(tmp_path: Path) -> None:
+    pubends = [{"name": name, "topics": [name]} for name in ("orders", "flights")]
+    async with (
+        running_node(tmp_path / "volume", phb={"pubends": pubends}) as node,
+        gapless.connect(node.url) as connection,
+        connection.session(gapless.AckMode.CLIENT) as session,
+    ):
+        transactions = session.transactions()
+        inputs = await session.subscribe("orders", name="work", start="earliest")
+        await session.publisher("orders").send(b"1")
+        assert (await anext(inputs)).body == b"1"
+        transactions.send(gapless.Message(b"a", topic="flights"))
+        transactions.send(gapless.Message(b"b", topic="orders"))
+        with pytest.raises(TransactionRolledBackError, match=r"topics flights, orders: give them to one pubend"):
+            await transactions.commit()
+
+        event = await anext(inputs)
+        assert (event.body, event.redelivered) == (b"1", True)
+        transactions.send(gapless.Message(b"a", topic="flights"))
+        assert len(await transactions.commit()) == 1
+
+
+async def test_log_and_subscription_at_two_nodes_that_lose_each_other(tmp_path: Path) -> None:
+    """The home asks the pubend what was committed before it hands out anything; meanwhile the consumer waits."""
+    async with network_of(tmp_path, "phb", "shb") as network:
+        network.network["router"] = "knowledge"
+        await network.start_all()
+        await network.until_linked("phb", "shb")
+        url = network.nodes["shb"].url
+        async with gapless.connect(url) as connection, connection.session(gapless.AckMode.CLIENT) as session:
+            transactions = session.transactions()
+            inputs = await session.subscribe("in", name="work", start="earliest")
+            publisher = session.publisher("in")
+            await publisher.send(b"1")
+            assert (await anext(inputs)).body == b"1"
+            transactions.send(gapless.Message(b"out", topic="out"))
+            assert len(await transactions.commit()) == 1
+            await publisher.send(b"2")
+            assert (await anext(inputs)).body == b"2"
+            transactions.send(gapless.Message(b"out", topic="out"))
+            network.proxies["phb"].target = ""
+            network.proxies["phb"].cut()
+            network.proxies["shb"].cut()
+            await network.until_linked("phb", "shb", linked=False)
+            commit = asyncio.ensure_future(transactions.commit())
+            network.proxies["phb"].target = network.nodes["phb"].nodes_address
+            assert len(await asyncio.wait_for(commit, 30)) == 1
+            await publisher.send(b"3")
+        async with gapless.connect(url) as connection, connection.session(gapless.AckMode.CLIENT) as session:
+            again = await session.subscribe("in", name="work", in_use="takeover")
+            assert (await anext(again)).body == b"3"

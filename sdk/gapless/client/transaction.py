@@ -14,8 +14,7 @@ from gapless.core.client.transacting import Fate, Transacting
 from gapless.core.stream.columns import EventColumns
 from gapless.errors import (
     GaplessError,
-    InvalidMessageError,
-    InvalidTopicError,
+    PublishRejectedError,
     TransactionInDoubtError,
     TransactionRolledBackError,
 )
@@ -151,9 +150,9 @@ class Transactions:
     ) -> TransactionRolledBackError:
         """Rolls back what could not be committed. Returns what to raise."""
         topics = sorted({message.topic or "" for message in messages})
-        if len(topics) > 1 and isinstance(error, InvalidMessageError | InvalidTopicError):
+        if len(topics) > 1 and type(error) is PublishRejectedError:
             reason = (
-                f"{reason}; all messages of a transaction go to one pubend, and these have the topics"
+                f"{reason}. All messages of a transaction go to one pubend, and these have the topics"
                 f" {', '.join(topics)}: give them to one pubend (topics, in [[phb.pubends]] of the broker's"
                 " configuration), or send them in transactions of their own"
             )

@@ -24,7 +24,8 @@ from gapless.jms.bodies import BytesMessage, JsonMessage, MapMessage, StreamMess
 from gapless.jms.consumers import Gate, JMSConsumer
 from gapless.jms.errors import IllegalStateError, InvalidClientIDError, JMSError, named, names_of_jms
 from gapless.jms.messages import Message, Topic
-from gapless.jms.producers import CompletionListener, JMSProducer, Sending
+from gapless.jms.producers import CompletionListener, JMSProducer, Sending, on_logged
+from gapless.sync.session import Transactions
 
 ExceptionListener: TypeAlias = Callable[[Exception], object]
 """It is called with an error that no caller hears of."""
@@ -36,7 +37,7 @@ class SessionMode(IntEnum):
     """Who acknowledges what the consumers of a context are handed."""
 
     SESSION_TRANSACTED = 0
-    """There are no transactions yet."""
+    """The program, with `commit`: what was received and sent since the last one takes effect together."""
     AUTO_ACKNOWLEDGE = 1
     """The context, when the next message is asked for, or when a listener has returned; durably before the next."""
     CLIENT_ACKNOWLEDGE = 2
@@ -46,6 +47,7 @@ class SessionMode(IntEnum):
 
 
 _MODES: Final = {
+    SessionMode.SESSION_TRANSACTED: AckMode.CLIENT,
     SessionMode.AUTO_ACKNOWLEDGE: AckMode.AUTO,
     SessionMode.CLIENT_ACKNOWLEDGE: AckMode.CLIENT,
     SessionMode.DUPS_OK_ACKNOWLEDGE: AckMode.DUPS_OK,
@@ -111,6 +113,8 @@ class JMSContext:
         self._auto_start = True
         self._consumers: set[JMSConsumer] = set()
         self._closed = False
+        self._kept: list[tuple[Message, SentMessage]] = []
+        """What was sent in the present transaction."""
         self.gate = connection.gate
         self.turn = RLock()
         """Held while one of its listeners runs."""
@@ -218,12 +222,27 @@ class JMSContext:
                 self._session.recover()
 
     def commit(self) -> None:
-        """Commits a transaction. Raises IllegalStateError: there are none."""
-        self._check_transacted()
+        """Commits what its durable consumers have handed out, and what was sent: all of it takes effect, or nothing.
+
+        It returns when that is durable, and the messages that were sent have their headers then. All of them must go to
+        one pubend. May be called in a listener. Raises TransactionRolledBackError (nothing took effect, and what was
+        handed out comes again), TransactionInDoubtError, and IllegalStateError in the other modes.
+        """
+        transactions = self._check_transacted()
+        with self.turn, names_of_jms():
+            kept, self._kept = self._kept, []
+            for (message, sent), receipt in zip(kept, transactions.commit(), strict=True):
+                on_logged(message, sent, receipt)
 
     def rollback(self) -> None:
-        """Rolls a transaction back. Raises IllegalStateError: there are none."""
-        self._check_transacted()
+        """Forgets what was sent since the last commit, and hands out again, marked, what was handed out since.
+
+        May be called in a listener. Raises IllegalStateError in the other modes.
+        """
+        transactions = self._check_transacted()
+        with self.turn, names_of_jms():
+            self._kept = []
+            transactions.rollback()
 
     def close(self) -> None:
         """Ends it, its consumers and producers, and the connection with its last context. Idempotent.
@@ -339,6 +358,12 @@ class JMSContext:
     def send(self, message: Message, sent: SentMessage, listener: CompletionListener | None) -> None:
         """Sends a message, for a producer."""
         self.check_open()
+        if self._transactions is not None:
+            if listener is not None:
+                raise JMSError("what is sent in a transaction is logged by its commit: there is nothing to listen for")
+            self._kept.append((message, sent))
+            self._transactions.send(sent)
+            return
         with names_of_jms():
             self._sending.send(message, sent, listener)
 
@@ -346,6 +371,8 @@ class JMSContext:
 
     def _open_session(self) -> None:
         self._session = self._connection.below.session(_MODES[self._mode])
+        self._transactions = self._session.transactions() if self.get_transacted() else None
+        self._kept = []
         self._sending = Sending(self._session)
 
     def _consumer(self, topic: Topic | str, name: str | None, selector: str | None, *, no_local: bool) -> JMSConsumer:
@@ -386,11 +413,11 @@ class JMSContext:
         self.check_open()
         self._connection.is_used = True
 
-    def _check_transacted(self) -> None:
+    def _check_transacted(self) -> Transactions:
         self.check_open()
-        self._check_no_callback()
-        if not self.get_transacted():
+        if self._transactions is None:
             raise IllegalStateError("the context has no transactions: its mode is not SESSION_TRANSACTED")
+        return self._transactions
 
     def _check_no_callback(self) -> None:
         if get_ident() in self.gate.running or self._sending.is_calling:
@@ -429,8 +456,6 @@ def _mode(session_mode: int) -> SessionMode:
         mode = SessionMode(session_mode)
     except ValueError:
         raise JMSError(f"{session_mode!r} is no session mode: AUTO_ACKNOWLEDGE is one") from None
-    if mode not in _MODES:
-        raise JMSError(f"{mode.name} is not there yet: there are no transactions; the other three modes are")
     return mode
 
 

@@ -71,7 +71,10 @@ class TransactionRolledBackError(JMSError):
 
 
 class TransactionInDoubtError(JMSError):
-    """The connection was closed before the broker said whether a transaction was committed."""
+    """The context was closed before the broker said whether a transaction was committed.
+
+    Or, if that had consumed of one subscription and sent nothing, another consumer has taken the subscription over.
+    """
 
 
 _NAMES: Final[tuple[tuple[type[GaplessError], type[JMSError]], ...]] = (
@@ -83,6 +86,8 @@ _NAMES: Final[tuple[tuple[type[GaplessError], type[JMSError]], ...]] = (
     (below.AuthorizationError, JMSSecurityError),
     (below.ConnectionRefusedByBrokerError, JMSSecurityError),
     (below.VolumeFullError, ResourceAllocationError),
+    (below.TransactionRolledBackError, TransactionRolledBackError),
+    (below.TransactionInDoubtError, TransactionInDoubtError),
 )
 
 

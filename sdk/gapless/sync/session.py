@@ -16,7 +16,10 @@ from gapless.sync.transform import Transform
 if TYPE_CHECKING:
     import gapless.client.session as awaited
     from gapless.client.ack_modes import AckMode
+    from gapless.client.messages import Message
     from gapless.client.options import Change, EventOrder, OnConflict, OnGap, Start, TransformChange
+    from gapless.client.receipts import Receipt
+    from gapless.client.transaction import Transactions as ClientTransactions
     from gapless.selectors.selector import Selector
     from gapless.sync.runner import Runner
 
@@ -242,6 +245,10 @@ class Session:
         """Has everything handed out again that is not acknowledged; see `gapless.Session.recover`."""
         self._runner.call(self._session.recover, timeout)
 
+    def transactions(self) -> Transactions:
+        """Returns its transactions, for `gapless.jms`. The session's mode is CLIENT."""
+        return Transactions(self._runner, self._session.transactions())
+
     def drain(self) -> None:
         """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
@@ -256,3 +263,24 @@ class Session:
         """Closes it; see `gapless.Session.close`. Idempotent."""
         if self._runner.alive:
             self._runner.call(self._session.close, timeout)
+
+
+class Transactions:
+    """The transactions of one session; see `gapless.client.transaction.Transactions`."""
+
+    def __init__(self, runner: Runner, transactions: ClientTransactions) -> None:
+        """For the session."""
+        self._runner = runner
+        self._transactions = transactions
+
+    def send(self, message: Message) -> None:
+        """Keeps a message, which has its topic, until the commit."""
+        self._transactions.send(message)
+
+    def commit(self) -> list[Receipt]:
+        """Commits what was handed out and sent since the last commit. Returns the receipts of the messages."""
+        return self._runner.call(self._transactions.commit)
+
+    def rollback(self) -> None:
+        """Forgets the messages, and has everything handed out again that was, and is not committed."""
+        self._runner.call(self._transactions.rollback)

@@ -267,8 +267,6 @@ def test_modes(factory: jms.ConnectionFactory, context: jms.JMSContext) -> None:
     assert [int(mode) for mode in jms.SessionMode] == [0, 1, 2, 3]
     with pytest.raises(jms.JMSError, match="no session mode"):
         factory.create_context(7)
-    with pytest.raises(jms.JMSError, match="SESSION_TRANSACTED is not there yet"):
-        factory.create_context(jms.SESSION_TRANSACTED)
 
 
 def test_a_session_without_transactions_commits_none(context: jms.JMSContext) -> None:
