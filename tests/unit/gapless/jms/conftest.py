@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
@@ -26,6 +27,12 @@ def factory() -> jms.ConnectionFactory:
 def context(factory: jms.ConnectionFactory) -> Iterator[jms.JMSContext]:
     with factory.create_context() as context:
         yield context
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Waits until something holds in another thread: nothing tells."""
+    while not holds():
+        time.sleep(0.001)
 
 
 class InThread:

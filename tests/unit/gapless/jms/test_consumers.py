@@ -12,7 +12,7 @@ import gapless
 from gapless import jms
 from unit.gapless.client.conftest import ADDRESS, network
 from unit.gapless.client.fake_network import FakeNetwork
-from unit.gapless.jms.conftest import LONG, SHORT, InThread, texts
+from unit.gapless.jms.conftest import LONG, SHORT, InThread, texts, until
 
 __all__ = ["network"]
 
@@ -218,6 +218,7 @@ def test_close_waits_for_the_listener_and_what_it_was_not_given_comes_later(cont
     context.create_producer().send("orders", "1").send("orders", "2")
     assert running.wait(LONG / 1000)
     closing = InThread(consumer.close)
+    until(lambda: consumer._closed)
     assert closing.is_waiting
     may_return.set()
     assert closing.result() is None
@@ -228,6 +229,7 @@ def test_close_waits_for_the_listener_and_what_it_was_not_given_comes_later(cont
 def test_what_is_held_while_stopped_was_not_delivered(context: jms.JMSContext) -> None:
     consumer = context.create_durable_consumer("orders", "audit")
     waiting = InThread(lambda: consumer.receive(LONG))
+    until(lambda: consumer._busy)
     context.stop()
     context.create_producer().send("orders", "x")
     consumer.close()

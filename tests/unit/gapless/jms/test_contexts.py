@@ -13,7 +13,7 @@ import pytest
 import gapless
 from gapless import jms
 from gapless.jms import contexts, errors
-from unit.gapless.jms.conftest import LONG, SHORT, InThread, texts
+from unit.gapless.jms.conftest import LONG, SHORT, InThread, texts, until
 
 
 def test_a_durable_subscription_keeps_what_is_sent_while_it_has_no_consumer(context: jms.JMSContext) -> None:
@@ -79,6 +79,7 @@ def test_stop_waits_for_a_listener_that_runs(context: jms.JMSContext) -> None:
     context.create_producer().send("orders", "1").send("orders", "2")
     assert running.wait(LONG / 1000)
     stopping = InThread(context.stop)
+    until(lambda: not context.gate.is_open)
     assert stopping.is_waiting
     may_return.set()
 
@@ -90,6 +91,7 @@ def test_close_ends_what_waits_with_none_and_twice_is_no_error(factory: jms.Conn
     context = factory.create_context()
     consumer = context.create_consumer("orders")
     waiting = InThread(consumer.receive)
+    until(lambda: consumer._busy)
 
     consumer.close()
     consumer.close()
