@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless.client.messages import Encoder
 from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS
 from unit.gapless.client.fake_broker import PUBEND, logged
@@ -135,3 +136,24 @@ async def test_a_body_is_anything_like_bytes(network: FakeNetwork, body: Any) ->
         await session.publisher("t").send(body)
 
     assert logged(network.broker) == [b"xy"]
+
+
+@pytest.mark.parametrize("properties", [{}, {"k": 1}, {"k": 1, "JMSXAppID": "somebody"}, {"k": None}])
+def test_every_event_of_one_who_identifies_itself_says_whose_it_is(properties: Any) -> None:
+    """One by one, and many at a time; what the application says of that does not count."""
+    encoder, plain = Encoder("t", "me"), Encoder("t", "")
+    message = gapless.Message(b"x", properties)
+    expected = {name: value for name, value in properties.items() if value is not None} | {"JMSXAppID": "me"}
+
+    told = gapless.Message(b"x", expected)
+    assert encoder.encode(message, 1000) == plain.encode(told, 1000)
+    assert encoder.encode_all([message], 1000).columns.blob == plain.encode_all([told], 1000).columns.blob
+
+
+def test_what_are_no_properties_is_refused_also_of_one_who_identifies_itself() -> None:
+    with pytest.raises(gapless.InvalidMessageError, match="properties are a mapping"):
+        Encoder("t", "me").encode(gapless.Message(b"x", 7), 1000)  # type: ignore[arg-type]
+    assert isinstance(
+        Encoder("t", "me").encode_all([gapless.Message(b"x", 7)], 1000).error,  # type: ignore[arg-type]
+        gapless.InvalidMessageError,
+    )

@@ -7,6 +7,7 @@ import pytest
 
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors import Filter
+from gapless.selectors.filters import leaving_out
 
 
 def test_it_asks_for_topics_and_for_a_condition() -> None:
@@ -50,3 +51,15 @@ def test_it_travels_as_its_two_fields() -> None:
 
     assert msgspec.msgpack.decode(encoded) == {"topics": ["a"], "selector": "b = 1"}
     assert msgspec.msgpack.decode(encoded, type=Filter) == Filter(("a",), "b = 1")
+
+
+@pytest.mark.parametrize("own", ["", "  ", "k = 1 OR k = 2"])
+def test_the_events_of_one_publisher_are_left_out(own: str) -> None:
+    """Not those of another one, nor those of which nobody knows whose they are."""
+    wanted = Filter(("#",), leaving_out(own, "it's mine"))
+
+    assert not wanted.matches("a", {"k": 1, "JMSXAppID": "it's mine"}, {})
+    assert wanted.matches("a", {"k": 2, "JMSXAppID": "it"}, {})
+    assert wanted.matches("a", {"k": 1}, {})
+    assert wanted.matches("a", {"k": 3}, {}) is (not own.strip())
+    assert leaving_out(own, "") == own

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gapless.core.ports import SessionEnded
+from msgspec.structs import replace
+
+from gapless.core.ports import ClientSession, SessionEnded
 from gapless.core.wire import messages as m
 from gapless_shb.core.ranges.reads import READS_MAX
 from unit.gapless_shb.core.harness import PUBEND
@@ -91,6 +93,19 @@ def test_a_subscription_that_is_removed_ends_its_reads() -> None:
     world.calm(3)
 
     assert world.answers[number].code is m.Code.NOT_FOUND
+
+
+def test_a_subscription_that_gets_another_filter_ends_its_reads() -> None:
+    """The rest would be of another selector, and a repetition would have other events."""
+    world = attached()
+    number = world.read_range(world.start, world.stable, 1)
+    request = m.Subscribe(
+        world.number(), "ranges", ("#",), "w = 2", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 9, 999
+    )
+    world.say(replace(request, on_change=m.OnChange.KEEP_POSITION), ClientSession(1, "c", "consumer", ""))
+    world.calm(3)
+
+    assert world.answers[number].code is m.Code.MISMATCH
 
 
 def test_reading_changes_nothing() -> None:

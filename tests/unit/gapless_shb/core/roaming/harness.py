@@ -149,6 +149,7 @@ class Pair:
         start: m.StartAt = m.StartAt.LATEST,
         acknowledged: tuple[m.Acknowledged, ...] = (),
         commits: bool = False,
+        on_change: m.OnChange = m.OnChange.ERROR,
         number: int | None = None,
     ) -> int:
         """A client asks for the subscription `s`; `again`: by its id. Returns the number of the request.
@@ -178,6 +179,7 @@ class Pair:
             given.home if given and again else "",
             given.home if given else "",
             commits=commits,
+            on_change=on_change,
             attempt=self.requests,
         )
         node.feed(request, session)

@@ -151,3 +151,51 @@ def test_a_home_that_is_behind_takes_what_is_acknowledged_elsewhere_and_asks_not
     assert stream.told_upto < tick
     assert position.acked == tick
     assert pair.home.role._ahead.doubts == {}
+
+
+def test_a_subscription_gets_another_filter_from_anywhere() -> None:
+    """The home changes it, and the other SHB serves it with the new filter from where it stands."""
+    pair = Pair()
+    first = pair.session()
+    pair.subscribe(pair.other, first, selector="w = 1")
+    pair.settle(1000)
+    answer = pair.attached(pair.other, first)
+    pair.leave(pair.other, first)
+    pair.settle(1000)
+    second = pair.session()
+
+    pair.subscribe(pair.other, second, selector="w = 0", on_change=m.OnChange.KEEP_POSITION)
+    pair.settle(1000)
+    events = pair.publish(8)
+    pair.settle(500)
+
+    assert (pair.attached(pair.other, second).home_sid, answer.created) == (answer.home_sid, True)
+    wanted = {tick for tick, properties, _ in pair.home.log if properties["w"] == 0}
+    assert pair.ticks(pair.other, second) == [tick for tick in events if tick in wanted]
+
+
+def test_one_that_came_while_the_home_was_silent_is_told_that_its_filter_is_another_one_now() -> None:
+    """Whoever is served by the old filter must not acknowledge what the new one selects."""
+    pair = Pair()
+    first = pair.session()
+    pair.subscribe(pair.other, first, selector="w = 1")
+    pair.settle(1000)
+    answer = pair.attached(pair.other, first)
+    pair.leave(pair.other, first)
+    pair.settle(1000)
+    pair.cut = True
+    guest = pair.session()
+    pair.subscribe(pair.other, guest, token=Token(answer, begins(answer)), selector="w = 1")
+    pair.settle(5000)
+    pair.attached(pair.other, guest)
+    other = pair.session("another")
+    pair.subscribe(pair.home, other, selector="w = 0", on_change=m.OnChange.KEEP_POSITION)
+    pair.settle(1000)
+    pair.leave(pair.home, other)
+
+    pair.cut = False
+    pair.settle(8000)
+
+    [detached] = pair.got(pair.other, guest, m.Detached)
+    assert isinstance(detached, m.Detached)
+    assert detached.code is m.Code.MISMATCH
