@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from operator import or_
-from threading import Lock
 from typing import Any, Final, Protocol, TypeAlias
 
 from gapless.selectors.headers import HEADER_KINDS, HeaderRows
@@ -27,20 +26,20 @@ class _Foreign:
 _FOREIGN: Final = _Foreign()
 
 
-_bits: Final[list[int]] = []
-_growing: Final = Lock()
+_bits: list[int] = []
 
 
 def bits_of_events(count: int) -> Sequence[int]:
     """Returns the masks of single events: `1 << i` for event i, for at least so many events.
 
-    All batches of the process share them, as a thousand readers need them of pages with thousands of events each. They
-    only become more, so threads may use what others add to.
+    All batches of the process share them, for a thousand readers need them of pages with thousands of events each. A
+    list is replaced by a longer one and never changed, so threads may do this at once.
     """
-    if len(_bits) < count:
-        with _growing:
-            _bits.extend(1 << event for event in range(len(_bits), count))
-    return _bits
+    global _bits  # noqa: PLW0603 - it is a table of constants, as long as somebody has needed it
+    bits = _bits
+    if len(bits) < count:
+        _bits = bits = [*bits, *(1 << event for event in range(len(bits), count))]
+    return bits
 
 
 Groups: TypeAlias = tuple[dict[str | int | float, int], int, int, int, bool]
