@@ -83,7 +83,8 @@ class K3Rows(HopJudge):
                     f"{said.delivered}, and has itself said {released} and {delivered}"
                 )
             before = sent.get(row, (0, 0, 0))
-            if (said.released < before[0] or said.delivered < before[1]) and not (faults.repeat or faults.late):
+            excused = faults.repeat or faults.late or self._is_forgotten(hop.source, row)
+            if (said.released < before[0] or said.delivered < before[1]) and not excused:
                 self.fail(f"{hop}: the row of {said.shb} on {said.pubend} falls from {before[:2]} to {said}")
             sent[row] = said.released, said.delivered, now
             self._first.setdefault((hop.source, life, row), now)
@@ -121,6 +122,11 @@ class K3Rows(HopJudge):
         self.checkpoint()
         return True
 
+    def _is_forgotten(self, node: str, row: Row) -> bool:
+        """Whether an SHB elsewhere has said nothing for so long that a router may have forgotten what it had said."""
+        said_at = self._said_at.get((node, self.world.brokers[node].life, row), 0)
+        return self.model.broker_of.get(row[1]) != node and self.world.now - said_at > FORGOTTEN_AFTER
+
     def _owed(self, hop: Hop, since: int) -> Iterator[Row]:
         """The rows that the source of a hop has, since long and still, and that go this way."""
         topology = self.world.topology
@@ -132,8 +138,8 @@ class K3Rows(HopJudge):
             owner, home = self.model.histories[pubend].broker, self.model.broker_of.get(shb)
             if home is None or self.model.shb_of.get(home) != shb:
                 continue  # who is gone is forgotten, by each broker in its time
-            is_forgotten = self.world.now - self._said_at.get((node, life, row), 0) > FORGOTTEN_AFTER
-            is_fresh = home == node or (self._fresh.get((node, life, row), 0) > since and not is_forgotten)
+            is_fresh = self._fresh.get((node, life, row), 0) > since and not self._is_forgotten(node, row)
+            is_fresh = is_fresh or home == node
             if not owner or owner == node or not is_fresh:
                 continue
             if topology.cells_between(node, owner)[1] is topology.cell_of[hop.target]:

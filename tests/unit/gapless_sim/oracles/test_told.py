@@ -50,6 +50,15 @@ def test_a_row_only_rises_on_a_link() -> None:
         tree.sends("ib1", "phb1", rows(5, 8))
 
 
+def test_what_was_forgotten_may_come_back_lower() -> None:
+    """Found by the simulator: an SHB was gone for good, and the rows of several brokers went round (K3)."""
+    tree = reporting()
+    tree.sends("ib1", "phb1", rows(5, 9))
+    tree.after(FORGOTTEN_AFTER)
+
+    tree.sends("ib1", "phb1", rows(5, 8))
+
+
 def test_where_frames_come_twice_what_was_forgotten_may_come_again() -> None:
     tree = reporting()
     tree.world.options = replace(tree.world.options, network=NetworkFaults(repeat=0.1))
