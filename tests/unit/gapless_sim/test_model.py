@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.client.effects import Attached
-from gapless.core.network.facts import Enrolled
+from gapless.core.network.facts import Enrolled, Interest
 from gapless.core.ports import Chop, Operation, Put
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire.messages import Subscribed
@@ -204,3 +204,17 @@ def test_chops_of_logs_are_found_among_other_writes() -> None:
     operations: list[Operation] = [Put(f"phb.{P}", 5, b""), Chop(f"pfs/{P}", 5), Chop(f"phb.{P}", 9)]
 
     assert list(chops(operations)) == [(P, 9)]
+
+
+def test_an_shb_may_give_a_subscription_before_anybody_saw_its_name() -> None:
+    """Found by the simulator: what the pubend had let go of before it counted the SHB seemed to have no cause (I5)."""
+    fixture = ModelFixture()
+    fixture.opens()
+    del fixture.model.shb_of[NODE]
+    row = fixture.row()
+    fixture.attach(row, p=5)
+    assert not fixture.model.accounts[row.number].shb
+
+    fixture.observe.wanted(NODE, Interest(SHB, 0, 1, {}, full=True))
+
+    assert fixture.model.accounts[row.number].shb == SHB
