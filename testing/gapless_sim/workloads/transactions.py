@@ -20,14 +20,13 @@ from gapless.errors import (
     SubscriptionTakenOverError,
 )
 from gapless_sim.consumer import Row
-from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.options import MILLISECOND
 from gapless_sim.producer import Outbox, Producer
 from gapless_sim.transactions import Input, Session, Transaction
-from gapless_sim.workloads.applications import Application, Applications
-from gapless_sim.workloads.churn_application import SecondProcess
 from gapless_sim.workloads.filters import combine
 from gapless_sim.workloads.publications import TOPICS
 from gapless_sim.workloads.transforms import INPUTS
+from gapless_sim.workloads.twins import TwinnedApplication, TwinnedApplications
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
@@ -50,7 +49,7 @@ SOMETIMES = (
 )
 
 
-class TransactingApplication(Application):
+class TransactingApplication(TwinnedApplication):
     """One client: an outbox with inputs for others, and the subscriptions that its processes consume."""
 
     def __init__(self, workload: Transactions, client: SimClient, number: int) -> None:
@@ -59,19 +58,7 @@ class TransactingApplication(Application):
         self.sessions: dict[SimClient, Session] = {}
         """The session of each process."""
         self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
-        self.twin = SecondProcess(client)
-        self.world.clients[self.twin.name] = self.twin
         self.twin.on_start = self._start_session
-
-    @property
-    def processes(self) -> list[SimClient]:
-        """Those that run."""
-        return [process for process in (self.client, self.twin) if process.running]
-
-    @property
-    def connected(self) -> list[SimClient]:
-        """Those that have a broker."""
-        return [process for process in self.processes if process.core.connected]
 
     def start(self, client: SimClient) -> None:
         """A process begins: it publishes inputs, and consumes."""
@@ -231,7 +218,7 @@ class TransactingApplication(Application):
             raise error
 
 
-class Transactions(Applications[TransactingApplication]):
+class Transactions(TwinnedApplications[TransactingApplication]):
     """The applications of one world."""
 
     name = "transactions"
@@ -241,26 +228,6 @@ class Transactions(Applications[TransactingApplication]):
         """A number that no transaction had before."""
         self._transactions += 1
         return self._transactions
-
-    def begin(self) -> None:
-        """Twins start somewhat later."""
-        super().begin()
-        for application in self.applications:
-            twin = application.twin
-            self.world.after(self.draws.draw(4 * SECOND), twin.name, "start", twin.start)
-
-    def begin_liveness(self) -> None:
-        """All processes run."""
-        for application in self.applications:
-            application.client.start()
-            application.twin.start()
-        super().begin_liveness()
-
-    def settled(self) -> bool:
-        """Whether everything is published, consumed and committed."""
-        return super().settled() and all(
-            application.settled() for application in self.applications if self._is_reached(application)
-        )
 
     def unsettled(self) -> str:
         """What is missing."""
@@ -272,9 +239,6 @@ class Transactions(Applications[TransactingApplication]):
             self.world.sometimes("transactions.input taken over")
         elif not isinstance(error, ConnectionClosedError | SubscriptionInUseError):
             raise error
-
-    def _is_reached(self, application: TransactingApplication) -> bool:
-        return all(broker.listening for broker in self.world.brokers.values()) and bool(application.connected)
 
     def _application(self, client: SimClient, number: int) -> TransactingApplication:
         return TransactingApplication(self, client, number)

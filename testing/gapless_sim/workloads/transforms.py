@@ -20,13 +20,12 @@ from gapless.errors import (
 )
 from gapless_sim.consumer import Row
 from gapless_sim.observation import Violation
-from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.options import MILLISECOND
 from gapless_sim.producer import Outbox, Producer
 from gapless_sim.transform import Recipe, Transform
-from gapless_sim.workloads.applications import Application, Applications
-from gapless_sim.workloads.churn_application import SecondProcess
 from gapless_sim.workloads.filters import PATTERNS, SELECTORS, combine
 from gapless_sim.workloads.publications import TOPICS
+from gapless_sim.workloads.twins import TwinnedApplication, TwinnedApplications
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
@@ -51,7 +50,7 @@ INPUTS = [pattern for pattern in PATTERNS if pattern[0] in {"a.#", "a.*", "*.b.#
 """None of them matches an output: no transform consumes what it or another one publishes."""
 
 
-class TransformingApplication(Application):
+class TransformingApplication(TwinnedApplication):
     """One client: an outbox with inputs for others, and its transforms, of which no database knows anything."""
 
     def __init__(self, workload: Transforms, client: SimClient, number: int) -> None:
@@ -60,19 +59,7 @@ class TransformingApplication(Application):
         self.running: dict[int, list[Transform]] = {}
         """The transforms of each recipe that are not over, as far as their processes know."""
         self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
-        self.twin = SecondProcess(client)
-        self.world.clients[self.twin.name] = self.twin
         self.twin.on_start = self._start_transforms
-
-    @property
-    def processes(self) -> list[SimClient]:
-        """Those that run."""
-        return [process for process in (self.client, self.twin) if process.running]
-
-    @property
-    def connected(self) -> list[SimClient]:
-        """Those that have a broker."""
-        return [process for process in self.processes if process.core.connected]
 
     def start(self, client: SimClient) -> None:
         """A process begins: it publishes, and maybe runs a transform."""
@@ -187,30 +174,10 @@ class TransformingApplication(Application):
             raise error
 
 
-class Transforms(Applications[TransformingApplication]):
+class Transforms(TwinnedApplications[TransformingApplication]):
     """The applications of one world."""
 
     name = "transforms"
-
-    def begin(self) -> None:
-        """Twins start somewhat later."""
-        super().begin()
-        for application in self.applications:
-            twin = application.twin
-            self.world.after(self.draws.draw(4 * SECOND), twin.name, "start", twin.start)
-
-    def begin_liveness(self) -> None:
-        """All processes run."""
-        for application in self.applications:
-            application.client.start()
-            application.twin.start()
-        super().begin_liveness()
-
-    def settled(self) -> bool:
-        """Whether everything is published, and each transform runs."""
-        return super().settled() and all(
-            application.settled() for application in self.applications if self._is_reached(application)
-        )
 
     def unsettled(self) -> str:
         """What is missing."""
@@ -222,9 +189,6 @@ class Transforms(Applications[TransformingApplication]):
             self.world.sometimes("transforms.input taken over")
         elif not isinstance(error, ConnectionClosedError | SubscriptionInUseError):  # a twin may just be creating it
             raise Violation("J3", f"{consumer.lane} lost its input: {type(error).__name__}: {error}")
-
-    def _is_reached(self, application: TransformingApplication) -> bool:
-        return all(broker.listening for broker in self.world.brokers.values()) and bool(application.connected)
 
     def _application(self, client: SimClient, number: int) -> TransformingApplication:
         return TransformingApplication(self, client, number)

@@ -1,0 +1,65 @@
+"""Applications that have two processes: either may run what the application has, also while the other one does."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from gapless_sim.options import SECOND
+from gapless_sim.workloads.applications import Application, Applications
+from gapless_sim.workloads.churn_application import SecondProcess
+
+if TYPE_CHECKING:
+    from gapless_sim.application import SimClient
+
+TwinnedT = TypeVar("TwinnedT", bound="TwinnedApplication")
+
+
+class TwinnedApplication(Application):
+    """An application with a twin of its process."""
+
+    def __init__(self, workload: TwinnedApplications[TwinnedT], client: SimClient) -> None:
+        super().__init__(workload, client)
+        self.twin = SecondProcess(client)
+        self.world.clients[self.twin.name] = self.twin
+
+    @property
+    def processes(self) -> list[SimClient]:
+        """Those that run."""
+        return [process for process in (self.client, self.twin) if process.running]
+
+    @property
+    def connected(self) -> list[SimClient]:
+        """Those that have a broker."""
+        return [process for process in self.processes if process.core.connected]
+
+    @abstractmethod
+    def settled(self) -> bool:
+        """Whether nothing of it is missing."""
+
+
+class TwinnedApplications(Applications[TwinnedT]):
+    """The applications of one world."""
+
+    def begin(self) -> None:
+        """Twins start somewhat later."""
+        super().begin()
+        for application in self.applications:
+            twin = application.twin
+            self.world.after(self.draws.draw(4 * SECOND), twin.name, "start", twin.start)
+
+    def begin_liveness(self) -> None:
+        """All processes run."""
+        for application in self.applications:
+            application.client.start()
+            application.twin.start()
+        super().begin_liveness()
+
+    def settled(self) -> bool:
+        """Whether everything is published, and nothing is missing of any application."""
+        return super().settled() and all(
+            application.settled() for application in self.applications if self._is_reached(application)
+        )
+
+    def _is_reached(self, application: TwinnedT) -> bool:
+        return all(broker.listening for broker in self.world.brokers.values()) and bool(application.connected)
