@@ -70,7 +70,7 @@ def _is_before(token: CheckpointToken, stored: Tokens) -> bool:
     return any(tick < ticks.get(pubend, 0) for pubend, tick in token.ticks.items())
 
 
-class Claims:
+class ClaimedPositions:
     """The positions of subscriptions that transactions store at one pubend.
 
     What is stored is in the write of the batch that it is stored with, so a row is durable with that batch or not at

@@ -15,7 +15,7 @@ from gapless.core.stream.ticks import SECOND, Tick
 from gapless_phb.core import gauges, source
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.clock import TickClock
-from gapless_phb.core.consumed import Claims
+from gapless_phb.core.consumed import ClaimedPositions
 from gapless_phb.core.keyed import Keyed, logged_name
 from gapless_phb.core.log import Log
 from gapless_phb.core.publish_handler import PublishHandler
@@ -63,7 +63,7 @@ class Own:
         self._publishers.begin(now)
         self._checkpoints = Checkpoints(saved.number, self.log, self._publishers, outbox, settings)
         self._checkpoints.recover(saved.checkpoint)
-        self._claims = Claims(saved.number, context.tables.consumed, saved.consumed, outbox)
+        self._claims = ClaimedPositions(saved.number, context.tables.consumed, saved.consumed, outbox)
         check = BatchCheck(saved.row.topics, settings.max_event_bytes, context.authorizer)
         self._publishing = PublishHandler(
             saved.number,

@@ -39,7 +39,7 @@ class PublishHandler:
         table: PublisherTable,
         checkpoints: Checkpoints,
         check: BatchCheck,
-        claims: consumed.Claims,
+        claims: consumed.ClaimedPositions,
         outbox: Outbox,
         settings: Settings,
         on_appended: ThenAppended,

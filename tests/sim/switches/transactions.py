@@ -6,7 +6,7 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _DESKS = "gapless_shb.core.desks:Desks"
-_CLAIMS = "gapless_phb.core.consumed:Claims"
+_CLAIMS = "gapless_phb.core.consumed:ClaimedPositions"
 
 TRANSACTIONS = (
     Switch(
