@@ -14,6 +14,17 @@ the records are durable. This answer comes before `on_durable` of the write arou
 takes the proposed indices. A log that numbers its records itself, and that others append to as well, answers with its
 own. `LogCapabilities` shows the kind, so that a host that needs the one is never given the other.
 
+A numbered log (a partition of a Kafka topic) is no part of the node's volume. A log plugin does its I/O. The host asks
+with `OpenLogs`, and from then on it learns what there is from the plugin's answers:
+
+1. `LogsFound` describes the logs. It comes before every record that lies behind a change of what it describes.
+2. `Follow` asks for all that is in a log from some tick on. `Grown` brings it, piece by piece, without a hole.
+3. `ReadLog`, `Locate`, `Trim` and an `Append` of its own (no operation of a `Write`) ask for one thing each.
+4. `LogTrouble` explains why a log stands still. `LogEnded` is final: this log is gone, and will never come back.
+
+The ticks of such a log are its own. What they are made of, and how its records become events, only its `LogFormat` and
+its plugin know.
+
 A role is a factory of one pure core that the node hosts (PHB, SHB, or a third party's). The node keeps one table from
 message types to handlers. What a router sends to cores (`Know`, `Seen`, …), and what clients ask (`Subscribe`,
 `ListPubends`, …), goes to the role that declares it. Several roles may declare messages about a pubend (`AskPubend`,
@@ -37,6 +48,7 @@ from msgspec import Struct
 
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OrderedGroup
+from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import ServerMessage
 from gapless.selectors.parser import SelectorLimits
@@ -203,6 +215,211 @@ class Uncertain(Struct, frozen=True, gc=False):
 
     cookie: Hashable
     why: str
+
+
+# ------------------------------------------------------------------------------------ numbered logs
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A part of a numbered log that was read whole: it covers the ticks (first - 1, last]."""
+
+    first: Tick
+    last: Tick
+    raw: bytes | None
+    """Its bytes, for the `LogFormat`; None: there is no event in it (a marker, or records that were aborted)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """How a batch that was published through gapless is marked in a numbered log.
+
+    `after`: everything up to here had been read when the batch was handed over. So if a twin of it is in the log, and
+    was not met before that, it lies above `after` (protocol: numbered-logs).
+    """
+
+    publisher: str
+    epoch: int
+    first: int
+    """The publisher's sequence of the first event."""
+    count: int
+    crc: int
+    """Of the content, as `gapless_phb.core.records.checksum` computes it."""
+    after: Tick
+    tokens: bytes
+    """The tokens that are stored with it (`gapless.core.wire.tokens.join_tokens`), or b""."""
+    keyed: bool
+
+
+class LogFormat(Protocol):
+    """How the records of a numbered log become events, and batches its records. It is pure, and comes with the plugin.
+
+    `rules` are the plugin's own: how a record's parts become topic, properties and body. The host stores them with the
+    tick from which they hold, for a record that was once delivered as an event must always be the same event.
+    """
+
+    def decode(self, piece: LogPiece, rules: bytes) -> tuple[EventBatch, Sequence[tuple[Tick, LogMark]]]:
+        """Returns the events of a piece, and the marks of gapless batches in it, each with its first event's tick.
+
+        Raises VolumeCorruptError if the bytes are not what such a log contains.
+        """
+
+    def encode(self, mark: LogMark, events: EventColumns, tag: int) -> bytes:
+        """Returns a batch in the form in which `Append` takes it as one record. `tag`: of network and log.
+
+        Raises ValueError if such a log cannot contain one of the events.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedLog:
+    """What a log plugin knows of one log; sent when the log is opened, and whenever something of it has changed."""
+
+    log: str
+    """Its identity, which is the id of its pubend: `topic.partition@id`. A log made anew has another one."""
+    family: str
+    """Logs of one family belong together, as the partitions of a topic do. They may become more."""
+    topic: str
+    """The topic of its events."""
+    first: Tick
+    """Everything at or below it was removed by retention."""
+    decided: Tick
+    """How far it is decided which records are in the log, as far as is known."""
+    voids: Sequence[tuple[Tick, Tick]]
+    """Intervals (lo, hi], rising, at whose ticks no record is or ever will be; what was there once is lost."""
+    capabilities: LogCapabilities
+    format: LogFormat
+    rules: bytes
+    """The rules of today's configuration."""
+    refuses: str
+    """Why nothing can be published to it through this node; "" if it can."""
+    warnings: Sequence[str]
+    """What an operator should know: how its log is less safe than a durable receipt promises."""
+
+
+class LogStart(Enum):
+    """A place in a numbered log that has a name."""
+
+    EARLIEST = "behind everything that retention removed"
+    DECIDED = "the end of what is decided"
+    LATEST = "the end of all that is in the log, decided or not"
+
+
+class OpenLogs(Struct, frozen=True, gc=False):
+    """Open the logs that these options describe, with the log plugin of this name. Answers come until the node ends."""
+
+    plugin: str
+    options: Mapping[str, Any]
+
+
+class Follow(Struct, frozen=True, gc=False):
+    """Send what is in a log above `after`, as it is decided; at most `window` bytes that are not taken yet.
+
+    It replaces the `Follow` before. The answers are `Grown`.
+    """
+
+    log: str
+    after: Tick
+    window: int
+
+
+class Taken(Struct, frozen=True, gc=False):
+    """So many bytes of what `Follow` brought are done with; as many more may come."""
+
+    log: str
+    size: int
+
+
+class ReadLog(Struct, frozen=True, gc=False):
+    """Read the pieces of a numbered log that overlap (after, upto]; `LogRead` answers."""
+
+    log: str
+    after: Tick
+    upto: Tick
+    cookie: Hashable
+    max_bytes: int = 1 << 20
+
+
+class Locate(Struct, frozen=True, gc=False):
+    """Find a place in a log: one with a name, or, for a wall time in milliseconds, that before its first later record.
+
+    `Located` answers.
+    """
+
+    log: str
+    at: LogStart | int
+    cookie: Hashable
+
+
+class Trim(Struct, frozen=True, gc=False):
+    """Remove every record of a log up to a tick. Nothing answers; `first` will show what came of it."""
+
+    log: str
+    upto: Tick
+
+
+class LogsFound(Struct, frozen=True, gc=False):
+    """These logs there are, or something of them has changed. All logs of a family that are new come in one message."""
+
+    logs: Sequence[NumberedLog]
+
+
+class Grown(Struct, frozen=True, gc=False):
+    """Here is what the log contains in (lo, hi]; `lo` is where the `Grown` before ended, or the `Follow` began.
+
+    What no piece covers, and lies above `first`, is a void. If it is none, records are missing, and nothing is known
+    of them.
+    """
+
+    log: str
+    lo: Tick
+    hi: Tick
+    pieces: Sequence[LogPiece]
+    first: Tick
+    size: int
+    """Bytes of the window that it takes, until `Taken` gives them back."""
+
+
+class LogRead(Struct, frozen=True, gc=False):
+    """The answer to a `ReadLog`: what the log contains in (lo, hi], which may be less than was asked for.
+
+    `first` was found out with the read or after it (T43).
+    """
+
+    cookie: Hashable
+    lo: Tick
+    hi: Tick
+    pieces: Sequence[LogPiece]
+    first: Tick
+    error: str
+    """Why nothing could be read; "" if it could."""
+
+
+class Located(Struct, frozen=True, gc=False):
+    """The answer to a `Locate`: everything up to `tick` lies before the place. After an error the plugin asks again."""
+
+    cookie: Hashable
+    tick: Tick
+
+
+class LogTrouble(Struct, frozen=True, gc=False):
+    """A log stands still, or something is wrong with it: why; "" when that is over."""
+
+    log: str
+    why: str
+
+
+class LogEnded(Struct, frozen=True, gc=False):
+    """The log of this identity is gone for good (deleted, or made anew under another identity). Never on a guess."""
+
+    log: str
+    why: str
+
+
+LogQuestion: TypeAlias = OpenLogs | Follow | Taken | ReadLog | Locate | Trim | Append
+"""What a host sends to a log plugin."""
+LogAnswer: TypeAlias = LogsFound | Grown | LogRead | Located | Appended | Refused | Uncertain | LogTrouble | LogEnded
+"""What a log plugin sends to a host."""
 
 
 # ------------------------------------------------------------------------------------------ roles
