@@ -60,13 +60,13 @@ class Filler:
         self.receipts: list[gapless.Receipt] = []
         self._waiting: list[asyncio.Future[gapless.Receipt]] = []
 
-    async def fill(self, most: int) -> bool:
+    async def fill(self, most: int, patience: float = QUIET) -> bool:
         """Publishes up to `most` bytes. Returns whether it had to wait; what waits then is still on its way."""
         for _ in range(0, most, BODY):
             self.send()
-            if len(self._waiting) >= 8 and not await self.settle(QUIET):
+            if len(self._waiting) >= 8 and not await self.settle(patience):
                 return True
-        return not await self.settle(QUIET)
+        return not await self.settle(patience)
 
     def send(self) -> None:
         body = len(self.sent).to_bytes(8, "big") + os.urandom(BODY - 8)
