@@ -249,6 +249,10 @@ class LogMark:
     tokens: bytes
     """The tokens that are stored with it (`gapless.core.wire.tokens.join_tokens`), or b""."""
     keyed: bool
+    """Whether its producer numbers its events itself: then `epoch` and `first` are the key of the first one."""
+    tag: int
+    """Of network and log (`gapless_phb.core.records.tag_of`). A batch that was copied here from another log has the tag
+    of that one, and counts as a stranger's."""
 
 
 class LogFormat(Protocol):
@@ -261,11 +265,13 @@ class LogFormat(Protocol):
     def decode(self, piece: LogPiece, rules: bytes) -> tuple[EventBatch, Sequence[tuple[Tick, LogMark]]]:
         """Returns the events of a piece, and the marks of gapless batches in it, each with its first event's tick.
 
+        The events of a batch stand at neighbouring ticks: none lies between them.
+
         Raises VolumeCorruptError if the bytes are not what such a log contains.
         """
 
-    def encode(self, mark: LogMark, events: EventColumns, tag: int) -> bytes:
-        """Returns a batch in the form in which `Append` takes it as one record. `tag`: of network and log.
+    def encode(self, mark: LogMark, events: EventColumns) -> bytes:
+        """Returns a batch in the form in which `Append` takes it as one record.
 
         Raises ValueError if such a log cannot contain one of the events.
         """
