@@ -14,7 +14,7 @@ import pluggy
 if TYPE_CHECKING:
     from gapless.core.network.seam import Router
     from gapless.core.ports import ReleasePolicy, Role, RoleContext
-    from gapless.spi import Authenticator, Create, LogVolume, Transport, VolumeIdentity
+    from gapless.spi import Authenticator, Create, LogPlugin, LogVolume, Transport, VolumeIdentity
 
 hookspec = pluggy.HookspecMarker("gapless")
 
@@ -47,3 +47,8 @@ def open_auth(options: Mapping[str, Any]) -> Authenticator:
 @hookspec(firstresult=True)
 def open_release(options: Mapping[str, Any]) -> ReleasePolicy:
     """Return a release policy with these options: pure, and asked now and then by every pubend that names it."""
+
+
+@hookspec(firstresult=True)
+def open_log(options: Mapping[str, Any]) -> LogPlugin:
+    """Return a plugin for numbered logs with these options, all of them checked; nothing is connected yet."""

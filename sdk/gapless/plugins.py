@@ -25,6 +25,7 @@ KINDS = {
     "role": "open_role",
     "auth": "open_auth",
     "release": "open_release",
+    "log": "open_log",
 }
 """Each kind of plugin, and the hook that makes one."""
 

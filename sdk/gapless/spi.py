@@ -1,4 +1,4 @@
-"""The seams: what gapless needs of storage, transport and authentication plugins.
+"""The seams: what gapless needs of storage, log, transport and authentication plugins.
 
 A plugin is loaded by kind and name (`gapless.plugins`); its hook is a factory that is called once, at
 start-up. What the factory returns is called directly. The routing seam is `gapless.core.network.seam`;
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
+from gapless.core.ports import LogAnswer, LogQuestion
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
 
@@ -227,6 +228,36 @@ class LogVolume(Protocol):
 
     def close(self) -> None:
         """Syncs if it can, and lets go of the volume. Idempotent; never raises after a failure."""
+
+
+# ------------------------------------------------------------------------------------ numbered logs
+
+
+class Logs(Protocol):
+    """The numbered logs that one `OpenLogs` has opened, until they are closed.
+
+    All calls are made on the event loop's thread, and none blocks. Whatever goes wrong behind it, the plugin tries
+    again, and says so with `LogTrouble`: nothing but `close` ends it.
+    """
+
+    def ask(self, question: LogQuestion) -> None:
+        """Takes a question about a log that `LogsFound` has named; `gapless.core.ports` says what is the answer.
+
+        Questions about one log are taken in their order. The answer comes after this call has returned.
+        """
+
+    async def close(self) -> None:
+        """Ends all tasks and connections. No answer comes any more. Raises nothing, and takes a few seconds at most."""
+
+
+class LogPlugin(Protocol):
+    """Opens numbered logs. The plugin's factory has checked its options, without any connection."""
+
+    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
+        """Begins to look for the logs, and returns at once, before the first answer.
+
+        `answer` takes each answer, on the event loop's thread, in the order in which the plugin gives them.
+        """
 
 
 # ---------------------------------------------------------------------------------------- transport

@@ -26,7 +26,7 @@ from gapless_sim.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, RaisedAlarm
-    from gapless.core.ports import Operation
+    from gapless.core.ports import LogQuestion, Operation
     from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless_sim.clocks import NodeClock
     from gapless_sim.core_links import NodeLinks
@@ -416,6 +416,10 @@ class SimBroker:
     def _on_timer(self, machine: Machine, life: Life) -> None:
         if not life.over:
             self._turn(machine)
+
+    def to_log(self, source: int, question: LogQuestion) -> None:
+        """There is no model of a numbered log yet."""
+        raise AssertionError(f"a role asks a numbered log, and the simulator has none: {question!r}")
 
     def to_network(self, effect: Network) -> None:
         """Something for another broker."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gapless.core.ports import ReleasePolicy
+from gapless.core.ports import OpenLogs, ReleasePolicy
 from gapless.core.stream.ticks import SECOND, ShbId, Tick
 
 
@@ -42,6 +42,8 @@ class Settings:
     """All settings of a PHB. Times are in seconds, sizes in bytes."""
 
     pubends: tuple[PubendSettings, ...] = (PubendSettings(),)
+    logs: tuple[OpenLogs, ...] = ()
+    """Sections of the configuration that name a log plugin: their logs become pubends, too."""
     members: tuple[ShbId, ...] = ()
     """SHBs that every new pubend counts from its creation on (the node's own SHB, if the node hosts both roles)."""
     max_event_bytes: int = 1 << 20

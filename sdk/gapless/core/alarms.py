@@ -56,6 +56,11 @@ class AlarmCode(Enum):
         "Part of a pubend's log cannot be read, and whoever needs it waits there.",
         "Check the disk; if the damage stays, stop the broker and run `gapless scrub`, then `gapless repair`.",
     )
+    LOG_PLUGIN_FAILED = (
+        "log_plugin_failed",
+        "A log plugin could not be asked, or did not end; the pubends on its logs may stand still. Nothing is lost.",
+        "Do what the text says; if it is no setting, restart the broker, and report the text to the plugin's authors.",
+    )
     PFS_UNREADABLE = (
         "pfs_unreadable",
         "Notes on which events are for whom cannot be read; the events are fetched and matched again.",

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect
-from gapless.core.ports import Appended, Handler, RequestHandler, Role, SessionEnded
+from gapless.core.ports import Handler, LogAnswer, RequestHandler, Role, SessionEnded
 from gapless.core.server.inquiry_mail import MAILBOX
 from gapless.core.server.joining import JOINS
 from gapless.core.stream.ticks import PubendId
@@ -28,6 +28,9 @@ PUBEND_OF: Final[dict[type, Callable[[Any], PubendId]]] = {
     routing.Submit: attrgetter("pub.pubend"),
 }
 """What concerns a pubend goes to whoever hosts it: two roles may take the same of these, no other fact."""
+
+LOG_ANSWERS: Final = get_args(LogAnswer)
+"""What a log answers: only the role that asked gets it."""
 
 
 class Dispatch:
@@ -52,8 +55,10 @@ class Dispatch:
         """What takes each fact that a router may say to a core."""
         self.session_ended = [table[SessionEnded] for table in tables if SessionEnded in table]
         """For every role that takes it."""
-        self.appended = [table.get(Appended, _nobody) for table in tables]
-        """By position of the role: its own appends alone."""
+        self.log_answers: list[dict[type, Handler]] = [
+            {kind: table.get(kind, _nobody) for kind in LOG_ANSWERS} for table in tables
+        ]
+        """By position of the role: what answers its own questions alone."""
         if MAILBOX in self._names:
             raise ConfigurationError(f"no role can be called {MAILBOX!r}: the node itself has its mail under that name")
         self._mailboxes = {
@@ -137,13 +142,8 @@ def takers_of(roles: Sequence[Role], tables: Sequence[Mapping[type, Handler]]) -
     takers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
     for source, (role, table) in enumerate(zip(roles, tables, strict=True)):
         for kind, handler in table.items():
-            if kind in (
-                SessionEnded,
-                routing.Posted,
-                routing.Submitted,
-                Appended,
-            ):  # for every role that takes it, or for who asked
-                continue
+            if kind in LOG_ANSWERS or kind in (SessionEnded, routing.Posted, routing.Submitted):
+                continue  # for every role that takes it, or for who asked
             if kind not in PUBEND_OF:
                 _claim(claimed, kind, role)
             takers.setdefault(kind, {})[source] = handler

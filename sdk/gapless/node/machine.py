@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, get_args
 
 from gapless.core.alarms import Alarm, RaisedAlarm
 from gapless.core.gauges import Gauge
@@ -28,6 +28,8 @@ from gapless.core.ports import (
     ClientSession,
     Delete,
     EndSession,
+    LogAnswer,
+    LogQuestion,
     Operation,
     Read,
     ReadResult,
@@ -99,6 +101,9 @@ class Shell(Protocol):
     def to_network(self, effect: Network) -> None:
         """Something for a link to another broker."""
 
+    def to_log(self, source: int, question: LogQuestion) -> None:
+        """A role's question to a numbered log; answers are for `Machine.on_log_answer`, with the same `source`."""
+
     def alarm(self, alarm: Alarm) -> None:
         """Tell the operator."""
 
@@ -146,8 +151,8 @@ class Machine:
 
     `on_…` says what happened, at any time; it is taken in by the next `turn`. A turn wants of the world, in this order:
     all operations as one atomic write, which is then synced (if that fails, nothing more of this machine may leave: it
-    is thrown away, and another one recovered); sends, and what else concerns a client's link; then reads, which see
-    the operations of this and all earlier turns.
+    is thrown away, and another one recovered); sends, and what else concerns a client's link; questions to numbered
+    logs; then reads, which see the operations of this and all earlier turns.
     """
 
     def __init__(
@@ -211,6 +216,8 @@ class Machine:
         self._cookies: list[Cookie] = []
         self._alarms: list[Alarm] = []
         self._network: list[Network] = []
+        self._questions: list[tuple[int, LogQuestion]] = []
+        """To numbered logs, and which role asks each."""
 
     # Getters.
 
@@ -299,6 +306,10 @@ class Machine:
         self._broker_links.discard(number)
         self._happened(self._count_broker_links)
         self._happened(self._tell_router, routing.LinkDown(number), NODE)
+
+    def on_log_answer(self, source: int, answer: LogAnswer) -> None:
+        """A numbered log answers the role at this position."""
+        self._happened(self._take_log_answer, source, answer)
 
     # Commands.
 
@@ -403,13 +414,16 @@ class Machine:
                 continue
             self._dispatch.touched.add(source)
             if type(cookie) is Appended:
-                self._dispatch.appended[source](cookie, now, wall)
+                self._dispatch.log_answers[source][Appended](cookie, now, wall)
             else:
                 self._roles[source].on_durable(cookie, now, wall)
 
     def _roles_on_read(self, source: int, result: ReadResult) -> None:
         self._dispatch.touched.add(source)
         self._roles[source].on_read(result, self._now, self._wall)
+
+    def _take_log_answer(self, source: int, answer: LogAnswer) -> None:
+        self._dispatch.log_answers[source][type(answer)](answer, self._now, self._wall)
 
     def _count_broker_links(self) -> None:
         if self._needs_network:
@@ -514,6 +528,7 @@ class Machine:
     def _role_effects(self) -> dict[type, Callable[[Any, int], None]]:
         return {
             **dict.fromkeys(self._to_router, self._tell_router),
+            **dict.fromkeys(get_args(LogQuestion), self._ask_log),
             routing.Opened: self._on_opened,
             routing.Post: self._on_post,
             Write: self._write,
@@ -586,6 +601,10 @@ class Machine:
         if write.cookie is not None:
             self._cookies.append((source, write.cookie))
 
+    def _ask_log(self, question: LogQuestion, source: int) -> None:
+        self._pass(source, question)
+        self._questions.append((source, question))
+
     def _read(self, read: Read, source: int) -> None:
         self._pass(source, read)
         self.reads.append((source, read))
@@ -616,6 +635,10 @@ class Machine:
             network, self._network = self._network, []
             for effect in network:
                 self._shell.to_network(effect)
+        if self._questions:
+            questions, self._questions = self._questions, []
+            for source, question in questions:
+                self._shell.to_log(source, question)
 
     def _serve_links(self) -> None:
         served = self.sessions.take_links(self._now)

@@ -1,4 +1,4 @@
-"""The shell of a machine on the event loop: its clock, its turns, one timer, its links, its disk.
+"""The shell of a machine on the event loop: its clock, its turns, one timer, its links, its disk, its numbered logs.
 
 A shell lives from the recovery of its machine to its end, over one opening of the volume. It ends by `stop`, in
 order, or by its first failure: of the storage, or of the code. After a failure nothing leaves it any more; its
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.gauges import Family
 from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
 from gapless.node.gauges import SERVING
+from gapless.node.logs import NodeLogs
 from gapless.node.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, AlarmBook, RaisedAlarm
     from gapless.core.gauges import Gauge
-    from gapless.core.ports import Operation
+    from gapless.core.ports import LogQuestion, Operation
     from gapless.node.links import NodeLinks
     from gapless.node.machine import Cookie, LinkOwner, Machine, Network, Tap
     from gapless.spi import Link, LogVolume
@@ -88,6 +89,7 @@ class AsyncShell:
         machine = self.machine = make(self)
         self.links = make_links(self)
         """To other nodes; None where there are no others."""
+        self._logs = NodeLogs(machine.on_log_answer, self.alarm)
         self._commit = GroupCommit(volume, self._begin_sync, machine.on_durable, machine.fail)
         # What is kept in memory is as durable at once as it will ever be: a thread would only cost time.
         self._threads = SyncThreads(volume, self._loop, SYNCS_MAX) if volume.capabilities.durable else None
@@ -182,6 +184,7 @@ class AsyncShell:
         assert not self.alive
         await self._idle()
         await self._upkeep.idle()
+        await self._logs.close()
         if self.links is not None:
             await self.links.closed()
         if self._threads is not None:
@@ -224,6 +227,10 @@ class AsyncShell:
             self.links.to_network(effect)
         else:
             log.warning("the router asks for %s, but this node is in no network", type(effect).__name__)
+
+    def to_log(self, source: int, question: LogQuestion) -> None:
+        """For the plugin that keeps the log."""
+        self._logs.ask(source, question)
 
     def alarm(self, alarm: Alarm) -> None:
         """For the operator."""

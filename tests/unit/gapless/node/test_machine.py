@@ -17,6 +17,7 @@ from gapless.core.ports import (
     AllowAll,
     EndSession,
     Handler,
+    LogQuestion,
     Operation,
     Put,
     Read,
@@ -116,6 +117,9 @@ class Rig:
     def to_network(self, effect: Network) -> None:
         self.calls.append(effect)
         self.wanted.network.append(effect)
+
+    def to_log(self, source: int, question: LogQuestion) -> None:
+        self.calls.append((source, question))
 
     def alarm(self, alarm: Alarm) -> None:
         self.calls.append("alarm")

@@ -432,7 +432,9 @@ class Syncing:
         self.volume = FakeVolume(durable=durable)
         self.released: list[list[Any]] = []
         self.failed: list[BaseException] = []
-        machine = SimpleNamespace(on_durable=self.released.append, fail=self.failed.append, on_space=None)
+        machine = SimpleNamespace(
+            on_durable=self.released.append, fail=self.failed.append, on_space=None, on_log_answer=None
+        )
         self.shell = AsyncShell(self.volume, lambda _: cast("Machine", machine), lambda *_: None, AlarmBook())
 
     def put(self, index: int) -> None:
