@@ -34,7 +34,7 @@ JOBS = {
         ["python", "tests/spark_kills"],
         "gapless and Spark (half a gigabyte)",
     ),
-    "test": (["tox>=4.24"], ["tox"], "tox, which then installs what each test environment needs"),
+    "test": (["tox>=4.24", "tox-uv>=1.25"], ["tox"], "tox, which then installs what each test environment needs"),
 }
 """What each job installs, what it then runs, and what to call that."""
 
