@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gapless import plugins
-from gapless.core.ports import ReleasePolicy
+from gapless.core.ports import OpenLogs, ReleasePolicy
 from gapless.errors import ConfigurationError, InvalidTopicError
 from gapless.selectors.topics import check_pattern
 from gapless_phb.core.assignment import is_out_of_reach
@@ -131,12 +132,29 @@ class PhbSection(BaseModel):
 
 
 def settings_from(config: Mapping[str, Any]) -> Settings:
-    """Returns the settings of a section. Raises ConfigurationError, which names each wrong key."""
+    """Returns the settings of a section. Raises ConfigurationError, which names each wrong key.
+
+    A key that is the name of a log plugin is no key of ours: each of its tables is for that plugin to check.
+    """
+    of_logs = [name for name in plugins.names("log") if name in config and name not in PhbSection.model_fields]
     try:
-        section = PhbSection.model_validate(config)
+        section = PhbSection.model_validate({key: value for key, value in config.items() if key not in of_logs})
     except ValidationError as error:
         raise ConfigurationError("; ".join(_faults(error))) from error
-    return section.settings()
+    logs = tuple(opening for name in of_logs for opening in _logs(name, config[name]))
+    return replace(section.settings(), logs=logs)
+
+
+def _logs(name: str, sections: object) -> Iterator[OpenLogs]:
+    """Yields what is to be opened with a log plugin, which has checked it."""
+    if not isinstance(sections, list) or not all(isinstance(section, Mapping) for section in sections):
+        raise ConfigurationError(f"phb.{name}: there may be several of these sections: write [[phb.{name}]]")
+    for number, options in enumerate(sections):
+        try:
+            plugins.load("log", name)(options=options)
+        except ConfigurationError as error:
+            raise type(error)(f"phb.{name}.{number}: {error}") from error
+        yield OpenLogs(name, options)
 
 
 def _faults(error: ValidationError) -> Iterator[str]:

@@ -43,8 +43,9 @@ def add(kind: str, name: str, plugin: Any) -> None:
 
 
 def names(kind: str) -> list[str]:
-    """The names of all installed plugins of a kind, sorted, none of them imported."""
-    return sorted({point.name for point in entry_points(group=f"gapless.{kind}")})
+    """The names of all plugins of a kind that there are, sorted, none of them imported."""
+    added = {name for other, name in _added if other == kind}
+    return sorted(added | {point.name for point in entry_points(group=f"gapless.{kind}")})
 
 
 @cache

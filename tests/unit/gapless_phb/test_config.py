@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from gapless import plugins
+from gapless.core.ports import OpenLogs
 from gapless.errors import ConfigurationError
+from gapless.plugins import hookimpl
+from gapless.spi import LogPlugin
 from gapless_phb.config import PhbSection, PubendSection, settings_from
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.policies import Limits
 
-NOT_CONFIGURABLE = {"max_event_bytes", "void_limit"}
+NOT_CONFIGURABLE = {"max_event_bytes", "void_limit", "logs"}
 
 
 def test_nothing_said_is_the_default() -> None:
@@ -105,3 +110,48 @@ def test_each_pubend_has_a_policy_of_its_own() -> None:
 def test_all_that_is_wrong_is_named_at_once() -> None:
     with pytest.raises(ConfigurationError, match=r"phb\.members.*; .*phb\.nonsense|phb\.nonsense.*; .*phb\.members"):
         settings_from({"nonsense": 1, "members": [""]})
+
+
+class LogsPlugin:
+    """A log plugin with one option."""
+
+    @hookimpl
+    def open_log(self, options: Mapping[str, object]) -> LogPlugin:
+        if set(options) != {"server"}:
+            raise ConfigurationError(f"server: it is needed, and nothing else: {sorted(options)}")
+        return cast("LogPlugin", self)
+
+
+@pytest.fixture
+def _tapes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(plugins, "_added", {})
+    plugins.add("log", "tapes", LogsPlugin())
+    yield
+    plugins.load.cache_clear()
+
+
+@pytest.mark.usefixtures("_tapes")
+def test_sections_that_name_a_log_plugin_are_for_it_to_check() -> None:
+    settings = settings_from({"members": ["shb1"], "tapes": [{"server": "a"}, {"server": "b"}]})
+
+    assert settings.logs == (OpenLogs("tapes", {"server": "a"}), OpenLogs("tapes", {"server": "b"}))
+    assert settings.members == ("shb1",)
+
+
+@pytest.mark.usefixtures("_tapes")
+@pytest.mark.parametrize(
+    ("tapes", "fault"),
+    [
+        ([{"server": "a"}, {"sever": "b"}], r"phb\.tapes\.1: server: it is needed, and nothing else: \['sever'\]"),
+        ({"server": "a"}, r"phb\.tapes: there may be several of these sections: write \[\[phb\.tapes\]\]"),
+        (["a"], r"phb\.tapes: there may be several"),
+    ],
+)
+def test_what_a_log_plugin_refuses_is_said_of_its_section(tapes: object, fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=fault):
+        settings_from({"tapes": tapes})
+
+
+def test_a_section_for_a_log_plugin_that_is_not_there_is_a_wrong_key() -> None:
+    with pytest.raises(ConfigurationError, match=r"phb\.tapes: Extra inputs are not permitted"):
+        settings_from({"tapes": [{"server": "a"}]})
