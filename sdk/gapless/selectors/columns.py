@@ -14,6 +14,7 @@ from operator import or_
 from typing import Any, Final, Protocol, TypeAlias
 
 from gapless.selectors.headers import HEADER_KINDS, HeaderRows
+from gapless.selectors.masks import bits_of_events, masks_of
 from gapless.selectors.values import Value
 
 _PLAIN_TYPES: Final = frozenset((str, int, float, bool, type(None)))
@@ -24,47 +25,27 @@ class _Foreign:
 
 
 _FOREIGN: Final = _Foreign()
-
-
-_bits: list[int] = []
-
-
-def bits_of_events(count: int) -> Sequence[int]:
-    """Returns the masks of single events: `1 << i` for event i, for at least so many events.
-
-    All batches of the process share them, for a thousand readers need them of pages with thousands of events each. A
-    list is replaced by a longer one and never changed, so threads may do this at once.
-    """
-    global _bits  # noqa: PLW0603 - it is a table of constants, as long as somebody has needed it
-    bits = _bits
-    if len(bits) < count:
-        _bits = bits = [*bits, *(1 << event for event in range(len(bits), count))]
-    return bits
+_TRUE: Final = _Foreign()
+_FALSE: Final = _Foreign()
 
 
 Groups: TypeAlias = tuple[dict[str | int | float, int], int, int, int, bool]
 """What a column is made of: the groups, the masks of True, of False and of NULL, and whether any value is a float."""
 
 
-def group_values(values: Sequence[Value], bits: Sequence[int]) -> Groups:
-    """Returns which events have which value; `bits[i]` is the mask of event i alone."""
+def group_values(values: Sequence[Value]) -> Groups:
+    """Returns which events have which value."""
     types = set(map(type, values))
     has_floats = float in types
     if not types <= _PLAIN_TYPES:
         values = [_plain(value) for value in values]
         has_floats = any(isinstance(value, float) for value in values)
-    true = false = 0
-    pairs: Iterable[tuple[Value, int]] = zip(values, bits)  # noqa: B905  # there are more bits than values
-    if bool in types:
-        pairs = list(pairs)
-        true = sum(bit for value, bit in pairs if value is True)
-        false = sum(bit for value, bit in pairs if value is False)
-        pairs = [pair for pair in pairs if pair[0] is not True and pair[0] is not False]
-    groups: dict[Any, int] = {}
-    get = groups.get
-    for value, bit in pairs:
-        groups[value] = get(value, 0) | bit
-    return groups, true, false, groups.pop(None, 0), has_floats
+    if bool not in types:
+        groups: dict[Any, int] = masks_of(values)
+        return groups, 0, 0, groups.pop(None, 0), has_floats
+    # Python takes True for 1.
+    groups = masks_of([_TRUE if value is True else _FALSE if value is False else value for value in values])
+    return groups, groups.pop(_TRUE, 0), groups.pop(_FALSE, 0), groups.pop(None, 0), has_floats
 
 
 class ValueColumn:
@@ -182,9 +163,9 @@ class ColumnBatch:
 
     def _groups(self, name: str) -> Groups:
         if name in HEADER_KINDS:
-            return group_values([fields.get(name) for fields in self.headers], self.bits)
+            return group_values([fields.get(name) for fields in self.headers])
         if isinstance(self.properties, Sequence):
-            return group_values([properties.get(name) for properties in self.properties], self.bits)
+            return group_values([properties.get(name) for properties in self.properties])
         return self.properties.column(name, self.bits)
 
     @property

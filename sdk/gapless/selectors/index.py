@@ -10,6 +10,7 @@ from gapless.selectors.compile import MaskCompiler, MaskNode
 from gapless.selectors.filters import Filter
 from gapless.selectors.group import Bucket, Entry, Filed
 from gapless.selectors.headers import HeaderRows, HeaderValues
+from gapless.selectors.masks import masks_of
 from gapless.selectors.normal import ALWAYS
 from gapless.selectors.topics import PatternTree
 from gapless.selectors.values import Value
@@ -123,16 +124,17 @@ class BatchMatcher:
 
     def _buckets_for(self, topics: Sequence[str], batch: ColumnBatch) -> dict[Bucket, int]:
         """Returns the buckets for the topics of the batch, each with the mask of its events."""
-        masks: dict[str, int] = {}
-        if topics and topics.count(topics[0]) == len(topics):
-            masks[topics[0]] = batch.full
-        else:
-            for topic, bit in zip(topics, batch.bits):  # noqa: B905  # there may be more bits than events
-                masks[topic] = masks.get(topic, 0) | bit
+        # Topics of the same buckets are one kind: mostly there are few kinds, however many topics there are.
+        kinds = {topic: tuple(self._buckets_matching(topic)) for topic in dict.fromkeys(topics)}
+        if len(kinds) == 1:
+            return dict.fromkeys(next(iter(kinds.values())), batch.full)
+        numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds.values()))}
+        number_of = {topic: numbers[kind] for topic, kind in kinds.items()}
+        masks = masks_of(list(map(number_of.__getitem__, topics)))
         buckets: dict[Bucket, int] = {}
-        for topic, mask in masks.items():
-            for bucket in self._buckets_matching(topic):
-                buckets[bucket] = buckets.get(bucket, 0) | mask
+        for kind, number in numbers.items():
+            for bucket in kind:
+                buckets[bucket] = buckets.get(bucket, 0) | masks[number]
         return buckets
 
     def _buckets_matching(self, topic: str) -> list[Bucket]:

@@ -6,7 +6,8 @@ subscription: subscriptions with equal matches share one payload, which is joine
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.stream.columns import EventBatch
@@ -111,10 +112,6 @@ class LiveDelivery:
             self.demoted.append((consumer, position, max(self._previous, self._stream.floors.get(sid, 0))))
 
 
-def above(ticks: Iterable[Tick], floor: Tick) -> int:
+def above(ticks: Sequence[Tick], floor: Tick) -> int:
     """Returns the ticks above `floor`, as a mask."""
-    mask = 0
-    for index, tick in enumerate(ticks):
-        if tick > floor:
-            mask |= 1 << index
-    return mask
+    return (1 << len(ticks)) - (1 << bisect_right(ticks, floor))

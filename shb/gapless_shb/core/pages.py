@@ -17,6 +17,7 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import GapReason
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
+from gapless.selectors.masks import mask_at
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.fetches import Lost, matches
@@ -202,11 +203,12 @@ class Page:
         for at, event, length in zip(places, data.events, data.body_lengths, strict=True):
             if at is not None:
                 events[at], lengths[at] = event, length
-                self.have |= 1 << at
                 self.weight += len(event)
+        mine = [at for at in places if at is not None]
+        self.have |= mask_at(mine)
         self._events = EventBatch(self.ticks, events, lengths)
         self._note_expirations(data, places)
-        return sum(at is not None for at in places)
+        return len(mine)
 
     def _note_expirations(self, data: EventBatch, places: Iterable[int | None]) -> None:
         if not data.has_extras:
@@ -223,7 +225,7 @@ class Page:
         if known is None:
             places = selected(range(len(self.ticks)), mask)
             hits = matches(pubend, self.select(mask), matcher)
-            known = self._matching[selected_by, mask] = sum(1 << place for place in selected(places, hits))
+            known = self._matching[selected_by, mask] = mask_at(selected(places, hits))
         return known
 
     def expired(self, wall: int) -> int:

@@ -40,17 +40,18 @@ def check(blob: bytes, lengths: bytes, most: int) -> tuple[str | list[str], bool
     return facts_of(checked(*cut(blob, lengths), most))
 
 
-def column(blobs: Sequence[bytes], lengths: Sequence[bytes], name: str, bits: Sequence[int]) -> Groups:
-    """Returns which events have which value of a property; `bits[i]` is the mask of event i alone.
+def column(blobs: Sequence[bytes], lengths: Sequence[bytes], name: str, _bits: Sequence[int]) -> Groups:
+    """Returns which events have which value of a property; `_bits[i]` is the mask of event i alone.
 
-    The batches were checked. Raises ValueError if they were not, and it was noticed.
+    The compiled twin shares these; here it costs less to make all masks anew. The batches were checked. Raises
+    ValueError if they were not, and it was noticed.
     """
     events = chain.from_iterable(cut(*pair)[0] for pair in zip(blobs, lengths, strict=True))
     try:
         headers = list(map(_decode_whole, events))
     except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
         raise ValueError(f"an event is malformed: {fault}") from fault
-    return group_values([header.properties.get(name) for header in headers], bits)
+    return group_values([header.properties.get(name) for header in headers])
 
 
 def gather(blobs: Sequence[bytes], lengths: Sequence[bytes], ticks: bytes, mask: int) -> bytes:
