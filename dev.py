@@ -130,13 +130,16 @@ def venv_python() -> str:
 
 
 def leave_out_what_cannot_run() -> None:
-    """Without Java there is no Spark, without cargo no gapless-fast: that is said. CI has to have both."""
+    """Without Java there is no Spark, without Maven no Kafka, without cargo no gapless-fast: CI has to have them all."""
     if "CI" in os.environ:
         return
     left_out = []
     if "JAVA_HOME" not in os.environ and not shutil.which("java"):
         say("there is no Java: the tests in a real Spark are left out; install Java 17 for them")
         left_out.append(".*-spark.*")
+    if not shutil.which("mvn") or ".*-spark.*" in left_out:
+        say("there is no Java or no Maven: the tests with a real Kafka are left out; install both for them")
+        left_out.append("kafka")
     if not shutil.which("cargo"):
         say("there is no cargo: the tests with gapless-fast are left out; https://rustup.rs has one")
         left_out.append("fast")

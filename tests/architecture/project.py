@@ -28,6 +28,7 @@ FOLDERS = (
     "plugins/storage",
     "plugins/transport",
     "plugins/routing",
+    "plugins/log",
     "spark_connector",
     "testing",
     "examples/flights",

@@ -42,7 +42,7 @@ def test_it_says_what_it_can_do(arguments: list[str], status: int) -> None:
 
 @pytest.mark.parametrize(
     ("surroundings", "left_out"),
-    [({}, ".*-spark.*|fast"), ({"CI": "true"}, "None"), ({"JAVA_HOME": "/java"}, "fast")],
+    [({}, ".*-spark.*|kafka|fast"), ({"CI": "true"}, "None"), ({"JAVA_HOME": "/java"}, "kafka|fast")],
     ids=str,
 )
 def test_what_cannot_run_is_left_out_and_that_is_said(surroundings: dict[str, str], left_out: str) -> None:
@@ -59,6 +59,7 @@ def test_what_cannot_run_is_left_out_and_that_is_said(surroundings: dict[str, st
 
     assert done.stdout.splitlines()[-1] == left_out
     assert ("there is no Java" in done.stdout) is ("spark" in left_out)
+    assert ("no Maven" in done.stdout) is ("kafka" in left_out)
     assert ("there is no cargo" in done.stdout) is ("fast" in left_out)
 
 

@@ -122,10 +122,11 @@ def test_the_distribution_has_the_version_of_the_package() -> None:
     assert importlib.metadata.version("gapless") == gapless.__version__
 
 
-def test_the_extra_for_testing_names_all_that_the_kit_imports() -> None:
-    """And nothing else: beside it there is what gapless itself needs, and the standard library."""
+def test_the_extras_for_testing_name_all_that_the_kit_imports() -> None:
+    """And nothing else: beside them there is what gapless itself needs, and the standard library."""
     project = pyproject()["project"]
-    extra = _distributions(project["optional-dependencies"]["testing"])
+    extras = project["optional-dependencies"]
+    extra = _distributions([*extras["testing"], *extras["kafka"]])  # what starts a Kafka says that it needs the latter
     imported = _imported_from_elsewhere({"gapless_testing", "gapless_sim"})
 
     assert imported - _distributions(project["dependencies"]) == extra

@@ -1,0 +1,209 @@
+"""What stands in a Kafka log: record batches, as a fetch returns them and a produce takes them.
+
+A batch is what Kafka writes and reads as a whole: the producer's records, maybe compressed, under a header that says
+where they stand and who wrote them. It also is what is atomic. Records are parsed by aiokafka's compiled parser.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import google_crc32c
+
+from gapless.errors import PluginError
+from gapless_log.kafka.messages import Aborted
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+BATCH_BYTES_MAX: Final = (1 << 31) - 1
+"""What a length in a batch can say; what a topic takes is its `max.message.bytes`."""
+
+_HEAD: Final = struct.Struct(">qiibIhiqqqhii")
+_PREFIX: Final = 12
+"""Of a batch, that its length does not count: its offset, and that length."""
+_CHECKED: Final = 21
+"""From here on a batch is covered by its checksum: not its offset and leader epoch, which the broker fills in."""
+_MAGIC: Final = 2
+_COMPRESSION, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
+_MARKER: Final = struct.Struct(">hh")
+
+
+class CorruptBatchError(ValueError):
+    """Bytes that should be a record batch are none, or are damaged."""
+
+
+class Compression(enum.IntEnum):
+    """How the records of a batch are compressed. gzip is Python's own; the others need cramjam, which the extra has."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class Marker(enum.Enum):
+    """What a control batch says of the transaction of its producer; it has an offset like a record."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    OTHER = "other"
+
+
+class Batch(NamedTuple):
+    """A record batch."""
+
+    first: int
+    """Offset of its first record, or of where that stood before compaction."""
+    last: int
+    """Offset of its last record, likewise."""
+    leader_epoch: int
+    record_count: int
+    """Of records; compaction can leave a batch with none."""
+    compression: Compression
+    is_transactional: bool
+    is_control: bool
+    producer_id: int
+    """-1: a producer that is not idempotent."""
+    producer_epoch: int
+    sequence: int
+    """Of its first record, for the producer."""
+    max_timestamp: int
+    """Milliseconds."""
+    has_append_time: bool
+    """Whether the records bear the time of their append, `max_timestamp`, and not their producer's."""
+    raw: bytes
+    """All of it."""
+
+    def marker(self) -> Marker | None:
+        """What a control batch says; of any other batch None."""
+        if not self.is_control:
+            return None
+        (record,) = records(self)
+        version, kind = _MARKER.unpack_from(record.key or b"\xff\xff\xff\xff")
+        known = {0: Marker.ABORT, 1: Marker.COMMIT} if version == 0 else {}
+        return known.get(kind, Marker.OTHER)
+
+
+class Record(NamedTuple):
+    """A record."""
+
+    offset: int
+    timestamp: int
+    """Milliseconds."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def batches(data: bytes) -> Iterator[Batch]:
+    """The whole batches that a fetch returned, in order; what is left of the last one, which was cut off, is left out.
+
+    Raises CorruptBatchError for a batch that is damaged, or is older than Kafka 0.11.
+    """
+    at = 0
+    while at + _HEAD.size <= len(data):
+        (
+            first,
+            length,
+            leader_epoch,
+            magic,
+            checksum,
+            attributes,
+            last_delta,
+            _,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            sequence,
+            count,
+        ) = _HEAD.unpack_from(data, at)
+        end = at + _PREFIX + length
+        if magic != _MAGIC:
+            raise CorruptBatchError(f"the batch at offset {first} has format {magic}, not {_MAGIC}: it is too old")
+        if length < _HEAD.size - _PREFIX:
+            raise CorruptBatchError(f"the batch at offset {first} has {length} bytes, fewer than its header")
+        if end > len(data):
+            return
+        if google_crc32c.value(data[at + _CHECKED : end]) != checksum:
+            raise CorruptBatchError(f"the batch at offset {first} does not have its checksum")
+        yield Batch(
+            first=first,
+            last=first + last_delta,
+            leader_epoch=leader_epoch,
+            record_count=count,
+            compression=Compression(attributes & _COMPRESSION),
+            is_transactional=bool(attributes & _TRANSACTIONAL),
+            is_control=bool(attributes & _CONTROL),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            sequence=sequence,
+            max_timestamp=max_timestamp,
+            has_append_time=bool(attributes & _APPEND_TIME),
+            raw=data[at:end],
+        )
+        at = end
+
+
+def without_aborted(found: Sequence[Batch], aborted: Sequence[Aborted]) -> Iterator[tuple[Batch, bool]]:
+    """Each batch of a fetch of committed records, and whether its records count.
+
+    Markers do not, and neither does what a producer wrote from the first offset of its aborted transaction up to
+    the marker that ends it. What it wrote before and after belongs to other transactions.
+    """
+    ahead = sorted(aborted, key=lambda each: each.first, reverse=True)
+    aborting: set[int] = set()
+    for batch in found:
+        while ahead and ahead[-1].first <= batch.last:
+            aborting.add(ahead.pop().producer_id)
+        if batch.is_control:
+            if batch.marker() is Marker.ABORT:
+                aborting.discard(batch.producer_id)
+            yield batch, False
+        else:
+            yield batch, not (batch.is_transactional and batch.producer_id in aborting)
+
+
+def records(batch: Batch) -> list[Record]:
+    """The records of a batch, decompressed.
+
+    Raises CorruptBatchError when they are damaged in spite of their checksum: whoever wrote them wrote them so; and
+    PluginError when what decompresses them is not installed.
+    """
+    from aiokafka.errors import UnsupportedCodecError
+    from aiokafka.record.default_records import DefaultRecordBatch
+
+    try:
+        return [
+            Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+            for record in DefaultRecordBatch(batch.raw)
+        ]
+    except UnsupportedCodecError as error:
+        raise PluginError(f'{batch.compression.name} needs cramjam: pip install "gapless[kafka]"') from error
+    except Exception as error:  # each library that reads it has errors of its own
+        raise CorruptBatchError(f"the batch at offset {batch.first} cannot be read: {error}") from error
+
+
+class NewRecord(NamedTuple):
+    """A record to be appended."""
+
+    timestamp: int
+    """Milliseconds."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def encode(new: Sequence[NewRecord], compression: Compression) -> bytes:
+    """One batch of these records, to be appended as a whole or not at all."""
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+    assert new
+    builder: Any = DefaultRecordBatchBuilder(_MAGIC, int(compression), 0, -1, -1, -1, BATCH_BYTES_MAX)
+    for number, record in enumerate(new):
+        added = builder.append(number, record.timestamp, record.key, record.value, list(record.headers))
+        assert added is not None
+    return bytes(builder.build())

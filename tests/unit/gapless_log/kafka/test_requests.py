@@ -1,0 +1,203 @@
+"""What is sent over a connection, what its failures become, and that an answer about a name is one about the topic."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gapless.errors import ConfigurationError, PluginError
+from gapless_log.kafka.messages import (
+    EARLIEST,
+    Api,
+    Code,
+    EpochAsked,
+    EpochEnds,
+    EpochFound,
+    ListOffsets,
+    Metadata,
+    MetadataRequest,
+    OffsetFound,
+    OffsetWanted,
+    Topic,
+    TopicState,
+)
+from gapless_log.kafka.requests import AIOKAFKA, Access, Connection, _Versioned, connect, require_tested, version_of
+
+ROOT = Path(__file__).parents[4]
+A, B = b"a" * 16, b"b" * 16
+ALL = dict.fromkeys(range(40), (0, 99))
+
+
+class Broker:
+    """A connection as aiokafka has it, to a broker that answers from a list. `names`: of the ids that it knows."""
+
+    def __init__(self, names: dict[bytes, str]) -> None:
+        self.names = names
+        self.sent: list[str] = []
+        self.answers: dict[str, Any] = {}
+        self.open = True
+
+    def connected(self) -> bool:
+        return self.open
+
+    def close(self) -> None:
+        self.open = False
+
+    async def send(self, request: _Versioned[Any]) -> Any:
+        prepared = request.prepare(ALL)
+        self.sent.append(repr(prepared).split()[0])
+        asked = prepared._request
+        if isinstance(asked, MetadataRequest):
+            (topic_id,) = asked.ids
+            name = self.names.get(topic_id)
+            code = Code.UNKNOWN_TOPIC_ID if name is None else Code.NONE
+            return Metadata("", 1, (), (TopicState(code, name or "", topic_id, ()),))
+        answer = self.answers[asked.api.name]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+FOUND = (OffsetFound(0, Code.NONE, 5, -1, 0), OffsetFound(1, Code.NOT_LEADER_OR_FOLLOWER, -1, -1, -1))
+WANTED = [OffsetWanted(0, -1, EARLIEST), OffsetWanted(1, -1, EARLIEST)]
+
+
+def codes(found: tuple[OffsetFound, ...]) -> list[Code]:
+    """Their codes."""
+    return [each.code for each in found]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({A: "t"}, [Code.NONE, Code.NOT_LEADER_OR_FOLLOWER]),
+        ({B: "t"}, [Code.UNKNOWN_TOPIC_ID] * 2),
+        ({A: "other", B: "t"}, [Code.INCONSISTENT_TOPIC_ID] * 2),
+    ],
+    ids=["this topic", "made again", "another name"],
+)
+async def test_an_answer_about_a_name_counts_if_the_topic_has_it_after(
+    names: dict[bytes, str], expected: list[Code]
+) -> None:
+    broker = Broker(names)
+    broker.answers[ListOffsets.api.name] = FOUND
+    connection = Connection(broker, "here:1")
+
+    found = await connection.list_offsets(Topic("t", A), WANTED, is_committed=True)
+
+    assert codes(found) == expected
+    assert broker.sent == ["ListOffsets", "Metadata"]
+
+
+async def test_so_do_the_ends_of_epochs() -> None:
+    broker = Broker({B: "t"})
+    broker.answers[EpochEnds.api.name] = (EpochFound(0, Code.NONE, 0, 20),)
+
+    (found,) = await Connection(broker, "here:1").epoch_ends(Topic("t", A), [EpochAsked(0, -1, 0)])
+
+    assert found.code is Code.UNKNOWN_TOPIC_ID
+
+
+async def test_nothing_is_deleted_from_another_topic() -> None:
+    broker = Broker({B: "t"})
+
+    deleted = await Connection(broker, "here:1").delete_records(Topic("t", A), 0, 5, 100)
+
+    assert deleted.code is Code.UNKNOWN_TOPIC_ID
+    assert broker.sent == ["Metadata"]
+
+
+async def test_an_answer_that_is_late_closes_the_connection() -> None:
+    broker = Broker({})
+    broker.answers[ListOffsets.api.name] = asyncio.TimeoutError()
+    connection = Connection(broker, "here:1")
+
+    with pytest.raises(TimeoutError, match="here:1 has not answered to ListOffsets"):
+        await connection.ask(ListOffsets("t", (), is_committed=True))
+
+    assert not connection.is_open
+
+
+async def test_what_aiokafka_raises_does_not_get_out() -> None:
+    from aiokafka.errors import KafkaConnectionError
+
+    broker = Broker({})
+    broker.answers[ListOffsets.api.name] = KafkaConnectionError("torn")
+
+    with pytest.raises(ConnectionError, match=r"the connection to Kafka at here:1 broke: .*torn"):
+        await Connection(broker, "here:1").ask(ListOffsets("t", (), is_committed=True))
+
+
+def test_a_request_is_framed_as_aiokafka_asks_for_it() -> None:
+    prepared = _Versioned(MetadataRequest(("t",), ())).prepare(ALL)
+
+    header = prepared.build_request_header(correlation_id=77, client_id="me").encode()
+
+    assert header == struct.pack(">hhih", 3, 12, 77, 2) + b"me\0"
+    assert prepared.encode() == b"\x02" + bytes(16) + b"\x02t\0" + b"\0\0\0"
+    assert repr(prepared) == "Metadata 12"
+
+
+def test_an_answer_begins_after_its_header() -> None:
+    """Which has tags, too: here one that nobody knows."""
+    prepared = _Versioned(MetadataRequest((), ())).prepare(ALL)
+    data = io.BytesIO(struct.pack(">i", 77) + b"\x01\x05\x02xx" + bytes(4) + b"\x01\x02c\0\0\0\x02\x01\0")
+
+    header = prepared.parse_response_header(data)
+
+    assert header.correlation_id == 77
+    assert prepared.decode(data) == Metadata("c", 2, (), ())
+
+
+@pytest.mark.parametrize(("range_", "expected"), [((0, 13), 13), ((3, 12), 9), ((9, 9), 9), ((10, 20), 13)])
+def test_the_best_version_of_both(range_: tuple[int, int], expected: int) -> None:
+    assert version_of(Api("Produce", 0, (13, 9)), {0: range_}) == expected
+
+
+@pytest.mark.parametrize("versions", [{1: (4, 12)}, {1: (14, 18)}, {}], ids=str)
+def test_a_kafka_that_is_too_old_is_refused(versions: dict[int, tuple[int, int]]) -> None:
+    with pytest.raises(ConfigurationError, match=r"speaks Fetch .* gapless needs 13: Kafka 4"):
+        version_of(Api("Fetch", 1, (13,)), versions)
+
+
+@pytest.mark.parametrize("version", ["0.13.1", "0.15.0", "1.0", "0.140.0"])
+async def test_another_aiokafka_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gapless_log.kafka.requests.installed_version", lambda _: version)
+
+    with pytest.raises(PluginError, match=f"aiokafka {version} is installed.* tested with 0.14 alone"):
+        await connect("localhost:1", Access())
+
+
+def test_the_extra_asks_for_the_aiokafka_that_was_tested() -> None:
+    require_tested(f"{AIOKAFKA}.9")
+    minor = int(AIOKAFKA.split(".")[1])
+
+    assert f'"aiokafka[lz4,snappy,zstd]>={AIOKAFKA},<0.{minor + 1}"' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("access", "protocol"),
+    [
+        (Access(), "PLAINTEXT"),
+        (Access(tls=ssl.create_default_context()), "SSL"),
+        (Access(mechanism="PLAIN", user="u", password="p"), "SASL_PLAINTEXT"),
+        (Access(tls=ssl.create_default_context(), mechanism="SCRAM-SHA-256", user="u", password="p"), "SASL_SSL"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_how_a_connection_is_secured(access: Access, protocol: str) -> None:
+    options = access.options()
+
+    assert options["security_protocol"] == protocol
+    assert options["ssl_context"] is access.tls
+    assert (options["sasl_plain_username"], options["sasl_plain_password"]) == (access.user, access.password)
+
+
+def test_a_password_is_not_printed() -> None:
+    assert "secret" not in repr(Access(mechanism="PLAIN", user="u", password="secret"))

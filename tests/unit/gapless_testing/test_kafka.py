@@ -1,0 +1,254 @@
+"""How a cluster is configured, started and ended, with a program in the place of Java; `tests/kafka` has a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gapless_testing import kafka
+from gapless_testing.kafka import KafkaCluster
+from gapless_testing.kafka_node import (
+    JARS,
+    KafkaFailedError,
+    KafkaUnavailableError,
+    free_ports,
+    properties,
+    setting_name,
+    setting_value,
+)
+
+SERVES = 'echo "Kafka Server started"; exec sleep 60\n'
+JAVA = """#!/bin/sh
+case "$*" in *StorageTool*) exit 0;; esac
+"""
+ONE, THREE = {1: (11, 12)}, {1: (11, 12), 2: (21, 22), 3: (31, 32)}
+
+
+@pytest.fixture
+def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is run in the place of Java; jars seem to be there."""
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    write(program, SERVES)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    JARS.directory.mkdir(parents=True)
+    return program
+
+
+def write(program: Path, what: str) -> None:
+    """Has it do something as a broker."""
+    program.write_text(JAVA + what, "utf-8")
+    program.chmod(0o755)
+
+
+def cluster_of(tmp_path: Path, brokers: int = 1) -> KafkaCluster:
+    """One that is not started."""
+    return KafkaCluster(tmp_path / "kafka", 3 if brokers == 3 else 1, lambda _: None)
+
+
+def setting(text: str, name: str) -> str:
+    """One setting of a configuration."""
+    (value,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{name}="))
+    return value
+
+
+def test_a_broker_alone_keeps_one_copy() -> None:
+    text = properties(1, ONE, Path("/d"), {})
+
+    assert setting(text, "controller.quorum.voters") == "1@127.0.0.1:12"
+    assert setting(text, "listeners") == "PLAINTEXT://127.0.0.1:11,CONTROLLER://127.0.0.1:12"
+    assert setting(text, "log.dirs") == "/d/data"
+    assert [setting(text, name) for name in ("default.replication.factor", "min.insync.replicas")] == ["1", "1"]
+
+
+def test_three_keep_three_copies_and_know_each_other() -> None:
+    text = properties(2, THREE, Path("/d"), {})
+
+    assert setting(text, "node.id") == "2"
+    assert setting(text, "controller.quorum.voters") == "1@127.0.0.1:12,2@127.0.0.1:22,3@127.0.0.1:32"
+    assert setting(text, "advertised.listeners") == "PLAINTEXT://127.0.0.1:21"
+    assert [setting(text, name) for name in ("default.replication.factor", "min.insync.replicas")] == ["3", "2"]
+
+
+def test_settings_add_and_replace() -> None:
+    text = properties(1, ONE, Path("/d"), {"min.insync.replicas": 7, "log.segment.ms": 5})
+
+    assert setting(text, "min.insync.replicas") == "7"
+    assert setting(text, "log.segment.ms") == "5"
+
+
+def test_a_setting_is_named_by_a_keyword() -> None:
+    assert setting_name("log_retention_ms") == "log.retention.ms"
+    assert [setting_value(value) for value in (True, 7, "x")] == ["true", "7", "x"]
+
+
+def test_free_ports_differ() -> None:
+    assert len(set(free_ports(6))) == 6
+
+
+async def test_it_serves_and_is_killed(tmp_path: Path, java: Path) -> None:
+    async with cluster_of(tmp_path, 3) as cluster:
+        ran = [cluster.runs(node) for node in (1, 2, 3)]
+        await cluster.kill(2)
+        left = [cluster.runs(node) for node in (1, 2, 3)]
+        await cluster.start()
+        again = cluster.runs(2)
+
+    assert (ran, left, again) == ([True] * 3, [True, False, True], True)
+    assert [cluster.runs(node) for node in (1, 2, 3)] == [False] * 3
+    assert len(cluster.bootstrap.split(",")) == 3
+    assert "Kafka Server started" in cluster.log(2).read_text("utf-8")
+
+
+async def test_a_restart_keeps_ports_and_data(tmp_path: Path, java: Path) -> None:
+    async with cluster_of(tmp_path) as cluster:
+        data = tmp_path / "kafka" / "node-1" / "data"
+        data.mkdir()
+        (data / "log").touch()
+        before = cluster.bootstrap
+        await cluster.restart()
+
+        assert cluster.runs()
+        assert cluster.bootstrap == before
+        assert (data / "log").exists()
+
+
+async def test_a_port_that_was_taken_in_the_meantime(tmp_path: Path, java: Path) -> None:
+    """It begins anew, with other ports."""
+    write(
+        java,
+        f'if ! [ -e {tmp_path}/tried ]; then touch {tmp_path}/tried; echo "Address already in use"; exit 1; fi\n'
+        + SERVES,
+    )
+
+    async with cluster_of(tmp_path) as cluster:
+        log = cluster.log().read_text("utf-8")
+
+        assert cluster.runs()
+    assert log.splitlines() == ["Address already in use", "Kafka Server started"]
+
+
+async def test_ports_that_are_always_taken(tmp_path: Path, java: Path) -> None:
+    write(java, "echo 'java.net.BindException'; exit 1\n")
+
+    with pytest.raises(KafkaFailedError, match="a port was taken"):
+        await cluster_of(tmp_path).start()
+
+
+async def test_a_broker_that_ends_says_why(tmp_path: Path, java: Path) -> None:
+    write(java, "echo 'no such setting'; exit 1\n")
+
+    with pytest.raises(KafkaFailedError, match=r"Kafka 1 ended; .*kafka\.log ends with:\nno such setting"):
+        await cluster_of(tmp_path).start()
+
+
+async def test_a_java_that_is_too_old(tmp_path: Path, java: Path) -> None:
+    write(java, "echo 'java.lang.UnsupportedClassVersionError: kafka/Kafka'; exit 1\n")
+
+    with pytest.raises(KafkaUnavailableError, match="install 17"):
+        await cluster_of(tmp_path).start()
+
+
+async def test_a_broker_that_never_serves(tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "START_SECONDS_MAX", 0.2)
+    write(java, "echo starting; exec sleep 60\n")
+    cluster = cluster_of(tmp_path)
+
+    with pytest.raises(KafkaFailedError, match="Kafka 1 does not serve after"):
+        await cluster.start()
+
+    assert not cluster.runs()
+
+
+async def test_without_java_there_is_no_kafka(tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+
+    with pytest.raises(KafkaUnavailableError, match="there is no Java"):
+        await cluster_of(tmp_path).start()
+
+
+async def test_a_broker_that_does_not_end_is_killed(
+    tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "END_SECONDS_MAX", 0.2)
+    write(java, 'trap "" TERM; echo "Kafka Server started"; while true; do sleep 0.05; done\n')
+
+    async with cluster_of(tmp_path) as cluster:
+        ended_by_itself = await cluster.stop()
+
+        assert not ended_by_itself
+        assert not cluster.runs()
+
+
+async def test_a_broker_that_ends_by_itself(tmp_path: Path, java: Path) -> None:
+    async with cluster_of(tmp_path) as cluster:
+        assert await cluster.stop()
+        assert await cluster.stop()
+
+
+def test_brokers_end_with_a_process_that_is_killed(tmp_path: Path, java: Path) -> None:
+    program = (
+        "import asyncio, os, sys\n"
+        "from pathlib import Path\n"
+        "from gapless_testing.kafka import KafkaCluster\n"
+        "async def main():\n"
+        "    cluster = KafkaCluster(Path(sys.argv[1]), 1)\n"
+        "    await cluster.start()\n"
+        "    print(cluster._nodes[1].process.pid, flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "asyncio.run(main())\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "kafka")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    pid = int(killed.stdout)
+
+    while Path(f"/proc/{pid}").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text("utf-8"):
+        pass
+
+
+async def test_a_log_is_cut_before_a_batch(tmp_path: Path, java: Path) -> None:
+    batches = [offset.to_bytes(8, "big") + (4).to_bytes(4, "big") + b"abcd" for offset in (0, 10, 20)]
+    async with cluster_of(tmp_path) as cluster:
+        folder = tmp_path / "kafka" / "node-1" / "data" / "t-0"
+        folder.mkdir(parents=True)
+        for name, content in (("0.log", b"old"), ("5.log", b"".join(batches) + bytes(100)), ("5.index", b"")):
+            (folder / name).write_bytes(content)
+        await cluster.kill()
+
+        cluster.cut("t", 11)
+
+    assert [path.read_bytes() for path in cluster.segments("t")] == [b"old", batches[0] + batches[1]]
+
+
+async def test_it_can_be_paused(tmp_path: Path, java: Path) -> None:
+    async with cluster_of(tmp_path) as cluster:
+        cluster.pause()
+        stopped = await state(cluster, "T")
+        cluster.go_on()
+
+        assert stopped
+        assert await state(cluster, "S")
+
+
+async def state(cluster: KafkaCluster, wanted: str) -> bool:
+    """Whether its process comes to a state, as the system names it."""
+    process = cluster._nodes[1].process
+    assert process is not None
+    said = Path(f"/proc/{process.pid}/stat").read_text
+    for _ in range(500):
+        if f") {wanted} " in said("utf-8"):
+            return True
+        await asyncio.sleep(0.01)
+    return False
