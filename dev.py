@@ -130,7 +130,7 @@ def venv_python() -> str:
 
 
 def leave_out_what_cannot_run() -> None:
-    """Without Java there is no Spark, without Maven no Kafka, without cargo no gapless-fast: CI has to have them all."""
+    """Without Java there is no Spark, without Maven no Kafka, without cargo no gapless-fast; but CI must have all."""
     if "CI" in os.environ:
         return
     left_out = []
@@ -138,7 +138,7 @@ def leave_out_what_cannot_run() -> None:
         say("there is no Java: the tests in a real Spark are left out; install Java 17 for them")
         left_out.append(".*-spark.*")
     if not shutil.which("mvn") or ".*-spark.*" in left_out:
-        say("there is no Java or no Maven: the tests with a real Kafka are left out; install both for them")
+        say("the tests with a real Kafka need Java 17 and Maven, and are left out")
         left_out.append("kafka")
     if not shutil.which("cargo"):
         say("there is no cargo: the tests with gapless-fast are left out; https://rustup.rs has one")

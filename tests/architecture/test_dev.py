@@ -59,7 +59,7 @@ def test_what_cannot_run_is_left_out_and_that_is_said(surroundings: dict[str, st
 
     assert done.stdout.splitlines()[-1] == left_out
     assert ("there is no Java" in done.stdout) is ("spark" in left_out)
-    assert ("no Maven" in done.stdout) is ("kafka" in left_out)
+    assert ("a real Kafka" in done.stdout) is ("kafka" in left_out)
     assert ("there is no cargo" in done.stdout) is ("fast" in left_out)
 
 
