@@ -12,7 +12,7 @@ import pytest
 import gapless
 from architecture.project import ROOT
 
-pytestmark = pytest.mark.timeout(600)  # pip builds two environments, and the machine may be busy
+pytestmark = pytest.mark.timeout(600)  # pip makes two environments, and the machine may be busy
 
 PROGRAM = """
 import asyncio
@@ -40,38 +40,21 @@ def run(*command: str | Path, directory: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory with the sdist, and the wheel that was built from it."""
-    directory = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", directory, ROOT, directory=directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of a fresh environment into which the wheel was installed."""
-    environment = tmp_path_factory.mktemp("fresh") / "venv"
-    run(sys.executable, "-m", "venv", environment, directory=built)
+def test_what_is_installed_has_this_version_and_works(tmp_path: Path) -> None:
+    """One test: workers share no fixture, and to build and to install takes long."""
+    dist, environment = tmp_path / "dist", tmp_path / "venv"
+    run(sys.executable, "-m", "build", "--outdir", dist, ROOT, directory=tmp_path)
+    wheel, sdist = sorted(dist.iterdir(), key=lambda path: path.suffix, reverse=True)
+    run(sys.executable, "-m", "venv", environment, directory=tmp_path)
     scripts = environment / ("Scripts" if os.name == "nt" else "bin")
-    (wheel,) = built.glob("*.whl")
-    run(scripts / "python", "-m", "pip", "install", "--quiet", wheel, directory=built)
-    return scripts
+    run(scripts / "python", "-m", "pip", "install", "--quiet", wheel, directory=tmp_path)
 
+    version = run(scripts / "gapless", "--version", directory=tmp_path)
+    said = run(scripts / "python", "-c", PROGRAM, directory=tmp_path)
 
-def test_there_is_a_wheel_and_an_sdist_of_this_version(built: Path) -> None:
-    names = {path.name for path in built.iterdir()}
-
-    assert names == {f"gapless-{gapless.__version__}-py3-none-any.whl", f"gapless-{gapless.__version__}.tar.gz"}
-
-
-def test_the_command_says_its_version(installed: Path, tmp_path: Path) -> None:
-    assert run(installed / "gapless", "--version", directory=tmp_path) == f"gapless {gapless.__version__}\n"
-
-
-def test_what_is_published_is_received(installed: Path, tmp_path: Path) -> None:
-    said = run(installed / "python", "-c", PROGRAM, directory=tmp_path)
-    version, imported_from, body = said.strip().split(" ", 2)
-
-    assert (version, body) == (gapless.__version__, "there and back")
-    assert Path(imported_from).is_relative_to(installed.parent)
+    assert wheel.name == f"gapless-{gapless.__version__}-py3-none-any.whl"
+    assert sdist.name == f"gapless-{gapless.__version__}.tar.gz"
+    assert version == f"gapless {gapless.__version__}\n"
+    program_version, imported_from, body = said.strip().split(" ", 2)
+    assert (program_version, body) == (gapless.__version__, "there and back")
+    assert Path(imported_from).is_relative_to(environment)
