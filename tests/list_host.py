@@ -49,7 +49,7 @@ from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables
 from gapless_phb.core.settings import PubendSettings, Settings
-from gapless_phb.core.source import PubendContext, Timers
+from gapless_phb.core.source import Found, Piece, PubendContext, ThenFound, Timers
 
 RECORD_MAX = 1 << 16
 LOOK_EVERY = 20_000_000
@@ -159,6 +159,16 @@ class ListSource:
     @property
     def publisher_count(self) -> int:
         return len(self._sequences)
+
+    def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
+        """What is in a range: nothing is ever missing."""
+
+        def answered(result: ReadResult, now: int, _wall: int) -> None:
+            pieces: list[Piece] = [self.decode(index, raw) for index, raw in result.records]
+            size = sum(len(raw) for _, raw in result.records)
+            then(Found(pieces, pieces[-1].last_tick if pieces else upto, result.first, size, "", 0), now)
+
+        self._outbox.read(self.stream, after, upto, answered)
 
     def decode(self, index: Tick, raw: bytes) -> ListPiece:
         """A piece of the log."""

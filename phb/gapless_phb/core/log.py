@@ -19,18 +19,19 @@ from collections.abc import Hashable, Sequence
 
 from gapless.core.network.facts import Know, Pub
 from gapless.core.outbox import Outbox, Then, ThenAppended
-from gapless.core.ports import Chop, LogFacts, Operation, Set
+from gapless.core.ports import Chop, LogFacts, Operation, ReadResult, Set
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
 from gapless.core.wire.tokens import Tokens
-from gapless.errors import ConfigurationError
+from gapless.errors import ConfigurationError, VolumeCorruptError
 from gapless_phb.core import rows
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.publishers import PendingBatch, PublisherState
-from gapless_phb.core.records import Record, decode_record, encode_record, tag_of
+from gapless_phb.core.records import decode_record, encode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
+from gapless_phb.core.source import Found, Piece, ThenFound
 
 
 def stream_of(pubend: PubendId) -> str:
@@ -226,9 +227,39 @@ class Log:
 
     # ------------------------------------------------------------------------------ the vanishing beginning
 
-    def decode(self, index: Tick, raw: bytes) -> Record:
-        """Decodes a record of this log. Raises VolumeCorruptError if it is not what was appended there."""
-        return decode_record(self.tag, index, raw)
+    def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
+        """Reads the records that overlap (after, upto], or the first of them."""
+
+        def answered(result: ReadResult, now: int, _wall: int) -> None:
+            records, fault, hole = self._linked(after, upto, result)
+            reached = records[-1].last_tick if records else 0 if fault else upto
+            size = sum(len(raw) for _, raw in result.records)
+            then(Found(records, reached, result.first, size, fault, hole), now)
+
+        self._outbox.read(self.stream, after, upto, answered)
+
+    def _linked(self, after: Tick, upto: Tick, result: ReadResult) -> tuple[list[Piece], str, Tick]:
+        """Returns the records up to the first fault, the fault, and the index behind which reading can go on, or 0.
+
+        A fault is a damaged record, or a record that should be there and is missing. There is always a record at or
+        above `upto`; so if a read finds none above `after`, it has met a chop or a hole.
+        """
+        if result.error and upto > result.first:  # otherwise the whole range is chopped, and the damage lies behind it
+            return [], result.error, result.damaged_upto
+        records: list[Piece] = []
+        reached = max(after, result.first)
+        for index, raw in result.records:
+            try:
+                record = decode_record(self.tag, index, raw)
+            except VolumeCorruptError as error:
+                return records, str(error), index
+            if record.previous != reached if records else record.previous > reached:
+                return records, f"the record at tick {record.previous} is missing", 0
+            records.append(record)
+            reached = record.last_tick
+        if not records and upto > result.first:
+            return [], f"no record is found between ticks {reached} and {upto}", 0
+        return records, "", 0
 
     @property
     def suspect(self) -> bool:

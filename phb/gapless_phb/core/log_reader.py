@@ -10,8 +10,8 @@ A tick without an event in the answer of a read is silence only if nothing else 
 things could:
 
 - a chop: so `lost` and the chop point are looked at *after* the read;
-- the end of a chunk: so nothing is answered beyond the chunk's last event;
-- damage: so the records must be linked, each to the one before it.
+- the end of a chunk: so nothing is answered beyond what the chunk reaches;
+- damage: so the log shows how far its pieces follow one another without a hole (`gapless_phb.core.source.Found`).
 
 A part that cannot be read gets no answer, and reading goes on behind it; a reader that needs none of it does not
 wait. A part that an operator has given up is answered as damaged, without reading.
@@ -27,13 +27,11 @@ from dataclasses import dataclass, field
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Know
 from gapless.core.outbox import Outbox
-from gapless.core.ports import ReadResult
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
-from gapless.errors import VolumeCorruptError
-from gapless_phb.core.source import Facts, Piece
+from gapless_phb.core.source import Facts, Found, Piece
 
 NEAR_BYTES = 64 << 10
 """Ranges with fewer bytes of log between them are read together."""
@@ -131,23 +129,23 @@ class LogReader:
         after = self._log.damage.behind(span.after)
         upto = min(max(span.upto, after + 1), self._log.newest)
 
-        def answered(result: ReadResult, now: int, _wall: int) -> None:
+        def answered(result: Found, now: int) -> None:
             self._on_read(wanted, upto, result, now)
 
-        self._outbox.read(self._log.stream, after, upto, answered)
+        self._log.read(after, upto, answered)
 
-    def _on_read(self, wanted: Wanted, upto: Tick, result: ReadResult, now: int) -> None:
+    def _on_read(self, wanted: Wanted, upto: Tick, result: Found, now: int) -> None:
         """Handles a chunk: answers it, then queues the want again behind the others."""
         self._reading -= 1
-        self.read_records += len(result.records)
-        self.read_bytes += sum(len(raw) for _, raw in result.records)
+        records, fault, hole = result.pieces, result.fault, result.hole
+        self.read_records += len(records)
+        self.read_bytes += result.size
         span = wanted.spans[0]
-        records, fault, hole = self._linked(span, upto, result)
         # Behind a hole the first record says where its own events begin; below that everything stays unknown.
         if span.behind_hole and (records or not hole):
             span.begin(records[0].previous if records else span.after)
-        covered = records[-1].last_tick if records else span.after
-        if not fault and (covered >= upto or not records):
+        covered = max(span.after, result.reached)
+        if not fault and covered >= upto:
             covered = span.upto  # above the newest record, and between the chop point and `after`, there is nothing
         if not span.behind_hole:
             self._answer(wanted.reply_to, span, records, covered, result.first)
@@ -169,29 +167,6 @@ class LogReader:
         else:
             del self._wanted[wanted.key]
         self._read_on()
-
-    def _linked(self, span: Span, upto: Tick, result: ReadResult) -> tuple[list[Piece], str, Tick]:
-        """Returns the records up to the first fault, the fault, and the index behind which reading can go on, or 0.
-
-        A fault is a damaged record, or a record that should be there and is missing. There is always a record at or
-        above `upto`; so if a read finds none above `after`, it has met a chop or a hole.
-        """
-        if result.error and upto > result.first:  # otherwise the whole span is chopped, and the damage lies behind it
-            return [], result.error, result.damaged_upto
-        records: list[Piece] = []
-        reached = max(self._log.damage.behind(span.after), result.first)
-        for index, raw in result.records:
-            try:
-                record = self._log.decode(index, raw)
-            except VolumeCorruptError as error:
-                return records, str(error), index
-            if record.previous != reached if records else record.previous > reached:
-                return records, f"the record at tick {record.previous} is missing", 0
-            records.append(record)
-            reached = record.last_tick
-        if not records and upto > result.first:
-            return [], f"no record is found between ticks {reached} and {upto}", 0
-        return records, "", 0
 
     def _answer(self, reply_to: Hashable, span: Span, records: list[Piece], covered: Tick, first: Tick) -> None:
         """Replies for each range up to `covered`, with the events that the records have in it.

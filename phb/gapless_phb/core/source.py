@@ -1,8 +1,8 @@
 """The seam between the two halves of a pubend: its source and its keeping (protocol: log, members, release).
 
     source    knows which events are in the pubend and how far that is decided. `Own` (`gapless_phb.core.own`) is the
-              source whose ticks this broker assigns itself. A source over a log that numbers its own records would
-              stand beside it.
+              source whose ticks this broker assigns itself, `Numbered` (`gapless_phb.core.numbered`) that over a log
+              which numbers its records itself.
     keeping   knows who needs the events and how far they may be forgotten (`gapless_phb.core.keeping`). It is the
               same for every source.
 
@@ -14,17 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OpenRequest, Pub
 from gapless.core.outbox import Outbox, Then
-from gapless.core.ports import Authorizer
+from gapless.core.ports import Authorizer, LogBytes
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import Tables
 from gapless_phb.core.settings import Settings
 
@@ -94,22 +93,51 @@ class Piece(Protocol):
 
     @property
     def first_tick(self) -> Tick:
-        """The tick of its first event."""
+        """The tick of its first event, or one before that."""
 
     @property
     def last_tick(self) -> Tick:
-        """The tick of its last event. It is also the index of the piece in the log."""
+        """The last tick that it covers."""
 
     def within(self, lo: Tick, hi: Tick) -> EventBatch:
         """Returns its events with ticks in (lo, hi]."""
+
+
+class Found(NamedTuple):
+    """What a log has in a range (after, upto], or in the first part of it."""
+
+    pieces: list[Piece]
+    """Each covers all above the one before it; the first one, all above `after`."""
+    reached: Tick
+    """How far that is known; 0 if not at all."""
+    first: Tick
+    """Everything at or below it may be gone; it was looked at after the read (T43)."""
+    size: int
+    """How many bytes were read."""
+    fault: str
+    """Why nothing is known behind `reached`, or ""."""
+    hole: Tick
+    """Where the part ends that cannot be read, so that reading goes on behind it; 0 if that is not known."""
+
+
+ThenFound: TypeAlias = "Callable[[Found, int], None]"
+"""(what was found, now)."""
+
+
+class Sizes(LogBytes, Protocol):
+    """About how many bytes of a log lie where."""
+
+    def between(self, lo: Tick, hi: Tick) -> int:
+        """Returns about how many bytes lie in (lo, hi]."""
+
+    def next(self, tick: Tick) -> Tick | None:
+        """Returns the tick of something above `tick` that its host may remove, or None if there is nothing."""
 
 
 class Facts(Protocol):
     """What a source reports about its log; the values are current."""
 
     pubend: PubendId
-    stream: str
-    """The name of the log stream, for reading."""
     grain: Tick
     """How many of its ticks make one unit of distance (`PubendMeta.grain`)."""
     ready: bool
@@ -122,18 +150,18 @@ class Facts(Protocol):
     """The newest event that was sent to the network."""
     stable: Tick
     """Everything at or below it is decided, durable and sent to the network."""
-    index: ByteIndex
     damage: Damage
+
+    @property
+    def index(self) -> Sizes:
+        """Estimates how many bytes lie where."""
 
     @property
     def suspect(self) -> bool:
         """Whether the age of events is unknown."""
 
-    def decode(self, index: Tick, raw: bytes) -> Piece:
-        """Decodes what was found in the log under an index.
-
-        Raises VolumeCorruptError if it is not what was put there.
-        """
+    def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
+        """Reads what is in (after, upto], or the first part of it."""
 
 
 class Source(Protocol):

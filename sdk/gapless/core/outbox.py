@@ -4,14 +4,30 @@ All operations between two `take()`s leave as one `Write`, so a turn of publishe
 and one answer; and all records of a log, as one `Append`. The node answers in the order of the writes, of each first
 what was appended. Roles stand on that (at a PHB an opening that is durable means that everything assigned before it
 is), so it is asserted.
+
+Questions to a numbered log leave as effects of their own, and are answered in any order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from gapless.core.ports import Append, Appended, Operation, Read, ReadResult, Write
+from gapless.core.ports import (
+    Append,
+    Appended,
+    Locate,
+    Located,
+    LogRead,
+    LogStart,
+    Operation,
+    Read,
+    ReadLog,
+    ReadResult,
+    Refused,
+    Uncertain,
+    Write,
+)
 from gapless.core.stream.ticks import FOREVER, Tick
 
 Then: TypeAlias = "Callable[[int, int], None]"
@@ -19,6 +35,10 @@ Then: TypeAlias = "Callable[[int, int], None]"
 ThenRead: TypeAlias = "Callable[[ReadResult, int, int], None]"
 ThenAppended: TypeAlias = "Callable[[Sequence[int], int, int], None]"
 """(indices, now, wall): the log has these records, durably."""
+ThenLogRead: TypeAlias = "Callable[[LogRead, int, int], None]"
+ThenLocated: TypeAlias = "Callable[[Located, int, int], None]"
+ThenTried: TypeAlias = "Callable[[Appended | Refused | Uncertain, int, int], None]"
+"""(what became of records that a numbered log was to append, now, wall)."""
 
 
 class Outbox:
@@ -32,6 +52,8 @@ class Outbox:
         self._appending: dict[Hashable, ThenAppended] = {}
         self._writes: dict[Hashable, list[Then]] = {}
         self._reads: dict[Hashable, ThenRead] = {}
+        self._asked: dict[Hashable, Callable[[Any, int, int], None]] = {}
+        """What numbered logs were asked, by cookie."""
         self._cookie = 0
         self._before_take: list[Callable[[], None]] = []
         self.wake: int = FOREVER
@@ -68,6 +90,23 @@ class Outbox:
         self._reads[self._cookie] = then
         self._effects.append(Read(stream, after, upto, self._cookie, max_bytes))
 
+    def read_log(self, log: str, after: Tick, upto: Tick, then: ThenLogRead) -> None:
+        """Asks a numbered log for its pieces that overlap (after, upto], or the first of them."""
+        self._effects.append(ReadLog(log, after, upto, self._ask(then)))
+
+    def locate(self, log: str, at: LogStart | int, then: ThenLocated) -> None:
+        """Asks a numbered log for a place."""
+        self._effects.append(Locate(log, at, self._ask(then)))
+
+    def append_to(self, log: str, records: Sequence[bytes], then: ThenTried) -> None:
+        """Asks a numbered log to append records, all of them or none."""
+        self._effects.append(Append(log, self._ask(then), records, None))
+
+    def _ask(self, then: Callable[[Any, int, int], None]) -> Hashable:
+        self._cookie += 1
+        self._asked[self._cookie] = then
+        return self._cookie
+
     def wake_at(self, time: int) -> None:
         """Asks to be woken at a time at the latest."""
         self.wake = min(self.wake, time)
@@ -78,8 +117,15 @@ class Outbox:
 
     def on_appended(self, appended: Appended, now: int, wall: int) -> None:
         """A log has what it was asked to append."""
+        if appended.cookie in self._asked:
+            self.on_answer(appended, now, wall)
+            return
         assert appended.cookie == next(iter(self._appending)), "records become durable in the order they were asked for"
         self._appending.pop(appended.cookie)(appended.indices, now, wall)
+
+    def on_answer(self, answer: LogRead | Located | Appended | Refused | Uncertain, now: int, wall: int) -> None:
+        """A numbered log answers."""
+        self._asked.pop(answer.cookie)(answer, now, wall)
 
     def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """A write is durable."""

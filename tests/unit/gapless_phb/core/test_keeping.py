@@ -12,11 +12,10 @@ from gapless.core.ports import AllowAll, Write
 from gapless.core.stream.ticks import Tick
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.keeping import AckExpected, Keeping
-from gapless_phb.core.records import Record
 from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import PubendRow, SavedPubend
 from gapless_phb.core.settings import Settings
-from gapless_phb.core.source import SECOND, PubendContext, Source, Timers
+from gapless_phb.core.source import SECOND, PubendContext, Source, ThenFound, Timers
 from unit.gapless_phb.harness import NO_RETENTION, TABLES
 
 PUBEND = "orders.0@topic"
@@ -27,7 +26,6 @@ class NumberedFacts:
     """A log of ten records, numbered 1 to 10."""
 
     pubend: str = PUBEND
-    stream: str = "orders"
     grain: Tick = 1
     ready: bool = True
     lost: Tick = 0
@@ -38,7 +36,7 @@ class NumberedFacts:
     index: ByteIndex = field(default_factory=lambda: ByteIndex([(tick, 100 * tick) for tick in range(11)]))
     damage: Damage = field(default_factory=lambda: Damage(PUBEND))
 
-    def decode(self, index: Tick, raw: bytes) -> Record:
+    def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
         raise AssertionError("nobody reads it here")
 
 
