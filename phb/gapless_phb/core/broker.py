@@ -42,6 +42,7 @@ from gapless.errors import ConfigurationError
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.assignment import assign, merged_topics, name_of, options_by_name, pubend_id
 from gapless_phb.core.clock import WALL_LEAD_MAX, TickClock
+from gapless_phb.core.gateway import Gateway
 from gapless_phb.core.own import Own
 from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.recovery import Recovered, created, recover
@@ -113,7 +114,8 @@ class PublisherHostingBroker:
         shared = PubendContext(
             context.network, context.broker, self._tables, self.settings, context.authorizer, self._outbox
         )
-        saved = saved_pubends(context.reader, self._tables)
+        rows_found = saved_pubends(context.reader, self._tables)
+        saved = [each for each in rows_found if not each.row.family]
         for old in saved:
             name = name_of(old.row.pubend)
             options = configured.get(name, PubendSettings(name))
@@ -127,7 +129,9 @@ class PublisherHostingBroker:
             self._add(shared, found, options, context, sealed=sealed)
         # The number of a pubend is the remainder of its ticks and its key in the tables. It is never used twice.
         number = max((old.number for old in saved), default=-1) + 1
-        members = sorted({*self.settings.members, *(shb for old in saved for shb in old.members)})
+        members = sorted({*self.settings.members, *(shb for old in rows_found for shb in old.members)})
+        numbered = [each for each in rows_found if each.row.family]
+        self._gateway = Gateway(shared, self.settings.logs, numbered, members, self._add_numbered)
         for name, options in configured.items():
             if name not in self._by_name:
                 new = self._create(context, name, options, number, members)
@@ -164,6 +168,9 @@ class PublisherHostingBroker:
         self._pubends[pubend.pubend] = pubend
         self._by_name[name_of(pubend.pubend)] = pubend
 
+    def _add_numbered(self, pubend: Pubend) -> None:
+        self._pubends[pubend.pubend] = pubend
+
     # ------------------------------------------------------------------------------------ the role's seam
 
     def handlers(self) -> Mapping[type, Handler]:
@@ -176,6 +183,7 @@ class PublisherHostingBroker:
             Released: self._on_released,
             SubmitOpen: self._on_open,
             Submit: self._on_submit,
+            **self._gateway.handlers(),
         }
 
     def requests(self) -> Mapping[type, RequestHandler]:
@@ -186,6 +194,7 @@ class PublisherHostingBroker:
         """Asks for a fresh tick reservation for each pubend, and opens each pubend when its reservation is durable."""
         for pubend in self._pubends.values():
             pubend.begin(now, wall)
+        self._gateway.start(now, wall)
 
     def on_durable(self, cookie: Hashable, now: int, wall: int) -> None:
         """The node reports that a write is durable."""
@@ -277,13 +286,16 @@ class PublisherHostingBroker:
 
         1. A publisher that names a pubend (it was opened before) stays there.
         2. Otherwise it belongs to the pubend that knows its name: its sequences and receipts are there.
-        3. Otherwise the configuration assigns it.
+        3. Otherwise it belongs to a log that has its topic, for that is the narrower choice.
+        4. Otherwise the configuration assigns it.
         """
         if request.pubend:
             return self._pubends.get(request.pubend), self._not_here(request.pubend)
         for pubend in self._pubends.values():
             if pubend.source.knows(request.publisher, keyed=request.keyed):
                 return pubend, ""
+        if (numbered := self._gateway.assigned(request.publisher, request.topic)) is not None:
+            return numbered, ""
         name = assign(self.settings.pubends, request.publisher, request.topic)
         if name is None:
             what = "every topic" if request.topic is None else f"topic {request.topic!r}"

@@ -8,9 +8,9 @@ from gapless.core.outbox import Outbox, Then
 from gapless.core.ports import Delete, Operation, Set
 from gapless.core.stream.ticks import Tick
 from gapless_phb.core import rows
-from gapless_phb.core.log import Log
 from gapless_phb.core.publishers import PublisherTable
 from gapless_phb.core.settings import Settings
+from gapless_phb.core.source import Appender
 
 ROWS_PER_WRITE = 512
 """How many rows one write has: 100,000 publishers are written in many turns, so that no turn is long."""
@@ -25,7 +25,7 @@ class Checkpoints:
     sequences that are not durable.
     """
 
-    def __init__(self, number: int, log: Log, table: PublisherTable, outbox: Outbox, settings: Settings) -> None:
+    def __init__(self, number: int, log: Appender, table: PublisherTable, outbox: Outbox, settings: Settings) -> None:
         self._number = number
         self._log = log
         self._table = table

@@ -38,6 +38,9 @@ DAMAGED_RANGES = Family(
     "gapless_pubend_damaged_ranges", "Ranges of the log that cannot be read, or were given up for that.", _PUBEND
 )
 REFUSING = Family("gapless_pubend_refusing", "Whether nothing can be published, until an operator decides.", _PUBEND)
+FOLLOWED_BYTES = Family(
+    "gapless_pubend_followed_bytes_total", "What a log that others append to has brought.", _PUBEND, counter=True
+)
 CLOCK_SUSPECT = Family(
     "gapless_pubend_clock_suspect", "Whether the wall clock leapt ahead, and is not followed.", _PUBEND
 )

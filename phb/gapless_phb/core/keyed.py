@@ -16,10 +16,10 @@ from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Ver
 from gapless.core.outbox import Outbox
 from gapless.core.ports import Set
 from gapless_phb.core import rows
-from gapless_phb.core.log import Log
 from gapless_phb.core.publish_handler import PublishHandler
 from gapless_phb.core.publishers import PublisherTable
 from gapless_phb.core.records import checksum
+from gapless_phb.core.source import Appender
 from gapless_phb.core.validation import SEQUENCE_MAX, BatchCheck, fault_of_name
 
 Mark: TypeAlias = tuple[int, int]
@@ -36,7 +36,7 @@ class Keyed:
         self,
         number: int,
         marks: Mapping[str, Mark],
-        log: Log,
+        log: Appender,
         table: PublisherTable,
         publishing: PublishHandler,
         check: BatchCheck,
@@ -73,10 +73,9 @@ class Keyed:
             return Outcome(Verdict.INVALID, "an index is beyond what there can be", pub.first)
         known = self._marks.get(name, NO_MARK)
         if (pub.epoch, last) <= known:
-            # The batch that it repeats may still be on its way to the disk. Writes become durable in order, so an empty
-            # write is answered after that batch is durable.
             duplicate = Outcome(Verdict.OK, "logged before", last)
-            self._outbox.write([], lambda _now, _wall: self._answer(reply_to, duplicate))
+            # The batch that it repeats may still be on its way to the disk.
+            self._log.settle([], lambda _now, _wall: self._answer(reply_to, duplicate))
             return None
         refusal = refusal or self._publishing.backlog(pub)
         if refusal:
@@ -84,17 +83,25 @@ class Keyed:
         if (refused := self._check.refused(pub)) is not None:
             return refused
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
-        # A producer has no instance: one constant epoch serves the log, and the mark alone recognises repeats.
-        events = pub.events.slice(dropped, pub.events.count)
-        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.clock.read(now, wall))
         self._marks[name] = pub.epoch, last
-        key = rows.key(self._number, name)
-        self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])
+        self._append(name, pub, dropped, reply_to, now, wall)
+        return None
+
+    def _append(self, name: str, pub: Pub, dropped: int, reply_to: Hashable, now: int, wall: int) -> None:
+        """Appends what of a batch was not logged before.
+
+        A producer has no instance: one constant epoch serves the log, and the mark alone recognises repeats.
+        """
+        events = pub.events.slice(dropped, pub.events.count)
+        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.opened_at(now, wall))
+        self._write(name, self._marks[name])
         logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, b"", principal=pub.principal)
         self._log.append(
             publisher, logged, (), checksum(events, b""), reply_to, now, wall, self._publishing.on_appended
         )
-        return None
+
+    def _write(self, name: str, mark: Mark) -> None:
+        self._outbox.write([Set(self._log.tables.keyed, rows.key(self._number, name), rows.encode(mark))])
 
     def _fault(self, producer: str, topic: str | None) -> str:
         """Returns why a producer cannot publish to this pubend, or ""."""

@@ -155,6 +155,17 @@ class Log:
             self._reserve(self.clock.latest, None)
         return batch
 
+    def opened_at(self, now: int, wall: int) -> Tick:
+        """Returns the present, for the row of a publisher that is opened."""
+        return self.clock.read(now, wall)
+
+    def settle(self, operations: Sequence[Operation], then: Then) -> None:
+        """Makes operations durable, and calls `then` when all that was appended before is durable, too.
+
+        Writes become durable in order.
+        """
+        self._outbox.write(operations, then)
+
     def appended(self, indices: Sequence[Tick], now: int) -> list[PendingBatch]:
         """The log answered: the oldest pending batches are durable under these indices.
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Opened, PubendMeta
 from gapless.core.ports import Operation, Set
-from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId
+from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire import messages
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.keeping import Keeping
@@ -93,6 +93,17 @@ class Pubend:
         self._open()
         self.source.start(now, wall)
         self.keeping.start(now)
+
+    def learn_voids(self, voids: tuple[tuple[Tick, Tick], ...]) -> None:
+        """The log describes other voids than before: informs the network, before anything is sent above them."""
+        self.row = replace(self.row, voids=voids)
+        if self.log.ready:
+            self._open()
+
+    def seal(self) -> None:
+        """Nothing will ever be added: informs the network."""
+        self.sealed = True
+        self._open()
 
     def _open(self) -> None:
         self._outbox.emit(Opened(self.meta, dict(self.release.members)))

@@ -11,11 +11,10 @@ from gapless.core.wire.tokens import ConsumedToken, Tokens, merge_tokens
 from gapless.errors import InvalidTokenError, InvalidTopicError, StaleTokenError
 from gapless_phb.core import consumed, rows
 from gapless_phb.core.checkpoints import Checkpoints
-from gapless_phb.core.log import Log
 from gapless_phb.core.publishers import PendingBatch, PublisherState, PublisherTable, is_temporary, runs_of, term_of
 from gapless_phb.core.records import checksum
 from gapless_phb.core.settings import Settings
-from gapless_phb.core.source import SECOND
+from gapless_phb.core.source import SECOND, Appender
 from gapless_phb.core.validation import BatchCheck, fault_of_name
 
 FORGET_AT_ONCE = 1000
@@ -35,7 +34,7 @@ class PublishHandler:
     def __init__(
         self,
         number: int,
-        log: Log,
+        log: Appender,
         table: PublisherTable,
         checkpoints: Checkpoints,
         check: BatchCheck,
@@ -70,9 +69,8 @@ class PublishHandler:
         An instance that comes back after another instance opened the name is fenced: it is the paused twin, however
         new its attempt. From this step on, batches of a lower epoch are fenced, too.
 
-        Writes become durable in order. So the write of the publisher's row becomes durable after everything that was
-        assigned before it, and the answer only has to wait for that write. The answer names what is durable
-        then: a paused twin may have stored a token that was still on its way when the opening came (TS8).
+        The answer waits for the row of the publisher, and for everything that was assigned before. It names what is
+        durable then: a paused twin may have stored a token that was still on its way when the opening came (TS8).
         """
         publisher = self._table.get(request.publisher)
         # It had an epoch here, and was forgotten since. Its batches may be logged, so it must not begin again
@@ -88,7 +86,7 @@ class PublishHandler:
             self._answer(reply_to, Outcome(Verdict.FENCED, _owned(request.publisher)))
             return
         if publisher is None or not publisher.is_same_opening(request.instance, request.attempt):
-            at = self._log.clock.read(now, wall)
+            at = self._log.opened_at(now, wall)
             publisher = self._table.open(request.publisher, request.instance, request.attempt, at)
         opened, epoch = publisher, publisher.epoch
 
@@ -98,7 +96,7 @@ class PublishHandler:
             self._answer(reply_to, outcome)
 
         key = rows.key(self._number, publisher.name)
-        self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)
+        self._log.settle([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
         """A publisher is closed, or its session has ended.

@@ -21,11 +21,14 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import islice, takewhile
 from struct import Struct
+from typing import ClassVar
 
+from gapless.core.ports import LogMark
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import STEP, Tick
 from gapless.core.wire.messages import TickRun
-from gapless.core.wire.tokens import CheckpointToken, Tokens, merge_tokens
+from gapless.core.wire.tokens import CheckpointToken, Tokens, merge_tokens, split_tokens
+from gapless.errors import InvalidTokenError
 from gapless_phb.core.rows import PublisherRow
 
 WINDOW = 64
@@ -34,7 +37,7 @@ _BATCHED = Struct("<QQII")
 _KEPT = (WINDOW - 1) * _BATCHED.size
 OWNERS = 16
 """For so many instances of a name the table knows which sequences they have logged."""
-_TERM_BITS = 24
+TERM_BITS = 24
 """The lower bits of an epoch, below its term. An instance that opens its name more often gets a second term."""
 TEMPORARY = "~"
 """The first character of the names that an SDK draws at random for publishers without a name."""
@@ -50,7 +53,7 @@ def term_of(epoch: int) -> int:
 
     Volumes of version 0.1.0 have term 0.
     """
-    return epoch >> _TERM_BITS
+    return epoch >> TERM_BITS
 
 
 class PendingBatch:
@@ -91,7 +94,12 @@ class PendingBatch:
         self.replies = [reply_to]
         self.count = columns.count
         self.last = first + columns.count - 1
-        self.last_tick = tick + (columns.count - 1) * STEP
+        self.last_tick = tick + (columns.count - 1) * self.step
+
+    @property
+    def step(self) -> Tick:
+        """How far neighbouring events are apart."""
+        return self.publisher.step
 
     @property
     def events(self) -> EventBatch:
@@ -110,6 +118,13 @@ class LoggedBatch:
     crc: int
     tokens: Tokens = ()
     """The tokens that its record stores. A row of the window does not name them: the publisher's row does."""
+    step: Tick = STEP
+    """How far neighbouring events are apart."""
+
+    @property
+    def last_tick(self) -> Tick:
+        """The tick of its last event."""
+        return self.tick + (self.count - 1) * self.step
 
 
 class PublisherState:
@@ -132,6 +147,9 @@ class PublisherState:
         "tick",
         "tokens",
     )
+
+    step: ClassVar[Tick] = STEP
+    """How far neighbouring events of one batch are apart."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -214,7 +232,7 @@ class PublisherState:
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
         assert batch.tick > self.tick, f"publisher {self.name!r}: ticks ascend with sequences"
         self.sequence = batch.first + batch.count - 1
-        self.tick = batch.tick + (batch.count - 1) * STEP
+        self.tick = batch.last_tick
         if batch.tokens:
             self.tokens = merge_tokens(self.tokens, batch.tokens)
             self.assigned_tokens = merge_tokens(self.assigned_tokens, batch.tokens)
@@ -241,8 +259,10 @@ class PublisherState:
 
     def find_logged(self, first: int) -> LoggedBatch | None:
         """Returns the batch of the window whose first sequence this is."""
-        found = (row for row in _BATCHED.iter_unpack(self.recent) if row[0] == first)
-        return next((LoggedBatch(*row) for row in found), None)
+        for logged, tick, count, crc in _BATCHED.iter_unpack(self.recent):
+            if logged == first:
+                return LoggedBatch(first, tick, count, crc, (), self.step)
+        return None
 
     def knows(self, epoch: int, first: int, count: int, crc: int) -> bool:
         """Whether this very batch, sent by the instance of that epoch, is pending, or logged within the window."""
@@ -258,7 +278,7 @@ class PublisherState:
 
 def runs_of(batch: PendingBatch | LoggedBatch) -> tuple[TickRun, ...]:
     """Returns the ticks of a batch in the form of a receipt."""
-    return (TickRun(batch.tick, STEP, batch.count),)
+    return (TickRun(batch.tick, batch.step, batch.count),)
 
 
 class PublisherTable:
@@ -268,9 +288,11 @@ class PublisherTable:
     after its session has ended. Times are monotonic nanoseconds.
     """
 
+    kind: ClassVar[type[PublisherState]] = PublisherState
+
     def __init__(self, rows: Mapping[str, PublisherRow], epochs: int) -> None:
         """Restores the table from its rows. `epochs`: the highest epoch that was ever given."""
-        self._publishers = {name: PublisherState.restored(name, row) for name, row in rows.items()}
+        self._publishers = {name: self.kind.restored(name, row) for name, row in rows.items()}
         self.epochs = max([epochs, *(publisher.epoch for publisher in self._publishers.values())])
         """The highest epoch ever given."""
         self._changed: dict[str, None] = {}
@@ -305,11 +327,11 @@ class PublisherTable:
 
     def open(self, name: str, instance: str, attempt: int, at: Tick) -> PublisherState:
         """Begins a new epoch for a publisher, known or new, and a new term for another instance."""
-        publisher = self._publishers.setdefault(name, PublisherState(name))
+        publisher = self._publishers.setdefault(name, self.kind(name))
         epoch, term = publisher.epoch + 1, term_of(publisher.epoch)
         # Volumes of version 0.1.0 have no term, and an instance may use up the epochs of its term: draw a new term.
         if not term or publisher.instance != instance or term_of(epoch) != term:
-            epoch = (term_of(self.epochs) + 1) << _TERM_BITS
+            epoch = (term_of(self.epochs) + 1) << TERM_BITS
         self.epochs = max(self.epochs, epoch)
         publisher.epoch, publisher.instance, publisher.attempt = epoch, instance, attempt
         publisher.opened, publisher.closed = at, False
@@ -318,11 +340,14 @@ class PublisherTable:
 
     def on_durable(self, batch: PendingBatch) -> None:
         """Notes that a batch is durable. It is the oldest pending batch of its publisher."""
-        publisher = batch.publisher
-        oldest = publisher.pending.popleft()
+        oldest = batch.publisher.pending.popleft()
         assert oldest is batch, "batches become durable in the order they were appended"
-        publisher.log(batch.epoch, batch)
-        self._changed[publisher.name] = None
+        self.note(batch)
+
+    def note(self, batch: PendingBatch) -> None:
+        """Notes a batch that is durable, and pending no longer."""
+        batch.publisher.log(batch.epoch, batch)
+        self._changed[batch.publisher.name] = None
 
     def replay(self, name: str, epoch: int, batch: LoggedBatch, *, with_holes: bool) -> bool:
         """Applies a batch that recovery found in the log. Returns False if the batch before it is missing.
@@ -337,7 +362,7 @@ class PublisherTable:
         known = self._publishers.get(name)
         if is_temporary(name) and (known is None or term_of(known.epoch) != term_of(epoch)):
             return True
-        publisher = self._publishers.setdefault(name, PublisherState(name))
+        publisher = self._publishers.setdefault(name, self.kind(name))
         if batch.first <= publisher.sequence:
             return True
         if batch.first != publisher.sequence + 1:
@@ -387,3 +412,31 @@ class PublisherTable:
     def give_way(self) -> str | None:
         """Forgets the publisher that is gone for longest, to make room; returns its name, or None if none is gone."""
         return next((name for name in list(self._gone) if self.forget(self._publishers[name])), None)
+
+
+class NumberedPublisher(PublisherState):
+    """A publisher of a numbered log: the events of a batch stand at neighbouring ticks."""
+
+    __slots__ = ()
+    step = 1
+
+
+class NumberedPublishers(PublisherTable):
+    """The publishers of a numbered log. What is known of them is what their marks in the log show."""
+
+    kind = NumberedPublisher
+
+    def meet(self, tick: Tick, mark: LogMark) -> None:
+        """Notes a batch that was met in the log, and that none of the pubend's own batches is.
+
+        Others append to such a log, so what does not fit is passed over.
+        """
+        known = self.get(mark.publisher)
+        if known is not None and known.owners and term_of(mark.epoch) < known.owners[-1][1]:
+            return
+        try:
+            tokens = split_tokens(mark.tokens)
+        except InvalidTokenError:
+            tokens = ()
+        batch = LoggedBatch(mark.first, tick, mark.count, mark.crc, tokens, NumberedPublisher.step)
+        self.replay(mark.publisher, mark.epoch, batch, with_holes=True)

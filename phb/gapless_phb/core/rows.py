@@ -56,6 +56,10 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
     then, so a token at such a place may be right."""
     voids: tuple[tuple[Tick, Tick], ...] = ()
     """Intervals in which the broker was down: no tick in them was or will be used."""
+    family: str = ""
+    """That of its log, if the log numbers its records itself (`gapless.core.ports.NumberedLog`); else ""."""
+    rules: tuple[tuple[Tick, bytes], ...] = ()
+    """How the records of such a log become events: rules, each behind the tick from which they hold."""
 
 
 class Holds(msgspec.Struct, array_like=True, frozen=True):

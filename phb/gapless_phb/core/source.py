@@ -11,7 +11,7 @@ The keeping reads the source's `Facts`, asks the source to give up what may go, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
@@ -19,11 +19,13 @@ from typing import NamedTuple, Protocol, TypeAlias
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OpenRequest, Pub
-from gapless.core.outbox import Outbox, Then
-from gapless.core.ports import Authorizer, LogBytes
+from gapless.core.outbox import Outbox, Then, ThenAppended
+from gapless.core.ports import Authorizer, LogBytes, Operation
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
+from gapless.core.wire.tokens import Tokens
 from gapless_phb.core.damage import Damage
+from gapless_phb.core.publishers import PendingBatch, PublisherState
 from gapless_phb.core.rows import Tables
 from gapless_phb.core.settings import Settings
 
@@ -49,6 +51,8 @@ class Timer(Enum):
     SILENCE = "SIL: say that nothing happened"
     ACKNOWLEDGEMENT = "AET: ask for progress"
     RELEASE = "chop what may go"
+    LOG = "read older marks of a log again"
+    SCAN = "read the marks of the past again"
     FORGETTING = "forget publishers without a name that do not come back"
 
 
@@ -133,6 +137,13 @@ class Sizes(LogBytes, Protocol):
     def next(self, tick: Tick) -> Tick | None:
         """Returns the tick of something above `tick` that its host may remove, or None if there is nothing."""
 
+    @property
+    def total(self) -> int:
+        """How many bytes were ever logged, or followed."""
+
+    def sample(self, upto: Tick) -> list[tuple[Tick, int]]:
+        """Returns some points (tick, total up to there), the last of them at `upto`: what a checkpoint stores."""
+
 
 class Facts(Protocol):
     """What a source reports about its log; the values are current."""
@@ -162,6 +173,42 @@ class Facts(Protocol):
 
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
         """Reads what is in (after, upto], or the first part of it."""
+
+
+class Appender(Protocol):
+    """Where the batches of publishers go: what those need who take them (`publish_handler`, `keyed`)."""
+
+    pubend: PubendId
+    tables: Tables
+    pending_bytes: int
+    """The size of all batches on their way into the log."""
+
+    @property
+    def newest(self) -> Tick:
+        """The newest event that was sent to the network."""
+
+    @property
+    def index(self) -> Sizes:
+        """Estimates how many bytes lie where."""
+
+    def opened_at(self, now: int, wall: int) -> Tick:
+        """Returns the present, for the row of a publisher that is opened."""
+
+    def settle(self, operations: Sequence[Operation], then: Then) -> None:
+        """Makes operations durable, and calls `then` when the fate of all that was appended before is known, too."""
+
+    def append(
+        self,
+        publisher: PublisherState,
+        pub: Pub,
+        tokens: Tokens,
+        crc: int,
+        reply_to: Hashable,
+        now: int,
+        wall: int,
+        then: ThenAppended,
+    ) -> PendingBatch:
+        """Appends a batch, whole. `tokens`: those of `pub`. `then`: called by a log of the volume when it answers."""
 
 
 class Source(Protocol):

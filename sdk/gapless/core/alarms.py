@@ -61,6 +61,21 @@ class AlarmCode(Enum):
         "A log plugin could not be asked, or did not end; the pubends on its logs may stand still. Nothing is lost.",
         "Do what the text says; if it is no setting, restart the broker, and report the text to the plugin's authors.",
     )
+    LOG_STANDS_STILL = (
+        "log_stands_still",
+        "A log that others append to as well brings nothing at the moment; nothing is lost.",
+        "Do what the text says; look at the servers that keep the log, and at what is between.",
+    )
+    LOG_GONE = (
+        "log_gone",
+        "A log that others append to was deleted, or made anew; whoever was behind gets a gap.",
+        "Nothing, if that was meant. A log that was made anew is another pubend.",
+    )
+    LOG_LESS_SAFE = (
+        "log_less_safe",
+        "A log that others append to may lose what publishers have receipts for.",
+        "Change how that log is kept, as the text says, or do not rely on its receipts.",
+    )
     PFS_UNREADABLE = (
         "pfs_unreadable",
         "Notes on which events are for whom cannot be read; the events are fetched and matched again.",
@@ -138,6 +153,7 @@ _LASTING: Final = frozenset(
         AlarmCode.CLOCK_SUSPECT,
         AlarmCode.CLOCK_DOUBTFUL,
         AlarmCode.CLOCK_BEHIND,
+        AlarmCode.LOG_STANDS_STILL,
         AlarmCode.NODE_UNREACHABLE,
         AlarmCode.MAPS_DIFFER,
         AlarmCode.DISK_LOW,

@@ -399,7 +399,7 @@ PUBLISHERS = (
         (
             Edit(
                 f"{_HANDLER}.open",
-                "    self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)",
+                "    self._log.settle([Set(self._log.tables.publishers, key, rows.encode(publisher.row))], durable)",
                 "    self._outbox.write([Set(self._log.tables.publishers, key, rows.encode(publisher.row))])\n"
                 "    durable(now, wall)",
             ),

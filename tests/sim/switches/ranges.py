@@ -188,9 +188,9 @@ KEYED = (
         "The mark of a producer does not survive its PHB.",
         (
             Edit(
-                "gapless_phb.core.keyed:Keyed.take",
-                "self._outbox.write([Set(self._log.tables.keyed, key, rows.encode((pub.epoch, last)))])",
-                "key",
+                "gapless_phb.core.keyed:Keyed._append",
+                "self._write(name, self._marks[name])",
+                "name",
             ),
         ),
         ("I6", "I7"),
@@ -204,7 +204,7 @@ KEYED = (
         (
             Edit(
                 "gapless_phb.core.keyed:Keyed.take",
-                "self._outbox.write([], lambda _now, _wall: self._answer(reply_to, duplicate))",
+                "self._log.settle([], lambda _now, _wall: self._answer(reply_to, duplicate))",
                 "self._answer(reply_to, duplicate)",
             ),
         ),
