@@ -273,3 +273,9 @@ class Consumer:
         if self._since_commit >= self.commit_every:
             self.commit()
         return not self.over
+
+
+def is_alive(consumer: Any) -> bool:
+    """Whether a consumer still is one: its process runs, and it has neither left nor failed."""
+    client = consumer.client
+    return not consumer.over and client.running and client.consumers.get(consumer.number) is consumer

@@ -20,6 +20,7 @@ from gapless.core.wire.messages import AttachedTo, OnChange, StartAt, Subscribe,
 from gapless.core.wire.tokens import CheckpointToken
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.accounts import Account, History, Logged, Share, add_tick
+from gapless_sim.consumer import is_alive
 from gapless_sim.event_ages import Ages
 from gapless_sim.lapsed_leases import Lapses
 from gapless_sim.observation import Oracle, Violation
@@ -130,9 +131,7 @@ class Model(Oracle):
 
     def alive(self, consumer: Consumer) -> bool:
         """Whether a consumer still is one: its process runs, and it has neither left nor failed."""
-        return (
-            not consumer.over and consumer.client.running and consumer.client.consumers.get(consumer.number) is consumer
-        )
+        return is_alive(consumer)
 
     def heard_upto(self, account: Account, pubend: PubendId) -> Tick:
         """Up to where the session that had a subscription has acknowledged it."""

@@ -301,8 +301,14 @@ class Desks:
 
     @staticmethod
     def _take(desk: Desk, unit: Unit) -> None:
-        """One more attempt. Asked again by the same consumer, it is still the same attempt."""
+        """One more attempt. Asked again by the same consumer, it is still the same attempt.
+
+        What an SHB told as a gap, another one may have still: then an event comes that is before the one of the last
+        attempt, and everything up to that one may have been handed out.
+        """
         former = desk.attempts.get(unit.pubend)
+        if former is not None and former.tick > unit.first:
+            desk.units[unit.pubend] = max(former.tick, desk.units.get(unit.pubend, 0))
         if former is None or former.tick != unit.first:
             desk.attempts[unit.pubend] = Attempt(unit.first, 1, desk.holder)
         elif former.by != desk.holder:

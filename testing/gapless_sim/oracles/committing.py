@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gapless.core.client import Delivery
+from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless_shb.core.desks import DESKS, Desk
 from gapless_sim.oracles.judge import Judge
@@ -75,9 +75,15 @@ class J1Marked(Judge):
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Something is handed out: for the first time, or again."""
-        if not consumer.is_marked or not isinstance(item, Delivery) or self.model.has_lost_disks:
+        if not consumer.is_marked or self.model.has_lost_disks:
             return
         handed = self._of(consumer, item.pubend)
+        if isinstance(item, Gap):
+            # Another event is the first one now, whose attempts are counted. Those of what may be lost are forgotten,
+            # and yet an SHB that has it still may serve it to the next consumer.
+            handed.careful = {at: times for at, times in handed.careful.items() if at > item.end}
+        if not isinstance(item, Delivery):
+            return
         for event in self.model.events(item):
             before = handed.times.get(event.tick, 0)
             what = f"{consumer.lane} was handed {item.pubend} {event.tick}"

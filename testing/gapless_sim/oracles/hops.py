@@ -219,8 +219,8 @@ class K5Answered(HopJudge):
         if question.pubend != said.pubend or not question.is_known:
             return
         was_owed = bool(question.owed)
-        for lo, hi in _satisfied(said, question.need):
-            for start, end in question.ranges.within(lo, hi):
+        for lo, hi in question.ranges.within(said.lo, said.hi):
+            for start, end in _satisfied(said, lo, hi, question.need):
                 question.owed.add(start, end)
         if question.owed and not was_owed:
             question.owed_since = self.world.now
@@ -243,12 +243,22 @@ def _taken_over(questions: Sequence[Question], want: Want, ranges: IntervalSet) 
     return need
 
 
-def _satisfied(said: Knowledge, need: Stamp) -> Iterator[tuple[Tick, Tick]]:
-    """What of knowledge answers whoever has such a need: events do in any case."""
+def _satisfied(said: Knowledge, lo: Tick, hi: Tick, need: Stamp) -> Iterator[tuple[Tick, Tick]]:
+    """What of a range knowledge answers for whoever has such a need.
+
+    Where its silence does not serve, events do; but none that silence on both sides keeps from the range's ends: an
+    answer is a statement of a range, and there may be none in the middle of what is not answered.
+    """
     if covers(said.stamp, need):
-        yield said.lo, said.hi
-    else:
-        yield from ((tick - 1, tick) for tick in said.data.ticks)
+        yield lo, hi
+        return
+    ticks = {*said.data.ticks}
+    low, high = lo, hi
+    while low < high and low + 1 in ticks:
+        low += 1
+    while low < high and high in ticks:
+        high -= 1
+    yield from (part for part in ((lo, low), (high, hi)) if part[0] < part[1])
 
 
 @dataclass(slots=True, eq=False)

@@ -293,11 +293,19 @@ class V3LiveRelease(Judge):
         consumers = [consumer for consumer in account.consumers if self.model.alive(consumer) and consumer.attached]
         if share is None or not consumers:
             return False
-        if any(consumer.by_ranges and not self._reach.is_served(consumer) for consumer in consumers):
-            return False  # nobody goes on in its name: what it said is all, and may be on its way for ever
+        if any(self._is_lost_on_its_way(consumer) for consumer in consumers):
+            return False
         acked = max(self._acknowledged(account, consumer, pubend) for consumer in consumers)
         needed = max(share.newest, self._gaps.get((account.row.number, pubend), 0))
         return needed <= max(acked, share.start or 0)
+
+    def _is_lost_on_its_way(self, consumer: Consumer) -> bool:
+        """Whether what it said may never come to its home, which knows nobody who could say it.
+
+        Nobody goes on in the name of one that reads by ranges; and where a guest is, its home may not be reached.
+        """
+        alone = consumer.by_ranges or self.world.roaming is not None
+        return alone and not self._reach.is_served(consumer)
 
     def _acknowledged(self, account: Account, consumer: Consumer, pubend: PubendId) -> Tick:
         """What counts of what it said: all, unless it is cut off; then what came through before that."""

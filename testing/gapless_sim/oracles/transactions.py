@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from gapless.core.client import Delivery
 from gapless.core.client.transacting import Fate
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.oracles.reachability import Reach
 from gapless_sim.transactions import Input
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class J4Once(Judge):
         super().__init__(model)
         self._transactions: list[Transaction] = []
         self._handed: dict[Place, Input] = {}
+        self._reach = Reach(model)
 
     def transacting(self, transaction: Transaction) -> None:
         """An application begins to commit."""
@@ -119,6 +121,8 @@ class J4Once(Judge):
         owner = consumer.row.owner
         if not isinstance(owner, Input) or owner.over or not self.model.alive(owner):
             return False
+        if not self._reach.is_served(owner):
+            return False  # its home, where the position is, may be out of reach for ever
         return owner.client.core.connected and owner.session.is_clean and place[1] in self.model.histories
 
 

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from gapless.core.wire.messages import StartAt
+from gapless.errors import (
+    ConnectionClosedError,
+    PublishRejectedError,
+    PublishUncertainError,
+    SubscriptionInUseError,
+    SubscriptionTakenOverError,
+)
 from gapless_sim.observation import Oracle
 from gapless_sim.options import SECOND
-from gapless_sim.workloads.publications import PublicationGenerator
+from gapless_sim.producer import Outbox, Producer
+from gapless_sim.workloads.publications import TOPICS, PublicationGenerator
 
 if TYPE_CHECKING:
+    from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Row
-    from gapless_sim.producer import Outbox, Producer
+    from gapless_sim.consumer import Consumer, Row
     from gapless_sim.world import World
 
 PUBLISHED_AT_ONCE = 4
@@ -33,6 +42,8 @@ class Application:
         self.client = client
         self.rows: list[Row] = []
         self.producer: Producer | None = None
+        self.properties: Mapping[str, Any] = {}
+        """What each of its events says beside what is drawn."""
         self._name = workload.name
 
     @abstractmethod
@@ -43,7 +54,10 @@ class Application:
         """A few publications more."""
         producer = self.producer
         more = self.draws.between(1, PUBLISHED_AT_ONCE)
-        self.outbox.publications += [self.publications.write_to(self.outbox.topic) for _ in range(more)]
+        written = [self.publications.write_to(self.outbox.topic) for _ in range(more)]
+        if self.properties:
+            written = [each.with_properties(self.properties) for each in written]
+        self.outbox.publications += written
         if producer is not None and producer.alive and producer.waiting < 40:
             producer.publish(8)
             self.world.sometimes(f"{self._name}.published")
@@ -52,6 +66,75 @@ class Application:
         """What was not handed to the publisher yet is."""
         if self.producer is not None and self.producer.alive:
             self.producer.publish(100)
+
+
+class ConsumingApplication(Application):
+    """One with a process at a time, and a consumer for each subscription in it, which goes on in the next one."""
+
+    def __init__(self, workload: Applications[ApplicationT], client: SimClient, number: int) -> None:
+        super().__init__(workload, client)
+        self.consumers: dict[int, Consumer] = {}
+        """The consumers in this process, by the number of their row."""
+        self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
+
+    @abstractmethod
+    def consume(self, row: Row) -> None:
+        """Consumes a subscription."""
+
+    def start(self, client: SimClient) -> None:
+        """A process begins: it goes on with what the database has, or where the broker says."""
+        self.consumers.clear()
+        self.producer = Producer(client, self.outbox)
+        self.producer.on_over = self._on_producer_over
+        for row in self.rows:
+            self.consume(row)
+
+    def keep(self, row: Row) -> None:
+        """It has one more subscription."""
+        self.rows.append(row)
+        if self.client.running:
+            self.consume(row)
+
+    def going_on(self, consumer: Consumer) -> Consumer:
+        """From now on a consumer is the one of its row in this process."""
+        consumer.on_over = self._on_over
+        self.consumers[consumer.row.number] = consumer
+        return consumer
+
+    def able(self) -> list[Consumer]:
+        """The consumers that have their subscription."""
+        running = self.client.running
+        return [each for each in self.consumers.values() if running and each.attached and not each.over]
+
+    def finish(self) -> None:
+        """Everything is published and consumed."""
+        if not self.client.running:
+            self.client.start()
+            return
+        super().finish()
+        for consumer in self.consumers.values():
+            self.bring_to_an_end(consumer)
+
+    @abstractmethod
+    def bring_to_an_end(self, consumer: Consumer) -> None:
+        """No faults come any more: a consumer takes all there is, and says so."""
+
+    def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
+        """Another consumer has it, in this process or in one that the broker does not know to be over."""
+        if isinstance(error, ConnectionClosedError) or self.consumers.get(consumer.row.number) is not consumer:
+            return  # the process ends, or goes on with another one
+        if not isinstance(error, SubscriptionInUseError | SubscriptionTakenOverError):
+            raise error
+        row = consumer.row
+        self.world.after(SECOND, self.client.name, "consume", self._again, row, life=self.client.life)
+
+    def _again(self, row: Row) -> None:
+        if not row.ended:
+            self.consume(row)
+
+    def _on_producer_over(self, _producer: Producer, error: GaplessError) -> None:
+        if not isinstance(error, PublishUncertainError | PublishRejectedError):
+            raise error
 
 
 class Applications(Oracle, Generic[ApplicationT]):

@@ -5,22 +5,19 @@ In some worlds only. What is drawn comes from a stream of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from gapless.core.wire.messages import InUse, OnChange
-from gapless.selectors.headers import APP_ID
-from gapless_sim.consumer import Row
 from gapless_sim.options import SECOND
+from gapless_sim.workloads.changes import WAYS, changed, leave_out
 from gapless_sim.workloads.churn_state import is_able
-from gapless_sim.workloads.filters import Terms, draw_terms
+from gapless_sim.workloads.filters import draw_terms
 
 if TYPE_CHECKING:
-    from gapless_sim.accounts import Logged
+    from gapless_sim.consumer import Row
     from gapless_sim.workloads.churn_application import Application
     from gapless_sim.workloads.churn_state import ChurnState
-    from gapless_sim.workloads.churn_subscriptions import AppSubscription
 
 SHARE: Final = 0.4
 """Of the worlds."""
@@ -57,7 +54,7 @@ class Changes:
     def leave_out(self, row: Row) -> None:
         """A new subscription may be for no events of its own."""
         if self.on and self._draws.chance(0.3):
-            _leave_out(row)
+            leave_out(row)
             self._state.sometimes("no_local")
 
     def _plan(self) -> None:
@@ -82,8 +79,9 @@ class Changes:
         if not may:
             return
         subscription, process = draws.pick(may), draws.pick(application.able())
-        way = draws.pick((OnChange.KEEP_POSITION, OnChange.KEEP_POSITION, OnChange.JMS))
-        row = self._row_for(subscription, draw_terms(draws), way)
+        way = draws.pick(WAYS)
+        terms = draw_terms(draws)
+        row = changed(subscription.row, self._state.row_number(), terms, way, draws)
         if row is None:
             return
         in_use = draws.pick((InUse.ERROR, InUse.TAKEOVER))
@@ -98,37 +96,3 @@ class Changes:
         if way is OnChange.KEEP_POSITION and subscription.attached_consumer() is not None:
             self._state.sometimes(f"{what}, taken over")
         subscription.change(row, process, in_use)
-
-    def _row_for(self, subscription: AppSubscription, terms: Terms, way: OnChange) -> Row | None:
-        """The same subscription for other events; None if they are the same."""
-        former, draws = subscription.row, self._draws
-        keeps = way is OnChange.KEEP_POSITION
-        row = replace(
-            former,
-            number=self._state.row_number(),
-            topics=terms.topics,
-            selector=terms.selector,
-            matches=terms.matches,
-            start=type(former.start).LATEST,
-            start_token=None,
-            token=former.token if keeps and former.keeps_token and draws.chance(0.5) else None,
-            tokens=[],
-            no_local=False,
-            created=False,
-            on_change=way,
-            former=former,
-            owner=None,
-        )
-        if draws.chance(0.4):
-            _leave_out(row)
-        same = (row.topics, row.selector, row.no_local) == (former.topics, former.selector, former.no_local)
-        return None if same else row
-
-
-def _leave_out(row: Row) -> None:
-    row.no_local, row.matches = True, _without(row.matches, row.client_id)
-
-
-def _without(matches: Callable[[Logged], bool], app_id: str) -> Callable[[Logged], bool]:
-    """What matches and was not published under this name."""
-    return lambda event: matches(event) and event.publication.properties.get(APP_ID) != app_id

@@ -125,11 +125,16 @@ class ChurnState(Oracle):
             del self.old_tokens[:-OLD_TOKENS_MOST]
 
     def in_its_way(self, client: SimClient) -> bool:
-        """Whether a process, or some broker, is cut off: then what it wants may never come true."""
-        network, brokers = self.world.network, list(self.world.brokers)
-        ways = [(client.name, address) for address in client.addresses]
-        ways += [(one, other) for one in brokers for other in brokers if one < other]
-        return any(network.is_cut(one, other) or network.is_cut(other, one) for one, other in ways)
+        """Whether a process, or some broker, is cut off."""
+        return is_parted(self.world, client)
+
+
+def is_parted(world: World, client: SimClient) -> bool:
+    """Whether a process, or some broker, is cut off: then what it wants may never come true."""
+    network, brokers = world.network, list(world.brokers)
+    ways = [(client.name, address) for address in client.addresses]
+    ways += [(one, other) for one in brokers for other in brokers if one < other]
+    return any(network.is_cut(one, other) or network.is_cut(other, one) for one, other in ways)
 
 
 def is_able(client: SimClient) -> bool:

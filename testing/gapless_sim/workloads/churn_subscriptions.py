@@ -18,7 +18,7 @@ from gapless.errors import (
     SubscriptionTakenOverError,
     TokenMismatchError,
 )
-from gapless_sim.options import SECOND
+from gapless_sim.workloads.changes import ON_ITS_WAY, Requests
 from gapless_sim.workloads.churn_consumers import EAGER, ChurnConsumer, Habits, without_token
 from gapless_sim.workloads.churn_state import ChurnState, wrong
 
@@ -34,8 +34,6 @@ CHANGED = (SubscriptionNotFoundError, SubscriptionMismatchError, SubscriptionTak
 """How a broker answers who wants what a subscription was before."""
 SMALL_WINDOW = 64
 """With a smaller one it would take too long until everything has come right."""
-ON_ITS_WAY = 5 * SECOND
-"""So long a frame of a process that has ended may take to the broker."""
 
 
 class AppSubscription:
@@ -67,8 +65,7 @@ class AppSubscription:
         """Left before they were answered."""
         self._late_until = 0
         """Until then what a process asked that has ended in order since may still be on its way."""
-        self._unanswered: dict[ChurnConsumer, int] = {}
-        """What was asked and not answered, and since when nobody waits for that; 0: somebody does."""
+        self._requests = Requests(state.world)
 
     # Getters.
 
@@ -125,13 +122,7 @@ class AppSubscription:
 
     def is_certain(self) -> bool:
         """Whether nothing that was asked about it may still arrive at the broker, and be done."""
-        now = self.state.world.now
-        for consumer, over_since in list(self._unanswered.items()):
-            if consumer.answered or (over_since and now - over_since > ON_ITS_WAY):
-                del self._unanswered[consumer]
-            elif not consumer.alive and not over_since:
-                self._unanswered[consumer] = now
-        return not self._unanswered and not self.pending_elsewhere(None)
+        return self._requests.are_over() and not self.pending_elsewhere(None)
 
     def note_change(self) -> None:
         """What a listing says of it is not certain just now."""
@@ -159,7 +150,7 @@ class AppSubscription:
             self.row.token = None
             wanted = without_token(wanted)
         consumer = ChurnConsumer(self, client, wanted, habits)
-        self._unanswered[consumer] = 0
+        self._requests.note(consumer)
         self.consumers.append(consumer)
         return consumer
 
@@ -168,7 +159,7 @@ class AppSubscription:
     ) -> None:
         """A process asks for what it must not get."""
         consumer = ChurnConsumer(self, client, wanted, row=row, expects=expects)
-        self._unanswered[consumer] = 0
+        self._requests.note(consumer)
         self.consumers.append(consumer)
 
     def change(self, row: Row, client: SimClient, in_use: InUse) -> None:

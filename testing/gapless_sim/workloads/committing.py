@@ -12,25 +12,14 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery
 from gapless.core.wire.messages import InUse, StartAt
-from gapless.errors import (
-    ConnectionClosedError,
-    PublishRejectedError,
-    PublishUncertainError,
-    SubscriptionInUseError,
-    SubscriptionTakenOverError,
-)
+from gapless_sim.committing import CommittingConsumer, GatheringConsumer
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.options import MILLISECOND, SECOND
-from gapless_sim.producer import Outbox, Producer
-from gapless_sim.workloads.applications import Application, Applications
-from gapless_sim.workloads.filters import Terms, draw_terms
-from gapless_sim.workloads.publications import TOPICS
+from gapless_sim.workloads.applications import Applications, ConsumingApplication
+from gapless_sim.workloads.filters import EVERYTHING, Terms, draw_terms
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless.core.client.subscribing import SubscribeOptions
-    from gapless.core.stream.ticks import PubendId, Tick
-    from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
 
 SOMETIMES = (
@@ -56,149 +45,21 @@ SOMETIMES = (
 )
 
 PORTIONS = (1, 1, 3, 8)
-EVERYTHING = Terms(("#",), "", lambda _: True)
 
 
-class CommittingConsumer(Consumer):
-    """Consumes as `AckMode.AUTO` does: it asks for more when the effects of what it has in hand are done."""
-
-    commits = True
-    is_marked = True
-
-    def __init__(self, client: SimClient, row: Row, wanted: SubscribeOptions, *, pace: int, portion: int) -> None:
-        super().__init__(client, row, wanted, pace=pace, portion=portion, acknowledges="never")
-        self.in_hand = False
-        """Whether it was handed something and has not asked for more since."""
-        self._committing: dict[PubendId, Tick] = {}
-
-    def commit(self) -> None:
-        """It is done with what it has in hand, as far as its application knows."""
-        if self.over or not self.attached:
-            return
-        if self.in_hand:
-            super().commit()
-            self.in_hand = False
-        client, positions = self.client, self.core.end_positions()
-        if self.is_durable():
-            client.core.commit(self.number, positions, self.portion or 1, client.monotonic())
-            if not self.is_durable():
-                client.world.observe.acknowledged(self, positions)
-                self._committing = positions
-                self._note_attempt()
-            client.schedule_pump()
-
-    def is_durable(self) -> bool:
-        """Whether nothing has to be answered by the broker before more may be handed out."""
-        committing = self.core.committing
-        return committing is None or committing.under_way is None
-
-    def settle(self) -> bool:
-        """Whether everything that it was done with is durable, as far as its application can see."""
-        if not self.is_durable():
-            return False
-        if self._committing:
-            self.client.world.observe.durably_committed(self, self._committing)
-            self._committing = {}
-        return True
-
-    def _note_attempt(self) -> None:
-        committing = self.core.committing
-        assert committing is not None
-        asked = committing.under_way
-        if asked is not None and asked.unit is not None and asked.unit.careful:
-            self.client.world.observe.attempting(self, asked.unit)
-
-    def _take_one(self) -> bool:
-        if not self.attached:
-            return False
-        self.commit()
-        if not self.settle():
-            return False
-        item = self.client.core.take_unit(self.number, self.client.monotonic(), self.portion)
-        self._note_attempt()
-        if item is None:
-            return False
-        self.in_hand = True
-        self.client.world.observe.handed_out(self, item)
-        return not self.over
-
-
-class GatheringConsumer(CommittingConsumer):
-    """Consumes as `AckMode.CLIENT` does: now and then it acknowledges all that it was handed, or has it come again."""
-
-    gathers = True
-
-    def __init__(
-        self,
-        client: SimClient,
-        row: Row,
-        wanted: SubscribeOptions,
-        *,
-        pace: int,
-        portion: int,
-        former: GatheringConsumer | None = None,
-    ) -> None:
-        """`former`: whose unacknowledged events come again."""
-        self._former = former
-        self.recoveries = 0 if former is None else former.recoveries + 1
-        """How often this process has had events come again."""
-        self.gathered = 0
-        """How many items it was handed since it acknowledged."""
-        self.acknowledges_next = False
-        super().__init__(client, row, wanted, pace=pace, portion=portion)
-        if former is not None:
-            self.first = former.first
-
-    def begin(self) -> int:
-        """Asks for the subscription, or for what is not acknowledged of it."""
-        former, client = self._former, self.client
-        if former is None:
-            return super().begin()
-        number = client.core.recover(former.number, former.core.end_positions(), client.monotonic())
-        former.over = True
-        client.disown(former.number)
-        return number
-
-    def commit(self) -> None:
-        """It is done with what it has in hand, if its application says so."""
-        if self.acknowledges_next and self.is_durable():
-            self.acknowledges_next = False
-            self.gathered = 0
-            super().commit()
-
-    def _take_one(self) -> bool:
-        if not super()._take_one():
-            return False
-        self.gathered += 1
-        return not self.over
-
-
-class CommittingApplication(Application):
+class CommittingApplication(ConsumingApplication):
     """One client's database: an outbox, and its subscriptions, whose positions the broker keeps."""
 
     def __init__(self, workload: CommittingApplications, client: SimClient, number: int) -> None:
-        super().__init__(workload, client)
+        super().__init__(workload, client, number)
         self.workload = workload
-        self.consumers: dict[int, Consumer] = {}
-        """The consumers in this process, by the number of their row."""
-        self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
-
-    def start(self, client: SimClient) -> None:
-        """A process begins: it goes on where the broker says."""
-        self.consumers.clear()
-        self.producer = Producer(client, self.outbox)
-        self.producer.on_over = self._on_producer_over
-        for row in self.rows:
-            self.consume(row)
 
     def add(self, number: int, terms: Terms, start: StartAt, kind: str) -> None:
         """One more subscription, to be consumed in a mode."""
         row = Row(number, self.client.name, f"{kind}-{number}", terms.topics, terms.selector, terms.matches, start)
         row.keeps_token = False
         row.silence = self.draws.chance(0.2)
-        self.rows.append(row)
-        if self.client.running:
-            self.consume(row)
+        self.keep(row)
 
     def consume(self, row: Row, in_use: InUse = InUse.TAKEOVER) -> None:
         """Consumes a subscription, at some pace."""
@@ -215,8 +76,7 @@ class CommittingApplication(Application):
         else:
             wanted = row.wanted(in_use=in_use, commits=True)
             consumer = CommittingConsumer(self.client, row, wanted, pace=pace, portion=draws.pick(PORTIONS))
-        consumer.on_over = self._on_over
-        self.consumers[row.number] = consumer
+        self.going_on(consumer)
         if not eager and draws.chance(0.1):
             consumer.on_attached = self._leave_at_once
 
@@ -244,8 +104,8 @@ class CommittingApplication(Application):
 
     def leave(self) -> None:
         """A consumer leaves in order, with something in hand or not, and somebody comes back for it."""
-        able = [each for each in self.consumers.values() if each.attached and not each.over]
-        if not able or not self.client.running:
+        able = self.able()
+        if not able:
             return
         consumer = self.draws.pick(able)
         if self.draws.chance(0.3):
@@ -262,9 +122,7 @@ class CommittingApplication(Application):
             return
         self.world.sometimes("committing.recovered again" if consumer.recoveries else "committing.recovered")
         wanted, pace, portion = consumer.core.acknowledged(), consumer.pace, consumer.portion or 1
-        again = GatheringConsumer(self.client, consumer.row, wanted, pace=pace, portion=portion, former=consumer)
-        again.on_over = self._on_over
-        self.consumers[consumer.row.number] = again
+        self.going_on(GatheringConsumer(self.client, consumer.row, wanted, pace=pace, portion=portion, former=consumer))
         if not self.workload.in_liveness and self.draws.chance(0.2):
             self.world.sometimes("committing.died while it recovered")
             end = self.die if self.draws.chance(0.5) else self.crash
@@ -282,29 +140,11 @@ class CommittingApplication(Application):
         wait = self.draws.draw(SECOND)
         self.world.after(wait, self.client.name, "consume", self.consume, consumer.row, life=self.client.life)
 
-    def finish(self) -> None:
-        """Everything is published and consumed."""
-        if not self.client.running:
-            self.client.start()
-            return
-        super().finish()
-        for consumer in self.consumers.values():
-            if isinstance(consumer, GatheringConsumer):
-                consumer.acknowledges_next = True
-            consumer.go_on(0)
-
-    def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
-        """Another consumer has it, in this process or in one that the broker does not know to be over."""
-        if isinstance(error, ConnectionClosedError) or self.consumers.get(consumer.row.number) is not consumer:
-            return
-        if not isinstance(error, SubscriptionInUseError | SubscriptionTakenOverError):
-            raise error
-        row = consumer.row
-        self.world.after(SECOND, self.client.name, "consume", self.consume, row, life=self.client.life)
-
-    def _on_producer_over(self, _producer: Producer, error: GaplessError) -> None:
-        if not isinstance(error, PublishUncertainError | PublishRejectedError):
-            raise error
+    def bring_to_an_end(self, consumer: Consumer) -> None:
+        """It takes all there is, and acknowledges it."""
+        if isinstance(consumer, GatheringConsumer):
+            consumer.acknowledges_next = True
+        consumer.go_on(0)
 
 
 class CommittingApplications(Applications[CommittingApplication]):

@@ -27,6 +27,9 @@ class Terms(NamedTuple):
     matches: Callable[[Logged], bool]
 
 
+EVERYTHING = Terms(("#",), "", lambda _: True)
+"""Much is subscribed to with it: what matches little moves little."""
+
 PATTERNS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("#", lambda _: True),
     ("a.#", lambda topic: topic == "a" or topic.startswith("a.")),

@@ -2,34 +2,30 @@
 
 It is run when it is asked for by its name, under a router for networks of cells, and draws from a stream of its own.
 Each client has one process at a time. Its database holds effects and token, so what it consumed must be exact wherever
-it consumed it.
+it consumed it. In some worlds it changes what it wants under a name, at whatever SHB it is, and leaves out what it
+publishes itself.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless.core.wire.messages import InUse, Order, StartAt
-from gapless.errors import (
-    ConnectionClosedError,
-    PublishRejectedError,
-    PublishUncertainError,
-    SubscriptionInUseError,
-    SubscriptionTakenOverError,
-)
+from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
+from gapless.errors import SubscriptionTakenOverError
+from gapless.selectors.headers import APP_ID
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.observation import Violation
 from gapless_sim.options import SECOND
-from gapless_sim.producer import Outbox, Producer
-from gapless_sim.workloads.applications import Application, Applications
-from gapless_sim.workloads.filters import Terms, draw_terms
-from gapless_sim.workloads.publications import TOPICS
+from gapless_sim.workloads.applications import Applications, ConsumingApplication
+from gapless_sim.workloads.changes import WAYS, Requests, changed, leave_out
+from gapless_sim.workloads.filters import EVERYTHING, Terms, draw_terms
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
+    from gapless_sim.world import World
 
 SOMETIMES = (
     "roaming.published",
@@ -41,28 +37,31 @@ SOMETIMES = (
     "roaming.consumed while the home was down",
     "roaming.taken over",
     "roaming.in total order",
+    "roaming.identified",
+    "roaming.no_local",
+    "roaming.changed at home: keep_position",
+    "roaming.changed at home: jms",
+    "roaming.changed elsewhere: keep_position",
+    "roaming.changed elsewhere: jms",
+    "roaming.changed under a consumer",
 )
 
-EVERYTHING = Terms(("#",), "", lambda _: True)
-"""Many subscribe to it: what matches little moves little."""
+CHANGING_SHARE = 0.5
+"""In so many worlds applications want other events than before under a name, and none of their own."""
 
 
-class RoamingApplication(Application):
+class RoamingApplication(ConsumingApplication):
     """One client's database: an outbox, and its subscriptions, which it consumes wherever it is."""
 
     def __init__(self, workload: RoamingApplications, client: SimClient, number: int) -> None:
-        super().__init__(workload, client)
-        self.consumers: dict[int, Consumer] = {}
-        """The consumers in this process, by the number of their row."""
-        self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
-
-    def start(self, client: SimClient) -> None:
-        """A process begins: it goes on with what the database has."""
-        self.consumers.clear()
-        self.producer = Producer(client, self.outbox)
-        self.producer.on_over = self._on_producer_over
-        for row in self.rows:
-            self.consume(row)
+        super().__init__(workload, client, number)
+        self.workload = workload
+        self.changes = workload.changes
+        self._requests: dict[str | None, Requests] = {}
+        """By the subscription's name."""
+        if workload.is_changing and self.changes.chance(0.6):
+            self.properties = {APP_ID: client.name}
+            self.world.sometimes("roaming.identified")
 
     def add(self, number: int, terms: Terms, start: StartAt, *, keeps_token: bool) -> None:
         """One more subscription."""
@@ -72,16 +71,46 @@ class RoamingApplication(Application):
         if share and self.draws.chance(share):
             row.order = Order.TOTAL
             self.world.sometimes("roaming.in total order")
-        self.rows.append(row)
-        if self.client.running:
-            self.consume(row)
+        if self.workload.is_changing and self.changes.chance(0.3):
+            leave_out(row)
+            self.world.sometimes("roaming.no_local")
+        self.keep(row)
 
     def consume(self, row: Row) -> None:
         """Consumes a subscription, wherever the client is."""
         in_use = self.draws.pick((InUse.TAKEOVER, InUse.TAKEOVER, InUse.WAIT, InUse.ERROR))
-        consumer = Consumer(self.client, row, row.wanted(in_use=in_use))
-        consumer.on_over = self._on_over
-        self.consumers[row.number] = consumer
+        if row.former is not None and not row.created and in_use is InUse.WAIT:
+            in_use = InUse.ERROR  # who waits for a change would change it after whatever comes meanwhile
+        self._ask(row, in_use)
+
+    def _ask(self, row: Row, in_use: InUse) -> None:
+        consumer = self.going_on(Consumer(self.client, row, row.wanted(in_use=in_use)))
+        self._requests.setdefault(row.name, Requests(self.world)).note(consumer)
+
+    def change(self) -> None:
+        """It wants other events under a subscription's name, from where it stands or anew, at whatever SHB it is."""
+        draws = self.changes
+        may = [each for each in self.able() if self._requests[each.row.name].are_over()]
+        if not may:
+            return
+        consumer, way = draws.pick(may), draws.pick(WAYS)
+        row = changed(consumer.row, self.workload.row_number(), draw_terms(draws), way, draws)
+        if row is None:
+            return
+        if row.no_local:
+            self.world.sometimes("roaming.no_local")
+        in_use = draws.pick((InUse.ERROR, InUse.TAKEOVER))
+        if way is OnChange.JMS or in_use is InUse.ERROR:
+            consumer.leave()
+        else:
+            self.world.sometimes("roaming.changed under a consumer")
+        where = "at home" if consumer.core.session_sid == consumer.core.sid else "elsewhere"
+        self.world.sometimes(f"roaming.changed {where}: {way.value}")
+        consumer.row.ended = True
+        self.world.observe.changing(consumer.row)
+        del self.consumers[consumer.row.number]
+        self.rows[self.rows.index(consumer.row)] = row
+        self._ask(row, in_use)
 
     def publish(self) -> None:
         """A few publications more, wherever the pubend's host is."""
@@ -105,43 +134,35 @@ class RoamingApplication(Application):
 
     def attach_again(self) -> None:
         """A consumer leaves, and another one takes its place."""
-        able = [consumer for consumer in self.consumers.values() if consumer.attached and not consumer.over]
-        if able and self.client.running:
+        able = self.able()
+        if able:
             consumer = self.draws.pick(able)
             consumer.leave()
             self.consume(consumer.row)
 
-    def finish(self) -> None:
-        """What was not handed to the publisher yet is; whoever consumes acknowledges where it stands."""
-        if not self.client.running:
-            self.client.start()
-            return
-        super().finish()
-        for consumer in self.consumers.values():
-            consumer.commit()
+    def bring_to_an_end(self, consumer: Consumer) -> None:
+        """Whoever consumes acknowledges where it stands."""
+        consumer.commit()
 
     def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
         """Another consumer has it: an earlier process, which the broker does not know to be over."""
-        if isinstance(error, ConnectionClosedError):
-            return  # the process ends
-        if not isinstance(error, SubscriptionInUseError | SubscriptionTakenOverError):
-            raise error
-        if isinstance(error, SubscriptionTakenOverError):
+        if isinstance(error, SubscriptionTakenOverError) and not consumer.row.ended:
             if self.client.boots == 1:  # a request of an earlier process may still come and take it over
                 raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
             self.world.sometimes("roaming.taken over")
-        row = consumer.row
-        self.world.after(SECOND, self.client.name, "consume", self.consume, row, life=self.client.life)
-
-    def _on_producer_over(self, _producer: Producer, error: GaplessError) -> None:
-        if not isinstance(error, PublishUncertainError | PublishRejectedError):
-            raise error
+        super()._on_over(consumer, error)
 
 
 class RoamingApplications(Applications[RoamingApplication]):
     """The applications of one world. As an oracle it also sees where what is consumed."""
 
     name = "roaming"
+
+    def __init__(self, world: World) -> None:
+        self.changes = world.choices.stream("workload/roaming/changes")
+        self.is_changing = self.changes.chance(CHANGING_SHARE)
+        """Whether applications of this world change what they want."""
+        super().__init__(world)
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Something was consumed somewhere."""
@@ -162,7 +183,9 @@ class RoamingApplications(Applications[RoamingApplication]):
         self.draws.pick(self.applications).add(self.row_number(), terms, start, keeps_token=keeps_token)
 
     def _act(self, application: RoamingApplication) -> None:
-        if self.draws.chance(0.08) and application.client.running:
+        if self.is_changing and self.changes.chance(0.06):
+            application.change()
+        elif self.draws.chance(0.08) and application.client.running:
             application.move()
         elif self.draws.chance(0.05):
             application.attach_again()

@@ -222,16 +222,13 @@ class Transactions(TwinnedApplications[TransactingApplication]):
     """The applications of one world."""
 
     name = "transactions"
+    missing = "a transaction is not committed, or nobody consumes"
     _transactions = 0
 
     def transaction_number(self) -> int:
         """A number that no transaction had before."""
         self._transactions += 1
         return self._transactions
-
-    def unsettled(self) -> str:
-        """What is missing."""
-        return super().unsettled() if not super().settled() else "a transaction is not committed, or nobody consumes"
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
         """A twin has taken it over, or its process ends."""

@@ -178,10 +178,7 @@ class Transforms(TwinnedApplications[TransformingApplication]):
     """The applications of one world."""
 
     name = "transforms"
-
-    def unsettled(self) -> str:
-        """What is missing."""
-        return super().unsettled() if not super().settled() else "a transform has no process"
+    missing = "a transform has no process"
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
         """A twin has taken the input over, or its process ends."""

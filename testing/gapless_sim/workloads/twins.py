@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from gapless_sim.options import SECOND
 from gapless_sim.workloads.applications import Application, Applications
 from gapless_sim.workloads.churn_application import SecondProcess
+from gapless_sim.workloads.churn_state import is_parted
 
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
@@ -41,6 +42,9 @@ class TwinnedApplication(Application):
 class TwinnedApplications(Applications[TwinnedT]):
     """The applications of one world."""
 
+    missing: ClassVar[str]
+    """What an application lacks that is not settled, though everything is published."""
+
     def begin(self) -> None:
         """Twins start somewhat later."""
         super().begin()
@@ -61,5 +65,12 @@ class TwinnedApplications(Applications[TwinnedT]):
             application.settled() for application in self.applications if self._is_reached(application)
         )
 
+    def unsettled(self) -> str:
+        """What is missing."""
+        return self.missing if super().settled() else super().unsettled()
+
     def _is_reached(self, application: TwinnedT) -> bool:
-        return all(broker.listening for broker in self.world.brokers.values()) and bool(application.connected)
+        """Whether all that it needs is there for one of its processes, and nothing was left broken for ever."""
+        world = self.world
+        brokers_listen = all(broker.listening for broker in world.brokers.values())
+        return brokers_listen and any(not is_parted(world, process) for process in application.connected)

@@ -263,6 +263,24 @@ def test_an_attempt_counts_once_for_each_consumer_and_is_durable_before_it_is_an
     assert found.attempts == (m.Attempts(PUBEND, tick, 3),)
 
 
+def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(world: Desk) -> None:
+    """One SHB told it as a gap, and another one has it still."""
+    session = world.session("a")
+    answer = world.come(session)
+    lost, later = world.log_event(), world.log_event()
+    world.feed(m.Detach(answer.sid, 1, [m.Unit(PUBEND, later, later)]), session)
+    world.sync()
+    second = world.session("b")
+    found = world.come(second)
+    world.commit(second, found, 1, unit=m.Unit(PUBEND, lost, lost, careful=True))
+    world.sync()
+
+    found = world.come(world.session("c"))
+
+    assert found.attempts == (m.Attempts(PUBEND, lost, 1),)
+    assert found.units == (m.Position(PUBEND, later),)
+
+
 def test_an_announced_batch_is_known_until_all_of_it_is_committed(world: Desk) -> None:
     session = world.session("a")
     answer = world.come(session)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gapless.core.client import Delivery
+from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.stream.events import Event
 from gapless.core.wire.messages import Unit
@@ -60,6 +60,20 @@ class Said(Delivery):
     def __init__(self, events: list[Event]) -> None:
         super().__init__(P, [], [event.tick for event in events])
         self.said = events
+
+
+def test_attempts_are_forgotten_with_what_was_told_to_be_lost() -> None:
+    """Found by the simulator (knowledge 7026): one SHB told a gap, and another one had the event still."""
+    handing = Handing()
+    for count in (2, 3):
+        consumer = handing.consumer()
+        handing.attempt(consumer, 10)
+        handing.hand(consumer, (10, count))
+    handing.oracle.handed_out(handing.consumer(), Gap(P, 5, 10, ""))
+    third = handing.consumer()
+    handing.attempt(third, 10)
+
+    handing.hand(third, (10, 2))
 
 
 def test_what_was_in_hand_may_come_again_marked() -> None:

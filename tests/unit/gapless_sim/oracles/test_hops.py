@@ -196,13 +196,13 @@ def test_an_answer_that_is_passed_on_in_part_is_missed_in_part() -> None:
     assert tree.judge.settled()
 
 
-def test_silence_under_a_lower_stamp_answers_nobody_but_events_do() -> None:
+def test_silence_under_a_lower_stamp_answers_nobody_but_events_at_an_end_of_it_do() -> None:
     tree = asked(need={"shb1@disk": 2})
-    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 1}))
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5, stamp={"shb1@disk": 1}))
     tree.after(6 * SECOND)
     tree.judge.checkpoint()
 
-    tree.sends("phb1", "ib1", tree.know(0, 9, 5, stamp={"shb1@disk": 1}))
+    tree.sends("phb1", "ib1", tree.know(0, 9, 8, 9, stamp={"shb1@disk": 1}))
     tree.after(6 * SECOND)
     with violates("K5"):
         tree.judge.checkpoint()

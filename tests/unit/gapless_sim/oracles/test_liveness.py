@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -338,6 +338,20 @@ def test_v3_nobody_goes_on_in_the_name_of_one_who_reads_by_ranges(by_ranges: boo
     oracle._reach.is_served = lambda _: False
 
     assert oracle._is_current(account, P) is not by_ranges
+
+
+def test_v3_nor_in_the_name_of_a_guest_whose_home_is_out_of_reach() -> None:
+    """Found by the simulator (knowledge 7040 of the workload roaming): no way led from one SHB to the other one."""
+    fixture, reader = releasing()
+    fixture.acknowledge(reader, p=10)
+    oracle: Any = fixture.oracles[V3LiveRelease]
+    account = fixture.model.accounts[reader.row.number]
+    oracle._reach.is_served = lambda _: False
+    at_home = oracle._is_current(account, P)
+    fixture.world.roaming = cast("Any", "somewhere")
+
+    assert at_home
+    assert not oracle._is_current(account, P)
 
 
 def test_v3_an_acknowledgement_that_was_cut_off_counts_for_nothing() -> None:

@@ -22,6 +22,8 @@ class Stage:
         self.fixture.log((10, 1), (20, 2), (30, 3))
         once: Any = self.fixture.oracles[J4Once]
         once.model.alive = lambda _: True
+        self.reached = True
+        once._reach = SimpleNamespace(is_served=lambda _: self.reached)
         row: Any = SimpleNamespace(name="input-1", number=1, owner=None)
         core = SimpleNamespace(connected=True)
         consumer: Any = Input.__new__(Input)
@@ -123,3 +125,9 @@ def test_what_was_committed_is_not_handed_out_again(stage: Stage) -> None:
         stage.takes((10, 1))
     stage.consumer.row.owner = None
     stage.takes((10, 1))
+
+
+def test_nothing_is_due_where_the_home_is_out_of_reach(stage: Stage) -> None:
+    stage.reached = False
+
+    stage.end()
