@@ -14,8 +14,8 @@ from typing_extensions import Self
 
 from gapless_flights.data import write_lines
 from gapless_flights.plan import BROKER, PUBLISHER
+from gapless_flights.processes import Processes
 from gapless_flights.selections import DemoSubscription
-from gapless_flights.worker import Worker
 
 IDLE_MAX: Final = 30.0
 """Seconds without any progress after which a run is over, whatever is missing."""
@@ -82,24 +82,19 @@ class DemoProgress:
         return True
 
 
-class Supervisor:
-    """Starts the processes in a directory, kills whom it is told to, and sees to it that none is left behind.
-
-    Use it as a context. Whatever fails by itself is raised by `watch`.
-    """
+class Supervisor(Processes):
+    """The broker, the publisher and the subscribers of a run. Use it as a context."""
 
     def __init__(
         self, directory: Path, flights: Sequence[str], selections: Sequence[DemoSubscription], rate: float = 0
     ) -> None:
+        super().__init__(directory)
         self.progress = DemoProgress(selections)
         self._directory = directory
         self._flights = directory / "flights.csv"
         self._selections = selections
         self._rate = rate
         self._url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._workers: dict[str, Worker] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        (directory / "logs").mkdir(parents=True)
         write_lines(self._flights, flights)
 
     async def __aenter__(self) -> Self:
@@ -115,15 +110,6 @@ class Supervisor:
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        """Ends every process that is left."""
-        await asyncio.gather(*(worker.abandon() for worker in self._workers.values()))
-
-    @property
-    def kills(self) -> dict[str, int]:
-        """How often each process was killed."""
-        return {name: worker.kills for name, worker in self._workers.items()}
-
     @property
     def url(self) -> str:
         """The broker's."""
@@ -133,38 +119,10 @@ class Supervisor:
         """Where a subscriber keeps what it has consumed, and its token."""
         return self._directory / f"{selection.name}.sqlite"
 
-    def start(self, name: str, command: Any, on_report: Any, *, may_fail_to_start: bool = False) -> None:
-        """Starts one more process, and keeps it running as `Worker` says. Nobody else has its name."""
-        log = self._directory / "logs" / f"{name}.log"
-        worker = self._workers[name] = Worker(name, command, on_report, log, may_fail_to_start=may_fail_to_start)
-        self._tasks.append(worker.start())
-
-    async def kill(self, name: str) -> bool:
-        """Kills a process with SIGKILL; it is started again. Returns False if it had ended for good."""
-        return await self._workers[name].kill()
-
-    async def stop(self, name: str) -> None:
-        """Ends a process in order."""
-        await self._workers[name].stop()
-
     async def stop_all(self) -> None:
         """Ends all processes in order, the broker last."""
         await asyncio.gather(*(self.stop(name) for name in self._workers if name != BROKER))
         await self.stop(BROKER)
-
-    async def watch(self, waiting: Any) -> Any:
-        """What is waited for. Raises WorkerFailedError as soon as a process fails by itself."""
-        task = asyncio.ensure_future(waiting)
-        try:
-            while not task.done():
-                tasks = [keeping for keeping in self._tasks if not keeping.done()]
-                await asyncio.wait([task, *tasks], return_when=asyncio.FIRST_COMPLETED)
-                for keeping in self._tasks:
-                    if keeping.done() and not keeping.cancelled():
-                        keeping.result()
-            return task.result()
-        finally:
-            task.cancel()
 
     # The processes.
 
