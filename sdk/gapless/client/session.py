@@ -281,7 +281,7 @@ class Session(ClosedWhenLeft):
             selector: As for `subscribe`.
             start: Where it begins when nothing was ever stored under this name: as for `subscribe`.
             on_gap: As for `subscribe`.
-            in_use: As for `subscribe`; but it takes over by default.
+            in_use: As for `subscribe`; but it takes over by default, and once more from whoever takes its input over.
             order: As for `subscribe`.
             on_change: As for `subscribe`, but never "jms": its position is stored with its outputs.
             no_local: As for `subscribe`. It keeps a transform from its own outputs if they match its topics, too.
@@ -314,19 +314,21 @@ class Session(ClosedWhenLeft):
                 network=self._driver.core.network,
             )
 
-        first = asked(start)
+        asked(start)  # what is wrong is refused here
+
+        async def attach(position: Start) -> Subscription[Any, Any]:
+            return await self._attach(asked(position), on_gap, policy_of(AckMode.TOKEN, durable=True))
 
         async def begin() -> Transform[Any]:
             # Opened before the token is read: whoever was the owner until now stores nothing behind it (TS9).
             publisher = self.publisher(to, name=name)
             try:
                 tokens = (await publisher.recover()).tokens
-                options = asked(tokens[-1]) if tokens else first
-                subscription = await self._attach(options, on_gap, policy_of(AckMode.TOKEN, durable=True))
+                subscription = await attach(tokens[-1] if tokens else start)
             except BaseException:
                 publisher.abandon()
                 raise
-            return Transform(publisher, subscription, max_events, max_wait)
+            return Transform(publisher, subscription, attach, max_events, max_wait)
 
         return AwaitableContext(begin)
 

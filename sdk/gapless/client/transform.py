@@ -22,11 +22,12 @@ from gapless.errors import (
     GaplessError,
     PublisherFencedError,
     SubscriptionError,
+    SubscriptionInUseError,
     SubscriptionTakenOverError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from gapless.client.messages import Message
     from gapless.client.publisher import Publisher
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 GapT = TypeVar("GapT")
 """Gap, with `on_gap="deliver"`; otherwise Never."""
 TransformT = TypeVar("TransformT", bound="Transform[Any]")
+
+TAKEN_OVER: Final = (SubscriptionTakenOverError, SubscriptionInUseError)
+"""Another consumer has the input. The second one is what a reconnect meets."""
 
 IDLE_SECONDS: Final = 5.0
 """After so long without input, silence is stored and acknowledged, too: the system may release what it covers."""
@@ -73,11 +77,21 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
     """
 
     def __init__(
-        self, publisher: Publisher, subscription: Subscription[Any, GapT], max_events: int, max_wait: float
+        self,
+        publisher: Publisher,
+        subscription: Subscription[Any, GapT],
+        attach: Callable[[CheckpointToken], Awaitable[Subscription[Any, GapT]]],
+        max_events: int,
+        max_wait: float,
     ) -> None:
-        """For gapless itself. The publisher was open before the subscription was attached."""
+        """For gapless itself. The publisher was open before the subscription was attached.
+
+        `attach`: does that once more, at another position.
+        """
         self._publisher = publisher
         self._subscription = subscription
+        self._attach = attach
+        self._draining = False
         self._max_events = max_events
         self._max_wait = max_wait
         self._positions = TransformPositions(subscription.token)
@@ -111,16 +125,11 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
                 "the batch before was not published: the next position covers it, so it would be lost;"
                 " batch.publish(()) moves on without outputs"
             )
-        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._store_silence)
         try:
-            batch = await self._subscription.take_batch(self._max_events, self._max_wait)
-        except SubscriptionTakenOverError as error:
-            raise await self._fenced(error) from error
-        except SubscriptionError:
-            self._check()  # a failed batch has ended the subscription
-            raise
-        finally:
-            self._idle.cancel()
+            batch = await self._take()
+        except TAKEN_OVER as error:
+            await self._take_back(error)
+            batch = await self._take()
         if isinstance(batch, Gap):
             return cast("GapT", batch)
         self._in_hand = InputBatch(batch, self)
@@ -128,6 +137,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
 
     def drain(self) -> None:
         """Ends the iteration after the current batch. It is a plain call, for use in signal handlers."""
+        self._draining = True
         self._subscription.drain()
 
     async def close(self) -> None:
@@ -168,8 +178,11 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
     # How it is done.
 
     def _check(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if self._error is None:
+            return
+        # What a fenced one had sent before is uncertain to its publisher. Here the stored position tells.
+        fenced = self._publisher.error
+        raise fenced if isinstance(fenced, PublisherFencedError) else self._error
 
     def _submit(self, messages: list[Message], token: CheckpointToken) -> None:
         """Gives a batch to the publisher. Raises the error if that is not possible; nothing has changed then."""
@@ -221,11 +234,25 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
                 self._store(token)
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._store_silence)
 
-    async def _fenced(self, error: SubscriptionTakenOverError) -> GaplessError:
-        """Another consumer has the input. Returns what to raise: PublisherFencedError if it is a twin.
+    async def _take(self) -> Batch | Gap:
+        """Waits for the next batch, or gap. Silence is stored meanwhile."""
+        self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._store_silence)
+        try:
+            return await self._subscription.take_batch(self._max_events, self._max_wait)
+        except TAKEN_OVER:
+            raise
+        except SubscriptionError:
+            self._check()  # a failed batch has ended the subscription
+            raise
+        finally:
+            self._idle.cancel()
 
-        A twin has opened the publisher before. So the broker is asked: it refuses the stored position of one that is
-        fenced.
+    async def _take_back(self, taken_over: SubscriptionError) -> None:
+        """Another consumer has the input. Attaches it again, for this transform owns the name.
+
+        Raises PublisherFencedError if it does not: a twin has opened the publisher since. So the broker is asked, which
+        refuses the stored position of one that is fenced. But a twin that had opened it before, and was paused then,
+        takes the input over when it wakes: that one is fenced, and has no use for it.
         """
         try:
             if not self._unanswered:
@@ -234,5 +261,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
                 await self._change()
             self._check()
         except PublisherFencedError as fenced:
-            return fenced
-        return error
+            raise fenced from taken_over
+        self._subscription = await self._attach(self._subscription.token)
+        if self._draining:
+            self._subscription.drain()

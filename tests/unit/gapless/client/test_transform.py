@@ -10,7 +10,7 @@ import pytest
 import gapless
 from gapless.client import transform
 from gapless.core.wire import messages as m
-from unit.gapless.client.conftest import ADDRESS, until
+from unit.gapless.client.conftest import ADDRESS, is_connected, until
 from unit.gapless.client.fake_broker import PUBEND, FakeBroker
 from unit.gapless.client.fake_network import FakeNetwork
 
@@ -176,13 +176,74 @@ async def test_a_twin_that_waits_for_input_is_fenced(network: FakeNetwork) -> No
             await waiting
 
 
-async def test_who_takes_only_the_input_fences_nobody(network: FakeNetwork) -> None:
+async def test_a_twin_is_fenced_although_its_last_batch_is_uncertain(network: FakeNetwork) -> None:
+    network.broker.log(b"a", topic="raw.x")
     async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
-        old = await connection.session().transform("raw.#", to="out", name="enrich")
+        old = await connection.session().transform("raw.#", to="out", name="enrich", start="earliest")
+        batch = await anext(old)
+        network.broker.silent = True
+        await batch.publish(upper(batch))
+        await until(lambda: network.broker.messages(m.Publish))
+        network.broker.silent = False
+        await other.session().transform("raw.#", to="out", name="enrich", start="earliest")
+
+        network.cut()
+        with pytest.raises(gapless.PublisherFencedError):
+            await anext(old)
+        with pytest.raises(gapless.PublisherFencedError):
+            await old.close()
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_an_input_that_somebody_else_took_is_taken_back(network: FakeNetwork, away: bool) -> None:
+    """Perhaps by a twin that had opened the publisher before, and was paused before it attached the input."""
+    network.broker.log(b"a", topic="raw.x")
+    async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
+        work = await connection.session().transform("raw.#", to="out", name="enrich", start="earliest")
+        batch = await anext(work)
+        await batch.publish(upper(batch))
+        await until(lambda: acknowledged(network.broker))
+        network.unreachable = away
+        if away:
+            network.links[0].end("cut")
+        thief = await other.session().subscribe("raw.#", name="enrich", in_use="takeover")
+        network.unreachable = False
+        await until(lambda: is_connected(connection))
+        network.log(b"b", topic="raw.x")
+
+        batch = await anext(work)
+        await batch.publish(upper(batch))
+        await work.close()
+        with pytest.raises(gapless.SubscriptionTakenOverError):
+            while True:
+                await anext(thief)
+
+    assert outputs(network.broker) == [b"A", b"B"]
+    assert acknowledged(network.broker) == network.broker.streams[PUBEND].ticks[2]  # behind a, A, b
+
+
+async def test_an_input_is_taken_back_once_for_each_batch(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
+        work = await connection.session().transform("raw.#", to="out", name="enrich")
+        waiting = asyncio.ensure_future(work.__anext__())
+        await asyncio.sleep(0)
+        thief = await other.session().subscribe("raw.#", name="enrich", in_use="takeover")
+        await until(lambda: thief.is_over)
+        assert not waiting.done()
+
         await other.session().subscribe("raw.#", name="enrich", in_use="takeover")
 
         with pytest.raises(gapless.SubscriptionTakenOverError):
-            await anext(old)
+            await waiting
+
+
+async def test_an_input_that_is_taken_back_ends_as_it_would_have(network: FakeNetwork) -> None:
+    async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
+        work = await connection.session().transform("raw.#", to="out", name="enrich")
+        await other.session().subscribe("raw.#", name="enrich", in_use="takeover")
+        work.drain()
+
+        assert [batch async for batch in work] == []
 
 
 async def test_what_is_refused_ends_it(network: FakeNetwork) -> None:
