@@ -20,7 +20,7 @@ class Processes:
     def __init__(self, directory: Path) -> None:
         """`directory`: where their logs go; it does not exist yet."""
         self._workers: dict[str, Worker] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._logs = directory / "logs"
         self._logs.mkdir(parents=True)
 
@@ -41,7 +41,7 @@ class Processes:
         """Starts one more process, and keeps it running as `Worker` says. Nobody else has its name."""
         log = self._logs / f"{name}.log"
         worker = self._workers[name] = Worker(name, command, on_report, log, may_fail_to_start=may_fail_to_start)
-        self._tasks.append(worker.start())
+        worker.start().add_done_callback(self._on_ended)
 
     async def kill(self, name: str) -> bool:
         """Kills a process with SIGKILL; it is started again. Returns False if it had ended for good."""
@@ -55,12 +55,15 @@ class Processes:
         """What is waited for. Raises WorkerFailedError as soon as a process fails by itself."""
         task = asyncio.ensure_future(waiting)
         try:
-            while not task.done():
-                tasks = [keeping for keeping in self._tasks if not keeping.done()]
-                await asyncio.wait([task, *tasks], return_when=asyncio.FIRST_COMPLETED)
-                for keeping in self._tasks:
-                    if keeping.done() and not keeping.cancelled():
-                        keeping.result()
+            await asyncio.wait([task, self._failure], return_when=asyncio.FIRST_COMPLETED)
+            if self._failure.done():
+                self._failure.result()
             return task.result()
         finally:
             task.cancel()
+
+    def _on_ended(self, keeping: asyncio.Task[None]) -> None:
+        error = None if keeping.cancelled() else keeping.exception()
+        if error is not None and not self._failure.done():
+            self._failure.set_exception(error)
+            self._failure.exception()  # marks it as seen: nobody may watch any more
