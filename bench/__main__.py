@@ -27,7 +27,7 @@ NAMES = {
     "pipelines": "archive, compact and replay on all flights, killed on the way, beside a plain computation",
     "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
     "tokens": "TokenStore under kill -9 of application, broker and database, and what it costs",
-    "transforms": "consume, transform, publish: the position with the output, without it, and transactions of Kafka",
+    "transforms": "transforms under kill -9 of application, PHB and SHB; their rate, and that of transactions of Kafka",
     "transport": "frames over loopback, without any protocol",
     "peers": "the race: gapless beside NATS, Kafka, Redis and others",
     "papers": "the experiments of the papers that gapless comes from, done again",
@@ -40,7 +40,6 @@ PACKAGES = {
     "positions": "peers.positions",
     "peers": "peers.command",
     "spark": "spark.command",
-    "transforms": "peers.transforms",
 }
 """Where the module of a name is, if elsewhere."""
 
@@ -62,11 +61,12 @@ def main(arguments: list[str] | None = None) -> int:
     add_options_of_spark(benchmarks.choices["spark"])
     add_options_of_subscriptions(benchmarks.choices["subscriptions"])
     benchmarks.choices["catchup"].add_argument("--full", action="store_true", help="eight times the events, once")
-    tokens = benchmarks.choices["tokens"]
-    tokens.add_argument("--kills", type=int, default=200)
-    tokens.add_argument("--pauses", type=int, default=9, help="at so many points, drawn, of the nine that there are")
-    tokens.add_argument("--seed", type=int, help="decides who is killed when, and who paused where")
-    tokens.add_argument("--rounds", type=int, default=200, help="of what saving costs; 0: that is not measured")
+    for name, rounds in (("tokens", 200), ("transforms", 3)):
+        benchmark = benchmarks.choices[name]
+        benchmark.add_argument("--kills", type=int, default=200)
+        benchmark.add_argument("--pauses", type=int, default=9, help="one at each point, drawn, of the nine")
+        benchmark.add_argument("--seed", type=int, help="decides who is killed when, and who paused where")
+        benchmark.add_argument("--rounds", type=int, default=rounds, help="of what it costs; 0: that is not measured")
     parsed = parser.parse_args(arguments)
     options = vars(parsed)
     name = options.pop("name")

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import secrets
 import signal
 import sqlite3
@@ -26,7 +25,6 @@ from asyncio import FIRST_COMPLETED
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -40,6 +38,7 @@ import psycopg
 import gapless
 from bench.processes import running_broker
 from bench.rounds import in_turn
+from bench.twins import Stops, Twins, draw, figures_of, show, strike
 from gapless.cli.connecting import run as run_loop
 from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_flights.plan import BROKER, PUBLISHER
@@ -58,8 +57,6 @@ RATE: Final = 250
 FLIGHTS_PER_KILL: Final = 8 * RATE
 FLIGHTS_PER_PAUSE: Final = 40 * RATE
 """More than are published meanwhile, even on a busy machine; at the end the publisher is told to stop."""
-PAUSE_MOST: Final = 0.6
-"""Seconds. Twice this is about what it takes to be up again."""
 EVENTS: Final = 100
 """Of a batch, at most."""
 
@@ -76,6 +73,7 @@ POINTS: Final = (
 )
 """Where an application is paused."""
 IN_A_BATCH: Final = POINTS[4:]
+"""There it is paused in its third batch."""
 LOCKING: Final = (POINTS[1], POINTS[5], POINTS[6])
 """There it has a transaction open, for which SQLite lets everybody else wait."""
 IDLE_IN_TRANSACTION: Final = "-c idle_in_transaction_session_timeout=1s"
@@ -84,6 +82,7 @@ IDLE_IN_TRANSACTION: Final = "-c idle_in_transaction_session_timeout=1s"
 POSTGRES: Final = "PostgreSQL"
 SERVER: Final = "server of PostgreSQL"
 SQLITE: Final = "SQLite"
+MEANWHILE: Final = "broker, while one is paused"
 WITH: Final = "with token"
 WITHOUT: Final = "without token"
 ROUND: Final = 5
@@ -154,7 +153,7 @@ class Application:
         self._reporter = Reporter()
         self._tokens = gapless.TokenStore(options.name)
         self._token: gapless.CheckpointToken | None = None
-        self._batches = 0
+        self._stops = Stops(self._reporter, options.pause_at, 3 if options.pause_at in IN_A_BATCH else 1)
         self._count = 0
 
     async def run(self) -> None:
@@ -173,10 +172,10 @@ class Application:
 
     async def _live(self, session: gapless.Session) -> None:
         with closing(Effects(self._options.database, serializable=self._options.serializable)) as effects:
-            self._reach(POINTS[0])
+            self._stops.reach(POINTS[0])
             self._reporter.report(claims=True)
             _commit(effects.db, lambda: self._claim(effects))
-            self._reach(POINTS[2])
+            self._stops.reach(POINTS[2])
             self._count = len(effects.flights())
             # Who was killed between its commit and its report has nothing left to do, perhaps, that it could report.
             self._reporter.report(consumed=self._count, position=dict(self._token.ticks) if self._token else {})
@@ -192,36 +191,28 @@ class Application:
 
     def _claim(self, effects: Effects) -> None:
         self._token = self._tokens.claim(effects.db, create_table=True)
-        self._reach(POINTS[1])
+        self._stops.reach(POINTS[1])
 
     async def _consume(self, session: gapless.Session, effects: Effects) -> None:
         start = self._token or "earliest"
         async with session.subscribe("flights.#", name=self._options.name, start=start, in_use="takeover") as events:
             self._stop.then(events.drain)
-            self._reach(POINTS[3])
+            self._stops.reach(POINTS[3])
             async for batch in events.batches(max_events=EVENTS):
-                self._batches += 1
-                self._reach(POINTS[4])
+                self._stops.reach(POINTS[4])
                 _commit(effects.db, lambda batch=batch: self._keep(effects, batch))  # type: ignore[misc]
                 self._token = batch.token
-                self._reach(POINTS[7])
+                self._stops.reach(POINTS[7])
                 await events.acknowledge(batch.token)
-                self._reach(POINTS[8])
+                self._stops.reach(POINTS[8])
                 self._count += len(batch)
                 self._reporter.report(consumed=self._count, position=dict(batch.token.ticks), committed=True)
 
     def _keep(self, effects: Effects, batch: gapless.Batch) -> None:
         effects.add([event.body.decode() for event in batch])
-        self._reach(POINTS[5])
+        self._stops.reach(POINTS[5])
         self._tokens.save(effects.db, batch.token)
-        self._reach(POINTS[6])
-
-    def _reach(self, point: str) -> None:
-        """Stops here, if it is the point to stop at: in the third batch, for those within one."""
-        if point == self._options.pause_at and (point not in IN_A_BATCH or self._batches == 3):
-            self._options.pause_at = ""
-            self._reporter.report(paused=os.getpid())
-            os.kill(os.getpid(), signal.SIGSTOP)
+        self._stops.reach(POINTS[6])
 
 
 async def _main(options: argparse.Namespace) -> None:
@@ -234,82 +225,11 @@ def main() -> None:
     for name in ("--database", "--url", "--name"):
         parser.add_argument(name, required=True)
     parser.add_argument("--serializable", action="store_true")
-    parser.add_argument("--pause-at", choices=POINTS, default="")
+    parser.add_argument("--pause-at", choices=("", *POINTS), default="")
     run_loop(_main(parser.parse_args()))
 
 
 # ----------------------------------------------------------------------------- all that are killed
-
-
-class Consumer:
-    """One database, and the processes that consume for it: one that owns the token, and at times a twin."""
-
-    def __init__(self, name: str, database: str, supervisor: Supervisor) -> None:
-        self.name = name
-        self.database = database
-        self._supervisor = supervisor
-        self._progress = supervisor.progress
-        self._progress.consumed[name] = 0
-        self._started = 0
-        self._paused: dict[str, int] = {}
-        self._claims: set[str] = set()
-        self._moved: set[str] = set()
-        """Who has committed something."""
-        self.ended: dict[str, str] = {}
-        self.woken: dict[str, str] = {}
-        """By point: who of the two gave up when the paused one woke, and why."""
-        with closing(Effects(database)) as effects:
-            effects.create()
-        self.owner = self._start()
-
-    def _start(self, pause_at: str = "") -> str:
-        self._started += 1
-        process = f"{self.name}-{self._started}"
-        options = {"database": self.database, "url": self._supervisor.url, "name": self.name}
-        base = [sys.executable, "-m", "bench.tokens", *(f"--{key}={value}" for key, value in options.items())]
-        if self._started % 2:
-            base.append("--serializable")
-
-        def command() -> list[str]:
-            return [*base, f"--pause-at={pause_at}"] if pause_at and process not in self._paused else base
-
-        self._supervisor.start(process, command, lambda report: self._hear(process, report))
-        return process
-
-    def _hear(self, process: str, report: Mapping[str, Any]) -> None:
-        progress, before = self._progress, self._progress.done
-        if "paused" in report:
-            self._paused[process] = report["paused"]
-        if "claims" in report:
-            self._claims.add(process)
-        if "ended" in report:
-            self.ended[process] = report["ended"]
-        if "committed" in report:
-            self._moved.add(process)
-        # One that wakes reports what was so before it was paused.
-        known = progress.positions.get(self.name, {})
-        ahead = {pubend: max(tick, known.get(pubend, 0)) for pubend, tick in report.get("position", {}).items()}
-        progress.positions[self.name] = {**known, **ahead}
-        progress.consumed[self.name] = max(report.get("consumed", 0), progress.consumed[self.name])
-        progress.heard(before)
-
-    async def pause(self, point: str) -> bool:
-        """A twin takes over from one that is paused there, which wakes. Returns False if nothing moves any more."""
-        until = self._progress.until
-        await self._supervisor.stop(self.owner)
-        paused = self._start(pause_at=point)
-        if not await until(lambda: paused in self._paused):
-            return False
-        twin = self._start()
-        stands_in_the_way = self.name == SQLITE and point in LOCKING
-        if not await until(lambda: twin in (self._claims if stands_in_the_way else self._moved)):
-            return False
-        os.kill(self._paused[paused], signal.SIGCONT)
-        if not await until(lambda: paused in self.ended or twin in self.ended):
-            return False
-        self.woken[point] = f"the {'paused one' if paused in self.ended else 'twin'} ends"
-        self.owner = twin if paused in self.ended else paused
-        return True
 
 
 class Run:
@@ -318,45 +238,54 @@ class Run:
     def __init__(self, kills: int, pauses: int, seed: int, directory: Path) -> None:
         self._random = Random(seed)  # noqa: S311 - not for secrets
         self._kills = kills
-        self._points = self._random.sample(POINTS, pauses)
+        self._points = draw(POINTS, pauses, self._random)
         self._directory = directory
         self._flights = made_up_flights(kills * FLIGHTS_PER_KILL + (1 + pauses) * FLIGHTS_PER_PAUSE, seed)
-        self.published = 0
-        self.stalled = False
-        self.killed: Counter[str] = Counter()
-        self.consumers: list[Consumer] = []
-        self.proofs: list[SubscriptionProof] = []
+        self._published = 0
+        self._stalled = False
+        self._killed: Counter[str] = Counter()
+        self._twins: list[Twins] = []
+        self._proofs: list[SubscriptionProof] = []
 
     async def run(self, postgres: Postgres) -> None:
         """All of it. Raises WorkerFailedError when a process fails by itself."""
+        databases = {POSTGRES: postgres.address, SQLITE: str(self._directory / "effects.sqlite")}
         async with Supervisor(self._directory, self._flights, (), RATE) as supervisor:
-            databases = {POSTGRES: postgres.address, SQLITE: str(self._directory / "effects.sqlite")}
-            self.consumers = [Consumer(name, database, supervisor) for name, database in databases.items()]
-            self.stalled = not await supervisor.watch(self._script(supervisor, postgres))
-            if not self.stalled:
+            for name, database in databases.items():
+                with closing(Effects(database)) as effects:
+                    effects.create()
+                self._twins.append(_twins(name, database, supervisor))
+            self._stalled = not await supervisor.watch(self._script(supervisor, postgres))
+            if not self._stalled:
                 await supervisor.stop_all()
-            self.published = supervisor.progress.published
-        for consumer in self.consumers:
-            with closing(Effects(consumer.database)) as effects:
+            self._published = supervisor.progress.published
+        for name, database in databases.items():
+            with closing(Effects(database)) as effects:
                 consumed = effects.flights()
-            self.proofs.append(prove(consumer.name, "", self._flights[: self.published], consumed))
+            self._proofs.append(prove(name, "", self._flights[: self._published], consumed))
 
     async def _script(self, supervisor: Supervisor, postgres: Postgres) -> bool:
         """All kills and pauses. Returns False when nothing moves any more."""
         progress = supervisor.progress
         turn = cycle([BROKER, POSTGRES, SERVER, SQLITE])
-        plan = [*self._points, *[""] * self._kills]
-        self._random.shuffle(plan)
-        for number, point in enumerate(plan):
-            done = progress.done
-            # Most strike a system at work; every fourth one that recovers.
-            if number % 4 and not await progress.until(lambda done=done: progress.done > done):  # type: ignore[misc]
-                return False
-            if not point:
-                await asyncio.sleep(self._random.uniform(0, PAUSE_MOST))
-                await self._kill(next(turn), supervisor, postgres)
-            elif not all(await asyncio.gather(*(consumer.pause(point) for consumer in self.consumers))):
-                return False
+
+        async def pause(point: str) -> bool:
+            async def meanwhile() -> None:
+                if self._random.random() < 0.5:
+                    await supervisor.kill(BROKER)
+                    self._killed[MEANWHILE] += 1
+
+            return all(await asyncio.gather(*(twins.pause(point, meanwhile) for twins in self._twins)))
+
+        if not await strike(
+            self._kills,
+            self._points,
+            self._random,
+            progress,
+            lambda: self._kill(next(turn), supervisor, postgres),
+            pause,
+        ):
+            return False
         done = progress.done
         await progress.until(lambda: progress.done > done or progress.ends is not None)
         await supervisor.stop(PUBLISHER)
@@ -364,24 +293,34 @@ class Run:
 
     def figures(self) -> dict[str, Any]:
         """What was done, and what is in the databases."""
-        wrong = [proof for proof in self.proofs if not proof.is_right]
-        return {
-            "published": self.published,
-            "stalled": self.stalled,
-            "kills": dict(self.killed),
-            "woken": {consumer.name: consumer.woken for consumer in self.consumers},
-            "databases": [asdict(proof) for proof in self.proofs],
-            "bars": {"databases_wrong": {"value": len(wrong), "most": 0, "holds": not wrong and not self.stalled}},
-        }
+        figures = figures_of(self._killed, self._twins, self._proofs, stalled=self._stalled)
+        return {"published": self._published, **figures}
 
     async def _kill(self, victim: str, supervisor: Supervisor, postgres: Postgres) -> None:
-        owners = {consumer.name: consumer.owner for consumer in self.consumers}
+        owners = {twins.name: twins.owner for twins in self._twins}
         if victim == SERVER:
             await asyncio.to_thread(postgres.stop, signal.SIGKILL)
             await asyncio.to_thread(postgres.start)
         elif not await supervisor.kill(owners.get(victim, victim)):
             return
-        self.killed[victim] += 1
+        self._killed[victim] += 1
+
+
+def _twins(name: str, database: str, supervisor: Supervisor) -> Twins:
+    """Who consumes for a database."""
+
+    def command(number: int, pause_at: str) -> list[str]:
+        options = {"database": database, "url": supervisor.url, "name": name, "pause-at": pause_at}
+        serializable = ["--serializable"] if number % 2 else []
+        return [
+            sys.executable,
+            "-m",
+            "bench.tokens",
+            *(f"--{key}={value}" for key, value in options.items()),
+            *serializable,
+        ]
+
+    return Twins(name, supervisor, supervisor.progress, command, LOCKING if name == SQLITE else ())
 
 
 # --------------------------------------------------------------------------------- what saving it costs
@@ -468,27 +407,9 @@ def run(*, json: bool, kills: int, pauses: int, seed: int | None, rounds: int) -
 
 
 def _show(figures: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    killed = Table("killed", "times", title=f"kill -9, seed {figures['seed']}")
-    for victim, count in figures["kills"].items():
-        killed.add_row(victim, str(count))
-    console.print(killed)
-    woken = Table("paused", *figures["woken"], title="a twin takes over, and the paused one wakes")
-    for point in POINTS:
-        ends = [wakes[point] for wakes in figures["woken"].values() if point in wakes]
-        if ends:
-            woken.add_row(point, *ends)
-    console.print(woken)
-    shown = ("subscription", "expected", "consumed", "missing", "doubled", "unselected", "reordered")
-    rows = Table(*shown, title="stalled" if figures["stalled"] else "the rows")
-    for proof in figures["databases"]:
-        rows.add_row(*(str(proof[name]) for name in shown))
-    console.print(rows)
+    show(figures, POINTS, "the rows")
     if "ratio_cost" in figures:
-        console.print(
+        print(
             f"a batch of {EVENTS} with the token {figures['with_token_ms']:.2f} ms, without"
             f" {figures['without_token_ms']:.2f} ms: ratio {figures['ratio_cost']:.3f}, at most {COST_MOST}"
         )

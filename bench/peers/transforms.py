@@ -1,4 +1,4 @@
-"""Consume, transform, publish, with the position in the write that logs the output: `python -m bench transforms`.
+"""Consume, transform, publish, with the position in the write that logs the output.
 
 Beside it the loop of gapless without the token, which may do things twice after a crash, and transactions of Kafka.
 Each makes one output of each event. All events are there before it begins.
@@ -17,7 +17,7 @@ from typing import Any
 from bench.peers.system import RaceError, Server
 from bench.peers.systems import SYSTEMS
 from bench.peers.work import event
-from bench.processes import medians, table
+from bench.processes import medians
 from bench.rounds import OURS, in_turn
 from gapless.cli.connecting import run as run_loop
 
@@ -28,7 +28,6 @@ EVENTS = {100: 20_000, 1_000: 100_000}
 PROPERTIES = {"transformed": True}
 UNDER_WAY = 16
 """How many batches the loop without a token sends before it waits for the first receipt."""
-ROUNDS = 3
 KAFKA = "kafka"
 
 
@@ -145,15 +144,15 @@ async def measure(name: str, server: Server) -> dict[str, float]:
     }
 
 
-def run(*, json: bool) -> dict[str, Any]:
+def compare(rounds: int) -> dict[str, float]:
     """The medians of several rounds, and of the ratios within a round."""
     missing = SYSTEMS[KAFKA].missing()
     names = [OURS] if missing else [OURS, KAFKA]
-    rounds = []
-    for number in range(ROUNDS):
+    found = []
+    for number in range(rounds):
         figures: dict[str, float] = {}
         for name in in_turn(names, number):
-            print(f"round {number + 1} of {ROUNDS}: {name}", file=sys.stderr)
+            print(f"round {number + 1} of {rounds}: {name}", file=sys.stderr)
             with tempfile.TemporaryDirectory() as directory, SYSTEMS[name].running(Path(directory)) as server:
                 figures |= run_loop(measure(name, server))
         for size in EVENTS:
@@ -161,10 +160,7 @@ def run(*, json: bool) -> dict[str, Any]:
             figures[f"ratio_to_without_token_{size}"] = ours / figures[f"without_token_{size}_events_per_second"]
             if not missing:
                 figures[f"ratio_to_kafka_{size}"] = ours / figures[f"kafka_{size}_events_per_second"]
-        rounds.append(figures)
-    medians_of_all = medians(rounds)
-    if not json:
-        table("transforms: consume, transform, publish, the position with the output", medians_of_all)
+        found.append(figures)
     if missing:
         print(f"without Kafka: {missing}", file=sys.stderr)
-    return {**medians_of_all, "missing": {KAFKA: missing} if missing else {}}
+    return medians(found)
