@@ -214,8 +214,10 @@ class Constream(ServedPubend):
         if now - self._moved_at >= stalled_after:
             self._moved_at = now
             self._asked_ahead = True
-            ahead = max(self.head, self.told_upto)
-            self._curiosity.add(((ahead, FOREVER),), self._joining.need, now, urgent=True)
+            # A log that numbers its records alone moves its end: nobody can be asked for more (TK22).
+            if self.meta.timed:
+                ahead = max(self.head, self.told_upto)
+                self._curiosity.add(((ahead, FOREVER),), self._joining.need, now, urgent=True)
             self._want_unknown(self._istream.known_upto, now)
             if self.head < self._target:
                 self._want_next(now)

@@ -77,6 +77,7 @@ class TickFetch:
         self._pieces: list[EventBatch] = []
         self._lost = 0
         self._damaged = IntervalSet()
+        self._cut = IntervalSet()
 
     def ranges(self) -> Ranges:
         """Returns the ranges to ask for; near ticks share a range."""
@@ -100,6 +101,10 @@ class TickFetch:
             self._pieces.append(hits)
             missing[low:high] = () if len(hits) == len(expected) else sorted({*expected}.difference(hits.ticks))
 
+    def lose(self, lo: Tick, hi: Tick) -> None:
+        """The log has lost what it had in (lo, hi]."""
+        self._cut.add(lo, hi)
+
     @property
     def count(self) -> int:
         """How many of the wanted events have arrived."""
@@ -115,7 +120,9 @@ class TickFetch:
         """Whether every wanted tick has its event, or is lost."""
         if not self._missing or self._missing[-1] <= self._lost:
             return True
-        return bool(self._damaged.ranges) and all(tick <= self._lost or tick in self._damaged for tick in self._missing)
+        if not self._damaged.ranges and not self._cut.ranges:
+            return False
+        return all(tick <= self._lost or tick in self._damaged or tick in self._cut for tick in self._missing)
 
     def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
         """Returns events and gaps in order. Ticks in `silent` are never a gap."""
@@ -124,8 +131,12 @@ class TickFetch:
         events = merge(self._pieces)
         if self._imprecise_for is not None:
             events = refilter(self._pubend, events, self._imprecise_for)
-        reasons = [GapReason.RELEASED_EARLY if tick <= self._lost else GapReason.DAMAGED for tick in lost]
-        return interleave(self.start, events, [(tick - 1, tick, why) for tick, why in zip(lost, reasons, strict=True)])
+        return interleave(self.start, events, [(tick - 1, tick, self._reason(tick)) for tick in lost])
+
+    def _reason(self, tick: Tick) -> GapReason:
+        if tick <= self._lost:
+            return GapReason.RELEASED_EARLY
+        return GapReason.CUT if tick in self._cut else GapReason.DAMAGED
 
 
 def _places(ticks: Sequence[Tick], wanted: Sequence[Tick]) -> list[int]:

@@ -274,6 +274,12 @@ class PageCache:
             self._learn(knowledge, hits)
         return self._completed(complete) if complete else []
 
+    def lose(self, ranges: Ranges) -> None:
+        """The log has lost what it had in these ranges."""
+        for lo, hi in ranges:
+            for page in self.asked.values():
+                page.lose(lo, hi)
+
     def _completed(self, pages: list[Page]) -> list[int]:
         woken: list[int] = []
         for page in pages:

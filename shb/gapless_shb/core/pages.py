@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import Protocol
 
 from gapless.core.stream.columns import EventBatch
@@ -128,6 +129,8 @@ class Page:
         """Events up to this tick that were asked for, and are not here, are lost."""
         self.damaged = 0
         """The ticks that were given up as damaged."""
+        self.cut = 0
+        """The ticks that the log has lost."""
         self.waiting: dict[int, None] = {}
         """The readers that wait for events under way."""
         self.weight = 8 * len(ticks)
@@ -153,7 +156,7 @@ class Page:
     @property
     def is_complete(self) -> bool:
         """Whether all events that were asked for are here, or lost."""
-        return not self.asked & ~self.have & ~self.damaged & ~self._upto(self.lost)
+        return not self.asked & ~self.have & ~self.damaged & ~self.cut & ~self._upto(self.lost)
 
     def wanted(self, sid: int, after: Tick) -> int:
         """Returns the ticks above `after` that matched a subscription."""
@@ -177,16 +180,20 @@ class Page:
         """Notes that events in (lo, hi] that are not here were damaged and will never come."""
         self.damaged |= self._upto(hi) & ~self._upto(lo)
 
+    def lose(self, lo: Tick, hi: Tick) -> None:
+        """Notes that the log has lost what it had in (lo, hi]."""
+        self.cut |= self._upto(hi) & ~self._upto(lo)
+
     def losses(self, mask: int) -> list[Lost] | None:
         """Returns which ticks of the mask are lost, and why; None while some of their events may still come."""
         gone = mask & ~self.have
         early = gone & self._upto(self.lost)
-        if gone & ~early & ~self.damaged:
+        cut = gone & self.cut & ~early
+        if gone & ~early & ~self.damaged & ~cut:
             return None
-        ticks = selected(self.ticks, gone)
-        return [
-            (tick - 1, tick, GapReason.RELEASED_EARLY if tick <= self.lost else GapReason.DAMAGED) for tick in ticks
-        ]
+        masks = (early, GapReason.RELEASED_EARLY), (cut, GapReason.CUT), (gone & ~early & ~cut, GapReason.DAMAGED)
+        found = [(tick - 1, tick, reason) for mask, reason in masks for tick in selected(self.ticks, mask)]
+        return sorted(found, key=itemgetter(1))
 
     def fill(self, data: EventBatch, lost: Tick) -> int:
         """Takes the page's events out of arriving knowledge. Returns how many there were."""

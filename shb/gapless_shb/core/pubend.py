@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace, nsmallest
 
 from gapless.core.network.facts import Held, Hold, PubendMeta
+from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick, tick_at
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import GapSegment
@@ -110,12 +111,25 @@ class ServedPubend:
     def is_lost(self, tick: Tick) -> bool:
         """Whether a token at this tick was made from data that the pubend has lost: the tick is of an event in a void.
 
-        A token at silence cannot be judged: it may have been made from this log, which goes on after its voids.
+        A token at silence cannot be judged: it may have been made from this log, which goes on after its voids. Where a
+        log numbers its records, all ticks are places of events, and no position ends inside a void.
         """
+        if not self.meta.timed:
+            return any(lo < tick < hi for lo, hi in self.meta.voids)
         residue = self.meta.residue
         if residue is None or tick % STEP != residue:
             return False
         return any(lo < tick <= hi for lo, hi in self.meta.voids)
+
+    def cut(self, lo: Tick, hi: Tick) -> Ranges:
+        """Returns the parts of (lo, hi] whose events, if there were any, are lost although they are silent now (TK19).
+
+        A log that numbers its records may lose the newest ones when it changes its leader. A subscription that had
+        matched one of them has to be told.
+        """
+        if self.meta.timed:
+            return ()
+        return tuple((max(lo, low), min(hi, high)) for low, high in self.meta.voids if low < hi and lo < high)
 
     def touch(self, sid: int, position: SubscriptionPosition) -> None:
         """A position has changed: notes that, and whether it is idle now (then it follows what is delivered)."""

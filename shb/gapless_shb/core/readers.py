@@ -130,6 +130,12 @@ class Reader(ABC):
         if self._fetch is not None and knowledge.hi > self._fetch.start and not self._doubtful:
             self._fetch.offer(knowledge)
 
+    def lose(self, ranges: Ranges) -> None:
+        """The log has lost what it had in these ranges: what was noted there, and is not here yet, is a gap."""
+        if isinstance(self._fetch, TickFetch) and not self._doubtful:
+            for lo, hi in ranges:
+                self._fetch.lose(lo, hi)
+
     def step(self, now: int, wall: int) -> bool:
         """Goes on until it has sent something or must wait. Returns whether it can go on at once."""
         self._handed_out = False

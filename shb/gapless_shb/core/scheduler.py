@@ -173,9 +173,12 @@ class Scheduler:
             return
         if len(knowledge.data):
             knowledge.data.learn()  # once here: the readers' parts of the batch share the result
+        cut = self.stream.cut(knowledge.lo, knowledge.hi)
+        self.page_cache.lose(cut)
         for sid in list(self._fetching):
             reader = self.readers.get(sid)
             if reader is not None and reader.fetching:
+                reader.lose(cut)
                 reader.offer(knowledge)
                 self._runnable[sid] = None
             else:

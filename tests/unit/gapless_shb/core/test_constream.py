@@ -317,3 +317,27 @@ def test_where_ticks_are_no_times_none_is_read_as_one() -> None:
 
     assert (stream.at(world.wall), stream.start_of(late)) == (0, 17)
     assert timed.at(world.wall) == tick_at(world.wall) - 1
+
+
+def test_a_log_that_numbers_its_records_is_not_asked_for_what_lies_ahead() -> None:
+    """TK22: it alone moves its end, and every question would be in vain."""
+    world, _, timed = world_with()
+    numbered = Constream(
+        PubendMeta("orders@1", "broker", stable=17, grain=1), 17, Pfs("orders@1", 1, 17, 0), world.role._hosting
+    )
+
+    for stream in (numbered, timed):
+        stream.on_deadline(stream._moved_at + 10**10, 10**9)
+
+    assert numbered._curiosity.deadline() is None
+    assert timed._curiosity.deadline() is not None
+
+
+def test_a_position_inside_a_void_of_numbered_ticks_is_of_lost_data() -> None:
+    world, _, timed = world_with()
+    meta = PubendMeta("orders@1", "broker", stable=200, voids=((10, 100), (150, 160)), grain=1)
+    stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.role._hosting)
+
+    assert [tick for tick in (5, 10, 11, 99, 100, 150, 155, 161) if stream.is_lost(tick)] == [11, 99, 155]
+    assert stream.cut(50, 155) == ((50, 100), (150, 155))
+    assert timed.cut(0, FOREVER) == ()

@@ -199,3 +199,17 @@ def test_distances_are_measured_in_grains() -> None:
     """64 places of events between two ticks are near, whether a place is a tick or a thousand of them."""
     assert (nearness(MILLISECOND), nearness(1)) == (64 << 10, 64)
     assert (Window(MILLISECOND).upto(0, 1 << 60), Window(1).upto(0, 1 << 60)) == (1000 * MILLISECOND, 1000)
+
+
+def test_what_the_log_has_lost_is_a_gap_for_whom_it_had_matched() -> None:
+    """TK19."""
+    fetch = TickFetch("p@1", 0, [10, 20, 30], 50, nearness(1), None)
+    fetch.offer(Knowledge("p@1", 0, 25, batch(20), 0, None))
+    fetch.lose(5, 15)
+    before = fetch.complete
+
+    fetch.lose(25, 40)
+
+    assert (before, fetch.complete) == (False, True)
+    gaps = [segment for segment in fetch.segments((0, 0)) if isinstance(segment, GapSegment)]
+    assert gaps == [GapSegment(0, 10, GapReason.CUT), GapSegment(20, 30, GapReason.CUT)]

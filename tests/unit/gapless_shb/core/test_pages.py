@@ -170,3 +170,17 @@ def test_a_tick_that_was_given_up_is_settled_and_says_why() -> None:
         (39, 40, GapReason.DAMAGED),
     ]
     assert shared.losses(0b0010) == []
+
+
+def test_what_the_log_has_lost_is_settled_too() -> None:
+    """TK19: the page knows that it matched, so it is no silence."""
+    shared = page([10, 20, 30, 40])
+    shared.ask(0b1111)
+    shared.fill(events(20, 40), 0)
+
+    shared.lose(25, 35)
+    assert shared.losses(0b1111) is None
+    shared.lose(5, 10)
+
+    assert settled(shared)
+    assert shared.losses(0b1111) == [(9, 10, GapReason.CUT), (29, 30, GapReason.CUT)]

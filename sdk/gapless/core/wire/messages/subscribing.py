@@ -268,6 +268,8 @@ class GapReason(Enum):
     """By an administrator's policy the pubend has given the events up before every subscription was done with them."""
     DAMAGED = "damaged"
     """The events could not be read any more, and an operator has given them up."""
+    CUT = "lost by the log"
+    """The log of the pubend is not the broker's own, and has lost them: what the subscription had matched is gone."""
     RETIRED = "this broker was retired"
     """The pubend no longer counted this SHB, and gave up events that it had not delivered (T10)."""
 
