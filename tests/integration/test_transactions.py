@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -19,100 +14,34 @@ from gapless.errors import TransactionRolledBackError
 from integration.broker_process import BrokerProcess
 from integration.networks_in_process import network_of
 from integration.nodes_in_process import running_node
-from integration.test_transforms import line
-from integration.transform_process import INPUT, OUTPUT, outputs
+from integration.outputs_once import Work, line
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it needs POSIX signals")
 
-PROGRAM = Path(__file__).with_name("transaction_process.py")
-KILLS = 6
-INPUTS = 400
-
-
-@asynccontextmanager
-async def working(url: str) -> AsyncIterator[Process]:
-    """A process that has its input."""
-    environment = os.environ | {"PYTHONPATH": str(PROGRAM.parents[1])}
-    process = await asyncio.create_subprocess_exec(sys.executable, str(PROGRAM), url, stdout=PIPE, env=environment)
-    try:
-        assert await line(process) == "ready"
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def publish(url: str, upto: int) -> None:
-    """The inputs, a few at a time."""
-    async with gapless.connect(url) as connection, connection.session() as session:
-        publisher = session.publisher(INPUT, name="numbers")
-        for start in range(0, upto, 10):
-            await publisher.send_batch([gapless.Message(b"%d" % number) for number in range(start, start + 10)])
-            await asyncio.sleep(0.01)
-
-
-async def logged(url: str, count: int) -> list[bytes]:
-    """The output log, as soon as it is as long as it should be, and what else is in it by then."""
-    found: list[bytes] = []
-    async with gapless.connect(url) as connection, connection.session() as session:
-        async with session.subscribe(OUTPUT, name="reader", start="earliest") as subscription:
-            async for event in subscription:
-                if event.body == b"end":
-                    break
-                found.append(event.body)
-                if len(found) == count:
-                    await session.publisher(OUTPUT).send(b"end")
-    return found
-
-
-def expected() -> list[bytes]:
-    return [body for number in range(INPUTS) for body in outputs(number)]
+KILLS = 3
+WORK = Work("transaction_process.py", 400, 10)
 
 
 @pytest.mark.timeout(120)
 async def test_each_input_takes_effect_once_whatever_is_killed(tmp_path: Path) -> None:
-    """Application and broker by turns, and both at once, with kill -9 in the middle of their transactions."""
-    random = Random(19)
     async with BrokerProcess(tmp_path) as broker:
-        publishing = asyncio.ensure_future(publish(broker.url, INPUTS))
-        for number in range(KILLS):
-            async with working(broker.url) as process:
-                for _ in range(random.randint(1, 6)):
-                    await line(process)
-                victim = ("application", "broker", "both")[number % 3]
-                if victim != "application":
-                    await broker.kill()
-                if victim != "broker":
-                    process.kill()
-                if victim != "application":
-                    await broker.start()
-                if victim == "broker":
-                    await line(process)
-        async with working(broker.url):
-            await publishing
-            found = await asyncio.wait_for(logged(broker.url, len(expected())), 60)
-
-    assert found == expected()
+        await WORK.under_kills(broker, KILLS, 6)
 
 
 @pytest.mark.timeout(120)
 async def test_a_process_that_was_stopped_commits_nothing_when_it_wakes(tmp_path: Path) -> None:
-    async with BrokerProcess(tmp_path) as broker, working(broker.url) as old:
-        publishing = asyncio.ensure_future(publish(broker.url, INPUTS))
+    async with BrokerProcess(tmp_path) as broker, WORK.running(broker.url) as old:
+        publishing = asyncio.ensure_future(WORK.publish(broker.url))
         for _ in range(3):
             assert await line(old)
         old.send_signal(signal.SIGSTOP)
-        async with working(broker.url) as new:
+        async with WORK.running(broker.url) as new:
             for _ in range(3):
                 assert await line(new)
             old.send_signal(signal.SIGCONT)
             while (said := await line(old)) != "taken over":
                 assert said
-            await publishing
-            found = await asyncio.wait_for(logged(broker.url, len(expected())), 60)
-
-    assert found == expected()
+            await WORK.is_done(broker.url, publishing)
 
 
 async def test_the_outputs_of_a_transaction_are_of_one_pubend(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from itertools import count
 
 import gapless
 from gapless.errors import TransactionInDoubtError, TransactionRolledBackError
-from integration.transform_process import INPUT, OUTPUT, outputs, say
+from integration.outputs_once import INPUT, OUTPUT, outputs, say
 
 
 async def main(url: str) -> int:
