@@ -6,7 +6,7 @@ const PRIORITY_MAX: i64 = 9;
 /// In milliseconds since 1970: the year 10000.
 const EXPIRATION_END: i64 = 253_402_300_800_000;
 const PARTS: usize = 4;
-const EXTRAS_MAX: usize = 5;
+const EXTRAS_MAX: usize = 6;
 
 /// The value of a property. A text is checked where it is used.
 #[derive(Clone, Copy)]
@@ -101,7 +101,8 @@ impl<'a> Reader<'a> {
             let right = match (at, self.value()?) {
                 (0, Value::Whole(priority)) => (0..=PRIORITY_MAX).contains(&priority),
                 (1, Value::Whole(expiration)) => (0..EXPIRATION_END).contains(&expiration),
-                (2.., Value::Text(text)) => std::str::from_utf8(text).is_ok(),
+                (2..=4, Value::Text(text)) => std::str::from_utf8(text).is_ok(),
+                (5, Value::Whole(timestamp)) => (0..EXPIRATION_END).contains(&timestamp),
                 _ => false,
             };
             if !right {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gapless.core.network.facts import Outcome, Pub, Verdict
 from gapless.core.ports import Action, Authorizer
 from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import Header
 from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless.selectors.topics import check_topic, topic_matches
 
@@ -42,6 +43,8 @@ class BatchCheck:
         Raises ValueError, InvalidTopicError or AuthorizationError, with a reason for people.
         """
         columns.check(self._event_bytes_max)
+        if columns.has_extras and any(header.extras and header.extras.timestamp for header in _headers(columns)):
+            raise ValueError("an event says when it was logged, which no publisher knows")
         named = columns.named
         if not named <= self._good:
             self._check(sorted(named - self._good))
@@ -64,6 +67,10 @@ class BatchCheck:
         if len(self._good) + len(topics) > TOPICS_MAX:
             self._good.clear()
         self._good.update(topics[:TOPICS_MAX])
+
+
+def _headers(columns: EventColumns) -> Sequence[Header]:
+    return columns.batch(range(columns.count)).headers if columns.headers is None else columns.headers
 
 
 def carries(patterns: Iterable[str], topic: str) -> bool:

@@ -265,7 +265,8 @@ class LogFormat(Protocol):
     def decode(self, piece: LogPiece, rules: bytes) -> tuple[EventBatch, Sequence[tuple[Tick, LogMark]]]:
         """Returns the events of a piece, and the marks of gapless batches in it, each with its first event's tick.
 
-        The events of a batch stand at neighbouring ticks: none lies between them.
+        The events of a batch stand at neighbouring ticks: none lies between them. When a record was logged is in the
+        extras of its event (`gapless.core.stream.events.Extras.timestamp`).
 
         Raises VolumeCorruptError if the bytes are not what such a log contains.
         """

@@ -48,6 +48,11 @@ class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
     correlation_id: str = ""
     reply_to: str = ""
     type: str = ""
+    timestamp: int = 0
+    """When the event was logged, in milliseconds since 1970, where its tick is no time; 0 where it is one.
+
+    No sender sets it: it comes from a log that numbers its records itself.
+    """
 
 
 def _sent(value: object) -> Any:
@@ -118,7 +123,12 @@ class Event(msgspec.Struct, metaclass=_DocumentedOrder, array_like=True, gc=Fals
 
     @property
     def timestamp(self) -> datetime:
-        """When the pubend logged the event, UTC, to the millisecond."""
+        """When the pubend logged the event, UTC, to the millisecond.
+
+        Of an event in a log that numbers its records, it is the time that the record bears.
+        """
+        if self.extras and self.extras.timestamp:
+            return _UNIX + timedelta(milliseconds=self.extras.timestamp)
         return time_at(self.tick)
 
     @property
@@ -181,10 +191,11 @@ PlainProperties: TypeAlias = list[dict[Name, bool | Long | Finite | str]]
 
 
 class CheckedExtras(Extras, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
-    """Extras in which every value is one that a sender may set; a sixth one could be nested without an end."""
+    """Extras in which every value is one that there can be; a seventh one could be nested without an end."""
 
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)] = PRIORITY
     expiration: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)] = 0  # the year 10000
+    timestamp: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)] = 0
 
 
 class CheckedHeader(Header, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -201,6 +212,8 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def encode_event(topic: str, properties: Mapping[str, Any], extras: Extras | None, body: bytes) -> bytes:
     """Encodes one event for the wire. The caller has checked the values."""
+    if extras is not None and not extras.timestamp:  # what a sender encodes has no place for it
+        return _encode((topic, properties, msgspec.structs.astuple(extras)[:-1], body))
     return _encode((topic, properties, extras, body))
 
 

@@ -35,7 +35,7 @@ def event(extras: Extras | None) -> Event:
 
 def test_messages_and_the_wire_have_the_fields_of_the_table_in_its_order() -> None:
     assert tuple(Message.__struct_fields__)[-len(NAMES) :] == NAMES
-    assert tuple(Extras.__struct_fields__) == tuple(CheckedExtras.__struct_fields__) == NAMES
+    assert tuple(Extras.__struct_fields__) == tuple(CheckedExtras.__struct_fields__) == (*NAMES, "timestamp")
     assert tuple(SentHeaders.__annotations__) == NAMES
 
 

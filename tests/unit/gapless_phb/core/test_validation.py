@@ -8,7 +8,7 @@ import pytest
 
 from gapless.core.ports import Action, AllowAll
 from gapless.core.stream.columns import EventColumns
-from gapless.core.stream.events import encode_event
+from gapless.core.stream.events import Extras, encode_event
 from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless_phb.core import validation
 from gapless_phb.core.validation import BatchCheck, carries, fault_of_name
@@ -134,3 +134,13 @@ def test_carries() -> None:
 def test_names(name: str, instance: str, fault: str) -> None:
     assert fault in fault_of_name(name, instance)
     assert bool(fault) == bool(fault_of_name(name, instance))
+
+
+def test_a_publisher_does_not_say_when_an_event_was_logged() -> None:
+    for extras, refused in ((Extras(priority=5), False), (Extras(timestamp=5), True)):
+        events = EventColumns.of([encode_event("t", {}, extras, b"")], [0])
+        if refused:
+            with pytest.raises(ValueError, match="when it was logged"):
+                check("#").check(events, "somebody")
+        else:
+            check("#").check(events, "somebody")

@@ -6,6 +6,9 @@ import pickle
 from datetime import datetime, timezone
 from typing import Any
 
+import msgspec
+
+from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Event, Extras, encode_event
 from gapless.core.stream.ticks import tick_at_time
 
@@ -68,3 +71,15 @@ def test_an_event_is_printed_on_a_line_of_bounded_length() -> None:
     assert str(Event.make("t", b"short", {"a": 1}, tick=7)) == (
         "Event(topic='t', body=b'short', properties={'a': 1}, pubend='', tick=7)"
     )
+
+
+def test_a_log_that_numbers_its_records_says_when_they_were_logged() -> None:
+    """A tick is no time there. What a sender encodes has no place for it."""
+    plain = encode_event("t", {}, Extras(type="x"), b"")
+    timed = encode_event("t", {}, Extras(type="x", timestamp=1_700_000_000_123), b"")
+
+    assert len(msgspec.msgpack.decode(plain)[2]) == 5
+    event = msgspec.msgpack.decode(timed, type=Event)
+    assert event.timestamp == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=timezone.utc)
+    assert Event.make("t", tick=5).timestamp.year == 2020
+    EventColumns.of([timed], [0]).check()
