@@ -22,12 +22,10 @@ import signal
 import sqlite3
 import sys
 from asyncio import FIRST_COMPLETED
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import cycle
 from pathlib import Path
-from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -38,11 +36,11 @@ import psycopg
 import gapless
 from bench.processes import running_broker
 from bench.rounds import in_turn
-from bench.twins import Stops, Twins, draw, figures_of, show, strike
+from bench.twins import Run, Stops, Twins, show
 from gapless.cli.connecting import run as run_loop
 from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_flights.plan import BROKER, PUBLISHER
-from gapless_flights.proof import SubscriptionProof, prove
+from gapless_flights.proof import prove
 from gapless_flights.reporting import Reporter, Stop
 from gapless_flights.supervisor import Supervisor
 
@@ -232,20 +230,13 @@ def main() -> None:
 # ----------------------------------------------------------------------------- all that are killed
 
 
-class Run:
-    """Kills and pauses, waits for the end, and proves."""
+class TokensRun(Run):
+    """Applications with a database each."""
 
     def __init__(self, kills: int, pauses: int, seed: int, directory: Path) -> None:
-        self._random = Random(seed)  # noqa: S311 - not for secrets
-        self._kills = kills
-        self._points = draw(POINTS, pauses, self._random)
+        super().__init__(kills, pauses, POINTS, seed)
         self._directory = directory
         self._flights = made_up_flights(kills * FLIGHTS_PER_KILL + (1 + pauses) * FLIGHTS_PER_PAUSE, seed)
-        self._published = 0
-        self._stalled = False
-        self._killed: Counter[str] = Counter()
-        self._twins: list[Twins] = []
-        self._proofs: list[SubscriptionProof] = []
 
     async def run(self, postgres: Postgres) -> None:
         """All of it. Raises WorkerFailedError when a process fails by itself."""
@@ -254,15 +245,15 @@ class Run:
             for name, database in databases.items():
                 with closing(Effects(database)) as effects:
                     effects.create()
-                self._twins.append(_twins(name, database, supervisor))
-            self._stalled = not await supervisor.watch(self._script(supervisor, postgres))
-            if not self._stalled:
+                self.twins.append(_twins(name, database, supervisor))
+            self.stalled = not await supervisor.watch(self._script(supervisor, postgres))
+            if not self.stalled:
                 await supervisor.stop_all()
-            self._published = supervisor.progress.published
+            self.published = supervisor.progress.published
         for name, database in databases.items():
             with closing(Effects(database)) as effects:
                 consumed = effects.flights()
-            self._proofs.append(prove(name, "", self._flights[: self._published], consumed))
+            self.proofs.append(prove(name, "", self._flights[: self.published], consumed))
 
     async def _script(self, supervisor: Supervisor, postgres: Postgres) -> bool:
         """All kills and pauses. Returns False when nothing moves any more."""
@@ -271,39 +262,27 @@ class Run:
 
         async def pause(point: str) -> bool:
             async def meanwhile() -> None:
-                if self._random.random() < 0.5:
+                if self.random.random() < 0.5:
                     await supervisor.kill(BROKER)
-                    self._killed[MEANWHILE] += 1
+                    self.killed[MEANWHILE] += 1
 
-            return all(await asyncio.gather(*(twins.pause(point, meanwhile) for twins in self._twins)))
+            return all(await asyncio.gather(*(twins.pause(point, meanwhile) for twins in self.twins)))
 
-        if not await strike(
-            self._kills,
-            self._points,
-            self._random,
-            progress,
-            lambda: self._kill(next(turn), supervisor, postgres),
-            pause,
-        ):
+        if not await self.strike(progress, lambda: self._kill(next(turn), supervisor, postgres), pause):
             return False
         done = progress.done
         await progress.until(lambda: progress.done > done or progress.ends is not None)
         await supervisor.stop(PUBLISHER)
         return await progress.until(lambda: progress.is_complete)
 
-    def figures(self) -> dict[str, Any]:
-        """What was done, and what is in the databases."""
-        figures = figures_of(self._killed, self._twins, self._proofs, stalled=self._stalled)
-        return {"published": self._published, **figures}
-
     async def _kill(self, victim: str, supervisor: Supervisor, postgres: Postgres) -> None:
-        owners = {twins.name: twins.owner for twins in self._twins}
+        owners = {twins.name: twins.owner for twins in self.twins}
         if victim == SERVER:
             await asyncio.to_thread(postgres.stop, signal.SIGKILL)
             await asyncio.to_thread(postgres.start)
         elif not await supervisor.kill(owners.get(victim, victim)):
             return
-        self._killed[victim] += 1
+        self.killed[victim] += 1
 
 
 def _twins(name: str, database: str, supervisor: Supervisor) -> Twins:
@@ -391,7 +370,7 @@ def run(*, json: bool, kills: int, pauses: int, seed: int | None, rounds: int) -
         raise SystemExit("PostgreSQL is not installed: apt-get install postgresql")
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     with running(bin_folder) as postgres, TemporaryDirectory(prefix="gapless-tokens-") as directory:
-        killing = Run(kills, pauses, seed, Path(directory, "run"))
+        killing = TokensRun(kills, pauses, seed, Path(directory, "run"))
         run_loop(killing.run(postgres))
     figures = killing.figures() | {"seed": seed}
     if rounds:

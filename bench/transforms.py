@@ -22,11 +22,9 @@ import argparse
 import asyncio
 import secrets
 import sys
-from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
@@ -35,12 +33,12 @@ from bench.network.consumers import Publishing
 from bench.network.nodes import Layout, Network, running_network
 from bench.peers.transforms import compare
 from bench.processes import table
-from bench.twins import ANYWHERE, Stops, Twins, draw, figures_of, show, strike
+from bench.twins import ANYWHERE, Run, Stops, Twins, show
 from gapless.cli.connecting import run as run_loop
 from gapless.client.subscription import Subscription
 from gapless_flights.data import fields_of, made_up_flights
 from gapless_flights.processes import Processes
-from gapless_flights.proof import SubscriptionProof, prove
+from gapless_flights.proof import prove
 from gapless_flights.reporting import Reporter, Stop
 from gapless_flights.supervisor import DemoProgress
 
@@ -179,21 +177,14 @@ def main() -> None:
 # ----------------------------------------------------------------------------- all that are killed
 
 
-class Run:
-    """Kills and pauses, waits for the end, and proves."""
+class TransformsRun(Run):
+    """A transform in a network."""
 
     def __init__(self, kills: int, pauses: int, seed: int, directory: Path) -> None:
-        self._random = Random(seed)  # noqa: S311 - not for secrets
-        self._kills = kills
-        self._points = draw(POINTS, pauses, self._random)
+        super().__init__(kills, pauses, POINTS, seed)
         self._directory = directory
         self._flights = made_up_flights(kills * FLIGHTS_PER_KILL + (1 + pauses) * FLIGHTS_PER_PAUSE, seed)
-        self._published = 0
-        self._stalled = False
         self._covered = False
-        self._killed: Counter[str] = Counter()
-        self._twins: list[Twins] = []
-        self._proofs: list[SubscriptionProof] = []
 
     async def run(self) -> None:
         """All of it. Raises WorkerFailedError when an application fails by itself."""
@@ -201,13 +192,13 @@ class Run:
             running_network(LAYOUT, self._directory / "network", with_proxies=False) as network,
             Processes(self._directory / "applications") as processes,
         ):
-            self._stalled = not await processes.watch(self._script(network, processes))
+            self.stalled = not await processes.watch(self._script(network, processes))
 
     def figures(self) -> dict[str, Any]:
         """What was done, and what is in the output log."""
-        figures = figures_of(self._killed, self._twins, self._proofs, stalled=self._stalled)
-        figures["bars"]["token_covers_the_input"] = {"holds": self._covered}
-        return {"published": self._published, **figures}
+        covers = {"token_covers_the_input": {"holds": self._covered}}
+        figures = super().figures()
+        return {**figures, "bars": figures["bars"] | covers}
 
     async def _script(self, network: Network, processes: Processes) -> bool:
         """From the first flight to the proof. Returns False when nothing moves any more; then nothing is proved."""
@@ -221,7 +212,7 @@ class Run:
         feeding = asyncio.ensure_future(asyncio.gather(*(feeder.run() for feeder in feeders.values())))
         progress = DemoProgress(())
         twins = Twins(APPLICATION, processes, progress, lambda _, pause_at: _command(shb, pause_at), ())
-        self._twins = [twins]
+        self.twins = [twins]
         if not await self._strike(network, processes, twins, progress):
             return False
         for feeder in feeders.values():
@@ -233,7 +224,7 @@ class Run:
         await processes.stop(twins.owner)
         token, found = await _within(PATIENCE, _output_log(shb))
         self._covered = _covers(token.ticks, ends)
-        self._published = sum(feeder.published for feeder in feeders.values())
+        self.published = sum(feeder.published for feeder in feeders.values())
         self._prove({name: feeder.flights[: feeder.published] for name, feeder in feeders.items()}, found)
         return True
 
@@ -243,21 +234,19 @@ class Run:
 
         async def kill() -> None:
             victim = next(turn)
-            if victim == APPLICATION:
-                await processes.kill(twins.owner)
-            else:
+            if victim != APPLICATION:
                 await network.nodes[victim].kill()
-            self._killed[victim] += 1
+            elif not await processes.kill(twins.owner):
+                return
+            self.killed[victim] += 1
 
         async def meanwhile() -> None:
-            if self._random.random() < 0.5:
+            if self.random.random() < 0.5:
                 victim = next(nodes)
                 await network.nodes[victim].kill()
-                self._killed[f"{victim}, while one is paused"] += 1
+                self.killed[f"{victim}, while one is paused"] += 1
 
-        return await strike(
-            self._kills, self._points, self._random, progress, kill, lambda point: twins.pause(point, meanwhile)
-        )
+        return await self.strike(progress, kill, lambda point: twins.pause(point, meanwhile))
 
     def _prove(self, published: Mapping[str, Sequence[str]], found: Sequence[str]) -> None:
         """Of each pubend of the input all that follows from it, in its order, once; and nothing else."""
@@ -267,7 +256,7 @@ class Run:
         foreign = set(found).difference(*wanted.values())
         for pubend, expected in wanted.items():
             of_this = set(expected) | foreign
-            self._proofs.append(prove(pubend, "", expected, [output for output in found if output in of_this]))
+            self.proofs.append(prove(pubend, "", expected, [output for output in found if output in of_this]))
 
 
 def _command(url: str, pause_at: str) -> list[str]:
@@ -331,7 +320,7 @@ def run(*, json: bool, kills: int, pauses: int, seed: int | None, rounds: int) -
     """Both parts, one after the other."""
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     with TemporaryDirectory(prefix="gapless-transforms-") as directory:
-        killing = Run(kills, pauses, seed, Path(directory))
+        killing = TransformsRun(kills, pauses, seed, Path(directory))
         run_loop(killing.run())
     figures = {**killing.figures(), "seed": seed}
     rates = compare(rounds) if rounds else {}

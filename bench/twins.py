@@ -144,47 +144,57 @@ def draw(points: Sequence[str], count: int, random: Random) -> list[str]:
     return [*points] * rounds + random.sample(points, rest)
 
 
-async def strike(
-    kills: int,
-    points: Sequence[str],
-    random: Random,
-    progress: DemoProgress,
-    kill: Callable[[], Coroutine[Any, Any, object]],
-    pause: Callable[[str], Coroutine[Any, Any, bool]],
-) -> bool:
-    """So many kills, and a pause at each point, in a drawn order. Returns False when nothing moves any more."""
-    plan = [*points, *[""] * kills]
-    random.shuffle(plan)
-    for number, point in enumerate(plan):
-        done = progress.done
-        # Most strike a system at work; every fourth one that recovers.
-        if number % 4 and not await progress.until(lambda done=done: progress.done > done):  # type: ignore[misc]
-            return False
-        if not point:
-            await asyncio.sleep(random.uniform(0, PAUSE_MOST))
-            await kill()
-        elif not await pause(point):
-            return False
-    return True
+class Run:
+    """So many kills and pauses in a drawn order, and what came of them."""
 
+    def __init__(self, kills: int, pauses: int, points: Sequence[str], seed: int) -> None:
+        """`points`: where processes can be paused."""
+        self.random = Random(seed)  # noqa: S311 - not for secrets
+        self._kills = kills
+        self._points = draw(points, pauses, self.random)
+        self.published = 0
+        self.stalled = False
+        self.killed: Counter[str] = Counter()
+        self.twins: list[Twins] = []
+        self.proofs: list[SubscriptionProof] = []
 
-def figures_of(
-    killed: Counter[str], twins: Sequence[Twins], proofs: Sequence[SubscriptionProof], *, stalled: bool
-) -> dict[str, Any]:
-    """What was done, and what came of it."""
-    wrong = [proof for proof in proofs if not proof.is_right]
-    return {
-        "stalled": stalled,
-        "kills": dict(killed),
-        "woken": {one.name: {point: dict(who) for point, who in one.woken.items()} for one in twins},
-        "endings": {one.name: dict(one.endings) for one in twins},
-        "proofs": [asdict(proof) for proof in proofs],
-        "bars": {"wrong": {"value": len(wrong), "most": 0, "holds": not wrong and not stalled}},
-    }
+    async def strike(
+        self,
+        progress: DemoProgress,
+        kill: Callable[[], Coroutine[Any, Any, object]],
+        pause: Callable[[str], Coroutine[Any, Any, bool]],
+    ) -> bool:
+        """All kills and pauses. Returns False when nothing moves any more."""
+        plan = [*self._points, *[""] * self._kills]
+        self.random.shuffle(plan)
+        for number, point in enumerate(plan):
+            done = progress.done
+            # Most strike a system at work; every fourth one that recovers.
+            if number % 4 and not await progress.until(lambda done=done: progress.done > done):  # type: ignore[misc]
+                return False
+            if not point:
+                await asyncio.sleep(self.random.uniform(0, PAUSE_MOST))
+                await kill()
+            elif not await pause(point):
+                return False
+        return True
+
+    def figures(self) -> dict[str, Any]:
+        """What was done, and what came of it."""
+        wrong = [proof for proof in self.proofs if not proof.is_right]
+        return {
+            "published": self.published,
+            "stalled": self.stalled,
+            "kills": dict(self.killed),
+            "woken": {one.name: {point: dict(who) for point, who in one.woken.items()} for one in self.twins},
+            "endings": {one.name: dict(one.endings) for one in self.twins},
+            "proofs": [asdict(proof) for proof in self.proofs],
+            "bars": {"wrong": {"value": len(wrong), "most": 0, "holds": not wrong and not self.stalled}},
+        }
 
 
 def show(figures: Mapping[str, Any], points: Sequence[str], rows: str) -> None:
-    """Prints `figures_of` for people. `rows`: what was compared."""
+    """Prints the figures of a run for people. `rows`: what was compared."""
     from rich.console import Console
     from rich.table import Table
 
