@@ -24,7 +24,6 @@ import sys
 from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from itertools import cycle
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -258,7 +257,7 @@ class TokensRun(Run):
     async def _script(self, supervisor: Supervisor, postgres: Postgres) -> bool:
         """All kills and pauses. Returns False when nothing moves any more."""
         progress = supervisor.progress
-        turn = cycle([BROKER, POSTGRES, SERVER, SQLITE])
+        turn = self.draw([BROKER, POSTGRES, SERVER, SQLITE])
 
         async def pause(point: str) -> bool:
             async def meanwhile() -> None:

@@ -23,7 +23,6 @@ import asyncio
 import secrets
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
@@ -230,7 +229,7 @@ class TransformsRun(Run):
 
     async def _strike(self, network: Network, processes: Processes, twins: Twins, progress: DemoProgress) -> bool:
         """All kills and pauses."""
-        turn, nodes = cycle([APPLICATION, *network.nodes]), cycle(network.nodes)
+        turn, nodes = self.draw([APPLICATION, *network.nodes]), self.draw([*network.nodes])
 
         async def kill() -> None:
             victim = next(turn)

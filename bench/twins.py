@@ -11,8 +11,9 @@ import os
 import signal
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from random import Random
 from typing import Any, Final
 
@@ -138,12 +139,6 @@ class Twins:
         return True
 
 
-def draw(points: Sequence[str], count: int, random: Random) -> list[str]:
-    """So many points, each as often as each other one, or once more."""
-    rounds, rest = divmod(count, len(points))
-    return [*points] * rounds + random.sample(points, rest)
-
-
 class Run:
     """So many kills and pauses in a drawn order, and what came of them."""
 
@@ -151,12 +146,17 @@ class Run:
         """`points`: where processes can be paused."""
         self.random = Random(seed)  # noqa: S311 - not for secrets
         self._kills = kills
-        self._points = draw(points, pauses, self.random)
+        self._points = list(islice(self.draw(points), pauses))
         self.published = 0
         self.stalled = False
         self.killed: Counter[str] = Counter()
         self.twins: list[Twins] = []
         self.proofs: list[SubscriptionProof] = []
+
+    def draw(self, victims: Sequence[str]) -> Iterator[str]:
+        """Each as often as each other one, in a drawn order, without end."""
+        while True:
+            yield from self.random.sample(victims, len(victims))
 
     async def strike(
         self,
