@@ -1,0 +1,235 @@
+"""The `LogFormat` of Kafka topics: record batches to events and marks, and batches of ours to record batches.
+
+A record of ours is made to be read by others, too: the body is its value, and its properties are headers in text. Three
+headers more let it come back exactly as it was published, whatever the rules are:
+
+    gapless          the mark of the batch, on its first record
+    gapless.types    one letter for each header behind it: these are the properties, and of which types
+    gapless.extras   priority, expiration and the like, if the sender has set any
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from typing import Final
+
+import google_crc32c
+import msgspec
+
+from gapless.core.ports import LogMark, LogPiece
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.events import Event, Extras, Properties, Property
+from gapless.core.stream.ticks import Tick
+from gapless.errors import VolumeCorruptError
+from gapless_log.kafka.lineage import offset_of, tick_at
+from gapless_log.kafka.mapping import CONVERSIONS, RESERVED, Convert, mapping_of
+from gapless_log.kafka.records import (
+    Batch,
+    Compression,
+    CorruptBatchError,
+    Headers,
+    NewRecord,
+    Record,
+    batches,
+    encode,
+    records,
+)
+
+MARK: Final = RESERVED
+TYPES: Final = f"{RESERVED}.types"
+EXTRAS: Final = f"{RESERVED}.extras"
+MARK_VERSION: Final = 1
+
+_LETTERS: Final = {str: "s", bool: "b", int: "i", float: "f"}
+_OF_LETTER: Final[Mapping[int, Convert]] = {
+    ord("s"): CONVERSIONS["text"],
+    ord("b"): CONVERSIONS["bool"],
+    ord("i"): CONVERSIONS["int"],
+    ord("f"): CONVERSIONS["float"],
+}
+_encode = msgspec.msgpack.Encoder().encode
+_decode_event = msgspec.msgpack.Decoder(Event).decode
+_decode_extras = msgspec.msgpack.Decoder(Extras).decode
+
+
+class _Mark(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A mark as it is in a header. Later versions may have more behind it."""
+
+    version: int
+    tag: int
+    publisher: str
+    epoch: int
+    first: int
+    count: int
+    crc: int
+    after: int
+    tokens: bytes
+    keyed: bool
+
+
+_decode_mark = msgspec.msgpack.Decoder(_Mark).decode
+
+
+class KafkaFormat:
+    """See `gapless.core.ports.LogFormat`."""
+
+    def __init__(self, topic: str) -> None:
+        """`topic`: that of the events which are published here."""
+        self._topic = topic
+
+    def decode(self, piece: LogPiece, rules: bytes) -> tuple[EventBatch, Sequence[tuple[Tick, LogMark]]]:
+        """Returns the events of a piece, and the marks of batches that reach into it.
+
+        Of a batch whose beginning lies below the piece the mark has a tick below it, too.
+        """
+        mapping = mapping_of(rules)
+        try:
+            raw = piece.raw or b""
+            (batch,) = batches(raw)
+            if len(batch.raw) < len(raw):
+                raise CorruptBatchError("there is more than one batch")
+            found = records(batch)
+        except (CorruptBatchError, ValueError) as error:
+            raise VolumeCorruptError(f"ticks {piece.first} to {piece.last}: {error}") from error
+        first = offset_of(piece.first) - 1
+        marks = _marks(batch, found, first)
+        if batch.first < first:
+            found = [record for record in found if record.offset >= first]
+        properties: list[Properties] = []
+        extras: list[Extras | None] = []
+        for record in found:
+            headers = record.headers
+            ours = _restored(headers) if headers and headers[0][0][:7] == RESERVED else None
+            if ours is None:
+                properties.append(mapping.properties(record.key, record.value, headers))
+                extras.append(None)
+            else:
+                properties.append(ours[0])
+                extras.append(ours[1])
+        bodies = [record.value or b"" for record in found]
+        events = list(map(_encode, zip(repeat(mapping.topic), properties, extras, bodies)))
+        columns = EventColumns.of(events, map(len, bodies))
+        columns.topics = mapping.topic
+        columns.has_extras = any(extras)
+        below = tick_at(batch.leader_epoch, 0) + 1
+        if found and found[-1].offset - found[0].offset < len(found):
+            ticks: Sequence[Tick] = range(below + found[0].offset, below + found[-1].offset + 1)
+        else:
+            ticks = [below + record.offset for record in found]
+        return EventBatch.of(ticks, [columns] if found else []), marks
+
+    def encode(self, mark: LogMark, events: EventColumns) -> bytes:
+        """Returns a record batch. Its records have no time yet: `joined` gives it to them when it is appended."""
+        head = _encode(
+            _Mark(
+                MARK_VERSION,
+                mark.tag,
+                mark.publisher,
+                mark.epoch,
+                mark.first,
+                mark.count,
+                mark.crc,
+                mark.after,
+                mark.tokens,
+                mark.keyed,
+            )
+        )
+        return encode(
+            [
+                self._record(_decode_event(event), [(MARK, head)] if not number else [])
+                for number, event in enumerate(events.cut()[0])
+            ],
+            Compression.NONE,
+        )
+
+    def _record(self, event: Event, headers: list[tuple[str, bytes | None]]) -> NewRecord:
+        if event.topic != self._topic:
+            raise ValueError(f"this Kafka topic takes events of topic {self._topic!r} alone, not of {event.topic!r}")
+        headers.append((TYPES, "".join(_LETTERS[type(value)] for value in event.properties.values()).encode()))
+        headers += [(name, _in_text(value)) for name, value in event.properties.items()]
+        if event.extras is not None:
+            headers.append((EXTRAS, _encode(event.extras)))
+        key = event.properties.get("key")
+        return NewRecord(0, key.encode() if isinstance(key, str) else None, event.body, headers)
+
+
+def _in_text(value: Property) -> bytes:
+    return str(value).lower().encode() if isinstance(value, bool) else str(value).encode()
+
+
+def _marks(batch: Batch, found: Sequence[Record], first: int) -> Sequence[tuple[Tick, LogMark]]:
+    """Returns the marks of a record batch that concern records at `first` or later."""
+    marks: list[tuple[Tick, LogMark]] = []
+    for record in found:
+        headers = record.headers
+        if headers and headers[0][0] == MARK:
+            mark = _mark(headers[0][1])
+            if mark is not None and record.offset + mark.count > first:
+                marks.append((tick_at(batch.leader_epoch, record.offset + 1), mark))
+    return marks
+
+
+def _mark(data: bytes | None) -> LogMark | None:
+    """Returns the mark in a header. What is none was written by a stranger."""
+    try:
+        found = _decode_mark(data or b"")
+    except msgspec.MsgspecError:
+        return None
+    if found.version != MARK_VERSION or found.count < 1:
+        return None
+    return LogMark(
+        found.publisher,
+        found.epoch,
+        found.first,
+        found.count,
+        found.crc,
+        found.after,
+        found.tokens,
+        found.keyed,
+        found.tag,
+    )
+
+
+def _restored(headers: Headers) -> tuple[Properties, Extras | None] | None:
+    """Returns properties and extras of a record of ours; None if a stranger has written it."""
+    at = 1 if headers[0][0] == MARK else 0
+    if len(headers) <= at or headers[at][0] != TYPES:
+        return None
+    types = headers[at][1] or b""
+    behind = at + 1 + len(types)
+    properties: dict[str, Property] = {}
+    for letter, (name, data) in zip(types, headers[at + 1 : behind], strict=False):
+        convert = _OF_LETTER.get(letter)
+        value = convert(data) if convert is not None and data is not None else None
+        if value is None or not name:
+            return None
+        properties[name] = value
+    if len(properties) != len(types):
+        return None
+    if len(headers) == behind:
+        return properties, None
+    if len(headers) > behind + 1 or headers[behind][0] != EXTRAS:
+        return None
+    try:
+        return properties, _decode_extras(headers[behind][1] or b"")
+    except msgspec.MsgspecError:
+        return None
+
+
+_TIMES: Final = struct.Struct(">qq")
+_CHECKSUM_AT, _CHECKED_FROM, _TIMES_AT = 17, 21, 27
+"""Where in a record batch its checksum is, what it covers, and where the first and the last time are."""
+
+
+def joined(raws: Sequence[bytes], wall: int) -> bytes:
+    """Returns batches of `KafkaFormat.encode` as one record batch, whose records have this time, in milliseconds."""
+    if len(raws) > 1:
+        parts = [record for raw in raws for batch in batches(raw) for record in records(batch)]
+        raw = encode([NewRecord(0, part.key, part.value, part.headers) for part in parts], Compression.NONE)
+    else:
+        (raw,) = raws
+    checked = raw[_CHECKED_FROM:_TIMES_AT] + _TIMES.pack(wall, wall) + raw[_TIMES_AT + _TIMES.size :]
+    checksum: int = google_crc32c.value(checked)
+    return raw[:_CHECKSUM_AT] + checksum.to_bytes(4, "big") + checked

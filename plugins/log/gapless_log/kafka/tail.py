@@ -1,0 +1,148 @@
+"""One partition as it is followed: where reading stands, and what a fetch brings. Nothing here does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gapless.core.ports import Grown, LogPiece
+from gapless.core.stream.ticks import Tick
+from gapless_log.kafka.lineage import Lineage, Place, tick_at
+from gapless_log.kafka.messages import UNKNOWN, Aborted, Fetched, FetchFrom
+from gapless_log.kafka.records import Batch, CorruptBatchError, batches, without_aborted
+
+FETCH_BYTES_MAX = 4 << 20
+"""So much is fetched of one partition at once."""
+
+
+@dataclass(slots=True)
+class Following:
+    """How far a log's host has been told."""
+
+    reached: Tick
+    """Where the last `Grown` ended."""
+    place: Place
+    """Where the next fetch begins."""
+    window: int
+    pending: int = 0
+    """Bytes that were sent and are not taken yet."""
+
+    @property
+    def room(self) -> int:
+        """How many bytes may be sent. A batch comes whole, so the last one may go beyond."""
+        return self.window - self.pending
+
+
+@dataclass(slots=True)
+class PartitionLog:
+    """What is known of one partition."""
+
+    log: str
+    topic_id: bytes
+    partition: int
+    lineage: Lineage = field(default_factory=lambda: Lineage(()))
+    start: int = 0
+    """The log start offset."""
+    leader: int = -1
+    leader_epoch: int = UNKNOWN
+    following: Following | None = None
+    is_paused: bool = False
+    """Whether what comes next cannot be read, and nothing is fetched for a while."""
+
+    @property
+    def first(self) -> Tick:
+        """Everything at or below it was removed."""
+        return self.lineage.beginning(self.start)
+
+    def follow(self, after: Tick, window: int) -> None:
+        """The host wants everything above `after`."""
+        self.following = Following(after, self.place_of(after), window)
+
+    def place_of(self, tick: Tick) -> Place:
+        """Returns where one who stands at `tick` goes on: not below what is still there."""
+        place = self.lineage.seek(tick)
+        return place if place.offset > self.start else Place(self.start, UNKNOWN)
+
+    def seek(self) -> None:
+        """The lineage or the log's start has changed: goes on where that leaves it."""
+        if self.following is not None:
+            self.following.place = self.place_of(self.following.reached)
+
+    def wanted(self) -> FetchFrom | None:
+        """Returns what to fetch next; None if nothing is wanted, or there is no room."""
+        following = self.following
+        if following is None or following.room <= 0 or self.is_paused:
+            return None
+        place = following.place
+        bytes_max = min(following.room, FETCH_BYTES_MAX)
+        return FetchFrom(self.topic_id, self.partition, place.offset, self.leader_epoch, place.last_epoch, bytes_max)
+
+    def grow(self, fetched: Fetched) -> tuple[Grown | None, bool, str]:
+        """Takes what a fetch has brought, which began where `wanted` said.
+
+        Returns what the host is to be told, whether new voids have to be told before that, and what is wrong.
+        """
+        following = self.following
+        assert following is not None
+        self.start = max(self.start, fetched.first)
+        found = pieces_of(fetched.records, fetched.aborted, following.place.offset, self.start)
+        is_other = False
+        for batch, _ in found.batches:
+            is_other = self.lineage.goes_on(batch.leader_epoch, batch.first) or is_other
+        if not found.batches:
+            return None, False, found.fault
+        last, _ = found.batches[-1]
+        grown = Grown(
+            self.log,
+            following.reached,
+            tick_at(last.leader_epoch, last.last + 1),
+            found.pieces,
+            self.first,
+            found.size,
+        )
+        following.reached = grown.hi
+        following.place = Place(last.last + 1, last.leader_epoch)
+        following.pending += grown.size
+        return grown, is_other, found.fault
+
+
+@dataclass(slots=True)
+class FoundPieces:
+    """Batches that were fetched."""
+
+    batches: Sequence[tuple[Batch, bool]]
+    """Each with whether its records count."""
+    pieces: Sequence[LogPiece]
+    size: int
+    fault: str
+    """Why what comes behind them cannot be read, or ""."""
+
+
+def pieces_of(records: bytes, aborted: Sequence[Aborted], offset: int, start: int) -> FoundPieces:
+    """Takes fetched bytes apart: what is in them at `offset` and behind, and is still in a log that begins at `start`.
+
+    A broker sends whole batches. So the first one may begin below what was asked for, and below the log's start (TK10).
+    """
+    fault = ""
+
+    def read() -> Iterator[Batch]:
+        nonlocal fault
+        try:
+            yield from batches(records)
+        except CorruptBatchError as error:
+            fault = str(error)
+
+    try:
+        judged = list(without_aborted(list(read()), aborted))
+    except CorruptBatchError as error:
+        judged, fault = [], str(error)
+    found = [(batch, counts) for batch, counts in judged if batch.last >= max(offset, start)]
+    pieces = [
+        LogPiece(
+            tick_at(batch.leader_epoch, max(batch.first, offset, start) + 1),
+            tick_at(batch.leader_epoch, batch.last + 1),
+            batch.raw if counts and batch.record_count else None,
+        )
+        for batch, counts in found
+    ]
+    return FoundPieces(found, pieces, sum(len(batch.raw) for batch, _ in found), fault)

@@ -1,0 +1,178 @@
+"""Record batches become events and marks, and batches of ours become record batches that come back as they were."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless.core.ports import LogMark, LogPiece
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.events import Extras, encode_event
+from gapless.errors import VolumeCorruptError
+from gapless_log.kafka.format import KafkaFormat, joined
+from gapless_log.kafka.lineage import tick_at
+from gapless_log.kafka.mapping import Rules
+from gapless_log.kafka.records import Compression, NewRecord, batches, encode, records
+
+RULES = Rules("orders", types={"n": "int"}).encode()
+FORM = KafkaFormat("orders")
+MARK = LogMark("loader", 3, 11, 2, 99, 7, b"tokens", False, 1234)
+
+
+def logged(raw: bytes, first: int, epoch: int = 3) -> bytes:
+    """A batch as a broker keeps it."""
+    return struct.pack(">q", first) + raw[8:12] + struct.pack(">i", epoch) + raw[16:]
+
+
+def piece(raw: bytes, count: int, first: int = 0, epoch: int = 3) -> LogPiece:
+    """A whole batch."""
+    return LogPiece(tick_at(epoch, first + 1), tick_at(epoch, first + count), logged(raw, first, epoch))
+
+
+def columns(*events: tuple[dict[str, Any], Extras | None, bytes], topic: str = "orders") -> EventColumns:
+    encoded = [encode_event(topic, *event) for event in events]
+    return EventColumns.of(encoded, [len(body) for _, _, body in events])
+
+
+def bodies(batch: EventBatch) -> list[bytes]:
+    return [event[len(event) - length :] for event, length in zip(batch.events, batch.body_lengths, strict=True)]
+
+
+def strangers(*values: bytes | None, compression: Compression = Compression.NONE) -> bytes:
+    return encode([NewRecord(1000, b"k", value, [("n", b"7"), ("h", b"x")]) for value in values], compression)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_records_of_strangers_are_events_without_marks(compression: Compression) -> None:
+    batch, marks = FORM.decode(piece(strangers(b"a", None, compression=compression), 2, first=40), RULES)
+
+    assert list(batch.ticks) == [tick_at(3, 41), tick_at(3, 42)]
+    assert bodies(batch) == [b"a", b""]
+    assert [header.properties for header in batch.headers] == [{"n": 7, "h": "x", "key": "k"}] * 2
+    assert list(batch.topics) == ["orders"] * 2
+    assert marks == []
+
+
+def test_a_batch_that_begins_below_its_piece_is_cut() -> None:
+    whole = piece(strangers(b"a", b"b", b"c"), 3, first=10)
+
+    batch, _ = FORM.decode(LogPiece(tick_at(3, 12), whole.last, whole.raw), RULES)
+
+    assert list(batch.ticks) == [tick_at(3, 12), tick_at(3, 13)]
+    assert bodies(batch) == [b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"nonsense", strangers(b"a")[:-1], strangers(b"a") * 2, strangers(b"a") + b"x"],
+    ids=["nothing", "no batch", "cut", "two", "more"],
+)
+def test_bytes_that_are_no_batch_are_damage(raw: bytes) -> None:
+    raw = raw and logged(raw, 0)
+    with pytest.raises(VolumeCorruptError, match="ticks 1 to 1"):
+        FORM.decode(LogPiece(1, 1, raw), RULES)
+
+
+def test_ours_come_back_as_they_were_with_their_mark() -> None:
+    events = columns(
+        ({"s": "é", "i": -5, "f": 0.1, "b": True, "key": "k"}, None, b"one"),
+        ({}, Extras(7, 1_900_000_000_000, "c", "r", "t"), b""),
+    )
+
+    batch, marks = FORM.decode(piece(FORM.encode(MARK, events), 2), RULES)
+
+    assert list(batch.events) == events.cut()[0]
+    assert marks == [(tick_at(3, 1), MARK)]
+    assert batch.has_extras
+
+
+def test_ours_can_be_read_by_others() -> None:
+    raw = FORM.encode(MARK, columns(({"origin": "JFK", "delay": 75, "late": True, "key": "7"}, None, b"body")))
+
+    (record,) = records(next(batches(raw)))
+
+    assert (record.key, record.value) == (b"7", b"body")
+    assert list(record.headers)[1:] == [
+        ("gapless.types", b"sibs"),
+        ("origin", b"JFK"),
+        ("delay", b"75"),
+        ("late", b"true"),
+        ("key", b"7"),
+    ]
+
+
+def test_a_mark_is_met_where_only_the_end_of_its_batch_is_read() -> None:
+    whole = piece(FORM.encode(MARK, columns(({}, None, b"a"), ({}, None, b"b"))), 2, first=10)
+
+    batch, marks = FORM.decode(LogPiece(tick_at(3, 12), whole.last, whole.raw), RULES)
+
+    assert list(batch.ticks) == [tick_at(3, 12)]
+    assert marks == [(tick_at(3, 11), MARK)]
+
+
+def test_what_such_a_log_cannot_contain_is_refused() -> None:
+    with pytest.raises(ValueError, match="takes events of topic 'orders' alone, not of 'other'"):
+        FORM.encode(MARK, columns(({}, None, b"a"), topic="other"))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("gapless", b"no mark")],
+        [("gapless", None)],
+        [("gapless.types", b"i")],
+        [("gapless.types", b"i"), ("n", b"x")],
+        [("gapless.types", b"z"), ("n", b"1")],
+        [("gapless.types", b"s"), ("n", None)],
+        [("gapless.types", b"ss"), ("n", b"1"), ("n", b"2")],
+        [("gapless.types", b""), ("gapless.extras", b"\xff\xff")],
+        [("gapless.types", b""), ("h", b"1")],
+        [("gapless.types", None)],
+    ],
+)
+def test_what_only_looks_like_ours_is_a_strangers(headers: list[tuple[str, bytes | None]]) -> None:
+    raw = encode([NewRecord(1, None, b"v", headers)], Compression.NONE)
+
+    batch, marks = FORM.decode(piece(raw, 1), RULES)
+
+    assert bodies(batch) == [b"v"]
+    assert not [name for header in batch.headers for name in header.properties if name.startswith("gapless")]
+    assert marks == []
+
+
+def test_an_append_is_one_batch_with_its_time() -> None:
+    first, second = columns(({"n": 1}, None, b"a")), columns(({}, None, b"b"), ({}, None, b"c"))
+    raws = [FORM.encode(MARK, each) for each in (first, second)]
+
+    for some, count in ((raws[:1], 1), (raws, 3)):
+        raw = joined(some, 5000)
+        (batch,) = batches(raw)
+        assert (batch.record_count, batch.max_timestamp) == (count, 5000)
+        assert {record.timestamp for record in records(batch)} == {5000}
+    events, marks = FORM.decode(piece(raw, 3), RULES)
+    assert bodies(events) == [b"a", b"b", b"c"]
+    assert [tick for tick, _ in marks] == [tick_at(3, 1), tick_at(3, 2)]
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.one_of(st.booleans(), st.integers(-(1 << 63), (1 << 63) - 1), TEXTS, FLOATS)
+EXTRAS = st.none() | st.builds(Extras, st.integers(0, 9), st.integers(0, 1 << 40), st.text(max_size=3))
+EVENTS = st.tuples(st.dictionaries(NAMES, VALUES, max_size=4), EXTRAS, st.binary(max_size=20))
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=5), st.booleans(), st.integers(0, (1 << 63) - 1))
+def test_whatever_is_published_comes_back(events: Sequence[Any], keyed: bool, after: int) -> None:
+    mark = LogMark("p", 1 << 40, 5, len(events), 1, after, b"", keyed, (1 << 64) - 1)
+    published = columns(*events)
+
+    batch, marks = FORM.decode(piece(joined([FORM.encode(mark, published)], 77), len(events)), RULES)
+
+    assert list(batch.events) == published.cut()[0]
+    assert marks == [(tick_at(3, 1), mark)]

@@ -1,0 +1,116 @@
+"""Ticks of leader epochs and offsets, voids between leader epochs, and where one goes on after a log was cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gapless_log.kafka.lineage import (
+    EPOCHS_MAX,
+    OFFSETS_MAX,
+    Lineage,
+    Place,
+    TicksExhaustedError,
+    epoch_of,
+    offset_of,
+    tick_at,
+)
+from gapless_log.kafka.messages import UNKNOWN
+
+RESTARTED = Lineage([(0, 0), (2, 100), (5, 250)])
+CUT = Lineage([(0, 0), (1, 600)])
+"""Epoch 0 had 1,000 records, and of these 400 are lost."""
+
+
+@given(st.integers(0, EPOCHS_MAX - 1), st.integers(0, OFFSETS_MAX - 1))
+def test_a_tick_is_its_leader_epoch_and_its_offset(epoch: int, offset: int) -> None:
+    tick = tick_at(epoch, offset)
+
+    assert (epoch_of(tick), offset_of(tick)) == (epoch, offset)
+    assert tick < 1 << 63
+
+
+@pytest.mark.parametrize(("epoch", "offset"), [(EPOCHS_MAX, 0), (0, OFFSETS_MAX), (-1, 0), (0, -1)])
+def test_what_is_too_large_for_a_tick_is_refused(epoch: int, offset: int) -> None:
+    with pytest.raises(TicksExhaustedError):
+        tick_at(epoch, offset)
+
+
+def test_between_leader_epochs_there_are_voids() -> None:
+    assert RESTARTED.voids == ((tick_at(0, 100), tick_at(2, 100)), (tick_at(2, 250), tick_at(5, 250)))
+    assert Lineage([(3, 0)]).voids == ()
+
+
+def test_a_leader_epoch_without_records_makes_one_void_with_its_neighbour() -> None:
+    lineage = Lineage([(0, 0), (2, 100)])
+
+    assert lineage.goes_on(4, 100)
+
+    assert lineage.voids == ((tick_at(0, 100), tick_at(4, 100)),)
+    assert lineage.position(100) == tick_at(0, 100)
+    assert lineage.beginning(100) == tick_at(4, 100)
+
+
+def test_only_the_first_batch_of_a_leader_epoch_is_news() -> None:
+    lineage = Lineage([(0, 0)])
+
+    assert not lineage.goes_on(0, 50)
+    assert lineage.goes_on(2, 100)
+    assert not lineage.goes_on(2, 120)
+
+    assert lineage == Lineage([(0, 0), (2, 100)])
+
+
+def test_a_position_is_in_the_epoch_of_the_record_before_and_the_beginning_in_that_of_the_record_behind() -> None:
+    assert [RESTARTED.position(offset) for offset in (0, 100, 101, 250)] == [
+        tick_at(0, 0),
+        tick_at(0, 100),
+        tick_at(2, 101),
+        tick_at(2, 250),
+    ]
+    assert [RESTARTED.beginning(offset) for offset in (0, 99, 100, 250)] == [
+        tick_at(0, 0),
+        tick_at(0, 99),
+        tick_at(2, 100),
+        tick_at(5, 250),
+    ]
+
+
+def test_who_stands_in_what_was_cut_off_goes_on_at_the_cut() -> None:
+    assert CUT.seek(tick_at(0, 599)) == Place(599, 0)
+    assert CUT.seek(tick_at(0, 600)) == Place(600, 0)
+    assert CUT.seek(tick_at(0, 1000)) == Place(600, 0)
+    assert CUT.seek(tick_at(1, 1000)) == Place(1000, 1)
+
+
+def test_who_stands_below_all_that_is_known_goes_on_at_its_beginning() -> None:
+    lineage = Lineage([(3, 700), (4, 800)])
+
+    assert lineage.seek(tick_at(1, 900)) == Place(700, UNKNOWN)
+    assert lineage.seek(0) == Place(700, UNKNOWN)
+    assert Lineage([(0, 0)]).seek(0) == Place(0, UNKNOWN)
+
+
+def test_behind_a_void_and_not_elsewhere() -> None:
+    lo, hi = RESTARTED.voids[0]
+
+    assert [RESTARTED.behind(tick) for tick in (lo - 1, lo, lo + 7, hi)] == [lo - 1, hi, hi, hi]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 100)), min_size=1, max_size=8), st.data())
+def test_every_record_has_its_own_tick_that_rises_and_lies_in_no_void(
+    steps: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    lineage, ticks, epoch, offset = Lineage(()), [], -1, 0
+    for more, count in steps:
+        epoch += more
+        lineage.goes_on(epoch, offset)
+        ticks += [tick_at(epoch, at + 1) for at in range(offset, offset + count)]
+        offset += count
+    place = data.draw(st.integers(0, len(ticks) - 1))
+
+    assert ticks == sorted(set(ticks))
+    assert not any(lo < tick <= hi for tick in ticks for lo, hi in lineage.voids)
+    assert lineage.position(place + 1) == ticks[place]
+    assert lineage.seek(ticks[place]) == Place(place + 1, epoch_of(ticks[place]))
