@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from bench.peers.work import Event, Subscriber, Tally
+from gapless_testing.jars import Jars, JarsUnavailableError, print_progress
 
 WINDOW = 16_384
 """How many events a publisher may have unacknowledged: of gapless's batches of 256 that are the 64 it may have."""
@@ -98,6 +99,15 @@ def missing_package(*names: str) -> str:
             version(name)
         except PackageNotFoundError:
             return f"{name} is not installed (dependency group `bench`)"
+    return ""
+
+
+def missing_jars(jars: Jars) -> str:
+    """Why these cannot be had, as a system says it; nothing if they are there now."""
+    try:
+        jars.fetch(print_progress)
+    except JarsUnavailableError as error:
+        return str(error)
     return ""
 
 

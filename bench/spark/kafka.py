@@ -13,10 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from bench.peers.maven import Jars
-from bench.peers.system import RaceError, missing_package
+from bench.peers.system import RaceError, missing_jars, missing_package
 from bench.peers.systems.kafka import Kafka
 from bench.spark.work import PARTITIONS, WANTED, WORKS, Sizes, Work, events
+from gapless_testing.jars import Jars
 
 TOPIC: Final = "t"
 START_SECONDS: Final = 60.0
@@ -122,7 +122,7 @@ class SparkKafka:
 
     def missing(self) -> str:
         """Its jars come from Maven Central, too."""
-        return missing_package("confluent-kafka") or Kafka().missing() or self._jars.fetch()
+        return missing_package("confluent-kafka") or Kafka().missing() or missing_jars(self._jars)
 
     def jars(self) -> Sequence[Path]:
         """The source, its tokens, the client, and what that needs."""

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -82,6 +83,11 @@ class Jars:
         if process.returncode:
             errors = [line for line in said if "ERROR" in line] or said
             raise JarsUnavailableError(f"Maven could not fetch {self.name}: {' '.join(errors)[:500]}")
+
+
+def print_progress(text: str) -> None:
+    """Tells a person who waits, on the standard error output."""
+    print(f"==> {text}", file=sys.stderr, flush=True)  # noqa: T201 - it talks to a person
 
 
 def java() -> str:

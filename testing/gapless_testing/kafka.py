@@ -17,13 +17,13 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from typing_extensions import Self
 
-from gapless_testing.jars import JarsUnavailableError
+from gapless_testing.jars import JarsUnavailableError, print_progress
 from gapless_testing.kafka_node import (
     JARS,
     KafkaFailedError,
@@ -42,6 +42,21 @@ END_SECONDS_MAX: Final = 10.0
 """For a broker to end after SIGTERM: the last ones of a quorum never do."""
 ASK_SECONDS_MAX: Final = 20.0
 """For what an administrator asks."""
+
+_FOR_TESTS: Final[Mapping[str, object]] = {
+    "auto.create.topics.enable": False,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    # What a test would wait for comes soon: who is gone is out, and what is to be deleted or compacted is.
+    "broker.session.timeout.ms": 6000,
+    "replica.lag.time.max.ms": 4000,
+    "log.initial.task.delay.ms": 500,
+    "log.retention.check.interval.ms": 1000,
+    "log.cleaner.backoff.ms": 200,
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+}
 
 _STARTS: Final = 5
 _POLL: Final = 0.05
@@ -64,11 +79,6 @@ for pid in pids:
         pass
 """
 """Lives until whoever started brokers is gone, however that came about, and then kills those that are left."""
-
-
-def print_progress(text: str) -> None:
-    """Tells a person who waits, on the standard error output."""
-    print(f"==> {text}", file=sys.stderr, flush=True)  # noqa: T201 - it talks to a person
 
 
 class KafkaCluster:
@@ -194,7 +204,7 @@ class KafkaCluster:
         free = free_ports(2 * len(self._nodes))
         self._ports = {number: (free.pop(), free.pop()) for number in self._nodes}
         for number, node in self._nodes.items():
-            node.configure(properties(number, self._ports, node.directory, self._config))
+            node.configure(properties(number, self._ports, node.directory, {**_FOR_TESTS, **self._config}))
 
     async def _format(self) -> None:
         arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", "server.properties"]

@@ -15,9 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.maven import Jars
-from bench.peers.system import Acknowledged, Server, answers, free_port, missing_package, started
+from bench.peers.system import Acknowledged, Server, answers, free_port, missing_jars, missing_package, started
 from bench.peers.work import ORIGIN, Event, Subscriber, Tally
+from gapless_testing.jars import Jars
 
 ACTIVEMQ = "6.1.6"
 JARS = Jars(f"activemq-{ACTIVEMQ}", Path(__file__).with_name("activemq_pom.xml"))
@@ -115,7 +115,7 @@ class ActiveMq:
 
     def missing(self) -> str:
         """The client comes from PyPI, the broker from Maven Central."""
-        return missing_package("stomp.py") or JARS.fetch()
+        return missing_package("stomp.py") or missing_jars(JARS)
 
     def version(self) -> str:
         """Of ActiveMQ and of stomp.py."""

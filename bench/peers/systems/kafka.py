@@ -17,35 +17,25 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.peers.maven import Jars
-from bench.peers.system import WINDOW, Acknowledged, RaceError, Server, answers, free_port, missing_package, started
+from bench.peers.system import (
+    WINDOW,
+    Acknowledged,
+    RaceError,
+    Server,
+    answers,
+    free_port,
+    missing_jars,
+    missing_package,
+    started,
+)
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
+from gapless_testing.kafka_node import JARS, VERSION, properties
 
-KAFKA = "4.3.1"
 CLUSTER = "Z2FwbGVzcy1yYWNlLTAwMQ"
-JARS = Jars(f"kafka-{KAFKA}", Path(__file__).with_name("kafka_pom.xml"))
 FLAGS = "-Xms1g -Xmx1g -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
 """As Kafka's own scripts start it."""
 
 Header = tuple[str, bytes]
-
-
-def properties(directory: Path, port: int, controller: int) -> str:
-    """The configuration of a node that is broker and controller, alone."""
-    return f"""\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
-log.dirs={directory / "data"}
-group.initial.rebalance.delay.ms=0
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-"""
 
 
 class _Broker:
@@ -63,18 +53,18 @@ class _Broker:
 
     def missing(self) -> str:
         """The client comes from PyPI, the broker from Maven Central."""
-        return missing_package(self.client) or JARS.fetch()
+        return missing_package(self.client) or missing_jars(JARS)
 
     def version(self) -> str:
         """Of Kafka and of the client."""
-        return f"{KAFKA}, {self.client} {version(self.client)}"
+        return f"{VERSION}, {self.client} {version(self.client)}"
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Server]:
         """Formats the storage, and starts the broker as its own script does."""
         port, controller = free_port(), free_port()
         config = directory / "server.properties"
-        config.write_text(properties(directory, port, controller), "utf-8")
+        config.write_text(properties(1, {1: (port, controller)}, directory, {}), "utf-8")
         java = ["java", *FLAGS.split(), "-cp", JARS.class_path]
         format_storage = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(config)]
         done = subprocess.run(format_storage, capture_output=True, text=True, check=False)
