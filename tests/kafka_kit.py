@@ -30,15 +30,19 @@ from gapless_log.kafka.messages import (
 from gapless_log.kafka.records import Batch, Compression, NewRecord, batches, encode, records
 from gapless_log.kafka.requests import Access, Connection, connect
 from gapless_testing.kafka import KafkaCluster
-from gapless_testing.kafka_node import KafkaUnavailableError
+from gapless_testing.kafka_node import KafkaUnavailableError, Secured
 
 ACCESS = Access(patience=20)
+PASSWORD = "correct horse"
+"""Alice's, in tests/kafka."""
 
 
 @asynccontextmanager
-async def running_kafka(directory: Path, brokers: Literal[1, 3]) -> AsyncIterator[KafkaCluster]:
+async def running_kafka(
+    directory: Path, brokers: Literal[1, 3], secured: Secured | None = None
+) -> AsyncIterator[KafkaCluster]:
     """A cluster; where there can be none, its tests are skipped, but in CI they fail."""
-    cluster = KafkaCluster(directory, brokers)
+    cluster = KafkaCluster(directory, brokers, secured=secured)
     try:
         await cluster.start()
     except KafkaUnavailableError as error:

@@ -30,6 +30,7 @@ from gapless_testing.kafka_node import (
     KafkaUnavailableError,
     Node,
     PortTakenError,
+    Secured,
     free_ports,
     properties,
     setting_name,
@@ -94,13 +95,16 @@ class KafkaCluster:
         directory: Path,
         brokers: Literal[1, 3] = 1,
         tell: Callable[[str], object] = print_progress,
+        secured: Secured | None = None,
         **config: object,
     ) -> None:
-        """`tell`: what is told how fetching goes."""
+        """`tell`: what is told how fetching goes. `secured`: there is a second listener, which asks for that."""
         self.directory = directory
         self._config = {setting_name(name): value for name, value in config.items()}
         self._nodes = {number: Node(number, directory / f"node-{number}") for number in range(1, brokers + 1)}
         self._ports: dict[int, tuple[int, int]] = {}
+        self._secured = secured
+        self._secured_ports: dict[int, int] = {}
         self._tell = tell
         self._guard: subprocess.Popen[str] | None = None
 
@@ -121,6 +125,10 @@ class KafkaCluster:
     def address(self, node: int) -> str:
         """Where one broker listens, as `HOST:PORT`."""
         return f"127.0.0.1:{self._ports[node][0]}"
+
+    def secured_address(self, node: int = 1) -> str:
+        """Where it listens for who has a name and a password."""
+        return f"127.0.0.1:{self._secured_ports[node]}"
 
     def log(self, node: int = 1) -> Path:
         """Where a broker logs."""
@@ -201,13 +209,18 @@ class KafkaCluster:
         process.send_signal(number)
 
     def _choose_ports(self) -> None:
-        free = free_ports(2 * len(self._nodes))
+        free = free_ports(3 * len(self._nodes))
         self._ports = {number: (free.pop(), free.pop()) for number in self._nodes}
+        self._secured_ports = {number: free.pop() for number in self._nodes}
         for number, node in self._nodes.items():
-            node.configure(properties(number, self._ports, node.directory, {**_FOR_TESTS, **self._config}))
+            config = {**_FOR_TESTS, **self._config}
+            if self._secured is not None:
+                config |= self._secured.properties(self._ports[number], self._secured_ports[number])
+            node.configure(properties(number, self._ports, node.directory, config))
 
     async def _format(self) -> None:
         arguments = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", "server.properties"]
+        arguments += self._secured.format_options() if self._secured is not None else []
         nodes = list(self._nodes.values())
         for node in nodes:
             node.process = node.spawn(*arguments)

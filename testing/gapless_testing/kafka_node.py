@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +65,40 @@ def properties(number: int, ports: Mapping[int, tuple[int, int]], directory: Pat
         **config,
     }
     return "".join(f"{name}={setting_value(value)}\n" for name, value in settings.items())
+
+
+@dataclass(frozen=True)
+class Secured:
+    """What a second listener asks for: TLS, and a name with its password (SASL, PLAIN and SCRAM-SHA-256)."""
+
+    chain: Path
+    """A PEM file with the broker's key, in PKCS 8, and its certificate with those that signed it."""
+    users: Mapping[str, str]
+    """Passwords by names."""
+
+    def properties(self, ports: tuple[int, int], secured: int) -> dict[str, object]:
+        """What a node's configuration has then. `ports`: where its other listeners are."""
+        port, controller = ports
+        plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        plain += "".join(f' user_{name}="{password}"' for name, password in self.users.items()) + ";"
+        listener = f"SASL_SSL://127.0.0.1:{secured}"
+        return {
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},{listener}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},{listener}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": self.chain,
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
+            "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+        }
+
+    def format_options(self) -> list[str]:
+        """What a node's storage is formatted with then."""
+        users = [f"SCRAM-SHA-256=[name={name},password={password}]" for name, password in self.users.items()]
+        return [option for user in users for option in ("--add-scram", user)]
 
 
 def setting_value(value: object) -> str:

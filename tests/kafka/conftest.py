@@ -6,16 +6,35 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from gapless_testing.kafka import KafkaCluster
-from kafka_kit import KafkaLog, running_kafka
+from gapless_testing.kafka_node import Secured
+from kafka_kit import PASSWORD, KafkaLog, running_kafka
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """Who signs the broker's certificate."""
+    return trustme.CA()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def kafka(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[KafkaCluster]:
-    """A Kafka with one broker."""
-    async with running_kafka(tmp_path_factory.mktemp("kafka"), 1) as cluster:
+async def kafka(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> AsyncIterator[KafkaCluster]:
+    """A Kafka with one broker. Alice may connect to its second listener."""
+    chain = tmp_path_factory.mktemp("tls") / "broker.pem"
+    chain.write_bytes(pem(authority.issue_cert("127.0.0.1")))
+    secured = Secured(chain, {"alice": PASSWORD})
+    async with running_kafka(tmp_path_factory.mktemp("kafka"), 1, secured) as cluster:
         yield cluster
+
+
+def pem(certificate: trustme.LeafCert) -> bytes:
+    """A key and its certificates, in the only form that Kafka reads."""
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
+    parts = [key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
+    return b"".join([*parts, *(blob.bytes() for blob in certificate.cert_chain_pems)])
 
 
 @pytest.fixture
