@@ -218,7 +218,8 @@ def test_brokers_end_with_a_process_that_is_killed(tmp_path: Path, java: Path) -
         pass
 
 
-async def test_a_log_is_cut_before_a_batch(tmp_path: Path, java: Path) -> None:
+@pytest.mark.parametrize(("offset", "kept"), [(21, 3), (20, 2), (11, 2), (10, 1), (0, 0)])
+async def test_a_log_is_cut_before_a_batch(tmp_path: Path, java: Path, offset: int, kept: int) -> None:
     batches = [offset.to_bytes(8, "big") + (4).to_bytes(4, "big") + b"abcd" for offset in (0, 10, 20)]
     async with cluster_of(tmp_path) as cluster:
         folder = tmp_path / "kafka" / "node-1" / "data" / "t-0"
@@ -227,9 +228,9 @@ async def test_a_log_is_cut_before_a_batch(tmp_path: Path, java: Path) -> None:
             (folder / name).write_bytes(content)
         await cluster.kill()
 
-        cluster.cut("t", 11)
+        cluster.cut("t", offset)
 
-    assert [path.read_bytes() for path in cluster.segments("t")] == [b"old", batches[0] + batches[1]]
+    assert [path.read_bytes() for path in cluster.segments("t")] == [b"old", b"".join(batches[:kept])]
 
 
 async def test_it_can_be_paused(tmp_path: Path, java: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import google_crc32c
 
@@ -88,15 +88,28 @@ class Batch(NamedTuple):
         return known.get(kind, Marker.OTHER)
 
 
-class Record(NamedTuple):
-    """A record."""
+class Record(Protocol):
+    """A record, as aiokafka's parser has it: a copy of each would cost as much again."""
 
-    offset: int
-    timestamp: int
-    """Milliseconds."""
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
+    @property
+    def offset(self) -> int:
+        """Where it stands."""
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds."""
+
+    @property
+    def key(self) -> bytes | None:
+        """By which it is compacted, and its partition was chosen."""
+
+    @property
+    def value(self) -> bytes | None:
+        """None: it deletes what has its key, where that is compacted."""
+
+    @property
+    def headers(self) -> Headers:
+        """Names and values, in order; a name may come twice."""
 
 
 def batches(data: bytes) -> Iterator[Batch]:
@@ -177,10 +190,7 @@ def records(batch: Batch) -> list[Record]:
     from aiokafka.record.default_records import DefaultRecordBatch
 
     try:
-        return [
-            Record(record.offset, record.timestamp, record.key, record.value, record.headers)
-            for record in DefaultRecordBatch(batch.raw)
-        ]
+        return list(DefaultRecordBatch(batch.raw))
     except UnsupportedCodecError as error:
         raise PluginError(f'{batch.compression.name} needs cramjam: pip install "gapless[kafka]"') from error
     except Exception as error:  # each library that reads it has errors of its own

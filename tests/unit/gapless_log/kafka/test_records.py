@@ -193,6 +193,12 @@ def test_an_abort_ends_at_its_marker_and_begins_at_its_first_offset() -> None:
     assert told(data, [Aborted(5, 3)]) == [(0, True), (2, False), (3, False), (5, False), (6, True), (8, False)]
 
 
+def test_a_marker_that_nobody_knows_ends_no_abort() -> None:
+    data = written(0, 5) + marker(2, 7, 5) + written(3, 5) + marker(5, 0, 5)
+
+    assert told(data, [Aborted(5, 0)]) == [(0, False), (2, False), (3, False), (5, False)]
+
+
 def test_a_producer_that_aborts_twice() -> None:
     data = written(0, 5) + marker(2, 0, 5) + written(3, 5) + marker(5, 1, 5) + written(6, 5) + marker(8, 0, 5)
 
