@@ -7,6 +7,9 @@ It counts members, keeps holds, answers wants, asks SHBs for progress, and lets 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import partial
+
+from msgspec.structs import replace
 
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Enrolled, Held, Hold, Probe
@@ -45,6 +48,8 @@ class Keeping:
         self._release_every = round(settings.release_seconds * SECOND)
         self._release_not_before = 0
         self._holds_durable = {shb: holds.version for shb, holds in saved.holds.items()}
+        self._locating: dict[ShbId, int] = {}
+        """The versions of rows for which ticks are being found."""
         timers.on(Timer.ACKNOWLEDGEMENT, self._on_ack_expected)
         timers.on(Timer.RELEASE, self._on_release)
         source.on_grown = self._on_grown
@@ -103,6 +108,27 @@ class Keeping:
             if self._holds_durable.get(row.shb) == row.version:
                 self._answer_hold(row.shb, known)
             return
+        if row.times and row.version > self._locating.get(row.shb, 0):
+            self._locate(row)
+        elif not row.times:
+            self._hold(row)
+
+    def _locate(self, row: Hold) -> None:
+        """Finds the ticks for the times of a row, then keeps the row, unless a newer one has come meanwhile."""
+        self._locating[row.shb] = row.version
+        at, left = dict(row.at), dict(row.times)
+
+        def located(sid: int, tick: Tick) -> None:
+            at[sid] = max(at.get(sid, 0), tick)
+            del left[sid]
+            known = self.release.holds.get(row.shb)
+            if not left and (known is None or known.version < row.version):
+                self._hold(replace(row, at=at))
+
+        for sid, wall in row.times.items():
+            self._source.locate(wall, partial(located, sid))
+
+    def _hold(self, row: Hold) -> None:
         held = self.release.hold(row.shb, row.version, row.at)
 
         def durable(_now: int, _wall: int) -> None:

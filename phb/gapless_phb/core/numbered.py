@@ -91,6 +91,13 @@ class Numbered:
         self.log.end()
         self._outbox.write([Set(self._tables.lost, self._key, rows.encode(self.log.lost))], then)
 
+    def locate(self, wall: int, then: Callable[[Tick], None]) -> None:
+        """Asks the log for the place before the first record that bears this time, or a later one."""
+        if self.log.ended:
+            then(self.log.lost)
+        else:
+            self._outbox.locate(self.log.pubend, wall, lambda located, _now, _wall: then(located.tick))
+
     # ------------------------------------------------------------------------------------------- giving up
 
     def give_up(self, upto: Tick, again: Callable[[int], None]) -> None:

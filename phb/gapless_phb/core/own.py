@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.outbox import Then
-from gapless.core.stream.ticks import SECOND, Tick
+from gapless.core.stream.ticks import SECOND, Tick, tick_at
 from gapless_phb.core import gauges, source
 from gapless_phb.core.checkpoints import Checkpoints
 from gapless_phb.core.clock import TickClock
@@ -215,6 +215,10 @@ class Own:
         """Returns the present by which events grow old."""
         self.clock.read(now, wall)
         return self.clock.aged
+
+    def locate(self, wall: int, then: Callable[[Tick], None]) -> None:
+        """Finds the tick behind which everything of a wall time and later lies: ticks are times here."""
+        then(max(0, tick_at(wall) - 1))
 
     def give_up(self, upto: Tick, again: Callable[[int], None]) -> None:
         """Chops the log up to a tick, if that removes something. A checkpoint of the publishers goes first (T21).

@@ -236,6 +236,9 @@ class Source(Protocol):
     def present(self, now: int, wall: int) -> Tick:
         """Returns the present by which events grow old."""
 
+    def locate(self, wall: int, then: Callable[[Tick], None]) -> None:
+        """Finds the tick behind which everything of a wall time and later lies, and calls `then` with it."""
+
     def give_up(self, upto: Tick, again: Callable[[int], None]) -> None:
         """Gives up everything up to a tick, if that removes anything.
 

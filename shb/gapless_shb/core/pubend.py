@@ -98,8 +98,8 @@ class ServedPubend:
     def at(self, wall: int) -> Tick:
         """Returns the position after which all events of a wall time and later stand.
 
-        If the ticks of the pubend are not times, only its host could know that position. Then it is the beginning,
-        which is never too late.
+        If the ticks of the pubend are not times, only its host knows that position: then it is 0, and the hold that
+        asks for it says the time (`PubendHolds.times`).
         """
         return max(0, tick_at(wall) - 1) if self.meta.timed else 0
 
@@ -196,6 +196,8 @@ class PubendHolds:
     """The version that is durable at this SHB. A higher one must not be sent: after a crash it might be sent again with
     another content."""
     row: dict[int, Tick] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
+    """From which wall time on an entry at 0 needs events, where only the pubend can find the tick."""
     answered: int = 0
     send_at: int | None = None
     """When the row has to be sent (again), as soon as it is durable; None if it is answered."""
@@ -207,6 +209,7 @@ class PubendHolds:
 
     def drop(self, sid: int, now: int) -> bool:
         """Removes the hold of a subscription that needs it no longer. Returns whether it had one."""
+        self.times.pop(sid, None)
         if self.row.pop(sid, None) is None:
             return False
         self.say_again(now)
@@ -225,6 +228,7 @@ class PubendHolds:
         self.send_at = None
         resolved = [(sid, held.at[sid]) for sid in self.row if sid in held.at]
         self.row.update(resolved)
+        self.times.clear()
         return resolved
 
     def waits_for(self, sid: int) -> bool:
@@ -241,7 +245,7 @@ class PubendHolds:
         if self.send_at is None or now < self.send_at or self.durable < self.version:
             return None
         self.send_at = now + REPEAT
-        return Hold(self.shb, self.pubend, self.version, dict(self.row))
+        return Hold(self.shb, self.pubend, self.version, dict(self.row), dict(self.times))
 
     @property
     def deadline(self) -> int | None:

@@ -223,7 +223,10 @@ class Subscribing:
         hosting.matcher.add(subscription.sid, subscription.filter)
         for pubend, (start, needs_hold) in starts.items():
             position = SubscriptionPosition(start, acked=start, held=needs_hold)
-            operations += self._place(hosting.streams[pubend], subscription, position, now)
+            stream = hosting.streams[pubend]
+            operations += self._place(stream, subscription, position, now)
+            if position.held and request.start is StartAt.TIME and not stream.meta.timed:
+                stream.holds.times[subscription.sid] = request.start_wall
         self._creations[subscription.sid] = Creation(session, request, subscription)
         hosting.write_interest(operations, add=subscription)
         self._await_record(subscription.sid)
@@ -262,7 +265,8 @@ class Subscribing:
         """
         self.may_complete = True
         for sid, held_from in resolved:
-            at = max(held_from, stream.meta.created)
+            # A log of others is older than its pubend.
+            at = max(held_from, stream.meta.created) if stream.meta.timed else held_from
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
             if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue

@@ -104,6 +104,8 @@ class ModelLog:
     refuses: str = ""
     trims: bool = False
     record_max: int | None = 1000
+    times: dict[int, Tick] = field(default_factory=dict)
+    """Where a wall time begins."""
     end: int = 0
     """The offset behind the last record."""
 
@@ -240,9 +242,9 @@ class NumberedRig(Harness):
             self.feed(LogRead(question.cookie, question.after, hi, some, log.first, ""))
         elif isinstance(question, Locate):
             log = self.logs[question.log]
-            assert isinstance(question.at, LogStart)
-            places = {LogStart.EARLIEST: log.first, LogStart.DECIDED: log.decided, LogStart.LATEST: log.latest}
-            self.feed(Located(question.cookie, places[question.at]))
+            names = {LogStart.EARLIEST: log.first, LogStart.DECIDED: log.decided, LogStart.LATEST: log.latest}
+            tick = names[question.at] if isinstance(question.at, LogStart) else log.times[question.at]
+            self.feed(Located(question.cookie, tick))
         elif isinstance(question, Append):
             self._append(question)
         elif isinstance(question, Trim):

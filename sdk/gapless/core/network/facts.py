@@ -100,6 +100,10 @@ class Hold(Struct, array_like=True, frozen=True, gc=False, tag=8):
     pubend: PubendId
     version: Real
     at: Mapping[Real, Real]
+    times: Mapping[Real, Real] = {}
+    """Of some of these, the wall time in milliseconds since 1970 from which the subscription needs events.
+
+    Only the host of a pubend whose ticks are no times can find the tick for it."""
 
 
 class Know(Struct, frozen=True, gc=False):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.network.facts import Know, Opened
-from gapless.core.ports import Follow, Grown, LogTrouble, OpenLogs, ReadLog, Taken, Trim
+from gapless.core.network.facts import Held, Hold, Know, Opened
+from gapless.core.ports import Follow, Grown, Locate, LogTrouble, OpenLogs, ReadLog, Taken, Trim
 from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, told
 
 
@@ -286,3 +286,34 @@ def test_nothing_is_removed_from_a_log_of_others() -> None:
 
     assert rig.sent(Trim) == []
     assert rig.role.deadline() is None
+
+
+def test_a_hold_by_time_is_resolved_by_the_log() -> None:
+    """Its ticks are no times, so nobody else can."""
+    log = ModelLog()
+    log.add("one")
+    log.add("two")
+    log.times = {5_000: 1}
+    rig = followed(log)
+    row = Hold("shb", LOG, 1, {7: 0, 8: 2}, {7: 5_000})
+
+    rig.feed(row)
+    rig.feed(row)  # it is repeated until it is answered
+    assert rig.sent(Held) == []
+    rig.serve()
+
+    assert [one.at for one in rig.sent(Held)] == [{7: 1, 8: 2}]
+    assert [one.at for one in rig.sent(Locate)][-1:] == [5_000]
+
+
+def test_a_newer_row_of_holds_counts_while_a_time_is_being_found() -> None:
+    log = ModelLog()
+    log.add("one")
+    log.times = {5_000: 1}
+    rig = followed(log)
+
+    rig.feed(Hold("shb", LOG, 1, {7: 0}, {7: 5_000}))
+    rig.feed(Hold("shb", LOG, 2, {}))
+    rig.serve()
+
+    assert [(one.version, one.at) for one in rig.sent(Held)] == [(2, {})]

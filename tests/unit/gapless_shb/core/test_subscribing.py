@@ -129,6 +129,29 @@ def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + 3 * STEP)]
 
 
+def test_a_start_by_time_is_found_by_a_pubend_whose_ticks_are_no_times() -> None:
+    """And it may lie before the pubend was created: its log is older."""
+    desk = Desk(enrolled=False)
+    meta = PubendMeta(PUBEND, "node", created=500, stable=500, grain=1)
+    desk.world.enrolled = 500
+    desk.world.feed(Seen(meta, 500))
+    desk.world.sync()
+    desk.said.clear()
+
+    desk.ask(1, start=m.StartAt.TIME, start_wall=desk.world.wall - 5000)
+    desk.world.sync()
+    desk.world.sync()
+
+    row = [effect for effect in desk.said if isinstance(effect, Hold)][-1]
+    (sid,) = row.at
+    assert (row.at, row.times) == ({sid: 0}, {sid: desk.world.wall - 5000})
+    desk.world.held_answers.clear()
+    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: 70}, 500))
+    desk.world.sync()
+    assert desk.subscribed(1).positions == [m.Position(PUBEND, 70)]
+    assert desk.world.stream.holds.times == {}
+
+
 def test_a_token_that_does_not_name_a_pubend_begins_with_its_first_tick_and_not_with_what_is_kept() -> None:
     """Found by the simulator (knowledge 5005090): an unnamed pubend's released events were passed over, with no gap.
 
