@@ -18,6 +18,7 @@ from gapless.node.config import (
 )
 from gapless.node.groups import GroupSection
 from gapless.node.network import NetworkSettings, NetworkTls, NodeSettings
+from gapless_log.kafka.options import KafkaSection, SaslSection, TlsSection, TopicSection
 from gapless_phb.config import PhbSection, PubendSection
 from gapless_shb.config import ShbConfig
 from gapless_storage.rocksdb import RocksdbOptions
@@ -53,4 +54,8 @@ def test_every_key_is_documented_where_it_belongs() -> None:
     assert documented("## `[limits]`") == keys(LimitsSection)
     assert documented("## `[phb]`") == keys(PhbSection) - {"pubends"}
     assert documented("### `[[phb.pubends]]`") == keys(PubendSection)
+    assert documented("### `[[phb.kafka]]`") == keys(KafkaSection)
+    assert documented("### `[[phb.kafka.topics]]`") == keys(TopicSection)
+    assert documented("### `[phb.kafka.tls]`") == keys(TlsSection)
+    assert documented("### `[phb.kafka.sasl]`") == keys(SaslSection)
     assert documented("## `[shb]`") == keys(ShbConfig)

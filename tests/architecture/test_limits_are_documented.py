@@ -33,6 +33,7 @@ from gapless.selectors import lexer, parser, topics
 from gapless.selectors.selector import Selector
 from gapless.selectors.topics import check_patterns, check_topic
 from gapless.spi import VolumeIdentity
+from gapless_log.kafka.lineage import EPOCHS_MAX, OFFSETS_MAX
 from gapless_phb.config import NAME, PhbSection, PubendSection
 from gapless_phb.core import consumed, validation
 from gapless_phb.core import rows as phb_rows
@@ -176,6 +177,7 @@ PLUGINS = {
     "record of a log": f"a publisher's batch, and less than 1 KiB: {size(default(LimitsSection, 'max_frame_bytes'))}",
     "key of a row": size(shb_rows._SID.size + checks.PUBEND_BYTES_MAX),
     "streams of a volume with `rocksdb`": f"{layout.STREAM_ID_MAX:,}",
+    "position in a Kafka topic": (f"{EPOCHS_MAX:,} leader epochs, {OFFSETS_MAX / 10**12:.1f} T records of a partition"),
     "frame of a router": size(frames.FRAME_BYTES_MAX),
     "address in a router's envelope": f"{frames.ADDRESS_MAX:,} parts",
     "mail from role to role": size(facts.MAIL_BYTES_MAX),

@@ -6,6 +6,8 @@ headers more let it come back exactly as it was published, whatever the rules ar
     gapless          the mark of the batch, on its first record
     gapless.types    one letter for each header behind it: these are the properties, and of which types
     gapless.extras   priority, expiration and the like, if the sender has set any
+
+The time of an event is its record's.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from typing import Final
 
 import google_crc32c
 import msgspec
+from msgspec.structs import replace
 
 from gapless.core.ports import LogMark, LogPiece
 from gapless.core.stream.columns import EventBatch, EventColumns
-from gapless.core.stream.events import Event, Extras, Properties, Property
+from gapless.core.stream.events import CheckedExtras, Event, Extras, Properties, Property
 from gapless.core.stream.ticks import Tick
 from gapless.errors import VolumeCorruptError
 from gapless_log.kafka.lineage import offset_of, tick_at
@@ -41,6 +44,8 @@ MARK: Final = RESERVED
 TYPES: Final = f"{RESERVED}.types"
 EXTRAS: Final = f"{RESERVED}.extras"
 MARK_VERSION: Final = 1
+TIMESTAMP_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 
 _LETTERS: Final = {str: "s", bool: "b", int: "i", float: "f"}
 _OF_LETTER: Final[Mapping[int, Convert]] = {
@@ -51,7 +56,7 @@ _OF_LETTER: Final[Mapping[int, Convert]] = {
 }
 _encode = msgspec.msgpack.Encoder().encode
 _decode_event = msgspec.msgpack.Decoder(Event).decode
-_decode_extras = msgspec.msgpack.Decoder(Extras).decode
+_decode_extras = msgspec.msgpack.Decoder(CheckedExtras).decode
 
 
 class _Mark(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -98,21 +103,25 @@ class KafkaFormat:
         if batch.first < first:
             found = [record for record in found if record.offset >= first]
         properties: list[Properties] = []
-        extras: list[Extras | None] = []
+        extras: list[Extras] = []
+        plain = Extras()
         for record in found:
             headers = record.headers
             ours = _restored(headers) if headers and headers[0][0][:7] == RESERVED else None
+            logged = min(max(record.timestamp, 0), TIMESTAMP_MAX)  # a stranger may have written any number
+            if logged != plain.timestamp:
+                plain = Extras(timestamp=logged)
             if ours is None:
                 properties.append(mapping.properties(record.key, record.value, headers))
-                extras.append(None)
+                extras.append(plain)
             else:
                 properties.append(ours[0])
-                extras.append(ours[1])
+                extras.append(plain if ours[1] is None else replace(ours[1], timestamp=logged))
         bodies = [record.value or b"" for record in found]
         events = list(map(_encode, zip(repeat(mapping.topic), properties, extras, bodies)))
         columns = EventColumns.of(events, map(len, bodies))
         columns.topics = mapping.topic
-        columns.has_extras = any(extras)
+        columns.has_extras = True
         below = tick_at(batch.leader_epoch, 0) + 1
         if found and found[-1].offset - found[0].offset < len(found):
             ticks: Sequence[Tick] = range(below + found[0].offset, below + found[-1].offset + 1)

@@ -6,13 +6,15 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gapless.core.ports import LogMark, LogPiece
 from gapless.core.stream.columns import EventBatch, EventColumns
-from gapless.core.stream.events import Extras, encode_event
+from gapless.core.stream.events import Event, Extras, encode_event
 from gapless.errors import VolumeCorruptError
 from gapless_log.kafka.format import KafkaFormat, joined
 from gapless_log.kafka.lineage import tick_at
@@ -39,6 +41,15 @@ def columns(*events: tuple[dict[str, Any], Extras | None, bytes], topic: str = "
     return EventColumns.of(encoded, [len(body) for _, _, body in events])
 
 
+def timed(published: EventColumns, wall: int) -> list[bytes]:
+    """The same events, logged at this time."""
+    events = map(msgspec.msgpack.Decoder(Event).decode, published.cut()[0])
+    return [
+        encode_event(event.topic, event.properties, replace(event.extras or Extras(), timestamp=wall), event.body)
+        for event in events
+    ]
+
+
 def bodies(batch: EventBatch) -> list[bytes]:
     return [event[len(event) - length :] for event, length in zip(batch.events, batch.body_lengths, strict=True)]
 
@@ -56,6 +67,21 @@ def test_records_of_strangers_are_events_without_marks(compression: Compression)
     assert [header.properties for header in batch.headers] == [{"n": 7, "h": "x", "key": "k"}] * 2
     assert list(batch.topics) == ["orders"] * 2
     assert marks == []
+
+
+@pytest.mark.parametrize(
+    ("written", "logged_at"), [(-1, 0), (0, 0), (1_700_000_000_123, 1_700_000_000_123), (1 << 62, None)]
+)
+def test_the_time_of_an_event_is_its_records(written: int, logged_at: int | None) -> None:
+    raw = encode([NewRecord(written, None, b"v", [])], Compression.NONE)
+
+    batch, _ = FORM.decode(piece(raw, 1), RULES)
+
+    (header,) = batch.headers
+    assert header.extras is not None
+    assert header.extras.timestamp == (253_402_300_799_999 if logged_at is None else logged_at)
+    fresh = EventColumns.of(batch.events, batch.body_lengths)
+    fresh.check()  # whoever gets it over a link finds nothing wrong
 
 
 def test_a_batch_that_begins_below_its_piece_is_cut() -> None:
@@ -84,11 +110,10 @@ def test_ours_come_back_as_they_were_with_their_mark() -> None:
         ({}, Extras(7, 1_900_000_000_000, "c", "r", "t"), b""),
     )
 
-    batch, marks = FORM.decode(piece(FORM.encode(MARK, events), 2), RULES)
+    batch, marks = FORM.decode(piece(joined([FORM.encode(MARK, events)], 5), 2), RULES)
 
-    assert list(batch.events) == events.cut()[0]
+    assert list(batch.events) == timed(events, 5)
     assert marks == [(tick_at(3, 1), MARK)]
-    assert batch.has_extras
 
 
 def test_ours_can_be_read_by_others() -> None:
@@ -174,5 +199,5 @@ def test_whatever_is_published_comes_back(events: Sequence[Any], keyed: bool, af
 
     batch, marks = FORM.decode(piece(joined([FORM.encode(mark, published)], 77), len(events)), RULES)
 
-    assert list(batch.events) == published.cut()[0]
+    assert list(batch.events) == timed(published, 77)
     assert marks == [(tick_at(3, 1), mark)]

@@ -1,0 +1,87 @@
+"""A node that is a gateway to a real Kafka: what strangers append is consumed, and what is published comes back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+import gapless
+from gapless.node.config import make_config
+from gapless.node.node import Node
+from gapless_testing.kafka import KafkaCluster
+from kafka_kit import KafkaLog
+
+
+@contextlib.asynccontextmanager
+async def gateway(kafka: KafkaCluster, *topics: object) -> AsyncIterator[Node]:
+    """A node in memory; its own pubend has a topic that nobody uses."""
+    section = {"servers": [kafka.bootstrap], "topics": list(topics)}
+    own = [{"name": "own", "topics": ["own"]}]
+    node = await Node.start(
+        make_config(
+            {
+                "storage": {"plugin": "memory", "path": ""},
+                "listen": [{"address": "127.0.0.1:0"}],
+                "phb": {"pubends": own, "kafka": [section]},
+            }
+        )
+    )
+    try:
+        yield node
+    finally:
+        await node.stop()
+
+
+async def pubend_of(connection: gapless.Connection, name: str) -> str:
+    """The pubend that a topic of Kafka's is, once it is found."""
+    while True:
+        for pubend in await connection.pubends():
+            if pubend.pubend.startswith(name):
+                return pubend.pubend
+
+
+@pytest.mark.timeout(60)
+async def test_what_strangers_append_is_consumed(kafka: KafkaCluster, log: KafkaLog) -> None:
+    name = log.topic.name
+    async with gateway(kafka, name) as node, gapless.connect(node.url) as connection, connection.session() as session:
+        pubend, began = await pubend_of(connection, name), datetime.now(timezone.utc)
+        async with session.subscribe(name, name="all") as everything:
+            await log.publish(b"a")
+            await log.publish(b"b", b"c")
+            events = [await anext(everything) for _ in range(3)]
+            token = everything.token
+        await log.publish(b"d")
+        async with session.subscribe(name, name="all", start=token) as again:
+            events.append(await anext(again))
+        async with session.subscribe(name, name="other", selector="kind = 'other'", start=token, silence=True) as other:
+            async for silence in other:
+                assert isinstance(silence, gapless.Silence)
+                if silence.pubend == pubend:
+                    break
+
+    assert [event.body for event in events] == [b"a", b"b", b"c", b"d"]
+    assert [(event.properties, event.tick) for event in events] == [({"kind": "test"}, tick) for tick in (1, 2, 3, 4)]
+    assert all(abs(event.timestamp - began) < timedelta(minutes=5) for event in events)
+    assert token.ticks[pubend] == 3
+    assert isinstance(silence, gapless.Silence)
+    assert (silence.start, silence.end) == (3, 4)
+
+
+@pytest.mark.timeout(60)
+async def test_what_is_published_has_its_receipt_when_it_comes_back(kafka: KafkaCluster, log: KafkaLog) -> None:
+    name = log.topic.name
+    topic = {"name": name, "publish": True}
+    async with gateway(kafka, topic) as node, gapless.connect(node.url) as connection, connection.session() as session:
+        await pubend_of(connection, name)
+        publisher = session.publisher(name, name="loader")
+        receipts = [await publisher.send(b"%d" % number, properties={"n": number}) for number in range(3)]
+        async with session.subscribe(name, name="all", start="earliest") as everything:
+            events = [await anext(everything) for _ in range(3)]
+
+    assert [event.body for event in events] == [b"0", b"1", b"2"]
+    assert [event.properties for event in events] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert [receipt.tick for receipt in receipts] == [1, 2, 3]
+    assert await log.values(0) == [b"0", b"1", b"2"]
