@@ -257,9 +257,10 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     async def commit(self, max_events: int) -> None:
         """Makes durable that everything that was handed out is done with. So many events are asked for next."""
+        driver = self._driver
         await self._durable()
-        self._driver.core.commit(self._number, self._positions(), max_events, self._driver.now())
-        self._driver.touch()
+        driver.core.commit(self._number, self._positions(), max_events, driver.now())
+        driver.touch()
         await self._durable()
 
     async def _durable(self) -> None:

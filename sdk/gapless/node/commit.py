@@ -40,14 +40,14 @@ class VolumeWriter:
         """Writes them as one atomic batch, which a sync makes durable. Raises what the volume's `write` raises."""
         for operation in operations:
             kind = type(operation)
-            if type(operation) is Append:
+            if type(operation) is Set:
+                self._table(operation.table).put(operation.key, operation.value)
+            elif type(operation) is Append:
                 put = self._stream(operation.log).put
                 for index, record in zip(operation.indices or (), operation.records, strict=True):
                     put(index, record)
             elif kind is Put:
                 self._stream(operation.stream).put(operation.index, operation.record)  # type: ignore[union-attr]
-            elif kind is Set:
-                self._table(operation.table).put(operation.key, operation.value)  # type: ignore[union-attr]
             elif kind is Delete:
                 self._table(operation.table).delete(operation.key)  # type: ignore[union-attr]
             else:

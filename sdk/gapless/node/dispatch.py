@@ -87,8 +87,10 @@ class Dispatch:
         self._hosted[opened.meta.pubend] = source, opened.meta
 
     def _touching(self, source: int, handler: Callable[..., None]) -> Callable[..., None]:
+        touch = self.touched.add
+
         def handle(*said_and_time: Any) -> None:
-            self.touched.add(source)
+            touch(source)
             handler(*said_and_time)
 
         return handle

@@ -15,7 +15,7 @@ An attachment is answered when all of this is durable, and so is an announcement
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
@@ -156,7 +156,7 @@ class Desks:
     def commit(
         self,
         consumer: Consumer,
-        said: Iterable[Acknowledged],
+        said: Sequence[Acknowledged],
         unit: Unit | None,
         enlists: PubendId,
         durable: Then,
@@ -170,21 +170,22 @@ class Desks:
         pubend is not known here yet, nothing is answered: a consumer elsewhere asks again, another one connects again.
         """
         sid, hosting = consumer.sid, self._hosting
-        unknown = self.unknown_of(said)
-        if unknown:
+        on = [(hosting.streams[each.pubend], each) for each in said if each.pubend in hosting.streams]
+        if len(on) < len(said) and (unknown := self.unknown_of(said)):
             hosting.end_session(consumer.channel.session, f"{unknown} is not known here yet")
             return
-        on = [(hosting.streams[each.pubend], each) for each in said if each.pubend in hosting.streams]
         for stream, each in on:
-            beyond = not consumer.is_elsewhere and self._ahead.is_beyond(each.pubend, each.tick)
-            if beyond and each.tick > stream.positions[sid].acked:
-                again = partial(self._commit_again, consumer, list(said), unit, enlists, durable)
+            if each.tick <= stream.head or consumer.is_elsewhere:
+                continue
+            if self._ahead.is_beyond(each.pubend, each.tick) and each.tick > stream.positions[sid].acked:
+                again = partial(self._commit_again, consumer, said, unit, enlists, durable)
                 self._ahead.judge(consumer, each, again, now)
                 return
         rows: list[Operation] = []
         for stream, each in on:
             stream.acknowledge(sid, each.tick, each.event)
             rows.append(position_row(sid, stream.pubend, stream.positions[sid]))
+            stream.saved(sid)
         if unit is not None:
             desk = self._desks[sid]
             if unit.careful:
@@ -259,7 +260,7 @@ class Desks:
     def _commit_again(
         self,
         consumer: Consumer,
-        said: list[Acknowledged],
+        said: Sequence[Acknowledged],
         unit: Unit | None,
         enlists: PubendId,
         durable: Then,

@@ -145,6 +145,11 @@ class ServedPubend:
         if position.held and position.done_upto >= self.reported:
             self.droppable_holds[sid] = None
 
+    def saved(self, sid: int) -> None:
+        """The row of a position is written as it is now: no checkpoint need write it again."""
+        self.positions[sid].changed = False
+        self._changed.pop(sid, None)
+
     def release(self, position: SubscriptionPosition) -> Tick:
         """Updates the `released` of a position, and returns it."""
         return position.release(self.latest_delivered, self.head, self.released)

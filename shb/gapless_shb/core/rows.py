@@ -76,7 +76,7 @@ def pubend_row(stream: ServedPubend) -> Set:
 def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
     """Returns the write of a position."""
     since = 0 if position.since == FOREVER else position.since
-    row = PositionRow(position.start, position.acked, position.quiet_from, since, position.held)
+    row = position.start, position.acked, position.quiet_from, since, position.held  # as of a PositionRow
     return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
 
 

@@ -114,13 +114,14 @@ class Acknowledging:
     def acknowledge(self, pubend: PubendId, tick: Tick, event: Tick) -> None:
         """Everything up to `tick` is done with; `event` is the tick to name as the last event below it."""
         assert event <= tick
-        assert self.is_news(pubend, tick)
+        known = self._acknowledged.get(pubend)
+        assert known is None or known.tick < tick
         self._acknowledged[pubend] = self._unsent[pubend] = Acknowledged(pubend, tick, event)
 
-    def of(self, pubend: PubendId) -> dict[PubendId, Acknowledged]:
-        """Returns the last acknowledgement on one pubend, by its name; {} if there is none."""
-        known = self._acknowledged.get(pubend)
-        return {} if known is None else {pubend: known}
+    def unsend(self, pubend: PubendId) -> None:
+        """The last acknowledgement on a pubend, if there is one, has to be sent again."""
+        if pubend not in self._unsent and (known := self._acknowledged.get(pubend)) is not None:
+            self._unsent[pubend] = known
 
     def take_unsent(self) -> list[Acknowledged]:
         """Returns the acknowledgements to send now."""

@@ -18,9 +18,13 @@ from msgspec import Struct
 
 from gapless.core.client.acknowledging import History
 from gapless.core.client.items import Delivery, Gap, Item, Silence
+from gapless.core.stream.events import Event
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import RemoteProtocolError
+
+DECODED_EVENTS = 32
+"""How many events are decoded at once that are handed out one by one."""
 
 
 class BufferedEntry(Struct, eq=False):
@@ -33,6 +37,20 @@ class BufferedEntry(Struct, eq=False):
     ticks: Sequence[Tick] = ()
     taken: int = 0
     """How many of the events were handed out."""
+    events: list[Event] = []
+    """Some of them, decoded; the next one is the last."""
+
+    def take_event(self, pubend: PubendId) -> Event | None:
+        """Returns the next event, decoded together with others; None if one of these is malformed."""
+        if not self.events:
+            assert self.columns is not None
+            some = self.columns.slice(self.taken, min(self.taken + DECODED_EVENTS, self.columns.count))
+            try:
+                self.events = some.events(pubend)
+            except ValueError:  # whoever takes that one finds it, too
+                return None
+            self.events.reverse()
+        return self.events.pop()
 
 
 class PubendBuffer:
@@ -124,6 +142,8 @@ class PubendBuffer:
         assert self._in_flight is None, "advance before taking"
         entry = self._entries[0]
         if entry.columns is not None:
+            if events_max == 1:
+                return self._take_event(entry, entry.columns)
             return self._take_events(entry.columns.count if events_max is None else events_max, entries_max)
         self._in_flight = self._entries.popleft()
         if entry.gap is None:
@@ -159,6 +179,19 @@ class PubendBuffer:
         self._entries.append(entry)
         self.received = entry.upto
 
+    def _take_event(self, entry: BufferedEntry, columns: DeliveredColumns) -> Delivery:
+        at = entry.taken
+        event = entry.take_event(self.pubend)
+        entry.taken = at + 1
+        ticks = [entry.ticks[at]]
+        if entry.taken == columns.count:
+            self._entries.popleft()
+            self._in_flight = BufferedEntry(entry.start, entry.upto)
+        else:
+            self._in_flight = BufferedEntry(entry.start, ticks[0])
+        self.history.add(ticks)
+        return Delivery(self.pubend, [columns.slice(at, at + 1)], ticks, event)
+
     def _take_events(self, room: int, entries: int) -> Delivery:
         columns: list[DeliveredColumns] = []
         ticks: list[Tick] = []
@@ -167,6 +200,7 @@ class PubendBuffer:
             entry = self._entries[0]
             if entry.columns is None:
                 break
+            entry.events = []
             start, entry.taken = entry.taken, min(entry.taken + room, entry.columns.count)
             columns.append(entry.columns.slice(start, entry.taken))
             ticks.extend(entry.ticks[start : entry.taken])

@@ -68,6 +68,8 @@ class Committing:
     """What has no answer yet. Nothing is handed out before."""
     in_hand: dict[PubendId, Unit] = field(default_factory=dict)
     """What was handed out, and is not durably committed: one unit, or where it gathers one of each pubend."""
+    is_certain: bool = False
+    """Whether any event may be handed out alone, and its home need not know before which one it is."""
     _number: int = 0
     _repeated: int = 0
     """The last commit whose positions the newest request to attach has."""
@@ -173,6 +175,7 @@ class Committing:
             self._doubt = answer.doubt
             self._settled = frozenset(answer.settled)
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
+            self.is_certain = not (self.gathers or self._doubt or self._attempts)
             self._announced = {each.pubend: each.tick for each in answer.units}
             epoch, marked = self._former
             # What this process itself was handed it knows better, if nobody else was there in between.
@@ -194,8 +197,10 @@ class Committing:
         self.under_way = None
         if asked.enlists:
             self.enlisted |= {asked.enlists}
-        done = {each.pubend: each.tick for each in asked.positions}
-        self.in_hand = {pubend: unit for pubend, unit in self.in_hand.items() if done.get(pubend, 0) < unit.last}
+        in_hand = self.in_hand
+        for each in asked.positions:
+            if each.pubend in in_hand and in_hand[each.pubend].last <= each.tick:
+                del in_hand[each.pubend]
         unit = asked.unit
         if unit is not None:
             self._announced[unit.pubend] = max(unit.last, self._announced.get(unit.pubend, 0))

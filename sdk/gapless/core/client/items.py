@@ -49,13 +49,21 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 class Delivery:
     """Events of one pubend in tick order, as they arrived: columns, which are decoded when needed."""
 
-    __slots__ = ("columns", "count", "pubend", "ticks")
+    __slots__ = ("columns", "count", "decoded", "pubend", "ticks")
 
-    def __init__(self, pubend: PubendId, columns: Sequence[DeliveredColumns], ticks: Sequence[Tick]) -> None:
+    def __init__(
+        self,
+        pubend: PubendId,
+        columns: Sequence[DeliveredColumns],
+        ticks: Sequence[Tick],
+        decoded: Event | None = None,
+    ) -> None:
+        """`decoded`: the event, if it is a single one and was decoded together with others."""
         self.pubend = pubend
         self.columns = columns
         self.ticks = ticks
         self.count = len(ticks)
+        self.decoded = decoded
 
     def __repr__(self) -> str:
         return f"Delivery({self.pubend}, {self.count} events, {self.ticks[0]}..{self.ticks[-1]})"
@@ -65,7 +73,9 @@ class Delivery:
         return [body for columns in self.columns for body in columns.bodies()]
 
     def events(self) -> list[Event]:
-        """Returns the events, decoded anew at each call. Raises ValueError if one is malformed."""
+        """Returns the events. Raises ValueError if one is malformed."""
+        if self.decoded is not None:
+            return [self.decoded]
         if len(self.columns) == 1:
             return self.columns[0].events(self.pubend)
         return [event for columns in self.columns for event in columns.events(self.pubend)]

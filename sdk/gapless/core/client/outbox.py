@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.client.effects import Effect, Payload, SendFrames
-from gapless.core.wire.codec import encode, encode_keyed, encode_publish
+from gapless.core.wire.codec import encode, encode_keyed, encode_numbered, encode_publish
 from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed, Welcome
 from gapless.core.wire.numbering import Sent
 
@@ -55,11 +55,11 @@ class ClientOutbox:
         if isinstance(message, PublishKeyed):
             self._send(encode_keyed(self.session, message), urgent=False)
         else:
-            self._send(encode(self.session, message), urgent=True)
+            self._tell(message, urgent=True)
 
     def send_last(self, message: ClientMessage) -> None:
         """Sends a control message that must not overtake anything."""
-        self._send(encode(self.session, message), urgent=False)
+        self._tell(message, urgent=False)
 
     def publish(self, batch: Publish) -> None:
         """Sends a batch of events."""
@@ -72,7 +72,17 @@ class ClientOutbox:
         self._urgent = self._ordinary = None
         return effects
 
-    def _send(self, payload: Payload, *, urgent: bool) -> None:
+    def _tell(self, message: ClientMessage, *, urgent: bool) -> None:
+        session = self.session
+        payload = encode_numbered(session, self._sent.next(urgent=urgent), message) if session else encode(0, message)
+        self._frames(urgent=urgent).append(payload)
+
+    def _send(self, payload: tuple[bytes, bytes], *, urgent: bool) -> None:
+        head, rest = payload
+        self._frames(urgent=urgent).append((self._sent.stamp(head, urgent=urgent) if self.session else head, rest))
+
+    def _frames(self, *, urgent: bool) -> list[Payload]:
+        """Returns the frames that leave with the next one."""
         frames = self._urgent if urgent else self._ordinary
         if frames is None:
             frames = SendFrames(self.link, [], urgent)
@@ -86,9 +96,4 @@ class ClientOutbox:
                 self._effects.insert(at, frames)
         if not urgent:
             self.sent_at = self.now
-        if self.session:
-            if isinstance(payload, tuple):
-                payload = self._sent.stamp(payload[0], urgent=urgent), payload[1]
-            else:
-                payload = self._sent.stamp(payload, urgent=urgent)
-        frames.payloads.append(payload)
+        return frames.payloads

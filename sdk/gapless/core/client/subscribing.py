@@ -33,6 +33,7 @@ from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import (
     Acknowledge,
     Code,
+    Commit,
     Committed,
     Credit,
     Detach,
@@ -313,20 +314,20 @@ class SubscriptionCore:
             self._announced = False
             return None
         turn = self._turns.popleft()
-        buffer = turn.buffer
+        buffer = self._in_flight = turn.buffer
         recovered = self._recovered.get(buffer.pubend)
         before = len(buffer)
         item = buffer.take(events_max, turn.entries or before)
-        self._in_flight = buffer
+        left = len(buffer)
         if turn.entries:
-            turn.entries -= before - len(buffer)
+            turn.entries -= before - left
             if turn.entries:
                 self._turns.appendleft(turn)
-        elif len(buffer):
+        elif left:
             self._turns.append(turn)
         if isinstance(item, Delivery):
             self._buffered_events -= item.count
-            self._buffered_bytes -= sum(columns.size for columns in item.columns)
+            self._buffered_bytes -= sum([columns.size for columns in item.columns])
             assert self._buffered_events >= 0
             assert self._buffered_bytes >= 0
             self._grant()
@@ -339,10 +340,17 @@ class SubscriptionCore:
 
         `Arrived` follows when there is something.
         """
-        assert self.committing is not None
-        committing, unit = self.committing, self._next_unit(events_max)
+        committing = self.committing
+        assert committing is not None
         if committing.under_way is not None or (committing.in_hand and not committing.gathers):
             return None
+        if events_max == 1 and committing.is_certain:
+            item = self.take(1)
+            if not isinstance(item, Delivery):
+                return item
+            first = item.ticks[0]
+            return committing.hand_out(Unit(item.pubend, first, first), item)
+        unit = self._next_unit(events_max)
         if unit is None or self.draining:
             return self.take(events_max)
         upto = committing.allowed(unit)
@@ -374,10 +382,10 @@ class SubscriptionCore:
         if not was_handed:
             return False
         self.acknowledge(positions)
-        said = {each.pubend: each for each in self.acknowledging.take_unsent()}
         for pubend in committing.in_hand:  # the application may have acknowledged it, which was not durable
-            said |= self.acknowledging.of(pubend)
-        committing.ask(list(said.values()), self._next_unit(events_max) if events_max else None)
+            self.acknowledging.unsend(pubend)
+        knows = not events_max or (events_max == 1 and committing.is_certain)
+        committing.ask(self.acknowledging.take_unsent(), None if knows else self._next_unit(events_max))
         self._send_commit()
         return True
 
@@ -503,7 +511,8 @@ class SubscriptionCore:
             if commit.epoch != self.committing.epoch:  # it was asked before this attachment
                 commit = self.committing.again(self.acknowledging.repeat())
                 assert commit is not None
-            self._outbox.send(replace(commit, sid=self.session_sid))
+            asked = commit.number, commit.positions, commit.unit, commit.enlists
+            self._outbox.send(Commit(self.session_sid, commit.epoch, *asked))
 
     def _subscribe(self) -> Subscribe:
         """Returns the message that attaches it.

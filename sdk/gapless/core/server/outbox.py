@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gapless.core.wire.codec import encode
+from gapless.core.wire.codec import encode, encode_numbered
 from gapless.core.wire.messages import (
     Done,
     KeyedPublished,
@@ -89,10 +89,11 @@ class LinkOutputs:
 
     def tell(self, number: int, session: int, message: ServerMessage) -> None:
         """Adds a control message for a link."""
-        output = self.link(number)
-        payload, urgent = encode(session, message), type(message) in URGENT
+        output, urgent = self.link(number), type(message) in URGENT
         if session:
-            payload = self._sent[number].stamp(payload, urgent=urgent)
+            payload = encode_numbered(session, self._sent[number].next(urgent=urgent), message)
+        else:
+            payload = encode(0, message)
         (output.urgent if urgent else output.ordinary).append(payload)
 
     def transmit(self, number: int, payloads: Iterable[tuple[bytes, bytes]]) -> None:

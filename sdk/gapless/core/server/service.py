@@ -14,7 +14,7 @@ from gapless.core.server.handshake import Admitted, welcome
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
 from gapless.core.server.link_session import LinkSession
 from gapless.core.server.outbox import LinkOutput, LinkOutputs
-from gapless.core.server.permissions import refusal_of
+from gapless.core.server.permissions import NEEDS, refusal_of
 from gapless.core.server.publishing import KeyedBatches, KeyedReply, Publishing, ReplyTo
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
 from gapless.core.wire.codec import decode_client, encode, session_of
@@ -36,7 +36,7 @@ from gapless.core.wire.messages import (
     ServerMessage,
 )
 from gapless.core.wire.messages.base import NUMBER_MAX
-from gapless.core.wire.messages.checks import Problem, problem_of
+from gapless.core.wire.messages.checks import CHECKS, Problem, problem_of
 from gapless.core.wire.numbering import FramesLostError
 from gapless.errors import RemoteProtocolError
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from gapless.spi import Authenticator
 
 _COUNTER_BITS = 32
+_JUDGED = CHECKS.keys() | NEEDS.keys()
+"""The messages that may be refused: the others need no permission, and what can be wrong with them does not decode."""
 
 
 class Sessions:
@@ -358,7 +360,8 @@ class Sessions:
             return  # a repeated frame
         try:
             message = decode_client(payload)
-            problem = problem_of(message)
+            is_judged = type(message) in _JUDGED
+            problem = problem_of(message) if is_judged else None
         except RemoteProtocolError:
             raise
         except Exception as error:  # nothing has changed yet, so only this session has to end
@@ -366,7 +369,7 @@ class Sessions:
         if problem is not None:
             self._refuse_message(client, message, problem)
             return
-        if refusal := refusal_of(message, client, self._authorizer):
+        if is_judged and (refusal := refusal_of(message, client, self._authorizer)):
             self._refuse_message(client, message, Problem(Code.FORBIDDEN, refusal))
             return
         handler = self._handlers.get(type(message))

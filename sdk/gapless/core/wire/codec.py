@@ -62,6 +62,11 @@ def encode(session: int, message: ClientMessage | ServerMessage) -> bytes:
     return _SESSION.pack(session) + (UNNUMBERED if session else b"") + _encode(message)
 
 
+def encode_numbered(session: int, numbers: bytes, message: ClientMessage | ServerMessage) -> bytes:
+    """Encodes a control message of a session, with the numbers of its frame."""
+    return _SESSION.pack(session) + numbers + _encode(message)
+
+
 def encode_publish(session: int, message: Publish) -> tuple[bytes, bytes]:
     """Encodes a batch, as a payload in two parts."""
     events, tokens = message.events, message.tokens

@@ -84,8 +84,10 @@ class DeliveredColumns:
             return self
         if self._ends is None:
             self._ends = list(accumulate(self.lengths(), initial=0))
-        rows = self._rows[ROW.size * start : ROW.size * stop]
-        return DeliveredColumns(stop - start, rows, self._events[self._ends[start] : self._ends[stop]])
+        ends, size = self._ends, ROW.size
+        return DeliveredColumns(
+            stop - start, self._rows[size * start : size * stop], self._events[ends[start] : ends[stop]]
+        )
 
     def events(self, pubend: PubendId) -> list[Event]:
         """Returns all events, decoded in one call. Raises ValueError if they are not `count` well-formed events."""

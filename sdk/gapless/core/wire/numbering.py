@@ -54,15 +54,17 @@ class Sent:
         self._ordinary = 0
         self._urgent = 0
 
-    def stamp(self, head: bytes, *, urgent: bool) -> bytes:
-        """Puts the next number into a payload, or into the first part of one."""
+    def next(self, *, urgent: bool) -> bytes:
+        """Returns the numbers of the next frame, as they stand in its payload."""
         if urgent:
             self._urgent = self._urgent % _NUMBERS + 1
-            numbers = _pack(_URGENT | self._urgent, self._urgent)
-        else:
-            self._ordinary = self._ordinary % _NUMBERS + 1
-            numbers = _pack(self._ordinary, self._urgent)
-        return head[:SESSION_BYTES] + numbers + head[HEAD_BYTES:]
+            return _pack(_URGENT | self._urgent, self._urgent)
+        self._ordinary = self._ordinary % _NUMBERS + 1
+        return _pack(self._ordinary, self._urgent)
+
+    def stamp(self, head: bytes, *, urgent: bool) -> bytes:
+        """Puts the next number into a payload, or into the first part of one."""
+        return head[:SESSION_BYTES] + self.next(urgent=urgent) + head[HEAD_BYTES:]
 
     def stamp_pairs(self, payloads: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """Puts the next numbers into ordinary payloads in two parts; the second part may be shared."""

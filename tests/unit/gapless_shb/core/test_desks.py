@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ports import ClientSession, SessionEnded, Write
+from gapless.core.ports import ClientSession, SessionEnded, Set, Write
 from gapless.core.wire import messages as m
 from gapless.node.recovery import VolumeReader
 from gapless_shb.core.desks import DESKS
+from gapless_shb.core.rows import POSITIONS, PUBENDS, recover_positions
 from unit.gapless_shb.core.harness import PUBEND, World
 
 
@@ -383,3 +384,20 @@ def test_who_does_not_commit_has_no_desk(world: Desk) -> None:
 
     assert (answer.epoch, answer.doubt, answer.attempts, answer.units) == (0, False, (), ())
     assert not dict(VolumeReader(world.volume).scan(DESKS))
+
+
+def test_a_checkpoint_does_not_write_again_what_a_commit_has_written(world: Desk) -> None:
+    session = world.session("a")
+    answer = world.come(session)
+    world.pause(300)
+    world.sync()
+    tick = world.log_event()
+    world.commit(session, answer, 1, tick)
+    world.sync()
+    world.pause(300)
+
+    written = [operation for write in world.unsynced for operation in write.operations]
+    assert any(isinstance(operation, Set) and operation.table == PUBENDS for operation in written)
+    assert not any(isinstance(operation, Set) and operation.table == POSITIONS for operation in written)
+    world.sync()
+    assert dict(recover_positions(VolumeReader(world.volume)))[answer.sid][PUBEND].acked == tick

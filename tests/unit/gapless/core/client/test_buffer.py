@@ -45,6 +45,38 @@ def test_only_what_is_new_is_taken() -> None:
     assert [event.body for event in item.events()] == [b"6", b"8"]
 
 
+def test_events_one_by_one_are_those_of_the_delivery() -> None:
+    """They are decoded together, some at a time; a batch between them takes up where the last one ended."""
+    one = buffered()
+    one.on_events(delivered(*range(1, 101)))
+    bodies: list[bytes] = []
+    while len(one):
+        item = one.take(7 if len(bodies) in {3, 40} else 1, 1000)
+        assert isinstance(item, Delivery)
+        assert item.bodies() == [event.body for event in item.events()]
+        assert [event.tick for event in item.events()] == list(item.ticks)
+        bodies += item.bodies()
+        one.advance()
+
+    assert bodies == [b"%d" % tick for tick in range(1, 101)]
+
+
+def test_a_malformed_event_does_not_spoil_those_before_it() -> None:
+    events = [encode_event("t", {}, None, b"1"), b"\xc1\xc1"]
+    batch = EventBatch([1, 2], events, [1, 1])
+    one = buffered()
+    one.on_events(DeliveredColumns.parse(batch.payload(0b11), 0))
+    first = one.take(1, 1000)
+    one.advance()
+    second = one.take(1, 1000)
+
+    assert isinstance(first, Delivery)
+    assert [event.body for event in first.events()] == [b"1"]
+    assert isinstance(second, Delivery)
+    with pytest.raises(ValueError, match="malformed"):
+        second.events()
+
+
 def test_a_delivery_is_cut_and_joined_as_asked() -> None:
     one = buffered()
     one.on_events(delivered(*range(1, 8)))
