@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
+
 import pytest
 
 from gapless.core.ports import Appended, Follow, LogMark, LogsFound, LogStart, Refused, Taken, Trim
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless_log.kafka.records import Compression
+from gapless_log.kafka.requests import connect
 from gapless_testing.kafka import KafkaCluster
-from kafka.plugin_host import PluginHost, events_of, place
-from kafka_kit import KafkaLog
+from kafka_kit import ACCESS, KafkaLog
+from log_host import LogHost, events_of, place
+
+
+def host_of(kafka: KafkaCluster, *topics: object, follow: bool = True, gone_seconds: float = 60.0) -> LogHost:
+    """A host of these topics."""
+    connecting = partial(connect, access=ACCESS)
+    return LogHost(kafka.bootstrap.split(",")[0], connecting, *topics, follow=follow, gone_seconds=gone_seconds)
 
 
 def columns(topic: str, *bodies: bytes) -> EventColumns:
@@ -21,7 +31,7 @@ def columns(topic: str, *bodies: bytes) -> EventColumns:
 
 async def test_what_is_appended_is_told_in_order_and_once(kafka: KafkaCluster, log: KafkaLog) -> None:
     await log.publish(b"before")
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         found = await host.found()
         await log.publish(b"a", b"b")
         await log.publish(b"c")
@@ -36,7 +46,7 @@ async def test_what_is_appended_is_told_in_order_and_once(kafka: KafkaCluster, l
 
 @pytest.mark.parametrize("compression", Compression)
 async def test_every_compression_is_read(kafka: KafkaCluster, log: KafkaLog, compression: Compression) -> None:
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         found = await host.found()
         await log.publish(*[b"x" * 1000] * 20, compression=compression)
 
@@ -46,7 +56,7 @@ async def test_every_compression_is_read(kafka: KafkaCluster, log: KafkaLog, com
 async def test_what_lies_back_is_read_by_ranges(kafka: KafkaCluster, log: KafkaLog) -> None:
     for batch in (b"ab", b"cde", b"f"):
         await log.publish(*(bytes([body]) for body in batch))
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         found = await host.found()
 
         inside = await host.read(found.log, 3, 4)
@@ -60,10 +70,11 @@ async def test_what_lies_back_is_read_by_ranges(kafka: KafkaCluster, log: KafkaL
 
 
 async def test_places_are_found(kafka: KafkaCluster, log: KafkaLog) -> None:
-    await log.publish_at([(1_000, b"a"), (5_000, b"b"), (2_000, b"c")])
-    async with PluginHost(kafka, log.topic.name) as host:
+    now = time.time_ns() // 1_000_000  # what is old would go by retention
+    await log.publish_at([(now + 1_000, b"a"), (now + 5_000, b"b"), (now + 2_000, b"c")])
+    async with host_of(kafka, log.topic.name) as host:
         found = await host.found()
-        by_time = [await host.locate(found.log, wall) for wall in (0, 1_500, 5_000, 5_001)]
+        by_time = [await host.locate(found.log, now + wall) for wall in (0, 1_500, 5_000, 5_001)]
         named = [await host.locate(found.log, at) for at in LogStart]
 
     assert by_time == [0, 1, 1, 3]
@@ -71,7 +82,7 @@ async def test_places_are_found(kafka: KafkaCluster, log: KafkaLog) -> None:
 
 
 async def test_aborted_and_open_transactions(kafka: KafkaCluster, log: KafkaLog) -> None:
-    async with PluginHost(kafka, log.topic.name) as host, log.producer(transactional_id=log.topic.name) as producer:
+    async with host_of(kafka, log.topic.name) as host, log.producer(transactional_id=log.topic.name) as producer:
         found = await host.found()
         await log.publish(b"0")
         for value, commits in ((b"void", False), (b"1", True)):
@@ -98,7 +109,7 @@ async def test_aborted_and_open_transactions(kafka: KafkaCluster, log: KafkaLog)
 
 async def test_records_deleted_in_the_middle_of_a_batch(kafka: KafkaCluster, log: KafkaLog) -> None:
     await log.publish(*(b"%d" % n for n in range(10)))
-    async with PluginHost(kafka, {"name": log.topic.name, "retention": "delete"}) as host:
+    async with host_of(kafka, {"name": log.topic.name, "retention": "delete"}) as host:
         found = await host.found()
         host.plugin.ask(Trim(found.log, 4))
         await host.until(lambda: host.logs[found.log].first == 4)
@@ -118,7 +129,7 @@ async def test_records_deleted_in_the_middle_of_a_batch(kafka: KafkaCluster, log
 
 async def test_a_follower_below_the_start_of_the_log_goes_on_there(kafka: KafkaCluster, log: KafkaLog) -> None:
     await log.publish(b"a", b"b", b"c")
-    async with PluginHost(kafka, log.topic.name, follow=False) as host:
+    async with host_of(kafka, log.topic.name, follow=False) as host:
         found = await host.found()
         await kafka.delete_records(log.topic.name, 2)
         host.plugin.ask(Follow(found.log, 0, 1000))
@@ -130,7 +141,7 @@ async def test_a_follower_below_the_start_of_the_log_goes_on_there(kafka: KafkaC
 
 async def test_a_topic_that_is_made_anew_is_another_log(kafka: KafkaCluster, log: KafkaLog) -> None:
     await log.publish(b"old")
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         old = await host.found()
         await kafka.delete_topic(log.topic.name)
         await kafka.create_topic(log.topic.name)
@@ -148,7 +159,7 @@ async def test_a_topic_that_is_made_anew_is_another_log(kafka: KafkaCluster, log
 
 
 async def test_a_topic_that_is_deleted_has_ended_once_that_is_certain(kafka: KafkaCluster, log: KafkaLog) -> None:
-    async with PluginHost(kafka, log.topic.name, gone_seconds=3) as host:
+    async with host_of(kafka, log.topic.name, gone_seconds=3) as host:
         found = await host.found()
         await kafka.delete_topic(log.topic.name)
         await host.until(host.ended)
@@ -172,7 +183,7 @@ async def test_a_partition_that_is_added_is_found(
     kafka: KafkaCluster, log: KafkaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gapless_log.kafka.logs.METADATA_SECONDS", 0.2)
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         first = await host.found()
         await add_partitions(kafka, log.topic.name, 3)
         await host.until(lambda: len(host.logs) == 3)
@@ -184,7 +195,7 @@ async def test_a_partition_that_is_added_is_found(
 
 async def test_what_others_remove_is_told_although_nothing_comes(kafka: KafkaCluster, log: KafkaLog) -> None:
     await log.publish(b"a", b"b", b"c")
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         found = await host.found()
         await kafka.delete_records(log.topic.name, 2)
         await host.until(lambda: host.logs[found.log].first == 2)
@@ -194,7 +205,7 @@ async def test_a_transaction_that_hangs_is_told_with_its_producer(
     kafka: KafkaCluster, log: KafkaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gapless_log.kafka.logs.STUCK_SECONDS", 0.5)
-    async with PluginHost(kafka, log.topic.name) as host, log.producer(transactional_id=log.topic.name) as producer:
+    async with host_of(kafka, log.topic.name) as host, log.producer(transactional_id=log.topic.name) as producer:
         found = await host.found()
         await producer.begin_transaction()
         await producer.send_and_wait(log.topic.name, b"a", partition=0)
@@ -211,7 +222,7 @@ async def test_a_transaction_that_hangs_is_told_with_its_producer(
 @pytest.mark.timeout(120)
 async def test_a_compacted_topic_is_refused_and_a_hole_is_covered_by_no_piece(kafka: KafkaCluster, name: str) -> None:
     await kafka.create_topic(name, min_cleanable_dirty_ratio=0.001, segment_ms=1, max_compaction_lag_ms=1)
-    async with KafkaLog(kafka, name) as log, PluginHost(kafka, name, follow=False) as host:
+    async with KafkaLog(kafka, name) as log, host_of(kafka, name, follow=False) as host:
         found = await host.found()
         for number in range(6):
             await log.publish_at([(number * 1000 + each, b"%d" % number) for each in range(10)], key=b"the same")
@@ -220,7 +231,7 @@ async def test_a_compacted_topic_is_refused_and_a_hole_is_covered_by_no_piece(ka
             pass
         end = await host.locate(found.log, LogStart.DECIDED)
         read = await host.read(found.log, 0, end)
-        async with PluginHost(kafka, name) as other:
+        async with host_of(kafka, name) as other:
             await other.until(other.troubles)
 
     assert (end, read.lo, read.first) == (60, 0, 0)
@@ -230,7 +241,7 @@ async def test_a_compacted_topic_is_refused_and_a_hole_is_covered_by_no_piece(ka
 
 
 async def test_a_topic_that_is_not_there_is_told_and_found_when_it_is_made(kafka: KafkaCluster, name: str) -> None:
-    async with PluginHost(kafka, name) as host:
+    async with host_of(kafka, name) as host:
         await host.until(host.troubles)
         await kafka.create_topic(name)
         await host.found()
@@ -239,7 +250,7 @@ async def test_a_topic_that_is_not_there_is_told_and_found_when_it_is_made(kafka
 
 
 async def test_the_window_is_kept(kafka: KafkaCluster, log: KafkaLog) -> None:
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         host.takes = False
         found = await host.found()
         for _ in range(30):
@@ -257,7 +268,7 @@ async def test_the_window_is_kept(kafka: KafkaCluster, log: KafkaLog) -> None:
 
 async def test_a_batch_of_ours_is_appended_with_its_mark(kafka: KafkaCluster, log: KafkaLog) -> None:
     topic = log.topic.name
-    async with PluginHost(kafka, {"name": topic, "topic": "shop.orders", "publish": True}) as host:
+    async with host_of(kafka, {"name": topic, "topic": "shop.orders", "publish": True}) as host:
         found = await host.found()
         marks = [LogMark("p", 3, first, 2, 99, found.decided, b"", False, 7) for first in (1, 3)]
         bodies = columns("shop.orders", b"a", b"b"), columns("shop.orders", b"c", b"d")
@@ -279,7 +290,7 @@ async def test_a_batch_of_ours_is_appended_with_its_mark(kafka: KafkaCluster, lo
 
 
 async def test_a_broker_that_restarts_makes_a_void_and_loses_nothing(kafka: KafkaCluster, log: KafkaLog) -> None:
-    async with PluginHost(kafka, log.topic.name) as host:
+    async with host_of(kafka, log.topic.name) as host:
         found = await host.found()
         await log.publish(b"a")
         await host.behind(found.log, 1)
@@ -304,7 +315,7 @@ async def test_a_log_that_was_cut_goes_on_at_the_cut_and_what_is_gone_is_a_void(
     kafka: KafkaCluster, log: KafkaLog
 ) -> None:
     name = log.topic.name
-    async with PluginHost(kafka, name) as host:
+    async with host_of(kafka, name) as host:
         found = await host.found()
         await log.publish(*[b"old"] * 600)
         await log.publish(*[b"lost"] * 400)

@@ -1,10 +1,9 @@
-"""A host of numbered logs that notes everything: it opens topics of a real Kafka with the plugin, and follows."""
+"""A host of numbered logs that notes everything: it opens topics of a Kafka, real or a model, and follows them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from typing_extensions import Self
@@ -33,8 +32,7 @@ from gapless.core.stream.ticks import Tick
 from gapless_log.kafka.lineage import epoch_of, offset_of
 from gapless_log.kafka.logs import KafkaLogs
 from gapless_log.kafka.options import section_from
-from gapless_log.kafka.requests import Access, connect
-from gapless_testing.kafka import KafkaCluster
+from gapless_log.kafka.requests import Connection
 
 Answer = TypeVar("Answer")
 
@@ -42,12 +40,20 @@ WINDOW = 1 << 20
 PATIENCE = 30.0
 
 
-class PluginHost:
+class LogHost:
     """What the plugin has answered, in order; each log that is found is followed from where it is decided."""
 
-    def __init__(self, cluster: KafkaCluster, *topics: object, follow: bool = True, gone_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        server: str,
+        connect: Callable[[str], Awaitable[Connection]],
+        *topics: object,
+        follow: bool = True,
+        gone_seconds: float = 60.0,
+    ) -> None:
         """`topics`: as a configuration has them."""
-        self._section = section_from({"servers": [cluster.bootstrap], "topics": list(topics)})
+        self._section = section_from({"servers": [server], "topics": list(topics)})
+        self._connect = connect
         self._follow = follow
         self._gone_seconds = gone_seconds
         self.said: list[LogAnswer] = []
@@ -60,10 +66,7 @@ class PluginHost:
         self.plugin: KafkaLogs
 
     async def __aenter__(self) -> Self:
-        access = Access(patience=20)
-        self.plugin = KafkaLogs(
-            self._section, partial(connect, access=access), self._on_answer, gone_seconds=self._gone_seconds
-        )
+        self.plugin = KafkaLogs(self._section, self._connect, self._on_answer, gone_seconds=self._gone_seconds)
         return self
 
     async def __aexit__(self, *_: object) -> None:
