@@ -287,18 +287,16 @@ class KafkaCluster:
             await self._until(lambda: self._is_gone(client, name), f"the end of {name}")
 
     async def alter_topic(self, name: str, **config: object) -> None:
-        """Changes settings of a topic; the others stay."""
-        from aiokafka.protocol.admin import AlterConfigsRequest, DescribeConfigsRequest
+        """Changes settings of a topic; the others stay. Returns when every broker that runs has the new ones."""
+        from aiokafka.protocol.admin import AlterConfigsRequest
 
+        wanted = {setting_name(key): setting_value(value) for key, value in config.items()}
         async with self._client() as client:
             node = client.get_random_node()
-            answer = await client.send(node, DescribeConfigsRequest([(_TOPIC, name, None)]))
-            ((code, why, _, _, found),) = answer.resources
-            self._check(f"read the settings of {name}", [(code, why)])
-            settings = {key: value for key, value, _, source, *_ in found if source == _SET_FOR_THE_TOPIC}
-            settings |= {setting_name(key): setting_value(value) for key, value in config.items()}
-            answer = await client.send(node, AlterConfigsRequest([(_TOPIC, name, list(settings.items()))]))
+            settings = list({**await self._settings(client, node, name), **wanted}.items())
+            answer = await client.send(node, AlterConfigsRequest([(_TOPIC, name, settings)]))
             self._check(f"change the settings of {name}", [(code, why) for code, why, *_ in answer.resources])
+            await self._until(lambda: self._has(client, name, wanted), f"new settings of {name}")
 
     async def delete_records(self, name: str, before: int, partition: int = 0) -> None:
         """Deletes what lies before an offset: at once for readers."""
@@ -367,6 +365,19 @@ class KafkaCluster:
             if code:
                 return False
         return True
+
+    async def _settings(self, client: Any, node: int, name: str) -> dict[str, str]:
+        """What is set for a topic, as one broker knows it: not what it has by default."""
+        from aiokafka.protocol.admin import DescribeConfigsRequest
+
+        answer = await client.send(node, DescribeConfigsRequest([(_TOPIC, name, None)]))
+        ((code, why, _, _, found),) = answer.resources
+        self._check(f"read the settings of {name}", [(code, why)])
+        return {key: value for key, value, _, source, *_ in found if source == _SET_FOR_THE_TOPIC}
+
+    async def _has(self, client: Any, name: str, wanted: Mapping[str, str]) -> bool:
+        known = [await self._settings(client, number, name) for number, node in self._nodes.items() if node.runs]
+        return all(settings.items() >= wanted.items() for settings in known)
 
     async def _is_gone(self, client: Any, name: str) -> bool:
         known = [await self._partitions(client, number, name) for number, node in self._nodes.items() if node.runs]

@@ -45,7 +45,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def log(kafka: KafkaCluster, name: str) -> AsyncIterator[KafkaLog]:
-    """A topic with one partition."""
-    await kafka.create_topic(name)
+    """A topic with one partition, which keeps its records however old they seem."""
+    await kafka.create_topic(name, retention_ms=-1)
     async with KafkaLog(kafka, name) as log:
         yield log

@@ -69,6 +69,17 @@ async def test_a_time_is_found_within_a_batch(log: KafkaLog) -> None:
     assert (await log.offset_of(20_500)).offset == 21
 
 
+async def test_a_fetch_ends_where_a_segment_does(log: KafkaLog) -> None:
+    """However much it may return. Here a segment ends because records of 1970 and of today are not kept in one."""
+    await log.publish_at([(1000, b"1970")])
+    await log.publish(b"today")
+    await log.publish(b"now")
+
+    assert len(log.cluster.segments(log.topic.name)) == 2
+    assert [batch.first for batch in await log.batches(0)] == [0]
+    assert [batch.first for batch in await log.batches(1)] == [1, 2]
+
+
 async def test_a_leader_epoch_that_the_broker_does_not_know(log: KafkaLog) -> None:
     """And one that is over, at a restart: `test_restart`."""
     await log.publish(b"a")

@@ -1,5 +1,12 @@
-"""Apache Kafka as others keep it: its requests, and what stands in its logs. It knows nothing of our protocol.
+"""Apache Kafka topics as logs of pubends. Whoever connects, or reads records, needs `gapless[kafka]`.
 
-`wire` has Kafka's plain types, `messages` the requests and their answers in bytes, `requests` sends them over a
-connection, and `records` reads the batches that a fetch returns. The last two need `gapless[kafka]`.
+| module | what it knows |
+|---|---|
+| `wire`, `messages` | Kafka's requests and their answers, in bytes: no I/O, and nothing of our protocol |
+| `records` | record batches: what a fetch returns and a produce takes |
+| `requests` | one connection to one broker; beside `records`, nothing else uses aiokafka |
+| `cluster`, `survey`, `topics` | the connections to a cluster, and what a partition and its topic are like |
+| `lineage`, `mapping`, `format` | what offsets are as ticks, and records as events |
+| `tail` | one partition as it is followed: no I/O |
+| `logs`, `plugin`, `options` | the conversation with a node's roles, the hook, and what can be configured |
 """

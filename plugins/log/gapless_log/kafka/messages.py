@@ -224,7 +224,10 @@ class FetchFrom(msgspec.Struct, frozen=True):
     partition: int
     offset: int
     leader_epoch: int
-    """The current one, as the reader knows it: another one is an error. `UNKNOWN`: it is not checked."""
+    """The current one, as the reader knows it: another one is an error. `UNKNOWN`: it is not checked.
+
+    A broker knows its metadata before it acts upon them, so one from there may be UNKNOWN_LEADER_EPOCH for a moment.
+    """
     last_epoch: int
     """That of the record before `offset`: if the log has another one there, it was cut. `UNKNOWN`: not checked."""
     bytes_max: int
@@ -256,7 +259,7 @@ class Fetched(msgspec.Struct, frozen=True):
     leader: tuple[int, int] | None
     """Who leads now, and in which epoch, where the broker is so kind as to say."""
     records: bytes
-    """Whole batches, and maybe the beginning of another one: `records.batches`."""
+    """Whole batches, and maybe the beginning of another one: `records.batches`. A fetch ends where a segment does."""
 
 
 class FetchAnswer(msgspec.Struct, frozen=True):
