@@ -271,6 +271,8 @@ class FollowedLog:
             size = sum(len(piece.raw or b"") for piece in read.pieces)
             marks = [mark for piece in pieces for mark in piece.marks]
             need = self._needed(marks, after)
+            # A batch in whose middle one begins to read is no twin of itself: what is read of it is not older than it.
+            begin = min([after, *(tick - 1 for tick, _ in marks[:1])])
 
             def judge(older: Marks | None, now: int) -> None:
                 if older is None:
@@ -288,10 +290,10 @@ class FollowedLog:
                     for piece in pieces
                 ]
                 then(Found(found, reached, self.lost, size, fault, hole), now)
-            elif need < after:
-                self._read_marks(need, after, judge)
+            elif need < begin:
+                self._read_marks(need, begin, judge)
             else:
-                judge(Marks(after), now)
+                judge(Marks(need), now)
 
         self._outbox.read_log(self.pubend, after, upto, answered)
 

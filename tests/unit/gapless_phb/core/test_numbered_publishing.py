@@ -8,7 +8,7 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Append, LogMark
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
-from gapless_phb.core.records import checksum
+from gapless_phb.core.records import checksum, tag_of
 from unit.gapless_phb.harness import TestPublisher, columns, outcomes
 from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, told
 
@@ -27,6 +27,11 @@ def opened(rig: NumberedRig, name: str = "ann", instance: str = "i1") -> TestPub
     rig.serve()
     publisher.opened()
     return publisher
+
+
+def mark_of(first: int, count: int) -> LogMark:
+    """The mark of a batch whose sender had read one record before."""
+    return LogMark("ann", 1, first, count, 0, 1, b"", False, tag_of("network", LOG))
 
 
 def answers(rig: NumberedRig) -> list[str]:
@@ -124,6 +129,18 @@ def test_a_twin_is_one_for_whoever_begins_to_read_behind_the_first_attempt() -> 
 
     assert told(fresh.ask((1, 3))) == ["(1, 3] 3=other"]
     assert told(fresh.ask((0, 3))) == ["(0, 3] 1=ann/1 3=other"]
+
+
+def test_whoever_begins_to_read_inside_a_batch_gets_the_rest_of_it_and_none_of_a_twin() -> None:
+    log = ModelLog(topic="topic", rules=b"topic")
+    log.add("before")
+    log.add("1", "2", "3", mark=mark_of(1, 3))
+    log.add("1", "2", "3", mark=mark_of(1, 3))  # the same once more
+    fresh = gateway(log)
+
+    assert told(fresh.ask((2, 4))) == ["(2, 4] 3=2 4=3"]
+    assert told(fresh.ask((3, 6))) == ["(3, 6] 4=3"]
+    assert told(fresh.ask((5, 7))) == ["(5, 7] silence"]
 
 
 def test_a_twin_that_is_met_first_waits_for_older_marks() -> None:
