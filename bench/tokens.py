@@ -326,7 +326,7 @@ class Loop:
                 for _ in range(ROUND):
                     began = perf_counter()
                     batch = await anext(batches)
-                    assert len(batch) == EVENTS
+                    assert len(batch) == EVENTS, f"{len(batch)} events after {perf_counter() - began:.1f} s"
                     self._effects.add([event.body.decode() for event in batch])
                     if tokens is not None:
                         tokens.save(db, batch.token)

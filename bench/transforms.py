@@ -214,6 +214,8 @@ class TransformsRun(Run):
         self.twins = [twins]
         if not await self._strike(network, processes, twins, progress):
             return False
+        if not await progress.until(lambda: bool(progress.positions.get(APPLICATION))):
+            return False
         for feeder in feeders.values():
             feeder.stopped = True
         await _within(PATIENCE, feeding)
