@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from typing_extensions import Self
@@ -32,12 +33,13 @@ from gapless.core.stream.ticks import Tick
 from gapless_log.kafka.lineage import epoch_of, offset_of
 from gapless_log.kafka.logs import KafkaLogs
 from gapless_log.kafka.options import section_from
-from gapless_log.kafka.requests import Connection
+from gapless_log.kafka.requests import Access, Connection, connect
+from gapless_testing.kafka import KafkaCluster
 
 Answer = TypeVar("Answer")
 
 WINDOW = 1 << 20
-PATIENCE = 30.0
+PATIENCE = 45.0
 
 
 class LogHost:
@@ -163,6 +165,13 @@ class LogHost:
     def ended(self) -> list[str]:
         """The logs that are gone."""
         return [each.log for each in self.all_of(LogEnded)]
+
+
+def host_of(kafka: KafkaCluster, *topics: object, follow: bool = True, gone_seconds: float = 60.0) -> LogHost:
+    """A host of topics of a real Kafka."""
+    connecting = partial(connect, access=Access(patience=20))
+    server, *_ = kafka.bootstrap.split(",")
+    return LogHost(server, connecting, *topics, follow=follow, gone_seconds=gone_seconds)
 
 
 def events_of(log: NumberedLog, pieces: Sequence[LogPiece]) -> list[tuple[str, bytes]]:

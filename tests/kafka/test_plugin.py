@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 
 import pytest
 
@@ -11,16 +10,9 @@ from gapless.core.ports import Appended, Follow, LogMark, LogsFound, LogStart, R
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless_log.kafka.records import Compression
-from gapless_log.kafka.requests import connect
 from gapless_testing.kafka import KafkaCluster
-from kafka_kit import ACCESS, KafkaLog
-from log_host import LogHost, events_of, place
-
-
-def host_of(kafka: KafkaCluster, *topics: object, follow: bool = True, gone_seconds: float = 60.0) -> LogHost:
-    """A host of these topics."""
-    connecting = partial(connect, access=ACCESS)
-    return LogHost(kafka.bootstrap.split(",")[0], connecting, *topics, follow=follow, gone_seconds=gone_seconds)
+from kafka_kit import KafkaLog
+from log_host import events_of, host_of, place
 
 
 def columns(topic: str, *bodies: bytes) -> EventColumns:
