@@ -10,16 +10,18 @@ import msgspec
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
+from gapless.core.wire.messages import OnChange
 from gapless_shb.core.desks import DESKS, Desk
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
+    from gapless.core.client.effects import Attached
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.messages import Unit
     from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
+    from gapless_sim.consumer import Consumer, Row
     from gapless_sim.model import Model
 
 
@@ -42,6 +44,13 @@ class Handed:
     def count_most(self, tick: Tick) -> int:
         """How often an event may say that it was handed out: a first time, and so many attempts."""
         return max(2, 1 + sum(at == tick for at, _ in self.attempts))
+
+
+def _origin(row: Row) -> Row:
+    """The row whose position a row has kept, though it is for other events."""
+    while row.former is not None and row.on_change is OnChange.KEEP_POSITION:
+        row = row.former
+    return row
 
 
 class J1Marked(Judge):
@@ -110,8 +119,16 @@ class J1Marked(Judge):
                 key = event.tick, consumer.first
                 handed.recovered[key] = handed.recovered.get(key, 0) + 1
 
+    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
+        """What had lapsed is made anew: what nobody committed may come again, as if it had never come."""
+        if result.created:
+            row = _origin(consumer.row)
+            for (number, _), handed in self._handed.items():
+                if number == row.number:
+                    handed.times, handed.careful = {}, {}
+
     def _of(self, consumer: Consumer, pubend: PubendId) -> Handed:
-        return self._handed.setdefault((consumer.row.number, pubend), Handed())
+        return self._handed.setdefault((_origin(consumer.row).number, pubend), Handed())
 
 
 class J2Acknowledged(J1Marked):

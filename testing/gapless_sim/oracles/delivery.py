@@ -234,7 +234,7 @@ class I10Start(Judge):
             share = account.shares[pubend]
             if pubend in asked or not share.history.sound:
                 continue  # what the application said itself it is held to by I3
-            if account.former is not None and share.start == begin:
+            if account.former is not None and share.start == begin and not account.resumed:
                 self._judge_kept(consumer, account, account.former, pubend, begin)
                 continue
             floor = self._floor(consumer, account, share)

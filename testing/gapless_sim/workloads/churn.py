@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from gapless_sim.observation import Oracle
 from gapless_sim.options import MILLISECOND, SECOND
-from gapless_sim.workloads import churn_changes
+from gapless_sim.workloads import churn_changes, churn_commits
 from gapless_sim.workloads.churn_application import Application, SecondProcess
 from gapless_sim.workloads.churn_changes import Changes
+from gapless_sim.workloads.churn_commits import Commits
 from gapless_sim.workloads.churn_publish_operations import PublishOperations
 from gapless_sim.workloads.churn_state import ChurnState
 from gapless_sim.workloads.churn_subscribe_operations import SubscribeOperations
@@ -87,6 +88,7 @@ SOMETIMES = (
     "churn.uncertain",
     "churn.went on",
     *churn_changes.SOMETIMES,
+    *churn_commits.SOMETIMES,
 )
 """What should happen sometimes."""
 
@@ -101,7 +103,8 @@ class Churn(Oracle):
         self.applications = [self._application(client) for client in list(world.clients.values())]
         publishing = PublishOperations(self.state)
         self._changes = Changes(self.state, self.applications)
-        subscribing = SubscribeOperations(self.state, self.applications, self._changes)
+        self._commits = Commits(self.state, self.applications)
+        subscribing = SubscribeOperations(self.state, self.applications, self._changes, self._commits)
         # Publishing comes first: it is the benign choice, and always on.
         self._mix: list[tuple[int, Operation]] = [(4 + choices.draw(8), publishing.publish)]
         for operation in (*publishing.others(), *subscribing.others(), *self._others()):
@@ -132,6 +135,7 @@ class Churn(Oracle):
                     self.world.after(self._choices.draw(2 * SECOND), process.name, "start", process.start)
         self._plan()
         self._changes.begin()
+        self._commits.begin()
 
     def begin_liveness(self) -> None:
         """No new operations. Whatever is left lying about is taken up, and everybody is eager."""

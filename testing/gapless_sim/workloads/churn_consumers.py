@@ -7,12 +7,14 @@ for a subscription, and yet every event takes effect once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import SubscribeOptions
 from gapless.core.wire.messages import StartAt
 from gapless.errors import GaplessError
+from gapless_sim.committing import CommittingConsumer, GatheringConsumer
 from gapless_sim.consumer import Consumer
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class ChurnConsumer(Consumer):
         *,
         row: Row | None = None,
         expects: type[GaplessError] | None = None,
+        **more: Any,
     ) -> None:
         """`expects`: it asks for what must be refused, with this error. `row`: another than the subscription's."""
         self.subscription = subscription
@@ -67,6 +70,7 @@ class ChurnConsumer(Consumer):
             portion=habits.portion,
             commit_every=habits.commit_every,
             acknowledges=habits.acknowledges,
+            **more,
         )
 
     @property
@@ -108,6 +112,38 @@ class ChurnConsumer(Consumer):
         self.acknowledges = "at once"
         self.go_on(0)
         self.commit()
+
+
+class ChurnCommitter(ChurnConsumer, CommittingConsumer):
+    """A consumer whose broker keeps the position, as `AckMode.AUTO` has it."""
+
+    def become_eager(self) -> None:
+        """From now on it takes everything at once."""
+        self.go_on(0)
+
+
+class ChurnGatherer(ChurnConsumer, GatheringConsumer):
+    """The same as `AckMode.CLIENT` has it: it acknowledges now and then all that it was handed."""
+
+    def become_eager(self) -> None:
+        """From now on it acknowledges whatever it takes."""
+        self.commit_every = 1
+        self.acknowledges_next = True
+        self.go_on(0)
+
+    def _take_one(self) -> bool:
+        taken = super()._take_one()
+        if self.gathered >= self.commit_every:
+            self.acknowledges_next = True
+        return taken
+
+
+MODES: Mapping[str, tuple[type[ChurnConsumer], Mapping[str, bool]]] = {
+    "token": (ChurnConsumer, {}),
+    "auto": (ChurnCommitter, {"commits": True}),
+    "client": (ChurnGatherer, {"commits": True, "gathers": True}),
+}
+"""How a subscription is consumed in each mode, and what is asked for. Without a token TOKEN is as DUPS_OK is."""
 
 
 def without_token(wanted: SubscribeOptions) -> SubscribeOptions:

@@ -18,6 +18,7 @@ from gapless_sim.clocks import WALL_BEGIN
 from gapless_sim.consumer import Row
 from gapless_sim.options import MILLISECOND
 from gapless_sim.workloads.churn_changes import Changes
+from gapless_sim.workloads.churn_commits import Commits
 from gapless_sim.workloads.churn_consumers import ChurnConsumer, Habits, with_token
 from gapless_sim.workloads.churn_state import ChurnState
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
@@ -44,8 +45,11 @@ STARTS = (StartAt.LATEST, StartAt.EARLIEST, StartAt.TOKEN, StartAt.TIME)
 class SubscribeOperations:
     """Each takes an application and one of its processes, and returns whether there was something to do."""
 
-    def __init__(self, state: ChurnState, applications: Sequence[Application], changes: Changes) -> None:
+    def __init__(
+        self, state: ChurnState, applications: Sequence[Application], changes: Changes, commits: Commits
+    ) -> None:
         self._state = state
+        self._commits = commits
         self._changes = changes
         self._choices = state.choices
         self._applications = applications
@@ -125,6 +129,7 @@ class SubscribeOperations:
         subscription = AppSubscription(state, row, self._habits(name), application.changed_at, start_wall=begins)
         application.subscriptions.append(subscription)
         subscription.home = process
+        self._commits.choose(subscription)
         subscription.consume(process)
         state.sometimes(f"created at {start.value}")
 

@@ -19,7 +19,7 @@ from gapless.errors import (
     TokenMismatchError,
 )
 from gapless_sim.workloads.changes import ON_ITS_WAY, Requests
-from gapless_sim.workloads.churn_consumers import EAGER, ChurnConsumer, Habits, without_token
+from gapless_sim.workloads.churn_consumers import EAGER, MODES, ChurnConsumer, ChurnGatherer, Habits, without_token
 from gapless_sim.workloads.churn_state import ChurnState, wrong
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class AppSubscription:
         self.state = state
         self.row = row
         self.habits = habits
+        self.mode = "token"
+        """Of `MODES`."""
         self.start_wall = start_wall
         self.home: SimClient | None = None
         """The process that is to consume it; None: nobody, for now."""
@@ -145,11 +147,21 @@ class AppSubscription:
         if not self.row.created:
             self.note_change()
         habits = EAGER if self.state.in_liveness else self.habits
-        wanted = self.row.wanted(in_use=in_use, token=token, start_wall=self.start_wall, **dict(habits.window))
+        kind, asked = MODES[self.mode]
+        more = {**dict(habits.window), **asked}
+        wanted = self.row.wanted(in_use=in_use, token=token, start_wall=self.start_wall, **more)
         if acknowledged and self.row.created:
             self.row.token = None
             wanted = without_token(wanted)
-        consumer = ChurnConsumer(self, client, wanted, habits)
+        return self._consumed_by(kind(self, client, wanted, habits))
+
+    def recover(self, former: ChurnGatherer) -> None:
+        """What a consumer was handed and has not acknowledged is to come again, in the same process."""
+        wanted = former.core.acknowledged()
+        habits = EAGER if self.state.in_liveness else self.habits
+        self._consumed_by(ChurnGatherer(self, former.client, wanted, habits, former=former))
+
+    def _consumed_by(self, consumer: ChurnConsumer) -> ChurnConsumer:
         self._requests.note(consumer)
         self.consumers.append(consumer)
         return consumer

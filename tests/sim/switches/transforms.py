@@ -85,7 +85,7 @@ TRANSFORMS = (
             ),
             Edit(f"{_TRANSFORM}._opened", "    self._consume(tokens)", "    pass"),
         ),
-        ("J3", "I7"),
+        ("J3", "I7", "I6"),
         "A process dies with a stored position that was not acknowledged yet, or a twin stores one in between.",
         workload="transforms",
     ),

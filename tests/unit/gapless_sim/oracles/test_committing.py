@@ -11,7 +11,7 @@ import pytest
 from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.stream.events import Event
-from gapless.core.wire.messages import Unit
+from gapless.core.wire.messages import OnChange, Unit
 from gapless_shb.core.desks import DESKS, Attempt, Desk
 from gapless_sim.observation import Violation
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
@@ -25,7 +25,7 @@ class Handing:
     def __init__(self, oracle: type[J1Marked] = J1Marked) -> None:
         model = SimpleNamespace(world=None, has_lost_disks=False, histories={P: None}, events=lambda item: item.said)
         self.oracle = oracle(cast("Any", model))
-        self.row = SimpleNamespace(number=1, owner=None)
+        self.row = SimpleNamespace(number=1, owner=None, former=None)
 
     def consumer(self) -> Any:
         self.row.owner = Committer(self.row, gathers=self.oracle.gathering)
@@ -178,3 +178,21 @@ def test_a_desk_of_a_pubend_that_is_none_is_found() -> None:
     oracle.written(broker, [row(P)])
     with pytest.raises(Violation, match="of no pubend"):
         oracle.written(broker, [row("q@1")])
+
+
+def test_what_was_made_anew_after_a_lapse_knows_nothing_of_what_was_in_hand() -> None:
+    handing = Handing()
+    handing.hand(handing.consumer(), (10, 1))
+    second = handing.consumer()
+    handing.oracle.attached(second, cast("Any", SimpleNamespace(created=True)), {})
+
+    handing.hand(second, (10, 1))
+
+
+def test_what_has_got_another_filter_and_keeps_its_position_is_the_same_still() -> None:
+    handing = Handing()
+    handing.hand(handing.consumer(), (10, 1))
+    handing.row = SimpleNamespace(number=2, owner=None, former=handing.row, on_change=OnChange.KEEP_POSITION)
+
+    with pytest.raises(Violation, match="not marked"):
+        handing.hand(handing.consumer(), (10, 1))

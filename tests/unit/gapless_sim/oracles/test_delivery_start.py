@@ -207,6 +207,22 @@ def test_i10_with_another_filter_nothing_is_passed_over_that_both_select(begin: 
         fixture.attach(changed(fixture, former), p=begin)
 
 
+def test_i10_one_that_had_another_filter_and_lapses_goes_on_where_it_stood_itself() -> None:
+    """Found by the simulator (knowledge 7027): it had acknowledged more than the former one had."""
+    fixture = ModelFixture(I10Start)
+    fixture.opens()
+    fixture.publication(1, 2)
+    former = fixture.row(keeps_token=False)
+    fixture.attach(former, p=5)
+    fixture.log((10, 1))
+    row = changed(fixture, former)
+    reader = fixture.attach(row, p=5)
+    fixture.acknowledge(reader, p=10)
+    fixture.model.accounts[row.number].lapsed = True
+
+    fixture.attach(row, sid=reader.core.sid + 1, p=10)
+
+
 def test_with_another_filter_nothing_is_kept_up_to_where_the_former_one_was_done() -> None:
     """Its token may stand before that, and what was silent for the former one may have gone since."""
     fixture = ModelFixture(I10Start)

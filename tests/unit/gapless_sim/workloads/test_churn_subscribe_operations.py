@@ -7,13 +7,15 @@ import pytest
 from gapless_sim.application import SimClient
 from gapless_sim.workloads.churn_application import Application
 from gapless_sim.workloads.churn_changes import Changes
+from gapless_sim.workloads.churn_commits import Commits
 from gapless_sim.workloads.churn_subscribe_operations import SubscribeOperations
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 
 
 def operations_of(fixture: ChurnFixture) -> SubscribeOperations:
     applications = [fixture.application, fixture.other]
-    return SubscribeOperations(fixture.state, applications, Changes(fixture.state, applications))
+    changes, commits = Changes(fixture.state, applications), Commits(fixture.state, applications)
+    return SubscribeOperations(fixture.state, applications, changes, commits)
 
 
 def test_where_there_is_nothing_there_is_nothing_to_do() -> None:
