@@ -17,12 +17,13 @@ from kafka_kit import KafkaLog
 
 @contextlib.asynccontextmanager
 async def gateway(kafka: KafkaCluster, *topics: object) -> AsyncIterator[Node]:
-    """A node in memory; its own pubend has a topic that nobody uses."""
+    """A node in memory, which it loses at its end; its own pubend has a topic that nobody uses."""
     section = {"servers": [kafka.bootstrap], "topics": list(topics)}
     own = [{"name": "own", "topics": ["own"]}]
     node = await Node.start(
         make_config(
             {
+                "node": {"network": "shop"},
                 "storage": {"plugin": "memory", "path": ""},
                 "listen": [{"address": "127.0.0.1:0"}],
                 "phb": {"pubends": own, "kafka": [section]},
@@ -46,6 +47,7 @@ async def pubend_of(connection: gapless.Connection, name: str) -> str:
 @pytest.mark.timeout(60)
 async def test_what_strangers_append_is_consumed(kafka: KafkaCluster, log: KafkaLog) -> None:
     name = log.topic.name
+    await log.publish(b"before")
     async with gateway(kafka, name) as node, gapless.connect(node.url) as connection, connection.session() as session:
         pubend, began = await pubend_of(connection, name), datetime.now(timezone.utc)
         async with session.subscribe(name, name="all") as everything:
@@ -56,18 +58,22 @@ async def test_what_strangers_append_is_consumed(kafka: KafkaCluster, log: Kafka
         await log.publish(b"d")
         async with session.subscribe(name, name="all", start=token) as again:
             events.append(await anext(again))
+        async with session.subscribe(name, name="past", start="earliest") as past:
+            events.append(await anext(past))
         async with session.subscribe(name, name="other", selector="kind = 'other'", start=token, silence=True) as other:
             async for silence in other:
                 assert isinstance(silence, gapless.Silence)
                 if silence.pubend == pubend:
                     break
 
-    assert [event.body for event in events] == [b"a", b"b", b"c", b"d"]
-    assert [(event.properties, event.tick) for event in events] == [({"kind": "test"}, tick) for tick in (1, 2, 3, 4)]
+    assert [event.body for event in events] == [b"a", b"b", b"c", b"d", b"before"]
+    assert [(event.properties, event.tick) for event in events] == [
+        ({"kind": "test"}, tick) for tick in (2, 3, 4, 5, 1)
+    ]
     assert all(abs(event.timestamp - began) < timedelta(minutes=5) for event in events)
-    assert token.ticks[pubend] == 3
+    assert token.ticks[pubend] == 4
     assert isinstance(silence, gapless.Silence)
-    assert (silence.start, silence.end) == (3, 4)
+    assert (silence.start, silence.end) == (4, 5)
 
 
 @pytest.mark.timeout(60)
@@ -85,3 +91,27 @@ async def test_what_is_published_has_its_receipt_when_it_comes_back(kafka: Kafka
     assert [event.properties for event in events] == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert [receipt.tick for receipt in receipts] == [1, 2, 3]
     assert await log.values(0) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.timeout(90)
+async def test_a_gateway_that_has_lost_its_volume_knows_its_publishers_from_the_log(
+    kafka: KafkaCluster, log: KafkaLog
+) -> None:
+    name = log.topic.name
+    topic = {"name": name, "publish": True}
+    async with gateway(kafka, topic) as node, gapless.connect(node.url) as connection, connection.session() as session:
+        await pubend_of(connection, name)
+        publisher = session.publisher(name, name="loader")
+        for number in range(3):
+            await publisher.send(b"%d" % number)
+
+    async with gateway(kafka, topic) as node, gapless.connect(node.url) as connection, connection.session() as session:
+        await pubend_of(connection, name)
+        publisher = session.publisher(name, name="loader")
+        done = (await publisher.recover()).sequence
+        await publisher.send(b"3")
+        async with session.subscribe(name, name="all", start="earliest") as everything:
+            events = [await anext(everything) for _ in range(4)]
+
+    assert done == 3
+    assert [event.body for event in events] == [b"0", b"1", b"2", b"3"]

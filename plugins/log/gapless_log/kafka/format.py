@@ -25,7 +25,7 @@ from gapless.core.ports import LogMark, LogPiece
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import CheckedExtras, Event, Extras, Properties, Property
 from gapless.core.stream.ticks import Tick
-from gapless.errors import VolumeCorruptError
+from gapless.errors import PluginError, VolumeCorruptError
 from gapless_log.kafka.lineage import offset_of, tick_at
 from gapless_log.kafka.mapping import CONVERSIONS, RESERVED, Convert, mapping_of
 from gapless_log.kafka.records import (
@@ -96,7 +96,7 @@ class KafkaFormat:
             if len(batch.raw) < len(raw):
                 raise CorruptBatchError("there is more than one batch")
             found = records(batch)
-        except (CorruptBatchError, ValueError) as error:
+        except (CorruptBatchError, ValueError, PluginError) as error:
             raise VolumeCorruptError(f"ticks {piece.first} to {piece.last}: {error}") from error
         first = offset_of(piece.first) - 1
         marks = _marks(batch, found, first)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gapless.core.ports import LogMark, LogPiece
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import Event, Extras, encode_event
-from gapless.errors import VolumeCorruptError
+from gapless.errors import PluginError, VolumeCorruptError
 from gapless_log.kafka.format import KafkaFormat, joined
 from gapless_log.kafka.lineage import tick_at
 from gapless_log.kafka.mapping import Rules
@@ -102,6 +102,15 @@ def test_bytes_that_are_no_batch_are_damage(raw: bytes) -> None:
     raw = raw and logged(raw, 0)
     with pytest.raises(VolumeCorruptError, match="ticks 1 to 1"):
         FORM.decode(LogPiece(1, 1, raw), RULES)
+
+
+def test_a_compression_that_is_not_installed_is_told_as_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: object) -> None:
+        raise PluginError("ZSTD needs cramjam")
+
+    monkeypatch.setattr("gapless_log.kafka.format.records", missing)
+    with pytest.raises(VolumeCorruptError, match="needs cramjam"):
+        FORM.decode(piece(strangers(b"a"), 1), RULES)
 
 
 def test_ours_come_back_as_they_were_with_their_mark() -> None:
