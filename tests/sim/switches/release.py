@@ -130,7 +130,7 @@ GIVING_UP = (
         "A row of holds is answered before it is durable.",
         (
             Edit(
-                f"{_KEEPING}.hold",
+                f"{_KEEPING}._hold",
                 "    self._outbox.write([Set(self._tables.holds, key, rows.encode(held))], durable)",
                 "    self._outbox.write([Set(self._tables.holds, key, rows.encode(held))])\n    durable(0, 0)",
             ),
