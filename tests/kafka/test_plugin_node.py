@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
+import trustme
 
 import gapless
 from gapless.node.config import make_config
 from gapless.node.node import Node
 from gapless_testing.kafka import KafkaCluster
-from kafka_kit import KafkaLog
+from kafka_kit import PASSWORD, KafkaLog
 
 
 @contextlib.asynccontextmanager
-async def gateway(kafka: KafkaCluster, *topics: object) -> AsyncIterator[Node]:
+async def gateway(kafka: KafkaCluster, *topics: object, **options: object) -> AsyncIterator[Node]:
     """A node in memory, which it loses at its end; its own pubend has a topic that nobody uses."""
-    section = {"servers": [kafka.bootstrap], "topics": list(topics)}
+    section = {"servers": [kafka.bootstrap], "topics": list(topics), **options}
     own = [{"name": "own", "topics": ["own"]}]
     node = await Node.start(
         make_config(
@@ -115,3 +117,31 @@ async def test_a_gateway_that_has_lost_its_volume_knows_its_publishers_from_the_
 
     assert done == 3
     assert [event.body for event in events] == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.timeout(60)
+async def test_a_kafka_that_asks_for_tls_and_a_password(
+    kafka: KafkaCluster,
+    log: KafkaLog,
+    authority: trustme.CA,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("gapless_log.kafka.logs.PATIENCE_SECONDS", 0.0)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    (tmp_path / "secret").write_text("guessed\n", "utf-8")
+    name = log.topic.name
+    sasl = {"mechanism": "SCRAM-SHA-256", "user": "alice", "password_file": str(tmp_path / "secret")}
+    section = {"servers": [kafka.secured_address()], "tls": {"ca": str(tmp_path / "ca.pem")}, "sasl": sasl}
+
+    async with gateway(kafka, name, **section) as node, gapless.connect(node.url) as connection:
+        while "uthentication" not in caplog.text:
+            await connection.pubends()
+        assert not [each for each in await connection.pubends() if each.pubend.startswith(name)]
+    (tmp_path / "secret").write_text(f"{PASSWORD}\n", "utf-8")
+    async with gateway(kafka, name, **section) as node, gapless.connect(node.url) as connection:
+        await pubend_of(connection, name)
+
+    assert "guessed" not in caplog.text
+    assert PASSWORD not in caplog.text
