@@ -258,7 +258,9 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     async def commit(self, max_events: int) -> None:
         """Makes durable that everything that was handed out is done with. So many events are asked for next."""
         driver = self._driver
-        await self._durable()
+        self._check_alive()
+        if self._core.committing is not None and self._core.committing.under_way is not None:
+            await self._durable()
         driver.core.commit(self._number, self._positions(), max_events, driver.now())
         driver.touch()
         await self._durable()

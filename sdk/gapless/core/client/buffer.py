@@ -190,7 +190,9 @@ class PubendBuffer:
         else:
             self._in_flight = BufferedEntry(entry.start, ticks[0])
         self.history.add(ticks)
-        return Delivery(self.pubend, [columns.slice(at, at + 1)], ticks, event)
+        if event is None:
+            return Delivery(self.pubend, [columns.slice(at, at + 1)], ticks)
+        return Delivery(self.pubend, (), ticks, event, columns.size_of(at))
 
     def _take_events(self, room: int, entries: int) -> Delivery:
         columns: list[DeliveredColumns] = []

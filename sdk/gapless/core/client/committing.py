@@ -32,7 +32,7 @@ class Redelivery(Delivery):
     __slots__ = ("first_count", "marked", "recovered")
 
     def __init__(self, delivery: Delivery, recovered: Sequence[Tick] = ()) -> None:
-        super().__init__(delivery.pubend, delivery.columns, delivery.ticks)
+        super().__init__(delivery.pubend, delivery.columns, delivery.ticks, delivery.decoded, delivery.size)
         self.recovered = recovered
         """Up to where this process was handed events, and recovered them."""
         self.marked: Tick = 0

@@ -450,14 +450,14 @@ class ClientCore:
     def deadline(self) -> int | None:
         """When `on_deadline` has to be called."""
         due = self._deadlines.next()
-        if self._hosts.busy and (theirs := self._hosts.deadline()) is not None:
+        if self._hosts.is_used and (theirs := self._hosts.deadline()) is not None:
             return theirs if due is None else min(due, theirs)
         return due
 
     def take_effects(self) -> list[Effect]:
         """Returns what to do, in order; empty until something else happens."""
         effects = self._outbox.take()
-        if self._hosts.busy:
+        if self._hosts.is_used:
             effects += self._hosts.take()
             effects += self._outbox.take()
         return effects

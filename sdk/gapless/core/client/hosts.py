@@ -73,6 +73,8 @@ class HostSessions:
         self._not_before: dict[str, int] = {}
         """Until when an address is left alone."""
         self._told: list[Effect] = []
+        self.is_used = False
+        """Whether there ever was such a session: only then is there anything to be taken."""
         self._handlers: dict[type, Callable[[HostSession, Any], None]] = {
             Connected: self._on_connected,
             Disconnected: self._on_over,
@@ -82,11 +84,6 @@ class HostSessions:
         }
 
     # Getters.
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything to be taken, or may be."""
-        return bool(self._sessions or self._told)
 
     def core_of_link(self, link: int) -> ClientCore | None:
         """Returns the core that has a link, if it is not the home's."""
@@ -191,6 +188,7 @@ class HostSessions:
             if waits[address] <= now:
                 self._number += 1
                 core = self._begin(address, self._number * LINKS)
+                self.is_used = True
                 self._sessions[self._number] = HostSession(self._number, address, core)
                 core.start(now)
                 return

@@ -49,7 +49,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 class Delivery:
     """Events of one pubend in tick order, as they arrived: columns, which are decoded when needed."""
 
-    __slots__ = ("columns", "count", "decoded", "pubend", "ticks")
+    __slots__ = ("columns", "count", "decoded", "pubend", "size", "ticks")
 
     def __init__(
         self,
@@ -57,19 +57,24 @@ class Delivery:
         columns: Sequence[DeliveredColumns],
         ticks: Sequence[Tick],
         decoded: Event | None = None,
+        size: int = 0,
     ) -> None:
-        """`decoded`: the event, if it is a single one and was decoded together with others."""
+        """`decoded`: a single event, which was decoded together with others, and has that size; it needs no columns."""
         self.pubend = pubend
         self.columns = columns
         self.ticks = ticks
         self.count = len(ticks)
         self.decoded = decoded
+        self.size = size or sum([each.size for each in columns])
+        """The bytes of rows and events."""
 
     def __repr__(self) -> str:
         return f"Delivery({self.pubend}, {self.count} events, {self.ticks[0]}..{self.ticks[-1]})"
 
     def bodies(self) -> list[bytes]:
         """Returns the bodies of the events; nothing is decoded. Raises ValueError if one is longer than its event."""
+        if self.decoded is not None:
+            return [self.decoded.body]
         return [body for columns in self.columns for body in columns.bodies()]
 
     def events(self) -> list[Event]:

@@ -327,7 +327,7 @@ class SubscriptionCore:
             self._turns.append(turn)
         if isinstance(item, Delivery):
             self._buffered_events -= item.count
-            self._buffered_bytes -= sum([columns.size for columns in item.columns])
+            self._buffered_bytes -= item.size
             assert self._buffered_events >= 0
             assert self._buffered_bytes >= 0
             self._grant()

@@ -46,6 +46,13 @@ class DeliveredColumns:
         return parsed
 
     @property
+    def _bounds(self) -> list[int]:
+        """Where each event begins, and where the last one ends."""
+        if self._ends is None:
+            self._ends = list(accumulate(self.lengths(), initial=0))
+        return self._ends
+
+    @property
     def buffers(self) -> tuple[memoryview, memoryview]:
         """All rows (`ROW`), and all events one after the other, as they came: for readers of columns."""
         return self._rows, self._events
@@ -78,13 +85,15 @@ class DeliveredColumns:
             raise ValueError("the body of an event is longer than the event")
         return [events[end - body : end] for end, body in zip(accumulate(lengths), body_lengths, strict=True)]
 
+    def size_of(self, place: int) -> int:
+        """Returns the bytes of one row and its event."""
+        return ROW.size + self._bounds[place + 1] - self._bounds[place]
+
     def slice(self, start: int, stop: int) -> DeliveredColumns:
         """Returns the events with these positions, 0 <= start <= stop <= count; the bytes are shared."""
         if start == 0 and stop == self.count:
             return self
-        if self._ends is None:
-            self._ends = list(accumulate(self.lengths(), initial=0))
-        ends, size = self._ends, ROW.size
+        ends, size = self._bounds, ROW.size
         return DeliveredColumns(
             stop - start, self._rows[size * start : size * stop], self._events[ends[start] : ends[stop]]
         )
