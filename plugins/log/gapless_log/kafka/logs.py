@@ -109,6 +109,7 @@ class KafkaLogs:
         self._time = asyncio.get_running_loop().time
         self._answer = answer
         self._gone_seconds = gone_seconds
+        self._is_closed = False
         self._topics: dict[bytes, OpenTopic] = {}
         self._logs: dict[str, tuple[OpenTopic, PartitionLog]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -167,7 +168,7 @@ class KafkaLogs:
 
     async def close(self) -> None:
         """Ends all tasks, and closes all connections."""
-        self._answer = _nobody
+        self._answer, self._is_closed = _nobody, True
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -175,6 +176,9 @@ class KafkaLogs:
         await self._cluster.close()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._is_closed:
+            work.close()
+            return
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -364,7 +368,7 @@ class KafkaLogs:
         wake = self._fetching[broker]
         try:
             while True:
-                led = [each for _, each in self._logs.values() if each.leader == broker and each.following is not None]
+                led = [each for _, each in self._logs.values() if each.leader == broker and each.is_followed]
                 if not led:
                     return
                 starts = {each.log: start for each in led if (start := each.wanted()) is not None}
@@ -396,16 +400,17 @@ class KafkaLogs:
                 topic, partition = self._logs[name]
                 following = partition.following
                 if following is not None and following.place.offset == start.offset and partition.leader == broker:
-                    await self._take(topic, partition, fetched)
+                    self._take(topic, partition, fetched)
 
-    async def _take(self, topic: OpenTopic, partition: PartitionLog, fetched: Fetched) -> None:
+    def _take(self, topic: OpenTopic, partition: PartitionLog, fetched: Fetched) -> None:
         """Takes what was fetched of a partition."""
         if fetched.code in (Code.UNKNOWN_TOPIC_ID, Code.INCONSISTENT_TOPIC_ID):
             self._fails(partition.log, "Kafka does not know its topic at the moment")
             self._suspect(topic)
             self._lost_leader(partition)
         elif fetched.diverging is not None or fetched.code is Code.OFFSET_OUT_OF_RANGE:
-            await self._relearn(topic, partition)
+            partition.is_paused = True  # meanwhile the broker's other partitions go on
+            self._run(self._regain(topic, partition))
         elif fetched.code is not Code.NONE:
             self._fails(partition.log, f"Kafka answers {fetched.code.name}")
             self._lost_leader(partition)
@@ -431,7 +436,7 @@ class KafkaLogs:
 
     def _go_on(self, partition: PartitionLog) -> None:
         partition.is_paused = False
-        self._wake(partition)
+        self._fetch_soon(partition)
 
     def _is_stuck(self, topic: OpenTopic, partition: PartitionLog, fetched: Fetched) -> bool:
         """Whether an open transaction has held the log up for long; then somebody finds out whose it is."""
@@ -458,6 +463,12 @@ class KafkaLogs:
         self._trouble(
             partition.log, f"a transaction{producer} is open at offset {offset}: nothing behind it is decided"
         )
+
+    async def _regain(self, topic: OpenTopic, partition: PartitionLog) -> None:
+        try:
+            await self._relearn(topic, partition)
+        finally:
+            self._go_on(partition)
 
     async def _relearn(self, topic: OpenTopic, partition: PartitionLog) -> None:
         """The log is not what it was: it was cut, or its beginning was removed. Goes on where that leaves its reader.

@@ -54,6 +54,11 @@ class PartitionLog:
         """Everything at or below it was removed."""
         return self.lineage.beginning(self.start)
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether something is to be fetched, as soon as there is room."""
+        return self.following is not None and not self.is_paused
+
     def follow(self, after: Tick, window: int) -> None:
         """The host wants everything above `after`."""
         self.following = Following(after, self.place_of(after), window)
@@ -71,7 +76,7 @@ class PartitionLog:
     def wanted(self) -> FetchFrom | None:
         """Returns what to fetch next; None if nothing is wanted, or there is no room."""
         following = self.following
-        if following is None or following.room <= 0 or self.is_paused:
+        if following is None or following.room <= 0 or not self.is_followed:
             return None
         place = following.place
         bytes_max = min(following.room, FETCH_BYTES_MAX)

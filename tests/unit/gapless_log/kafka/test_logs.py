@@ -296,17 +296,18 @@ async def test_a_log_that_stands_still_is_told_after_a_while_and_when_it_goes_on
     assert "Kafka" in host.troubles()[0][1]
 
 
+def damage(_broker: Broker, _request: Any, answer: Any) -> Any:
+    """Turns bits of what a fetch brings."""
+    if not isinstance(answer, FetchAnswer) or not answer.partitions[0].records:
+        return answer
+    (fetched,) = answer.partitions
+    return FetchAnswer(Code.NONE, (msgspec.structs.replace(fetched, records=fetched.records[:-1] + b"?"),))
+
+
 async def test_what_cannot_be_read_is_told_and_not_skipped(
     kafka: Kafka, host: LogHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "DAMAGED_SECONDS", 0.01)
-
-    def damage(_broker: Broker, request: Any, answer: Any) -> Any:
-        if not isinstance(answer, FetchAnswer) or not answer.partitions[0].records:
-            return answer
-        (fetched,) = answer.partitions
-        return FetchAnswer(Code.NONE, (msgspec.structs.replace(fetched, records=fetched.records[:-1] + b"?"),))
-
     kafka.change = damage
     kafka.publish(b"a")
     await host.until(host.troubles)
@@ -417,6 +418,21 @@ async def test_closed_it_asks_and_answers_nothing(kafka: Kafka) -> None:
 
     assert all(connection.closed for connection in kafka.connections)
     assert (len(kafka.asked), len(host.said)) == (asked, said)
+
+
+async def test_closed_while_it_waits_to_read_again_it_does_not_begin_anew(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "DAMAGED_SECONDS", 0.02)
+    async with kafka.host() as host:
+        await host.found()
+        kafka.change = damage
+        kafka.publish(b"a")
+        await host.until(host.troubles)
+    asked = len(kafka.asked)
+    await asyncio.sleep(0.05)
+
+    assert len(kafka.asked) == asked
 
 
 async def test_a_topic_is_looked_for_until_it_is_there(kafka: Kafka) -> None:
