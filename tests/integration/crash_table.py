@@ -16,6 +16,7 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -175,6 +176,16 @@ class Found:
         return again
 
     @property
+    def counts(self) -> list[tuple[int, int]]:
+        """The delivery count of each event that was handed out, and how often it was until then."""
+        times: Counter[int] = Counter()
+        counts = []
+        for number, count in self.handed:
+            times[number] += 1
+            counts.append((count, times[number]))
+        return counts
+
+    @property
     def marked_in_vain(self) -> list[int]:
         """What was marked when it came for the first time."""
         first: dict[int, int] = {}
@@ -215,9 +226,8 @@ def complaints(cell: Cell, found: Found, *, dies: bool) -> list[str]:
         return [] if is_right else [f"{cell.name}: {told} were committed, and these are logged: {logged(found)}"]
     again = found.again
     numbers = [number for number, _ in found.handed]
-    following = range(cell.mode.handed(cell.moment.place), EVENTS)[: cell.mode.vain]
-    if not (dies or cell.moment.place in {"attach", "recover"}):
-        following = range(0)
+    calm = not dies and cell.moment.place != "attach" and cell.mode.name != "DUPS_OK"
+    following = range(cell.mode.handed(cell.moment.place), EVENTS)[: 0 if calm else cell.mode.vain]
     outputs = [event.body for event in found.outputs]
     wrong = {
         "not all took effect": {*found.effects} != {*range(EVENTS)},
@@ -225,6 +235,7 @@ def complaints(cell: Cell, found: Found, *, dies: bool) -> list[str]:
         "these may not come again": [*again] not in cell.allowed(dies=dies),
         "the marks are wrong": any(is_marked is (cell.mode.name == "DUPS_OK") for is_marked in again.values()),
         "what was committed came again": found.again_after_commit,
+        "the counts are wrong": calm and any(count != each for count, each in found.counts),
         "these may not be marked": not {*found.marked_in_vain} <= {*following},
         "the outputs are wrong": cell.mode.name.endswith("both") and outputs != [b"%d" % n for n in range(EVENTS)],
     }

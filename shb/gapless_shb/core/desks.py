@@ -5,6 +5,7 @@ any crash one unit is in doubt: the one that was in hand. A desk is what is need
 
 - `epoch` counts attachments: a commit of an older one is not taken;
 - `holder`: somebody may have been handed something since, and this is who; "" if the last one left in order;
+- `doubt`: whether that one found doubt: if its answer is lost, it asks again, and is told the same;
 - `settled`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
 - `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
 - `units`: up to where batches were announced before they were handed out;
@@ -62,6 +63,7 @@ class Desk(msgspec.Struct, array_like=True):
     settled: tuple[PubendId, ...] = ()
     enlisted: tuple[PubendId, ...] = ()
     claim: int = 0
+    doubt: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +115,20 @@ class Desks:
         if goes_on and desk.holder != consumer.holder:
             raise RefusedError(Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
         self._desks[sid] = desk
-        doubt = bool(desk.holder) and not goes_on
-        settled = desk.settled if desk.holder == LEFT else ()
-        desk.epoch += 1
-        if not goes_on:  # otherwise nobody else was here, and its transactions go on
+        is_new = desk.holder != consumer.holder
+        if is_new:
+            desk.doubt = bool(desk.holder)
+            desk.settled = desk.settled if desk.holder == LEFT else ()
+            desk.holder = consumer.holder
+        if is_new or goes_on:  # otherwise it asks again, because it has not been answered: it was handed nothing
+            desk.epoch += 1
+        if is_new:  # otherwise nobody else was here, and its transactions go on
             desk.claim = desk.epoch
-        desk.holder = consumer.holder
         row = self._row(sid, desk)
         attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items())
         units = tuple(Position(pubend, upto) for pubend, upto in desk.units.items())
         claims = bool(desk.enlisted) and not goes_on
+        doubt, settled = (False, ()) if goes_on else (desk.doubt, desk.settled)
         opened = OpenedDesk(desk.epoch, doubt, settled, attempts, units, desk.claim, desk.enlisted, claims)
         return opened, [row, *self._positions(sid)]
 

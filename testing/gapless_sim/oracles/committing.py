@@ -43,7 +43,11 @@ class Handed:
 
     def count_most(self, tick: Tick) -> int:
         """How often an event may say that it was handed out: a first time, and so many attempts."""
-        return max(2, 1 + sum(at == tick for at, _ in self.attempts))
+        return max(2, 1 + self.attempts_at(tick))
+
+    def attempts_at(self, tick: Tick) -> int:
+        """How many attempts there were of an event."""
+        return sum(at == tick for at, _ in self.attempts)
 
 
 def _origin(row: Row) -> Row:
@@ -67,6 +71,23 @@ class J1Marked(Judge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._handed: dict[tuple[int, PubendId], Handed] = {}
+        self._latest: dict[int, tuple[Consumer, dict[PubendId, Tick]]] = {}
+        """Which process has each subscription, by the first of its consumers, and the newest events when it came."""
+
+    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
+        """A consumer has the subscription now.
+
+        What had lapsed is made anew: what nobody committed may come again, as if it had never come.
+        """
+        number = _origin(consumer.row).number
+        if result.created:
+            for (of, _), handed in self._handed.items():
+                if of == number:
+                    handed.times, handed.careful = {}, {}
+        latest = self._latest.get(number)
+        if latest is None or latest[0] is not consumer.first:
+            newest = {pubend: history.ticks[-1] for pubend, history in self.model.histories.items() if history.ticks}
+            self._latest[number] = consumer.first, newest
 
     def durably_committed(self, consumer: Consumer, positions: Mapping[PubendId, Tick]) -> None:
         """Nothing up to there comes again."""
@@ -109,6 +130,13 @@ class J1Marked(Judge):
                 here = handed.recovered.get((event.tick, consumer.first), 0)
                 if consumer.gathers and event.delivery_count < 1 + here:
                     self.fail(f"{what}, which counts {event.delivery_count}; its process was handed it {here} times")
+                most = 1 + here + handed.attempts_at(event.tick)
+                if (
+                    consumer.gathers
+                    and self._is_alone(consumer, item.pubend, event.tick)
+                    and event.delivery_count > most
+                ):
+                    self.fail(f"{what}, which counts {event.delivery_count}; nobody else could have had it: {most}")
                 counted = handed.careful.get(event.tick, 0)
                 if event.delivery_count < 1 + counted:
                     self.fail(f"{what}, which counts {event.delivery_count}; {counted} attempts were durable before")
@@ -119,13 +147,10 @@ class J1Marked(Judge):
                 key = event.tick, consumer.first
                 handed.recovered[key] = handed.recovered.get(key, 0) + 1
 
-    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
-        """What had lapsed is made anew: what nobody committed may come again, as if it had never come."""
-        if result.created:
-            row = _origin(consumer.row)
-            for (number, _), handed in self._handed.items():
-                if number == row.number:
-                    handed.times, handed.careful = {}, {}
+    def _is_alone(self, consumer: Consumer, pubend: PubendId, tick: Tick) -> bool:
+        """Whether an event came when its process had the subscription, and no other one has had it since."""
+        process, newest = self._latest.get(_origin(consumer.row).number, (None, {}))
+        return process is consumer.first and tick > newest.get(pubend, 0)
 
     def _of(self, consumer: Consumer, pubend: PubendId) -> Handed:
         return self._handed.setdefault((_origin(consumer.row).number, pubend), Handed())

@@ -89,6 +89,7 @@ class Subscription:
     enlisted: dict[PubendId, None] = field(default_factory=dict)
     epoch: int = 0
     holder: str = ""
+    doubt: bool = False
     attempts: dict[PubendId, tuple[Tick, int, str]] = field(default_factory=dict)
     units: dict[PubendId, Tick] = field(default_factory=dict)
 
@@ -445,8 +446,12 @@ class FakeBroker:
         answer = m.Subscribed(message.request, sub.sid, sub.generation, _seal(sub), created, positions)
         if message.commits and self.knows_commits:
             holder = f"{session.instance}/{message.request}"
-            doubt = bool(sub.holder) and not (message.sid and sub.holder == holder)
-            sub.epoch, sub.holder = sub.epoch + 1, holder
+            is_new = sub.holder != holder
+            if is_new:
+                sub.doubt = bool(sub.holder)
+            if is_new or message.sid:  # who asks again because no answer has come is told the same
+                sub.epoch += 1
+            sub.holder, doubt = holder, sub.doubt and not message.sid
             attempts = tuple(m.Attempts(pubend, *attempt[:2]) for pubend, attempt in sub.attempts.items())
             units = tuple(m.Position(*pair) for pair in sub.units.items())
             if doubt or not sub.claim or not message.sid:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.ports import ClientSession, SessionEnded, Set, Write
 from gapless.core.wire import messages as m
@@ -158,6 +159,33 @@ def test_who_left_in_order_says_what_it_had_in_hand(world: Desk) -> None:
     assert not found.doubt
     assert found.attempts == (m.Attempts(PUBEND, first, 1),)
     assert found.units == (m.Position(PUBEND, last),)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_who_did_not_hear_the_answer_and_asks_again_is_told_the_same(world: Desk, *, crashes: bool) -> None:
+    """Else a recovery counts once more, and marks what was not handed out, whenever its answer is lost."""
+    former = world.session("a")
+    answer = world.come(former)
+    first, _, last = [world.log_event() for _ in range(3)]
+    world.commit(former, answer, 1, unit=m.Unit(PUBEND, first, last))
+    world.feed(m.Detach(answer.sid, 1, [m.Unit(PUBEND, first, first)]), former)
+    unheard = world.come(world.session("a"), request=2)
+    if crashes:
+        world.crash()
+        world.sync()
+    again = world.come(world.session("a"), request=2)
+
+    assert (unheard.epoch, unheard.doubt, unheard.claim) == (2, False, 2)
+    assert replace(again, sid=0) == replace(unheard, sid=0)
+    assert world.come(world.session("b")).doubt
+
+
+def test_the_doubt_that_it_found_is_not_lost_with_the_answer(world: Desk) -> None:
+    world.come(world.session("a"))
+    unheard = world.come(world.session("b"))
+    again = world.come(world.session("b"))
+
+    assert (unheard.epoch, unheard.doubt) == (again.epoch, again.doubt) == (2, True)
 
 
 def test_the_same_consumer_goes_on_without_doubt_and_what_it_repeats_is_durable_with_the_answer(world: Desk) -> None:
