@@ -23,7 +23,10 @@ class Handing:
     """A model of no world, and applications of one subscription."""
 
     def __init__(self, oracle: type[J1Marked] = J1Marked) -> None:
-        model = SimpleNamespace(world=None, has_lost_disks=False, histories={P: None}, events=lambda item: item.said)
+        self.history = SimpleNamespace(ticks=[])
+        model = SimpleNamespace(
+            world=None, has_lost_disks=False, histories={P: self.history}, events=lambda item: item.said
+        )
         self.oracle = oracle(cast("Any", model))
         self.row = SimpleNamespace(number=1, owner=None, former=None)
 
@@ -35,6 +38,9 @@ class Handing:
         """Hands out events, by tick and delivery count."""
         delivery: Any = Said([Event.make("t", tick=tick, delivery_count=count) for tick, count in events])
         self.oracle.handed_out(consumer, delivery)
+
+    def attach(self, consumer: Any, *, created: bool = False) -> None:
+        self.oracle.attached(consumer, cast("Any", SimpleNamespace(created=created)), {})
 
     def attempt(self, consumer: Any, tick: int) -> None:
         self.oracle.attempting(consumer, Unit(P, tick, tick, careful=True))
@@ -113,6 +119,23 @@ def test_what_is_recovered_counts_each_time() -> None:
         handing.hand(third, (20, 2))
 
 
+def test_what_nobody_else_could_have_had_counts_no_more_than_that() -> None:
+    """10 was there before its process: another one may have announced it. 20 and 30 were not, and 30 was attempted."""
+    handing = Handing(J2Acknowledged)
+    handing.history.ticks.append(10)
+    first = handing.consumer()
+    handing.attach(first)
+    handing.history.ticks += [20, 30]
+    handing.hand(first, (10, 1), (20, 1), (30, 1))
+    second = recovering(handing, first)
+    handing.attach(second)
+    handing.attempt(second, 30)
+    handing.hand(second, (10, 3), (30, 3))
+
+    with pytest.raises(Violation, match="nobody else could have had it: 2"):
+        handing.hand(second, (20, 3))
+
+
 def test_each_looks_at_its_own_kind_of_consumers() -> None:
     for oracle in (J1Marked, J2Acknowledged):
         handing = Handing(oracle)
@@ -184,7 +207,7 @@ def test_what_was_made_anew_after_a_lapse_knows_nothing_of_what_was_in_hand() ->
     handing = Handing()
     handing.hand(handing.consumer(), (10, 1))
     second = handing.consumer()
-    handing.oracle.attached(second, cast("Any", SimpleNamespace(created=True)), {})
+    handing.attach(second, created=True)
 
     handing.hand(second, (10, 1))
 
