@@ -100,8 +100,14 @@ class J1Marked(Judge):
             handed.recovered = {key: times for key, times in handed.recovered.items() if key[0] > tick}
 
     def attempting(self, consumer: Consumer, unit: Unit) -> None:
-        """One more attempt is counted, if it gets there."""
-        self._of(consumer, unit.pubend).attempts[unit.first, consumer] = None
+        """One more attempt is counted, if it gets there.
+
+        A home counts those of one event of a pubend, the first that is not committed: with another filter that may be
+        an earlier one.
+        """
+        handed = self._of(consumer, unit.pubend)
+        handed.attempts[unit.first, consumer] = None
+        handed.careful = {at: times for at, times in handed.careful.items() if at <= unit.first}
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Something is handed out: for the first time, or again."""

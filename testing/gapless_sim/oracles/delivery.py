@@ -286,8 +286,8 @@ class I10Start(Judge):
     def _judge_kept(self, consumer: Consumer, account: Account, former: Account, pubend: PubendId, begin: Tick) -> None:
         """With another filter it begins where it stood: what both select, and was not done with, is owed."""
         share = former.shares.get(pubend)
-        if share is None or share.start is None:
-            return
+        if share is None or share.start is None or former.damaged:
+            return  # a lost disk had the position that was to be kept
         events = share.history.events
         both = (
             tick

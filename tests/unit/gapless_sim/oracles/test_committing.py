@@ -82,6 +82,17 @@ def test_attempts_are_forgotten_with_what_was_told_to_be_lost() -> None:
     handing.hand(third, (10, 2))
 
 
+def test_attempts_are_counted_of_the_first_event_alone() -> None:
+    """Found by the simulator (local 9003): with another filter an earlier event was the first."""
+    handing = Handing()
+    for count, ticks in ((2, (20,)), (3, (20,)), (2, (10, 20))):
+        consumer = handing.consumer()
+        handing.attempt(consumer, ticks[0])
+        handing.hand(consumer, (ticks[0], count))
+
+    handing.hand(handing.consumer(), (20, 2))
+
+
 def test_what_was_in_hand_may_come_again_marked() -> None:
     handing = Handing()
     handing.hand(handing.consumer(), (10, 1))

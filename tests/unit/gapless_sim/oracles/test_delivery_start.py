@@ -223,6 +223,19 @@ def test_i10_one_that_had_another_filter_and_lapses_goes_on_where_it_stood_itsel
     fixture.attach(row, sid=reader.core.sid + 1, p=10)
 
 
+def test_i10_with_another_filter_nothing_is_kept_on_a_disk_that_is_lost() -> None:
+    """Found by the simulator (knowledge 9026): the machine of the SHB was replaced before the change."""
+    fixture = ModelFixture(I10Start)
+    fixture.opens()
+    fixture.publication(1, 2)
+    former = fixture.row(keeps_token=False)
+    fixture.attach(former, p=5)
+    fixture.log((10, 1))
+    fixture.model.accounts[former.number].damaged = True
+
+    fixture.attach(changed(fixture, former), p=20)
+
+
 def test_with_another_filter_nothing_is_kept_up_to_where_the_former_one_was_done() -> None:
     """Its token may stand before that, and what was silent for the former one may have gone since."""
     fixture = ModelFixture(I10Start)
