@@ -266,7 +266,8 @@ class LogFormat(Protocol):
         """Returns the events of a piece, and the marks of gapless batches in it, each with its first event's tick.
 
         The events of a batch stand at neighbouring ticks: none lies between them. When a record was logged is in the
-        extras of its event (`gapless.core.stream.events.Extras.timestamp`).
+        extras of its event (`gapless.core.stream.events.Extras.timestamp`). A batch that begins below the piece and
+        reaches into it has its mark returned, too: whether the rest of it is a twin depends on that.
 
         Raises VolumeCorruptError if the bytes are not what such a log contains.
         """
