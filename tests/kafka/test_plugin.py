@@ -262,7 +262,7 @@ async def test_a_batch_of_ours_is_appended_with_its_mark(kafka: KafkaCluster, lo
     topic = log.topic.name
     async with host_of(kafka, {"name": topic, "topic": "shop.orders", "publish": True}) as host:
         found = await host.found()
-        marks = [LogMark("p", 3, first, 2, 99, found.decided, b"", False, 7) for first in (1, 3)]
+        marks = [LogMark("p", 3, first, 2, 99, found.decided, b"", False, 7, first == 1) for first in (1, 3)]
         bodies = columns("shop.orders", b"a", b"b"), columns("shop.orders", b"c", b"d")
         raws = [found.format.encode(mark, each) for mark, each in zip(marks, bodies, strict=True)]
         answer = await host.append(found.log, *raws)

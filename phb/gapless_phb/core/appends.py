@@ -14,12 +14,16 @@ from collections.abc import Callable, Hashable, Sequence
 from gapless.core.network.facts import Outcome, Pub, Verdict
 from gapless.core.outbox import Outbox, Then, ThenAppended
 from gapless.core.ports import Appended, Located, LogMark, LogStart, Operation, Refused, Uncertain
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick, tick_at
 from gapless.core.wire.tokens import Tokens
 from gapless_phb.core.followed import FollowedLog, MeanSizes
-from gapless_phb.core.publishers import PendingBatch, PublisherState
+from gapless_phb.core.publishers import NumberedPublisher, PendingBatch, PublisherState
 from gapless_phb.core.records import checksum
 from gapless_phb.core.rows import Tables
+from gapless_phb.core.source import SECOND, Timer, Timers
+
+LOOK_EVERY = 5 * SECOND
+"""When to find the end of the log again, in nanoseconds."""
 
 
 class Appends:
@@ -31,6 +35,7 @@ class Appends:
         tables: Tables,
         tag: int,
         outbox: Outbox,
+        timers: Timers,
         on_refused: Callable[[PendingBatch, str], None],
     ) -> None:
         """`on_refused`: called with a batch that the log does not take, and with the reason; it was dropped."""
@@ -40,19 +45,21 @@ class Appends:
         self._log = log
         self._tag = tag
         self._outbox = outbox
+        self._timers = timers
         self._on_refused = on_refused
         self._record_max = log.found.capabilities.record_max
-        self._batches: dict[int, tuple[PendingBatch, Pub, bytes]] = {}
-        """Every batch that is not met yet, by its number, in order; with its record."""
+        self._batches: dict[int, tuple[PendingBatch, Pub, bytes, bool]] = {}
+        """Every batch that is not met yet, by its number, in order; with its record, and `LogMark.begins` in that."""
         self._number = 0
         self._handed: list[int] = []
         """The numbers of those in the append under way."""
         self._alone: set[int] = set()
         """Those that were refused together with others: each of them goes alone."""
         self._is_due = False
-        self._prepared: tuple[Pub, bytes] | None = None
+        self._prepared: tuple[Pub, bytes, bool] | None = None
         self._waiting: deque[tuple[Tick, int, Callable[[], None]]] = deque()
         """What is done once the log is told up to a tick, and no batch with a lower number is on its way."""
+        timers.on(Timer.END, self._look)
 
     @property
     def newest(self) -> Tick:
@@ -67,18 +74,19 @@ class Appends:
     @property
     def batches(self) -> Sequence[PendingBatch]:
         """Every batch that is not met yet, in order."""
-        return [batch for batch, _, _ in self._batches.values()]
+        return [batch for batch, _, _, _ in self._batches.values()]
 
-    def opened_at(self, _now: int, _wall: int) -> Tick:
-        """Returns how far the log was told."""
-        return self._log.stable
+    def opened_at(self, _now: int, wall: int) -> Tick:
+        """Returns the present. It is a time, and no tick of the log."""
+        return tick_at(wall)
 
     # -------------------------------------------------------------------------------------- taking batches
 
-    def prepare(self, pub: Pub) -> Outcome | None:
+    def prepare(self, pub: Pub, publisher: PublisherState | None) -> Outcome | None:
         """Encodes a batch that is about to be appended. Returns why it cannot be, or None."""
+        begins = publisher is None or _begins(publisher, pub)
         try:
-            raw = self._encode(pub)
+            raw = self._encode(pub, begins=begins)
         except ValueError as error:
             return Outcome(Verdict.INVALID, str(error), pub.first)
         if self._record_max is not None and len(raw) > self._record_max:
@@ -88,26 +96,26 @@ class Appends:
                 " once: send smaller batches",
                 pub.first,
             )
-        self._prepared = pub, raw
+        self._prepared = pub, raw, begins
         return None
 
-    def _encode(self, pub: Pub) -> bytes:
+    def _encode(self, pub: Pub, *, begins: bool) -> bytes:
         """Encodes a batch with its mark.
 
         `after` is how far the log has been told now, before the batch is handed over (TK14). It may be handed over
         later: if an earlier attempt is met until then, it is not handed over at all.
         """
-        crc = checksum(pub.events, pub.tokens)
         mark = LogMark(
             pub.publisher,
             pub.epoch,
             pub.first,
             pub.events.count,
-            crc,
+            checksum(pub.events, pub.tokens),
             self._log.stable,
             pub.tokens,
             pub.keyed,
             self._tag,
+            begins,
         )
         return self._log.found.format.encode(mark, pub.events)
 
@@ -123,25 +131,29 @@ class Appends:
         _then: ThenAppended,
     ) -> PendingBatch:
         """Takes a batch that was prepared. It has no tick before it is met."""
-        raw = self._prepared[1] if self._prepared is not None and self._prepared[0] is pub else self._encode(pub)
+        if self._prepared is not None and self._prepared[0] is pub:
+            _, raw, begins = self._prepared
+        else:
+            begins = _begins(publisher, pub)
+            raw = self._encode(pub, begins=begins)
         self._prepared = None
         batch = PendingBatch(publisher, pub.epoch, pub.first, 0, pub.events, tokens, crc, reply_to)
         publisher.pending.append(batch)
         self.pending_bytes += pub.events.size
         self._number += 1
-        self._batches[self._number] = batch, pub, raw
+        self._batches[self._number] = batch, pub, raw, begins
         self._hand_over_soon()
         return batch
 
     def drop(self, dropped: Sequence[PendingBatch]) -> list[PendingBatch]:
         """Drops batches. Returns those that were handed over before, and so may turn up in the log."""
         handed = [self._batches[number][0] for number in self._handed]
-        for number in [number for number, (batch, _, _) in self._batches.items() if batch in dropped]:
+        for number in [number for number, (batch, _, _, _) in self._batches.items() if batch in dropped]:
             self._remove(number)
         return [batch for batch in dropped if batch in handed]
 
     def _remove(self, number: int) -> PendingBatch:
-        batch, _, _ = self._batches.pop(number)
+        batch, _, _, _ = self._batches.pop(number)
         batch.publisher.pending.remove(batch)
         self.pending_bytes -= batch.columns.size
         self._alone.discard(number)
@@ -164,7 +176,18 @@ class Appends:
         if self._handed or not self._batches or self._log.ended:
             return
         size, records = 0, list[bytes]()
-        for number, (_, _, raw) in self._batches.items():
+        beginning: dict[PublisherState, None] = {}
+        for number in list(self._batches):
+            batch, pub, raw, begins = self._batches[number]
+            if batch.publisher in beginning:
+                continue
+            if _begins(batch.publisher, pub):
+                # Until a batch of its epoch is met, it may be a twin of what is fenced itself. Then it is handed over
+                # again, and nothing of its publisher may have overtaken it.
+                beginning[batch.publisher] = None
+            elif begins:
+                raw = self._encode(pub, begins=False)
+                self._batches[number] = batch, pub, raw, False
             size += len(raw)
             if records and (number in self._alone or (self._record_max is not None and size > self._record_max)):
                 break
@@ -173,9 +196,9 @@ class Appends:
             if number in self._alone:
                 break
         numbers = tuple(self._handed)
-        self._outbox.append_to(self.pubend, records, lambda answer, _now, _wall: self._on_answer(numbers, answer))
+        self._outbox.append_to(self.pubend, records, lambda answer, now, _wall: self._on_answer(numbers, answer, now))
 
-    def _on_answer(self, numbers: Sequence[int], answer: Appended | Refused | Uncertain) -> None:
+    def _on_answer(self, numbers: Sequence[int], answer: Appended | Refused | Uncertain, now: int) -> None:
         if self._log.ended:
             return
         if isinstance(answer, Refused):
@@ -187,12 +210,12 @@ class Appends:
             elif left:
                 self._on_refused(self._remove(left[0]), answer.why)
         elif isinstance(answer, Appended):
-            self._when_told(max(answer.indices), 0, lambda: self._try_again(numbers))
+            self._when_told(max(answer.indices), 0, lambda: self._try_again(numbers), now)
         else:
             self._outbox.locate(
                 self.pubend,
                 LogStart.LATEST,
-                lambda located, _now, _wall: self._when_told(located.tick, 0, lambda: self._try_again(numbers)),
+                lambda located, now, _wall: self._when_told(located.tick, 0, lambda: self._try_again(numbers), now),
             )
 
     def _try_again(self, numbers: Sequence[int]) -> None:
@@ -201,8 +224,9 @@ class Appends:
         if not left:
             return
         for number in left:
-            batch, pub, _ = self._batches[number]
-            self._batches[number] = batch, pub, self._encode(pub)
+            batch, pub, _, _ = self._batches[number]
+            begins = _begins(batch.publisher, pub)
+            self._batches[number] = batch, pub, self._encode(pub, begins=begins), begins
         self._handed = []
         self._hand_over_soon()
 
@@ -210,7 +234,7 @@ class Appends:
 
     def met(self, name: str, first: int, count: int, crc: int, tick: Tick) -> PendingBatch | None:
         """A batch was met in the log. Returns it if it is one of these; then it is done with."""
-        for number, (batch, _, _) in self._batches.items():
+        for number, (batch, _, _, _) in self._batches.items():
             if (batch.first, batch.count, batch.crc) == (first, count, crc) and batch.publisher.name == name:
                 batch.tick, batch.last_tick = tick, tick + (count - 1) * batch.step
                 return self._remove(number)
@@ -221,12 +245,13 @@ class Appends:
         number = self._number
 
         def located(located: Located, now: int, wall: int) -> None:
-            self._when_told(located.tick, number, lambda: then(now, wall))
+            self._when_told(located.tick, number, lambda: then(now, wall), now)
 
         self._outbox.write(operations, lambda _now, _wall: self._outbox.locate(self.pubend, LogStart.LATEST, located))
 
-    def _when_told(self, tick: Tick, number: int, then: Callable[[], None]) -> None:
+    def _when_told(self, tick: Tick, number: int, then: Callable[[], None], now: int) -> None:
         self._waiting.append((tick, number, then))
+        self._timers.wake(Timer.END, now + LOOK_EVERY)
         self.on_told()
 
     def on_told(self) -> None:
@@ -238,3 +263,25 @@ class Appends:
                 then()
             else:
                 self._waiting.append((tick, number, then))
+
+    def _look(self, now: int, _wall: int) -> None:
+        """Finds the end of the log again: it may have been cut off before what somebody waits for was told."""
+        if not self._waiting or self._log.ended:
+            return
+        asked = list(self._waiting)
+
+        def located(located: Located, now: int, _wall: int) -> None:
+            for each in asked:
+                if each in self._waiting and each[0] > located.tick:
+                    self._waiting.remove(each)
+                    self._waiting.append((located.tick, *each[1:]))
+            self.on_told()
+            if self._waiting:
+                self._timers.wake(Timer.END, now + LOOK_EVERY)
+
+        self._outbox.locate(self.pubend, LogStart.LATEST, located)
+
+
+def _begins(publisher: PublisherState, pub: Pub) -> bool:
+    """Whether no batch of this epoch is known to be in the log. Keys of producers need no such proof."""
+    return not pub.keyed and isinstance(publisher, NumberedPublisher) and publisher.proven < pub.epoch

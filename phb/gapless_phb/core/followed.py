@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from gapless.core.alarms import Alarm, AlarmCode
@@ -154,12 +155,16 @@ class FollowedLog:
         self._grown.clear()
         self._outbox.emit(Follow(self.pubend, self.stable, WINDOW))
 
-    def learn(self, found: NumberedLog) -> bool:
+    def learn(self, found: NumberedLog, now: int) -> bool:
         """Takes a newer description of the log. Returns whether it tells other voids."""
         others = found.voids != self.found.voids
         self.found = found
         self.voids = IntervalSet(found.voids)
         self.raise_lost(found.first)
+        if others:
+            # What was met may have been cut off. Who judges by it says other things than who begins to read now.
+            self._marks = Marks(self.stable)
+            self._timers.wake(Timer.LOG, now)
         return others
 
     def raise_lost(self, first: Tick) -> None:
@@ -201,7 +206,7 @@ class FollowedLog:
             marks = [mark for piece in pieces for mark in piece.marks]
             need = self._needed(marks, self._marks.after)
             if need < self._marks.after:
-                self._read_marks(need, self._marks.after, self._on_older_marks)
+                self._read_marks(need, self._marks.after, partial(self._on_older_marks, self._marks))
                 return
             self._grown.popleft()
             found = list(judged(self._marks, marks))
@@ -216,7 +221,9 @@ class FollowedLog:
             self._outbox.emit(Taken(self.pubend, grown.size))
             self._on_told(found, now)
 
-    def _on_older_marks(self, older: Marks | None, now: int) -> None:
+    def _on_older_marks(self, marks: Marks, older: Marks | None, now: int) -> None:
+        if marks is not self._marks:
+            return  # the log was cut meanwhile, and they are being read again
         if older is None:
             self._timers.wake(Timer.LOG, now + AGAIN)
         elif self._grown:
@@ -270,9 +277,9 @@ class FollowedLog:
             pieces, reached, fault, hole = self._covered(after, read)
             size = sum(len(piece.raw or b"") for piece in read.pieces)
             marks = [mark for piece in pieces for mark in piece.marks]
-            need = self._needed(marks, after)
-            # A batch in whose middle one begins to read is no twin of itself: what is read of it is not older than it.
+            # A range may begin inside a batch, whose mark lies below it then.
             begin = min([after, *(tick - 1 for tick, _ in marks[:1])])
+            need = self._needed(marks, begin)
 
             def judge(older: Marks | None, now: int) -> None:
                 if older is None:
@@ -293,7 +300,7 @@ class FollowedLog:
             elif need < begin:
                 self._read_marks(need, begin, judge)
             else:
-                judge(Marks(need), now)
+                judge(Marks(begin), now)
 
         self._outbox.read_log(self.pubend, after, upto, answered)
 
@@ -322,7 +329,7 @@ class FollowedLog:
             if at < upto:
                 self._outbox.read_log(self.pubend, at, upto, answered)
             else:
-                if marks.after < self._marks.after:
+                if marks.after < self._marks.after <= upto:
                     self._marks.begin_earlier(marks)
                 then(found)
 

@@ -29,13 +29,12 @@ from gapless.core.ports import (
     Refused,
     Uncertain,
 )
-from gapless.core.stream.ticks import SECOND, STEP, PubendId, ShbId, Tick, tick_at
+from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick
 from gapless.errors import ConfigurationError
 from gapless_phb.core.assignment import name_of
 from gapless_phb.core.numbered import Numbered
 from gapless_phb.core.pubend import Pubend
-from gapless_phb.core.publishers import TERM_BITS
-from gapless_phb.core.rows import Checkpoint, PubendRow, SavedPubend
+from gapless_phb.core.rows import PubendRow, SavedPubend
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.source import PubendContext, Timers
 from gapless_phb.core.validation import carries
@@ -122,28 +121,19 @@ class Gateway:
             if saved is None:
                 # A subscription that was there before a partition, or before the topic was made anew, gets all of it.
                 is_later = found.family in known or found.family in replaced
-                saved = self._create(found, 0 if is_later else found.decided, wall)
+                saved = self._create(found, 0 if is_later else found.decided)
             saved.row = _with_rules(replace(saved.row, voids=tuple(found.voids)), found)
             pubend, _ = self._make(saved, found, is_new=is_new, now=now)
             for text in found.warnings:
                 self._outbox.emit(Alarm(AlarmCode.LOG_LESS_SAFE, f"{found.log}: {text}", found.log))
             pubend.begin(now, wall)
 
-    def _create(self, found: NumberedLog, created: Tick, wall: int) -> SavedPubend:
-        """Returns the rows of a new pubend.
-
-        Epochs of publishers begin at the present, so that none is given twice although the volume was lost.
-        """
+    def _create(self, found: NumberedLog, created: Tick) -> SavedPubend:
+        """Returns the rows of a new pubend."""
         if self._number >= NUMBERS:
             raise ConfigurationError(f"phb.logs: there can be {NUMBERS - STEP:,} logs in the life of a volume")
         row = PubendRow(found.log, created, (found.topic,), family=found.family)
-        epochs = tick_at(wall) // SECOND << TERM_BITS
-        saved = SavedPubend(
-            self._number,
-            row,
-            members=dict.fromkeys(self._members, created),
-            checkpoint=Checkpoint(0, epochs, [(0, 0)]),
-        )
+        saved = SavedPubend(self._number, row, members=dict.fromkeys(self._members, created))
         self._number += 1
         return saved
 

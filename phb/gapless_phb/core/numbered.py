@@ -70,7 +70,7 @@ class Numbered:
 
     def learn(self, found: NumberedLog, now: int) -> bool:
         """Takes a newer description of the log. Returns whether it tells other voids."""
-        others = self.log.learn(found)
+        others = self.log.learn(found, now)
         if self.log.ready:
             self._publishing.start(now)
         return others

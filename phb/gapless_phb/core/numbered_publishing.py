@@ -46,10 +46,12 @@ class NumberedPublishing:
         self._checkpoint = saved.checkpoint.tick
         self._table = NumberedPublishers(saved.publishers, saved.checkpoint.epochs)
         self._table.begin(now)
-        self._appends = Appends(log, context.tables, tag, outbox, self._on_refused)
+        self._appends = Appends(log, context.tables, tag, outbox, timers, self._on_refused)
         self._checkpoints = Checkpoints(saved.number, self._appends, self._table, outbox, settings)
         self._checkpoints.recover(saved.checkpoint)
-        check = NumberedCheck(saved.row.topics, settings.max_event_bytes, context.authorizer, self._appends)
+        check = NumberedCheck(
+            saved.row.topics, settings.max_event_bytes, context.authorizer, self._appends, self._table
+        )
         self._handler = PublishHandler(
             saved.number,
             self._appends,
@@ -145,14 +147,17 @@ class NumberedPublishing:
             return
         name = logged_name(mark.publisher) if mark.keyed else mark.publisher
         batch = self._appends.met(name, mark.first, mark.count, mark.crc, tick)
-        if batch is None:
+        if batch is None or batch.epoch < mark.epoch:
             self._give_way(name, mark)
+        known = self._table.get(name)
         if mark.keyed:
             self._keyed.meet(mark)
-        elif batch is None or self._table.get(name) is not batch.publisher:
+        elif batch is None or known is not batch.publisher:
             self._table.meet(tick, mark)
         else:
             self._table.note(batch)
+        if isinstance(known, NumberedPublisher):
+            known.proven = max(known.proven, mark.epoch)
         if batch is not None:
             self._handler.acknowledge(batch)
             if batch.publisher.closed:
@@ -226,13 +231,21 @@ class NumberedPublishing:
 class NumberedCheck(BatchCheck):
     """Also checks that the log can contain a batch, and encodes it for that."""
 
-    def __init__(self, topics: tuple[str, ...], event_bytes_max: int, authorizer: Authorizer, appends: Appends) -> None:
+    def __init__(
+        self,
+        topics: tuple[str, ...],
+        event_bytes_max: int,
+        authorizer: Authorizer,
+        appends: Appends,
+        publishers: NumberedPublishers,
+    ) -> None:
         super().__init__(topics, event_bytes_max, authorizer)
         self._appends = appends
+        self._publishers = publishers
 
     def refused(self, pub: Pub) -> Outcome | None:
         """Returns the answer that refuses a batch; None if the batch is good."""
-        return super().refused(pub) or self._appends.prepare(pub)
+        return super().refused(pub) or self._appends.prepare(pub, self._publishers.get(pub.publisher))
 
 
 class NumberedKeyed(Keyed):

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from gapless.core.ports import LogMark
 from gapless.core.stream.columns import EventBatch, EventColumns
-from gapless.core.stream.ticks import STEP, Tick
+from gapless.core.stream.ticks import MILLISECOND, STEP, Tick
 from gapless.core.wire.messages import TickRun
 from gapless.core.wire.tokens import CheckpointToken, Tokens, merge_tokens, split_tokens
 from gapless.errors import InvalidTokenError
@@ -39,6 +39,8 @@ OWNERS = 16
 """For so many instances of a name the table knows which sequences they have logged."""
 TERM_BITS = 24
 """The lower bits of an epoch, below its term. An instance that opens its name more often gets a second term."""
+TERM_TICKS = 10 * MILLISECOND
+"""Terms of a numbered log's publishers are so far apart at least, if gateways take turns."""
 TEMPORARY = "~"
 """The first character of the names that an SDK draws at random for publishers without a name."""
 
@@ -417,14 +419,28 @@ class PublisherTable:
 class NumberedPublisher(PublisherState):
     """A publisher of a numbered log: the events of a batch stand at neighbouring ticks."""
 
-    __slots__ = ()
+    __slots__ = ("proven",)
     step = 1
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.proven = 0
+        """The newest epoch of which a batch was met in the log."""
 
 
 class NumberedPublishers(PublisherTable):
     """The publishers of a numbered log. What is known of them is what their marks in the log show."""
 
     kind = NumberedPublisher
+
+    def open(self, name: str, instance: str, attempt: int, at: Tick) -> PublisherState:
+        """Begins a new epoch. A new term is that of the present, for another gateway may have given any below.
+
+        Those that have logged something are in the marks; the others are not known here if publishing was taken over,
+        or if a volume was lost.
+        """
+        self.epochs = max(self.epochs, (at // TERM_TICKS - 1) << TERM_BITS)
+        return super().open(name, instance, attempt, at)
 
     def meet(self, tick: Tick, mark: LogMark) -> None:
         """Notes a batch that was met in the log, and that none of the pubend's own batches is.

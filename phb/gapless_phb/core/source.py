@@ -52,6 +52,7 @@ class Timer(Enum):
     ACKNOWLEDGEMENT = "AET: ask for progress"
     RELEASE = "chop what may go"
     LOG = "read older marks of a log again"
+    END = "find the end of a log again"
     SCAN = "read the marks of the past again"
     FORGETTING = "forget publishers without a name that do not come back"
 

@@ -34,7 +34,7 @@ class Marks:
         """Takes the mark of the next batch. Returns whether the batch is a twin of one that is here."""
         key = (mark.keyed, mark.publisher)
         met = self._met.get(key, [])
-        is_twin = any(at > mark.after and _settles(epoch, last, mark) for at, epoch, last in met)
+        is_twin = any(mark.after < at < tick and _settles(epoch, last, mark) for at, epoch, last in met)
         self._add(key, tick, mark.epoch, mark.first + mark.count - 1)
         if len(self._met) > MARKS_MAX:
             self._forget_older()
@@ -62,7 +62,7 @@ def _settles(epoch: int, last: int, mark: LogMark) -> bool:
     """Whether a batch before that of `mark` shows that the latter came twice, or too late."""
     if mark.keyed:
         return (epoch, last) >= (mark.epoch, mark.first)
-    return epoch > mark.epoch or last >= mark.first
+    return epoch > mark.epoch or (last >= mark.first and (epoch == mark.epoch or mark.begins))
 
 
 def _outdoes(epoch: int, last: int, other_epoch: int, other_last: int, *, keyed: bool) -> bool:

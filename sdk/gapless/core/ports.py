@@ -253,6 +253,11 @@ class LogMark:
     tag: int
     """Of network and log (`gapless_phb.core.records.tag_of`). A batch that was copied here from another log has the tag
     of that one, and counts as a stranger's."""
+    begins: bool
+    """Whether it is not known yet that a batch of this epoch is in the log.
+
+    Then an earlier epoch may have logged the same sequences just before it. Otherwise whatever is there of an earlier
+    epoch, and was not met, is fenced."""
 
 
 class LogFormat(Protocol):

@@ -61,8 +61,9 @@ class ModelFormat:
             raise VolumeCorruptError("it is garbage")
         mark, bodies = msgspec.msgpack.decode(piece.raw, type=tuple[LogMark | None, list[bytes]])
         events = [encode_event(rules.decode(), {}, None, body) for body in bodies]
-        batch = EventBatch(range(piece.first, piece.last + 1), events, list(map(len, bodies)))
-        return batch, [] if mark is None else [(piece.first, mark)]
+        first = piece.last + 1 - len(bodies)
+        batch = EventBatch(range(first, piece.last + 1), events, list(map(len, bodies)))
+        return batch.slice(piece.first - first, len(bodies)), [] if mark is None else [(first, mark)]
 
     def encode(self, mark: LogMark, events: EventColumns) -> bytes:
         found, lengths = events.cut()
@@ -162,7 +163,12 @@ class ModelLog:
 
     def pieces(self, after: Tick, upto: Tick) -> list[LogPiece]:
         pieces = [batch.piece for batch in self.batches]
-        return [piece for piece in pieces if piece.last > max(after, self.first) and piece.first <= upto]
+        low = max(after, self.first)
+        return [
+            LogPiece(max(piece.first, low + 1), piece.last, piece.raw)
+            for piece in pieces
+            if piece.last > low and piece.first <= upto
+        ]
 
 
 class NumberedRig(Harness):

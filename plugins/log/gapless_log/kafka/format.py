@@ -72,6 +72,7 @@ class _Mark(msgspec.Struct, array_like=True, frozen=True, gc=False):
     after: int
     tokens: bytes
     keyed: bool
+    begins: bool
 
 
 _decode_mark = msgspec.msgpack.Decoder(_Mark).decode
@@ -143,6 +144,7 @@ class KafkaFormat:
                 mark.after,
                 mark.tokens,
                 mark.keyed,
+                mark.begins,
             )
         )
         return encode(
@@ -198,6 +200,7 @@ def _mark(data: bytes | None) -> LogMark | None:
         found.tokens,
         found.keyed,
         found.tag,
+        found.begins,
     )
 
 

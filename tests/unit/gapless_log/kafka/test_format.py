@@ -23,7 +23,7 @@ from gapless_log.kafka.records import Compression, NewRecord, batches, encode, r
 
 RULES = Rules("orders", types={"n": "int"}).encode()
 FORM = KafkaFormat("orders")
-MARK = LogMark("loader", 3, 11, 2, 99, 7, b"tokens", False, 1234)
+MARK = LogMark("loader", 3, 11, 2, 99, 7, b"tokens", False, 1234, True)
 
 
 def logged(raw: bytes, first: int, epoch: int = 3) -> bytes:
@@ -203,7 +203,7 @@ EVENTS = st.tuples(st.dictionaries(NAMES, VALUES, max_size=4), EXTRAS, st.binary
 
 @given(st.lists(EVENTS, min_size=1, max_size=5), st.booleans(), st.integers(0, (1 << 63) - 1))
 def test_whatever_is_published_comes_back(events: Sequence[Any], keyed: bool, after: int) -> None:
-    mark = LogMark("p", 1 << 40, 5, len(events), 1, after, b"", keyed, (1 << 64) - 1)
+    mark = LogMark("p", 1 << 40, 5, len(events), 1, after, b"", keyed, (1 << 64) - 1, False)
     published = columns(*events)
 
     batch, marks = FORM.decode(piece(joined([FORM.encode(mark, published)], 77), len(events)), RULES)

@@ -138,7 +138,7 @@ def only(host: LogHost) -> str:
 def batch(host: LogHost) -> bytes:
     """A batch of ours, encoded."""
     found = host.logs[only(host)]
-    mark = LogMark("p", 1, 1, 1, 0, found.decided, b"", False, 7)
+    mark = LogMark("p", 1, 1, 1, 0, found.decided, b"", False, 7, True)
     event = encode_event("orders", {}, None, b"ours")
     return found.format.encode(mark, EventColumns.of([event], [4]))
 

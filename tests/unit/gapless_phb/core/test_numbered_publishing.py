@@ -31,7 +31,7 @@ def opened(rig: NumberedRig, name: str = "ann", instance: str = "i1") -> TestPub
 
 def mark_of(first: int, count: int) -> LogMark:
     """The mark of a batch whose sender had read one record before."""
-    return LogMark("ann", 1, first, count, 0, 1, b"", False, tag_of("network", LOG))
+    return LogMark("ann", 1, first, count, 0, 1, b"", False, tag_of("network", LOG), True)
 
 
 def answers(rig: NumberedRig) -> list[str]:
@@ -90,7 +90,7 @@ def test_the_batches_of_a_turn_are_one_append_and_the_next_one_waits_for_it() ->
 
     assert len(rig.log.batches) == 4
     assert len(answers(rig)) == 4
-    assert marks(rig.log) == [("ann", 1, 1, 0), ("bob", 1, 1, 0), ("ann", 2, 1, 0), ("bob", 2, 1, 0)]
+    assert marks(rig.log) == [("ann", 1, 1, 0), ("bob", 1, 1, 0), ("ann", 2, 1, 2), ("bob", 2, 1, 2)]
 
 
 def test_what_may_be_logged_is_read_for_and_appended_again_if_it_is_not_there() -> None:
@@ -407,3 +407,18 @@ def test_an_event_is_checked_by_its_content() -> None:
     events = columns([b"a"])
 
     assert checksum(events, b"") != checksum(events, b"token")
+
+
+def test_a_range_may_begin_inside_a_batch_or_inside_its_twin() -> None:
+    log = ModelLog(topic="topic", rules=b"topic")
+    rig = gateway(log)
+    opened(rig).send(3)
+    (append,) = rig.asked
+    rig.serve()
+    log.put(3, append.records[0])
+
+    fresh = gateway(log)
+
+    assert told(fresh.ask((1, 2))) == ["(1, 2] 2=ann/2"]
+    assert told(fresh.ask((1, 5))) == ["(1, 5] 2=ann/2 3=ann/3"]
+    assert told(fresh.ask((4, 5))) == ["(4, 5] silence"]
