@@ -42,6 +42,7 @@ class Appends:
         self.pubend: PubendId = log.pubend
         self.tables = tables
         self.pending_bytes = 0
+        self.gone = ""
         self._log = log
         self._tag = tag
         self._outbox = outbox
@@ -59,6 +60,9 @@ class Appends:
         self._prepared: tuple[Pub, bytes, bool] | None = None
         self._waiting: deque[tuple[Tick, int, Callable[[], None]]] = deque()
         """What is done once the log is told up to a tick, and no batch with a lower number is on its way."""
+        self._settling: dict[int, Then] = {}
+        """Who waits to hear that everything before him is settled."""
+        self._settled = 0
         timers.on(Timer.END, self._look)
 
     @property
@@ -243,11 +247,31 @@ class Appends:
     def settle(self, operations: Sequence[Operation], then: Then) -> None:
         """Makes operations durable; then reads to the end of the log, decided or not (TK13); then calls `then`."""
         number = self._number
+        self._settled += 1
+        key = self._settled
+        self._settling[key] = then
+
+        def settled(now: int, wall: int) -> None:
+            if self._settling.pop(key, None) is not None:
+                then(now, wall)
 
         def located(located: Located, now: int, wall: int) -> None:
-            self._when_told(located.tick, number, lambda: then(now, wall), now)
+            self._when_told(located.tick, number, lambda: settled(now, wall), now)
 
-        self._outbox.write(operations, lambda _now, _wall: self._outbox.locate(self.pubend, LogStart.LATEST, located))
+        def durable(_now: int, _wall: int) -> None:
+            if not self.gone:
+                self._outbox.locate(self.pubend, LogStart.LATEST, located)
+
+        self._outbox.write(operations, durable)
+
+    def end(self, why: str) -> None:
+        """The log is gone for good: drops all batches. Whoever waits for something is told at once, and sees `gone`."""
+        self.gone = why
+        self.drop(self.batches)
+        self._waiting.clear()
+        settling, self._settling = self._settling, {}
+        for then in settling.values():
+            then(0, 0)
 
     def _when_told(self, tick: Tick, number: int, then: Callable[[], None], now: int) -> None:
         self._waiting.append((tick, number, then))

@@ -68,6 +68,7 @@ class Log:
         self.tag = tag_of(network, pubend)
         self.tables = tables
         self.grain = MILLISECOND
+        self.gone = ""
         self.clock = clock
         self._key = rows.key(number)
         self._outbox = outbox

@@ -121,7 +121,7 @@ class Numbered:
 
     def knows(self, publisher: str, *, keyed: bool) -> bool:
         """Whether a publisher, or a producer of keyed batches, has published to this pubend through gapless."""
-        return self._publishing.knows(publisher, keyed=keyed)
+        return not self.log.ended and self._publishing.knows(publisher, keyed=keyed)
 
     def open_publisher(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
         """Opens a publisher, and answers."""

@@ -68,8 +68,8 @@ class NumberedPublishing:
         self._is_started = self._is_scanned = False
         self._held: list[Judged] = []
         """What was met while the past is being read."""
-        self._openings: list[Callable[[], None]] = []
-        """What to open when the past has been read."""
+        self._openings: list[tuple[Hashable, Callable[[], None]]] = []
+        """Who waits to be opened, and what opens him, when the past has been read."""
         timers.on(Timer.FORGETTING, lambda now, _wall: self._forget_gone(now))
 
     def start(self, now: int) -> None:
@@ -84,7 +84,7 @@ class NumberedPublishing:
             for tick, mark, is_twin in [*found, *held]:
                 self._meet(tick, mark, is_twin=is_twin)
             openings, self._openings = self._openings, []
-            for call in openings:
+            for _, call in openings:
                 call()
 
         self._log.scan(max(self._checkpoint, self._log.lost), scanned)
@@ -104,7 +104,7 @@ class NumberedPublishing:
     def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
         """Opens a publisher; first the past has to be read."""
         if not self._is_scanned:
-            self._openings.append(lambda: self.open(request, reply_to, now, wall))
+            self._openings.append((reply_to, lambda: self.open(request, reply_to, now, wall)))
         elif request.keyed:
             self._keyed.open(request, reply_to)
         else:
@@ -199,11 +199,14 @@ class NumberedPublishing:
             self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
 
     def end_all(self, why: str) -> None:
-        """The log is gone: nobody will know what became of the batches on their way."""
+        """The log is gone: nobody will know what became of the batches on their way. Openings find another place."""
         batches = self._appends.batches
-        self._appends.drop(batches)
+        self._appends.end(f"the log is gone: {why}")
         for batch in batches:
-            self._refuse(batch, Outcome(Verdict.UNCERTAIN, f"the log is gone: {why}", batch.first))
+            self._refuse(batch, Outcome(Verdict.UNCERTAIN, self._appends.gone, batch.first))
+        openings, self._openings = self._openings, []
+        for reply_to, _ in openings:
+            self._outbox.emit(Submitted(reply_to, self._log.pubend, Outcome(Verdict.RETRY, self._appends.gone)))
 
     # ------------------------------------------------------------------------------------------- checkpoints
 
@@ -278,6 +281,11 @@ class NumberedKeyed(Keyed):
         self._met[name] = met
         self._marks[name] = max(self._marks.get(name, NO_MARK), met)
         self._write(name, met)
+
+    def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
+        if self._log.gone and outcome.verdict is Verdict.OK:  # what a batch repeats may never have been logged
+            outcome = Outcome(Verdict.UNCERTAIN, self._log.gone, outcome.sequence)
+        super()._answer(reply_to, outcome)
 
     def forget_assigned(self, name: str) -> None:
         """A batch of a producer was not logged: what counts is what was met."""

@@ -91,6 +91,9 @@ class PublishHandler:
         opened, epoch = publisher, publisher.epoch
 
         def durable(_now: int, _wall: int) -> None:
+            if self._log.gone:
+                self._answer(reply_to, Outcome(Verdict.RETRY, self._log.gone))
+                return
             tokens = tuple(map(str, opened.tokens))
             outcome = Outcome(Verdict.OK, epoch=epoch, sequence=opened.sequence, tick=opened.tick, tokens=tokens)
             self._answer(reply_to, outcome)

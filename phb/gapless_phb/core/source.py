@@ -183,6 +183,8 @@ class Appender(Protocol):
     tables: Tables
     pending_bytes: int
     """The size of all batches on their way into the log."""
+    gone: str
+    """Why the log is gone for good; "" if it is not."""
 
     @property
     def newest(self) -> Tick:
