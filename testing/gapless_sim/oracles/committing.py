@@ -77,13 +77,15 @@ class J1Marked(Judge):
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
         """A consumer has the subscription now.
 
-        What had lapsed is made anew: what nobody committed may come again, as if it had never come.
+        What had lapsed is made anew: what nobody committed may come again, as if it had never come. With another filter
+        another event is the first one, and how often a later one was tried is not known any more.
         """
         number = _origin(consumer.row).number
-        if result.created:
-            for (of, _), handed in self._handed.items():
-                if of == number:
-                    handed.times, handed.careful = {}, {}
+        for (of, _), handed in self._handed.items():
+            if of == number and result.created:
+                handed.times, handed.careful = {}, {}
+            elif of == number and of != consumer.row.number:
+                handed.careful = {}
         latest = self._latest.get(number)
         if latest is None or latest[0] is not consumer.first:
             newest = {pubend: history.ticks[-1] for pubend, history in self.model.histories.items() if history.ticks}
