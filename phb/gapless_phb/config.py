@@ -12,6 +12,7 @@ from gapless import plugins
 from gapless.core.ports import OpenLogs, ReleasePolicy
 from gapless.errors import ConfigurationError, InvalidTopicError
 from gapless.selectors.topics import check_pattern
+from gapless.spi import LogPlugin
 from gapless_phb.core.assignment import is_out_of_reach
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.policies import LimitsOptions
@@ -152,10 +153,10 @@ def _logs(name: str, sections: object) -> Iterator[OpenLogs]:
         raise ConfigurationError(f"phb.{name}: there may be several of these sections: write [[phb.{name}]]")
     for number, options in enumerate(sections):
         try:
-            plugins.load("log", name)(options=options)
+            plugin: LogPlugin = plugins.load("log", name)(options=options)
         except ConfigurationError as error:
             raise type(error)(f"phb.{name}.{number}: {error}") from error
-        yield OpenLogs(name, options)
+        yield OpenLogs(name, options, tuple(plugin.topics))
 
 
 def _faults(error: ValidationError) -> Iterator[str]:

@@ -253,6 +253,10 @@ class Logs(Protocol):
 class LogPlugin(Protocol):
     """Opens numbered logs. The plugin's factory has checked its options, without any connection."""
 
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topics that the events of its logs will have."""
+
     def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
         """Begins to look for the logs, and returns at once, before the first answer.
 

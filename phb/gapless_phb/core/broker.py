@@ -53,6 +53,8 @@ from gapless_phb.core.source import PubendContext, Timers
 LAST_WALL_TICK = FOREVER - (FOREVER >> 6)
 """A wall clock beyond this (the year 2088) is refused: there would soon be no ticks left."""
 
+_FOUND = Outcome(Verdict.OK)
+"""A pubend was found, and nothing refuses it."""
 _CLOCK_ALARMS = {
     AlarmCode.CLOCK_SUSPECT: (
         "the wall clock leapt more than 60 s ahead and is not followed: events are stamped by the monotonic clock, and "
@@ -272,35 +274,36 @@ class PublisherHostingBroker:
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
         request = submit.request
-        pubend, fault = self._pubend_of(request)
+        pubend, refusal = self._pubend_of(request)
         if pubend is None:
-            verdict = Verdict.REJECTED if request.pubend else Verdict.ELSEWHERE
-            self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(verdict, fault)))
+            self._outbox.emit(Submitted(submit.reply_to, request.pubend, refusal))
         elif request.ending is not None and not (request.keyed or request.claims):
             pubend.source.end(request, submit.reply_to, now)
         else:
             pubend.source.open_publisher(request, submit.reply_to, now, wall)
 
-    def _pubend_of(self, request: OpenRequest) -> tuple[Pubend | None, str]:
-        """Returns the pubend of a publisher, or None and the reason why there is none.
+    def _pubend_of(self, request: OpenRequest) -> tuple[Pubend | None, Outcome]:
+        """Returns the pubend of a publisher, or None and the answer that refuses it.
 
         1. A publisher that names a pubend (it was opened before) stays there.
         2. Otherwise it belongs to the pubend that knows its name: its sequences and receipts are there.
-        3. Otherwise it belongs to a log that has its topic, for that is the narrower choice.
+        3. Otherwise it belongs to a log that has its topic, and waits until that is found.
         4. Otherwise the configuration assigns it.
         """
         if request.pubend:
-            return self._pubends.get(request.pubend), self._not_here(request.pubend)
+            return self._pubends.get(request.pubend), Outcome(Verdict.REJECTED, self._not_here(request.pubend))
         for pubend in self._pubends.values():
             if pubend.source.knows(request.publisher, keyed=request.keyed):
-                return pubend, ""
-        if (numbered := self._gateway.assigned(request.publisher, request.topic)) is not None:
-            return numbered, ""
+                return pubend, _FOUND
+        if request.topic in self.settings.topics_of_logs:
+            text = f"the log of topic {request.topic!r} is not found yet"
+            return self._gateway.assigned(request.publisher, request.topic), Outcome(Verdict.RETRY, text)
         name = assign(self.settings.pubends, request.publisher, request.topic)
         if name is None:
             what = "every topic" if request.topic is None else f"topic {request.topic!r}"
-            return None, f"no pubend takes {what} from publisher {request.publisher!r} (phb.pubends)"
-        return self._by_name[name], ""
+            text = f"no pubend takes {what} from publisher {request.publisher!r} (phb.pubends)"
+            return None, Outcome(Verdict.ELSEWHERE, text)
+        return self._by_name[name], _FOUND
 
     def _not_here(self, pubend: PubendId) -> str:
         here = self._by_name.get(name_of(pubend))

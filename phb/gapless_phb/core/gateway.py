@@ -97,10 +97,8 @@ class Gateway:
             pubend.sealed = True
             pubend.begin(now, wall)
 
-    def assigned(self, publisher: str, topic: str | None) -> Pubend | None:
-        """Returns the pubend for a publisher that is on none yet, by a hash of its name; None if none has its topic."""
-        if topic is None:
-            return None
+    def assigned(self, publisher: str, topic: str) -> Pubend | None:
+        """Returns the pubend for a publisher that is on none yet, by a hash of its name; None if there is none yet."""
         here = [pubend for pubend, source in self._pubends.values() if _takes(pubend, source, topic)]
         if not here:
             return None

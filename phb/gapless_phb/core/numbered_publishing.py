@@ -242,7 +242,7 @@ class NumberedCheck(BatchCheck):
         appends: Appends,
         publishers: NumberedPublishers,
     ) -> None:
-        super().__init__(topics, event_bytes_max, authorizer)
+        super().__init__(topics, frozenset(), event_bytes_max, authorizer)
         self._appends = appends
         self._publishers = publishers
 

@@ -64,7 +64,7 @@ class Own:
         self._checkpoints = Checkpoints(saved.number, self.log, self._publishers, outbox, settings)
         self._checkpoints.recover(saved.checkpoint)
         self._claims = ClaimedPositions(saved.number, context.tables.consumed, saved.consumed, outbox)
-        check = BatchCheck(saved.row.topics, settings.max_event_bytes, context.authorizer)
+        check = BatchCheck(saved.row.topics, settings.topics_of_logs, settings.max_event_bytes, context.authorizer)
         self._publishing = PublishHandler(
             saved.number,
             self.log,

@@ -77,3 +77,8 @@ class Settings:
     """
     void_limit: int = 16
     """How many intervals of past downtime are kept (`PubendMeta.voids`)."""
+
+    @property
+    def topics_of_logs(self) -> frozenset[str]:
+        """The topics that logs have to themselves: no other pubend takes their events."""
+        return frozenset(topic for section in self.logs for topic in section.topics)

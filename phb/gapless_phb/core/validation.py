@@ -20,10 +20,13 @@ SEQUENCE_MAX = (1 << 63) - 1
 class BatchCheck:
     """Checks the batches of one pubend. A valid batch costs one pass over its bytes, and no object for each event."""
 
-    def __init__(self, topics: tuple[str, ...], event_bytes_max: int, authorizer: Authorizer) -> None:
-        """`topics`: the patterns of the topics that the pubend takes."""
+    def __init__(
+        self, topics: tuple[str, ...], elsewhere: frozenset[str], event_bytes_max: int, authorizer: Authorizer
+    ) -> None:
+        """`topics`: the patterns of the topics that the pubend takes. `elsewhere`: those that another one has alone."""
         self._authorizer = authorizer
         self._patterns = topics
+        self._elsewhere = elsewhere
         self._event_bytes_max = event_bytes_max
         self._good: set[str] = set()
 
@@ -61,6 +64,8 @@ class BatchCheck:
     def _check(self, topics: list[str]) -> None:
         for topic in topics:
             check_topic(topic)
+            if topic in self._elsewhere:
+                raise InvalidTopicError(f"topic {topic!r} has a log of its own: publish to it with a publisher for it")
             if not carries(self._patterns, topic):
                 raise InvalidTopicError(f"topic {topic!r} is not one of this pubend: {', '.join(self._patterns)}")
         # The set is a cache. Clearing it bounds it, whatever number of topics a publisher invents.

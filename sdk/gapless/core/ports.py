@@ -323,6 +323,8 @@ class OpenLogs(Struct, frozen=True, gc=False):
 
     plugin: str
     options: Mapping[str, Any]
+    topics: tuple[str, ...]
+    """The topics of all their events, found or not: no other log of the host takes such an event."""
 
 
 class Follow(Struct, frozen=True, gc=False):

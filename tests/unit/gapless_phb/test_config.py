@@ -115,6 +115,8 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
 class LogsPlugin:
     """A log plugin with one option."""
 
+    topics = ("tape",)
+
     @hookimpl
     def open_log(self, options: Mapping[str, object]) -> LogPlugin:
         if set(options) != {"server"}:
@@ -134,7 +136,10 @@ def _tapes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_sections_that_name_a_log_plugin_are_for_it_to_check() -> None:
     settings = settings_from({"members": ["shb1"], "tapes": [{"server": "a"}, {"server": "b"}]})
 
-    assert settings.logs == (OpenLogs("tapes", {"server": "a"}), OpenLogs("tapes", {"server": "b"}))
+    assert settings.logs == (
+        OpenLogs("tapes", {"server": "a"}, ("tape",)),
+        OpenLogs("tapes", {"server": "b"}, ("tape",)),
+    )
     assert settings.members == ("shb1",)
 
 

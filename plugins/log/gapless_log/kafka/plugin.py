@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -23,9 +24,18 @@ class KafkaPlugin:
         self._section = section
         self._access = access
 
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topics of the events of its logs."""
+        return [topic.rules.topic for topic in self._section.topics]
+
     def open(self, answer: Callable[[LogAnswer], None]) -> KafkaLogs:
         """Begins to look for the topics."""
-        return KafkaLogs(self._section, partial(connect, access=self._access), answer)
+        return KafkaLogs(self._section, partial(connect, access=self._access), answer, _wall)
+
+
+def _wall() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @hookimpl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -118,6 +118,7 @@ class FakePlugin:
 class _Opening:
     opened: list[FakeLogs]
     options: Mapping[str, Any]
+    topics: Sequence[str] = ()
 
     def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
         self.opened.append(FakeLogs(self.options, answer))
@@ -216,7 +217,7 @@ async def test_every_question_reaches_the_plugin_and_every_answer_the_role_that_
 ) -> None:
     asking, other = rig.roles
 
-    await rig.ask(asking, OpenLogs("fake", {"servers": "here"}))
+    await rig.ask(asking, OpenLogs("fake", {"servers": "here"}, ()))
     (logs,) = plugin.opened
     logs.answer(LogsFound([numbered(LOG)]))
     await rig.turn()
@@ -235,7 +236,7 @@ async def test_every_question_reaches_the_plugin_and_every_answer_the_role_that_
 
 async def test_two_roles_may_read_one_log_each_for_itself(rig: Rig, plugin: FakePlugin) -> None:
     for role in rig.roles:
-        await rig.ask(role, OpenLogs("fake", {"servers": role.name}))
+        await rig.ask(role, OpenLogs("fake", {"servers": role.name}, ()))
     for logs in plugin.opened:
         logs.answer(LogsFound([numbered(LOG)]))
 
@@ -249,7 +250,7 @@ async def test_a_log_that_two_sections_find_stays_with_the_first_and_the_operato
     rig: Rig, plugin: FakePlugin
 ) -> None:
     role = rig.roles[0]
-    await rig.ask(role, OpenLogs("fake", {"servers": "a"}), OpenLogs("fake", {"servers": "b"}))
+    await rig.ask(role, OpenLogs("fake", {"servers": "a"}, ()), OpenLogs("fake", {"servers": "b"}, ()))
     first, second = plugin.opened
 
     first.answer(LogsFound([numbered(LOG)]))
@@ -267,8 +268,8 @@ async def test_a_log_that_two_sections_find_stays_with_the_first_and_the_operato
 @pytest.mark.parametrize(
     ("question", "alarm"),
     [
-        (OpenLogs("nonsense", {}), "log plugin 'nonsense', OpenLogs: no log plugin is called 'nonsense'"),
-        (OpenLogs("fake", {}), "log plugin 'fake', OpenLogs: servers: a broker is needed"),
+        (OpenLogs("nonsense", {}, ()), "log plugin 'nonsense', OpenLogs: no log plugin is called 'nonsense'"),
+        (OpenLogs("fake", {}, ()), "log plugin 'fake', OpenLogs: servers: a broker is needed"),
         (Taken("unheard.0@of", 1), "log plugin '', Taken: KeyError"),
     ],
 )
@@ -285,7 +286,7 @@ async def test_a_question_that_cannot_be_asked_is_an_alarm_and_not_the_end(
 
 async def test_a_plugin_that_fails_at_a_question_is_an_alarm_and_not_the_end(rig: Rig, plugin: FakePlugin) -> None:
     role = rig.roles[0]
-    await rig.ask(role, OpenLogs("fake", {"servers": "here", "fails": True}))
+    await rig.ask(role, OpenLogs("fake", {"servers": "here", "fails": True}, ()))
     plugin.opened[0].answer(LogsFound([numbered(LOG)]))
 
     await rig.ask(role, Taken(LOG, 1))
@@ -301,7 +302,7 @@ async def test_the_end_closes_every_plugin_and_none_is_heard_any_more(
     rig = Rig()
     role = rig.roles[0]
     for how in ("hangs", "fails", "ends"):
-        await rig.ask(role, OpenLogs("fake", {"servers": "here", how: True}))
+        await rig.ask(role, OpenLogs("fake", {"servers": "here", how: True}, ()))
 
     rig.shell.abandon("the test is over")
     await rig.shell.closed()
@@ -321,6 +322,6 @@ async def test_a_question_leaves_after_the_writes_of_its_turn(rig: Rig, plugin: 
     rig.shell.commit = lambda *_: calls.append("commit")  # type: ignore[method-assign]
     rig.shell.to_log = lambda *_: calls.append("ask")  # type: ignore[method-assign]
 
-    await rig.ask(rig.roles[0], OpenLogs("fake", {}), Write([Set("rows", b"key", b"value")]))
+    await rig.ask(rig.roles[0], OpenLogs("fake", {}, ()), Write([Set("rows", b"key", b"value")]))
 
     assert calls == ["commit", "ask"]

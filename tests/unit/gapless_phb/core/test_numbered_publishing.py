@@ -9,6 +9,7 @@ from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Sub
 from gapless.core.ports import Append, LogMark
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
 from gapless_phb.core.records import checksum, tag_of
+from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import TestPublisher, columns, outcomes
 from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, told
 
@@ -186,6 +187,35 @@ def test_a_publisher_is_known_again_from_the_log_alone() -> None:
     assert again.epoch > publisher.epoch
     again.repeat(1, 2)
     assert "another instance's" in outcomes(fresh.said)[-1].reason
+
+
+def test_an_own_pubend_takes_no_event_of_a_logs_topic() -> None:
+    """It would be in no Kafka topic, although its publisher has a receipt."""
+    rig = NumberedRig(ModelLog(topic="topic", rules=b"topic"), pubends=(PubendSettings("own"),))
+    rig.open()
+    publisher = TestPublisher(rig, "ann")
+    publisher.open("another")
+    rig.sync()
+    publisher.opened()
+
+    publisher.send()
+
+    outcome = outcomes(rig.said)[-1]
+    assert (outcome.verdict, outcome.reason) == (
+        Verdict.INVALID,
+        "topic 'topic' has a log of its own: publish to it with a publisher for it",
+    )
+
+
+def test_a_publisher_waits_until_the_log_of_its_topic_is_found() -> None:
+    """It is opened at no other pubend, whatever topics that takes."""
+    rig = NumberedRig(ModelLog(topic="topic", rules=b"topic"), pubends=(PubendSettings("own"),))
+    rig.sync()
+
+    TestPublisher(rig, "ann").open("topic")
+
+    outcome = rig.sent(Submitted)[-1].outcome
+    assert (outcome.verdict, outcome.reason) == (Verdict.RETRY, "the log of topic 'topic' is not found yet")
 
 
 def test_a_repetition_after_a_restart_gets_the_same_answer() -> None:

@@ -28,7 +28,7 @@ def raw(*events: bytes, lengths: list[int] | None = None, bodies: list[int] | No
 
 
 def check(*topics: str) -> BatchCheck:
-    return BatchCheck(topics or ("#",), 1000, AllowAll())
+    return BatchCheck(topics or ("#",), frozenset({"of.a.log"}), 1000, AllowAll())
 
 
 def test_a_good_batch_knows_its_topics() -> None:
@@ -85,7 +85,7 @@ class Rules:
 
 def test_each_topic_of_a_batch_is_allowed_or_all_of_it_refused() -> None:
     """A topic that is known to be good is good for whoever may publish to it."""
-    one = BatchCheck(("#",), 1000, Rules())
+    one = BatchCheck(("#",), frozenset(), 1000, Rules())
     flights, trains = event("flights"), event("trains")
 
     one.check(raw(flights, flights), "ada")
