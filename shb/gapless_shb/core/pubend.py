@@ -92,8 +92,9 @@ class ServedPubend:
         known = subscription.start.get(self.pubend)
         if known is not None:
             return known
-        late = subscription.late_start if self.meta.timed else 0  # `late_start` is a time
-        return self.behind(max(self.meta.created, late))
+        if not self.meta.timed:  # `late_start` is a time, but for a start at the earliest
+            return self.meta.created if subscription.late_start else 0
+        return self.behind(max(self.meta.created, subscription.late_start))
 
     def at(self, wall: int) -> Tick:
         """Returns the position after which all events of a wall time and later stand.
