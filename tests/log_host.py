@@ -68,7 +68,9 @@ class LogHost:
         self.plugin: KafkaLogs
 
     async def __aenter__(self) -> Self:
-        self.plugin = KafkaLogs(self._section, self._connect, self._on_answer, gone_seconds=self._gone_seconds)
+        self.plugin = KafkaLogs(
+            self._section, self._connect, self._on_answer, lambda: 1, gone_seconds=self._gone_seconds
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -45,7 +45,13 @@ def add(kind: str, name: str, plugin: Any) -> None:
 def names(kind: str) -> list[str]:
     """The names of all plugins of a kind that there are, sorted, none of them imported."""
     added = {name for other, name in _added if other == kind}
-    return sorted(added | {point.name for point in entry_points(group=f"gapless.{kind}")})
+    return sorted(added | _installed(kind))
+
+
+@cache
+def _installed(kind: str) -> frozenset[str]:
+    """The names of the plugins that are installed: looked for once, as `load` does."""
+    return frozenset(point.name for point in entry_points(group=f"gapless.{kind}"))
 
 
 @cache

@@ -22,6 +22,7 @@ from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import Loaded, claim, make_machine
 from gapless.spi import VolumeIdentity
 from gapless_sim.disk_driver import DiskDriver
+from gapless_sim.kafka_network import SimLogs
 from gapless_sim.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class SimBroker:
         """Its open volume."""
         self.links: NodeLinks | None = None
         """The cores of its links to other nodes, where there are any."""
+        self.logs: SimLogs | None = None
+        """Its log plugins, once a role has asked one."""
         self.boots = 0
         self.reads = 0
         """So many reads of its disk were carried out, in all its lives."""
@@ -278,6 +281,9 @@ class SimBroker:
         self.paused_until = 0
         links = self.machine.abandon() if self.machine is not None else {}
         self.machine = self.disk_driver = self.links = None
+        if self.logs is not None:
+            self.logs.over()
+            self.logs = None
         for owner in links.values():
             owner.link.reset("the broker is gone")  # type: ignore[attr-defined]
         self.world.network.broker_gone(self, silent=silent)
@@ -418,8 +424,11 @@ class SimBroker:
             self._turn(machine)
 
     def to_log(self, source: int, question: LogQuestion) -> None:
-        """There is no model of a numbered log yet."""
-        raise AssertionError(f"a role asks a numbered log, and the simulator has none: {question!r}")
+        """For the plugin that this life of it has."""
+        if self.logs is None:
+            assert self.world.kafka is not None, f"a role asks a numbered log, and this world has none: {question!r}"
+            self.logs = SimLogs(self, self.world.kafka, self.life)
+        self.logs.ask(source, question)
 
     def to_network(self, effect: Network) -> None:
         """Something for another broker."""

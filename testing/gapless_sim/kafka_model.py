@@ -103,6 +103,8 @@ class Partition:
     """The transactions that have not ended: producers, each with the first offset."""
     aborted: list[tuple[Aborted, int]] = field(default_factory=list)
     """Each aborted transaction, with the offset of its marker."""
+    removed: list[Batch] = field(default_factory=list)
+    """What was before the log: trimmed, but for compaction."""
     cuts: int = 0
     """How often the end of the log was lost."""
 
@@ -186,7 +188,7 @@ class Partition:
         """Everything before an offset is gone, by retention or because somebody asked for it."""
         self.start = max(self.start, min(before, self.high_watermark))
         while self.log and self.log[0].last < self.start and len(self.log) > 1:
-            self.log.pop(0)
+            self.removed.append(self.log.pop(0))
 
     def compact(self, number: int) -> None:
         """Removes a batch from the middle, as compaction does."""
@@ -207,8 +209,8 @@ class Partition:
         return next((batch.leader_epoch for batch in self.log if batch.first <= offset <= batch.last), self.epoch)
 
     def committed(self) -> Iterator[tuple[Batch, bool]]:
-        """Every batch below the last stable offset, and whether its records count."""
-        for batch in self.log:
+        """Every batch below the last stable offset, removed ones too, and whether its records count."""
+        for batch in (*self.removed, *self.log):
             if batch.last < self.stable:
                 void = any(
                     each.producer_id == batch.producer_id and each.first <= batch.first < at

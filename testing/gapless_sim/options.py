@@ -284,6 +284,12 @@ def draw_options(
         disk = replace(drawn.disk, wipe=0.0, restore=0.0)
         drawn = replace(drawn, max_retain_seconds=None, retires=0.0, policy_changes=0.0, disk=disk)
         return replace(drawn, roaming=True) if drawn.workload == "transactions" else drawn
+    if drawn.workload == "kafka":
+        # Gateways side by side: each node has both roles. Nothing is released early, for retention is Kafka's.
+        nodes = choices.stream("options/kafka").between(1, 2)
+        disk = replace(drawn.disk, wipe=0.0, restore=0.0)
+        drawn = replace(drawn, router="local", phbs=nodes, shbs=nodes, together=True, topology="", disk=disk)
+        return replace(drawn, max_retain_seconds=None, retires=0.0, additions=0.0, policy_changes=0.0)
     if drawn.workload in {"roaming", "committing"}:
         # Their applications know of no disk that is lost, and of no SHB that is given up.
         return replace(drawn, roaming=True, retires=0.0, disk=replace(drawn.disk, wipe=0.0, restore=0.0))

@@ -18,6 +18,7 @@ from gapless_sim.trace import Trace
 if TYPE_CHECKING:
     from gapless_sim.application import SimClient
     from gapless_sim.broker import SimBroker
+    from gapless_sim.kafka_network import SimKafka
     from gapless_sim.options import Options
 
 
@@ -51,6 +52,8 @@ class World:
         """The cells of the network, if it has any."""
         self.roaming = roaming_of(options)
         """What its SHBs have in common, if subscriptions are consumed at any of them."""
+        self.kafka: SimKafka | None = None
+        """Where there is a Kafka."""
         self.observe = Observation(self)
         self.network = CoreNetwork(self) if options.link_cores else Network(self)
         self.seam = RouterTap(self)

@@ -14,11 +14,12 @@ from gapless.core.ports import AllowAll
 from gapless.node.assembly import Loaded
 from gapless.node.config import make_config
 from gapless.node.groups import GroupSection
-from gapless_sim import greedy, hostile
+from gapless_sim import greedy, hostile, kafka_network
 from gapless_sim.application import SimClient
 from gapless_sim.broker import SimBroker
 from gapless_sim.clocks import NodeClock
 from gapless_sim.disk import Disk, memory_disk
+from gapless_sim.kafka_network import TOPIC, SimKafka
 from gapless_sim.session_tap import watched_role
 from gapless_sim.topology import NEEDS_TREE, topology_of
 from gapless_sim.world import World
@@ -35,11 +36,14 @@ PUBLISHERS_MOST = 2
 # Known here and to no configuration: a real broker can never be configured to be hostile.
 plugins.add("routing", "hostile", hostile)
 plugins.add("release", "greedy", greedy)
+plugins.add("log", "model_kafka", kafka_network)
 
 
 def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[], Disk] = memory_disk) -> World:
     """The world of these options; nobody runs yet."""
     world = World(options, choices, trace)
+    if options.workload == "kafka":
+        world.kafka = SimKafka(world, NETWORK)
     roles = roles_of(options)
     clocks = choices.stream("clocks")
     for name, hosted in roles.items():
@@ -127,6 +131,11 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     }
     if "phb" in hosted:
         settings["phb"] = phb_section(options, name)
+        if world.kafka is not None:  # the first node alone is a gateway that publishes
+            topic = {"name": TOPIC, "publish": name == next(iter(roles))}
+            servers = [address.address for address in world.kafka.cluster.addresses]
+            plugins.names("log")  # looked for now: in the middle of a run no file may be read
+            settings["phb"]["model_kafka"] = [{"servers": servers, "topics": [topic]}]
         for policy in ("limits", options.release_policy):
             if policy:  # looked for now: in the middle of a run no file may be read
                 plugins.load("release", policy)

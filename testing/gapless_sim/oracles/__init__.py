@@ -20,6 +20,7 @@ from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
+from gapless_sim.oracles.kafka import kafka_oracles
 from gapless_sim.oracles.leases import I8Leases
 from gapless_sim.oracles.links import K10Links
 from gapless_sim.oracles.listings import L1Lag
@@ -48,8 +49,11 @@ SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *leases.SOMETIMES, *listings.
 def all_oracles(world: World) -> list[Oracle]:
     """The model and every oracle over it, in the order in which they must be called.
 
-    Before brokers boot: some of them watch the routing seam.
+    Before brokers boot: some of them watch the routing seam. Where logs are Kafka's, the model of the brokers' own logs
+    has nothing to say, and others judge.
     """
+    if world.kafka is not None:
+        return kafka_oracles(world)
     model = Model(world)
     routing = Routing(model)
     gapless = I3Gapless(model)

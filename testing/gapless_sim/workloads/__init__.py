@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gapless_sim.workloads import churn, committing, ranges, roaming, scenarios, transactions, transforms
+from gapless_sim.workloads import churn, committing, kafka, ranges, roaming, scenarios, transactions, transforms
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.committing import CommittingApplications
+from gapless_sim.workloads.kafka import KafkaApplications
 from gapless_sim.workloads.ranges import Ranges
 from gapless_sim.workloads.roaming import RoamingApplications
 from gapless_sim.workloads.scenarios import Scenarios
@@ -39,6 +40,7 @@ WORKLOADS: dict[str, Callable[[World], Workload]] = {
     "transforms": Transforms,
     "committing": CommittingApplications,
     "transactions": Transactions,
+    "kafka": KafkaApplications,
 }
 """By the name that options have for them."""
 
@@ -54,3 +56,5 @@ COMMITTING_SOMETIMES: tuple[str, ...] = committing.SOMETIMES
 """Likewise in the sixth."""
 TRANSACTIONS_SOMETIMES: tuple[str, ...] = transactions.SOMETIMES
 """Likewise in the seventh."""
+KAFKA_SOMETIMES: tuple[str, ...] = kafka.SOMETIMES
+"""Likewise in the eighth."""

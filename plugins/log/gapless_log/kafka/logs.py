@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -101,13 +100,18 @@ class KafkaLogs:
         section: KafkaSection,
         connect: Callable[[str], Awaitable[Connection]],
         answer: Callable[[LogAnswer], None],
+        wall: Callable[[], int],
         *,
         gone_seconds: float = GONE_SECONDS,
     ) -> None:
-        """`connect` opens a connection to an address. A topic that no broker has known for `gone_seconds` is gone."""
+        """`connect` opens a connection to an address. `wall`: milliseconds since 1970.
+
+        A topic that no broker has known for `gone_seconds` is gone.
+        """
         self._cluster = Cluster(section.servers, connect)
         self._time = asyncio.get_running_loop().time
         self._answer = answer
+        self._wall = wall
         self._gone_seconds = gone_seconds
         self._is_closed = False
         self._topics: dict[bytes, OpenTopic] = {}
@@ -186,7 +190,8 @@ class KafkaLogs:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a task of the Kafka plugin has failed", exc_info=error)
+            said = {"message": "a task of the Kafka plugin has failed", "exception": error, "task": task}
+            task.get_loop().call_exception_handler(said)
 
     # ------------------------------------------------------------------------------------ what goes wrong
 
@@ -639,7 +644,7 @@ class KafkaLogs:
     async def _append(self, topic: OpenTopic, partition: PartitionLog, append: Append) -> None:
         """Appends once. It is never sent again from here: whether it may have to be is for the host to find out."""
         try:
-            batch = joined(append.records, time.time_ns() // 1_000_000)
+            batch = joined(append.records, self._wall())
             if len(batch) > int(topic.settings.get("max.message.bytes", len(batch))):
                 self._answer(
                     Refused(append.cookie, f"the Kafka topic {topic.section.name} takes no {len(batch):,} bytes")
