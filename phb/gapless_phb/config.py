@@ -138,7 +138,7 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
     A key that is the name of a log plugin is no key of ours: each of its tables is for that plugin to check.
     """
     others = config.keys() - PhbSection.model_fields.keys()
-    of_logs = [name for name in plugins.names("log") if name in others] if others else []
+    of_logs = sorted(name for name in others if plugins.is_there("log", name))
     try:
         section = PhbSection.model_validate({key: value for key, value in config.items() if key not in of_logs})
     except ValidationError as error:

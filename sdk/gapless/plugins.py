@@ -45,13 +45,12 @@ def add(kind: str, name: str, plugin: Any) -> None:
 def names(kind: str) -> list[str]:
     """The names of all plugins of a kind that there are, sorted, none of them imported."""
     added = {name for other, name in _added if other == kind}
-    return sorted(added | _installed(kind))
+    return sorted(added | {point.name for point in entry_points(group=f"gapless.{kind}")})
 
 
-@cache
-def _installed(kind: str) -> frozenset[str]:
-    """The names of the plugins that are installed: looked for once, as `load` does."""
-    return frozenset(point.name for point in entry_points(group=f"gapless.{kind}"))
+def is_there(kind: str, name: str) -> bool:
+    """Whether there is a plugin of that kind and name; it is not imported."""
+    return (kind, name) in _added or bool(entry_points(group=f"gapless.{kind}", name=name))
 
 
 @cache

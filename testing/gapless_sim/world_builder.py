@@ -134,7 +134,6 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
         if world.kafka is not None:  # the first node alone is a gateway that publishes
             topic = {"name": TOPIC, "publish": name == next(iter(roles))}
             servers = [address.address for address in world.kafka.cluster.addresses]
-            plugins.names("log")  # looked for now: in the middle of a run no file may be read
             settings["phb"]["model_kafka"] = [{"servers": servers, "topics": [topic]}]
         for policy in ("limits", options.release_policy):
             if policy:  # looked for now: in the middle of a run no file may be read

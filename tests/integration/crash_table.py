@@ -135,12 +135,21 @@ class Cell:
         """Of its subscription and topic."""
         return re.sub(r"\W+", "-", f"{self.mode.name} {self.moment.title}").lower()
 
+    def is_in_doubt(self, *, dies: bool) -> bool:
+        """Whether a commit was on its way between the nodes when only its application could have asked again.
+
+        A node that lives on may repeat it, or find first that the application is gone.
+        """
+        return dies and (self.moment.place, self.moment.loses) == ("commit", "mail")
+
     def allowed(self, *, dies: bool) -> list[list[int]]:
         """Returns what may come again, if the application dies or does not."""
         mode, place = self.mode, self.moment.place
         in_hand = mode.in_hand(place)
         if mode.name == "DUPS_OK" and (dies or place in {"committed", "attach"}):
             return [list(range(first, AT + 1)) for first in range(AT + 2)] if place != "receive" else [[]]
+        if self.is_in_doubt(dies=dies):
+            return [in_hand, []]
         if place == "commit":
             return [in_hand if dies and self.moment.loses != "answer" else []]
         return [in_hand if dies or place in {"recover", "attach"} else []]
@@ -221,8 +230,10 @@ def found_in(ledger: Path) -> Found:
 def complaints(cell: Cell, found: Found, *, dies: bool) -> list[str]:
     """What is wrong in a cell."""
     if cell.mode.name == PUBLISH:
-        told = _outputs_told(cell, found)
+        told = _outputs_told(cell, found, in_doubt=False)
         is_right = logged(found) == told
+        if not is_right and cell.is_in_doubt(dies=dies):
+            is_right = logged(found) == _outputs_told(cell, found, in_doubt=True)
         return [] if is_right else [f"{cell.name}: {told} were committed, and these are logged: {logged(found)}"]
     again = found.again
     numbers = [number for number, _ in found.handed]
@@ -247,17 +258,27 @@ def logged(found: Found) -> list[tuple[int, str]]:
     return [(int(number), process) for number, process in (event.body.decode().split("/") for event in found.outputs)]
 
 
-def _outputs_told(cell: Cell, found: Found) -> list[tuple[int, str]]:
-    """What must be in the log: what an application was told, and what is in doubt if the answer was lost."""
+def _outputs_told(cell: Cell, found: Found, *, in_doubt: bool) -> list[tuple[int, str]]:
+    """What must be in the log: what an application was told, and what was committed if the answer was lost.
+
+    `in_doubt`: with what is in doubt as well.
+    """
     told = []
+    answer_lost = (cell.moment.place, cell.moment.loses) == ("commit", "answer")
     for turn, process in found.asked:
-        if (turn, process) in found.committed or (cell.moment.place, cell.moment.loses) == ("commit", "answer"):
+        if (turn, process) in found.committed or answer_lost or in_doubt:
             told += [(number, str(process)) for number in range(EVENTS) if number // PORTION == turn]
     return told
 
 
 def text(cell: Cell, found: Found, *, dies: bool) -> str:
     """A cell of the table: how many came again, or whether what was to be published is in the log."""
+    if cell.is_in_doubt(dies=dies):
+        return (
+            "all or none"
+            if cell.mode.name == PUBLISH
+            else " or ".join(str(len(each)) for each in cell.allowed(dies=dies))
+        )
     if cell.mode.name == PUBLISH:
         turn = AT // PORTION
         struck = [process for each, process in found.begun if each == turn][cell.moment.place == "attach"]

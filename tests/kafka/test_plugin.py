@@ -213,7 +213,9 @@ async def test_a_transaction_that_hangs_is_told_with_its_producer(
 
 @pytest.mark.timeout(120)
 async def test_a_compacted_topic_is_refused_and_a_hole_is_covered_by_no_piece(kafka: KafkaCluster, name: str) -> None:
-    await kafka.create_topic(name, min_cleanable_dirty_ratio=0.001, segment_ms=1, max_compaction_lag_ms=1)
+    await kafka.create_topic(
+        name, min_cleanable_dirty_ratio=0.001, segment_ms=1, max_compaction_lag_ms=1, retention_ms=-1
+    )
     async with KafkaLog(kafka, name) as log, host_of(kafka, name, follow=False) as host:
         found = await host.found()
         for number in range(6):

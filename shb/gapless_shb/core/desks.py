@@ -112,10 +112,11 @@ class Desks:
             return self._pass_on(desk), [self._row(sid, desk)]
         desk = desk or Desk()
         goes_on = bool(request.sid)
-        if goes_on and desk.holder != consumer.holder:
+        is_new = desk.holder != consumer.holder
+        # With an epoch it has left in between, to have come again what it did not commit.
+        if is_new and (goes_on or request.epoch not in {0, desk.epoch}):
             raise RefusedError(Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
         self._desks[sid] = desk
-        is_new = desk.holder != consumer.holder
         if is_new:
             desk.doubt = bool(desk.holder)
             desk.settled = desk.settled if desk.holder == LEFT else ()

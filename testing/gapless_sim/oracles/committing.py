@@ -80,6 +80,8 @@ class J1Marked(Judge):
         What had lapsed is made anew: what nobody committed may come again, as if it had never come. With another filter
         another event is the first one, and how often a later one was tried is not known any more.
         """
+        if consumer.by_ranges:
+            return  # it commits nothing, and goes on for nobody
         number = _origin(consumer.row).number
         for (of, _), handed in self._handed.items():
             if of == number and result.created:

@@ -66,15 +66,10 @@ class Commits:
         self._plan()
 
     def _recover(self) -> None:
-        """An application wants all that it was handed, and has not acknowledged, once more.
-
-        Only one that has one process: what comes again is asked for from where this consumer has acknowledged, and that
-        is behind what another process has committed, where that took the subscription over and this one has not heard.
-        """
+        """An application wants all that it was handed, and has not acknowledged, once more."""
         able = [
             (subscription, consumer)
             for application in self._applications
-            if len(application.processes) == 1
             for subscription in application.living()
             for consumer in subscription.alive()
             if isinstance(consumer, ChurnGatherer)

@@ -65,9 +65,10 @@ TRANSFORMS = (
         (
             Edit(
                 f"{_HANDLER}.open",
-                "    def durable(_now: int, _wall: int) -> None:\n        tokens = tuple(map(str, opened.tokens))\n",
-                "    tokens = tuple(map(str, opened.tokens))\n\n    def durable(_now: int, _wall: int) -> None:\n",
+                "    opened, epoch = publisher, publisher.epoch\n",
+                "    opened, epoch = publisher, publisher.epoch\n    tokens = tuple(map(str, opened.tokens))\n",
             ),
+            Edit(f"{_HANDLER}.open", "        tokens = tuple(map(str, opened.tokens))\n", ""),
         ),
         ("J3", "I7"),
         "A twin opens the publisher while a batch of the other one is on its way to the disk.",

@@ -93,6 +93,11 @@ class Committing:
         """Whether everything that was handed out is durably committed."""
         return not self.in_hand and self.under_way is None
 
+    @property
+    def former_epoch(self) -> int:
+        """The epoch of the consumer of this process for which it goes on; 0: it goes on for none."""
+        return self._former[0]
+
     def unit(self, pubend: PubendId, ticks: Sequence[Tick]) -> Unit:
         """Returns the unit of the events that are next: all of them, or the first alone."""
         first = ticks[0]

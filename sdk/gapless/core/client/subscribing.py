@@ -556,6 +556,7 @@ class SubscriptionCore:
             attempt=self._outbox.attempts,
             no_local=wanted.no_local,
             on_change=wanted.on_change,
+            epoch=self.committing.former_epoch if self.committing is not None and not again else 0,
         )
 
     def _acknowledge_silence(self) -> None:

@@ -51,6 +51,7 @@ class Desk(World):
             sid=known.sid if known else 0,
             generation=known.generation if known else 0,
             commits=commits,
+            epoch=more.pop("recovers", 0),
         )
         assert not more
         self.feed(request, session)
@@ -215,6 +216,35 @@ def test_who_comes_back_after_somebody_else_was_served_is_refused(world: Desk) -
     world.sync()
 
     assert world.answer_to(again).code is m.Code.TAKEN_OVER
+
+
+def test_who_recovers_after_somebody_else_was_served_is_refused(world: Desk) -> None:
+    """It would go back behind what that one has committed."""
+    session = world.session("a")
+    answer = world.come(session)
+    other = world.session("b")
+    found = world.come(other)
+    world.feed(m.Detach(found.sid, 1, []), other)
+    world.sync()
+    world.ask(session, request=2, recovers=answer.epoch)
+    world.sync()
+
+    assert world.answer_to(session).code is m.Code.TAKEN_OVER
+
+
+def test_who_recovers_may_ask_twice_and_again(world: Desk) -> None:
+    """It has left in between, and its first request was not answered."""
+    session = world.session("a")
+    answer = world.come(session)
+    world.feed(m.Detach(answer.sid, 1, []), session)
+    world.ask(session, request=2, recovers=answer.epoch)
+    world.feed(SessionEnded(session))
+    world.sync()
+    same = world.session("a")
+    found = world.come(same, request=2, recovers=answer.epoch)
+    world.feed(m.Detach(found.sid, 2, []), same)
+
+    assert world.come(same, request=3, recovers=found.epoch).epoch > found.epoch
 
 
 def test_so_it_is_if_that_one_did_not_commit(world: Desk) -> None:

@@ -51,6 +51,7 @@ class Committer:
 
     commits = True
     is_marked = True
+    by_ranges = False
     recoveries = 0
     lane = "a:s"
 

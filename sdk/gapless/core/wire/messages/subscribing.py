@@ -107,6 +107,8 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     """Whether it leaves out events whose JMSXAppID is the client's own: its client id or, without one, its instance."""
     on_change: OnChange = OnChange.ERROR
     """With `sid` it does not count: who attaches again changes nothing."""
+    epoch: Number = 0
+    """Where a consumer has come again what it did not commit: the epoch that it had. 0: it begins."""
 
 
 class Attempts(msgspec.Struct, array_like=True, frozen=True, gc=False):
