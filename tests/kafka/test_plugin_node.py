@@ -18,17 +18,17 @@ from kafka_kit import PASSWORD, KafkaLog
 
 
 @contextlib.asynccontextmanager
-async def gateway(kafka: KafkaCluster, *topics: object, **options: object) -> AsyncIterator[Node]:
-    """A node in memory, which it loses at its end; its own pubend has a topic that nobody uses."""
+async def gateway(kafka: KafkaCluster, *topics: object, own: str = "own", **options: object) -> AsyncIterator[Node]:
+    """A node in memory, which it loses at its end; its own pubend, of that name, has a topic that nobody uses."""
     section = {"servers": [kafka.bootstrap], "topics": list(topics), **options}
-    own = [{"name": "own", "topics": ["own"]}]
+    pubends = [{"name": own, "topics": ["own"]}]
     node = await Node.start(
         make_config(
             {
                 "node": {"network": "shop"},
                 "storage": {"plugin": "memory", "path": ""},
                 "listen": [{"address": "127.0.0.1:0"}],
-                "phb": {"pubends": own, "kafka": [section]},
+                "phb": {"pubends": pubends, "kafka": [section]},
             }
         )
     )
@@ -93,6 +93,26 @@ async def test_what_is_published_has_its_receipt_when_it_comes_back(kafka: Kafka
     assert [event.properties for event in events] == [{"n": 0}, {"n": 1}, {"n": 2}]
     assert [receipt.tick for receipt in receipts] == [1, 2, 3]
     assert await log.values(0) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.timeout(60)
+async def test_a_token_of_one_node_goes_on_at_another(kafka: KafkaCluster, log: KafkaLog) -> None:
+    """Neither knows of the other: what they have in common is the topic, and the name of the network."""
+    name = log.topic.name
+    await log.publish(*[b"%d" % number for number in range(10)])
+    async with gateway(kafka, name, own="own-a") as one, gateway(kafka, name, own="own-b") as other:
+        async with gapless.connect(one.url) as connection, connection.session() as session:
+            await pubend_of(connection, name)
+            async with session.subscribe(name, name="all", start="earliest") as everything:
+                events = [await anext(everything) for _ in range(4)]
+                token = everything.token
+        async with gapless.connect(other.url) as connection, connection.session() as session:
+            await pubend_of(connection, name)
+            async with session.subscribe(name, name="all", start=token) as rest:
+                events += [await anext(rest) for _ in range(6)]
+
+    assert [event.body for event in events] == [b"%d" % number for number in range(10)]
+    assert [event.tick for event in events] == list(range(1, 11))
 
 
 @pytest.mark.timeout(90)
