@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,6 +20,7 @@ from gapless.core.gauges import Gauge, value_of
 from gapless.core.network.peers import LINK_UP
 from gapless_flights.worker import Worker
 from gapless_testing.fault_proxy import Direction, FaultProxy
+from gapless_testing.ports import free_ports
 
 SECRET = "a secret of some length"
 PATIENCE = 60.0
@@ -66,15 +66,6 @@ def roles_of(node: str) -> list[str]:
     return [role for role in ("phb", "shb") if node.startswith(role)]
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens at."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(sock.getsockname()[1]) for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
-
-
 class NodeProcess:
     """One node: killed, it is started again on the same volume and the same ports; stopped, when it is told to."""
 
@@ -82,6 +73,7 @@ class NodeProcess:
         """`configuration`: for the address of its clients. `program`: the module that is run."""
         self.name = name
         self.url = ""
+        self._address = f"127.0.0.1:{free_ports(1)[0]}"
         self.pid = 0
         self.directory = directory
         self._configuration = configuration
@@ -135,9 +127,8 @@ class NodeProcess:
         return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
 
     def _command(self) -> list[str]:
-        address = self.url.partition("://")[2] or "127.0.0.1:0"
         config = self.directory / "gapless.toml"
-        config.write_text(self._configuration(address), "utf-8")
+        config.write_text(self._configuration(self._address), "utf-8")
         options = ["--config", str(config), "--json", "--until-stdin-closes", *([] if self.url else ["--create"])]
         return [sys.executable, "-m", self._program, "broker", *options]
 

@@ -23,6 +23,7 @@ from typing import Literal, Protocol
 
 from bench.peers.work import Event, Subscriber, Tally
 from gapless_testing.jars import Jars, JarsUnavailableError, print_progress
+from gapless_testing.ports import free_ports
 
 WINDOW = 16_384
 """How many events a publisher may have unacknowledged: of gapless's batches of 256 that are the 64 it may have."""
@@ -116,10 +117,7 @@ def missing_jars(jars: Jars) -> str:
 
 def free_port() -> int:
     """A port of loopback on which nobody listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 def answers(port: int) -> bool:

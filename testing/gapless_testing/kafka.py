@@ -31,11 +31,11 @@ from gapless_testing.kafka_node import (
     Node,
     PortTakenError,
     Secured,
-    free_ports,
     properties,
     setting_name,
     setting_value,
 )
+from gapless_testing.ports import free_ports
 
 START_SECONDS_MAX: Final = 60.0
 """For a broker to serve: it takes 5 to 15 s on two cores."""

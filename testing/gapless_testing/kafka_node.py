@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -109,15 +107,6 @@ def setting_value(value: object) -> str:
 def setting_name(name: str) -> str:
     """Kafka's name of a setting that a keyword names."""
     return name.replace("_", ".")
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback on which nobody listens; all are found before any is let go."""
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in found:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in found]
 
 
 class Node:

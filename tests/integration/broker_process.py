@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 from typing_extensions import Self
 
+from gapless_testing.ports import free_ports
+
 PATIENCE = 20.0
 """Seconds for whatever a broker does: it needs less than one, on a machine that has time for it."""
 
@@ -56,7 +58,7 @@ class BrokerProcess:
         self.sections: dict[str, Mapping[str, Any]] = dict(sections)
         self.url = ""
         self._program = program
-        self._address = "127.0.0.1:0"
+        self._address = f"127.0.0.1:{free_ports(1)[0]}"
         self._log = directory / "broker.log"
         self._process: Process | None = None
         self._made = False
@@ -91,7 +93,7 @@ class BrokerProcess:
         self._made = False
 
     async def start(self) -> None:
-        """Starts it, and waits until it serves: on any free port at first, on that one again later."""
+        """Starts it, and waits until it serves: on the same port whenever."""
         assert self._process is None
         config = self.directory / "gapless.toml"
         config.write_text(self._configuration(), "utf-8")
@@ -117,7 +119,6 @@ class BrokerProcess:
             await self.kill()
             raise
         self.url = json.loads(line)["url"]
-        self._address = self.url.partition("://")[2]
 
     async def kill(self) -> None:
         """SIGKILL; nothing if it does not run."""

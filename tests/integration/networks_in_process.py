@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +15,7 @@ from gapless.node.config import make_config
 from gapless.node.node import Node
 from gapless_sim import hostile
 from gapless_testing.fault_proxy import FaultProxy
+from gapless_testing.ports import free_ports
 from integration.broker_process import to_toml, until
 
 SECRET = "a secret of some length"
@@ -26,11 +26,7 @@ plugins.add("routing", "hostile", hostile)  # honest without rates, and a full m
 
 def free_addresses(count: int) -> list[str]:
     """Addresses of loopback that nobody listens at."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{sock.getsockname()[1]}" for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return addresses
+    return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
 class TestNetwork:

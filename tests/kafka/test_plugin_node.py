@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -18,7 +19,7 @@ from kafka_kit import PASSWORD, KafkaLog
 
 
 @contextlib.asynccontextmanager
-async def gateway(kafka: KafkaCluster, *topics: object, own: str = "own", **options: object) -> AsyncIterator[Node]:
+async def gateway(kafka: KafkaCluster, *topics: object, own: str = "own", **options: Any) -> AsyncIterator[Node]:
     """A node in memory, which it loses at its end; its own pubend, of that name, has a topic that nobody uses."""
     section = {"servers": [kafka.bootstrap], "topics": list(topics), **options}
     pubends = [{"name": own, "topics": ["own"]}]
@@ -153,7 +154,8 @@ async def test_a_kafka_that_asks_for_tls_and_a_password(
     (tmp_path / "secret").write_text("guessed\n", "utf-8")
     name = log.topic.name
     sasl = {"mechanism": "SCRAM-SHA-256", "user": "alice", "password_file": str(tmp_path / "secret")}
-    section = {"servers": [kafka.secured_address()], "tls": {"ca": str(tmp_path / "ca.pem")}, "sasl": sasl}
+    tls = {"ca": str(tmp_path / "ca.pem")}
+    section: dict[str, Any] = {"servers": [kafka.secured_address()], "tls": tls, "sasl": sasl}
 
     async with gateway(kafka, name, **section) as node, gapless.connect(node.url) as connection:
         while "uthentication" not in caplog.text:

@@ -16,7 +16,6 @@ from gapless_testing.kafka_node import (
     JARS,
     KafkaFailedError,
     KafkaUnavailableError,
-    free_ports,
     properties,
     setting_name,
     setting_value,
@@ -87,10 +86,6 @@ def test_settings_add_and_replace() -> None:
 def test_a_setting_is_named_by_a_keyword() -> None:
     assert setting_name("log_retention_ms") == "log.retention.ms"
     assert [setting_value(value) for value in (True, 7, "x")] == ["true", "7", "x"]
-
-
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(6))) == 6
 
 
 async def test_it_serves_and_is_killed(tmp_path: Path, java: Path) -> None:
