@@ -18,7 +18,7 @@ from integration.outputs_once import Work, line
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it needs POSIX signals")
 
-KILLS = 6
+KILLS = 3
 WORK = Work("transaction_process.py", 400, 10)
 
 
