@@ -15,7 +15,7 @@ from gapless.errors import TransactionInDoubtError, TransactionRolledBackError
 from integration.outputs_once import INPUT, OUTPUT, outputs, say
 
 LAST_OF_ONE = (0, 2, 5, 9)
-"""How the last number of a transaction ends. The last input ends with 9: no transaction waits for one that never comes."""
+"""The last digits of a transaction's last input. All inputs end with 9: none waits for one that is never sent."""
 
 
 async def main(url: str) -> int:
