@@ -56,12 +56,13 @@ async def running_kafka(
 
 
 class KafkaLog:
-    """Partition 0 of a topic, as its leader shows it, over a connection of its own that is open within the block."""
+    """A partition of a topic, as its leader shows it, over a connection of its own that is open within the block."""
 
-    def __init__(self, cluster: KafkaCluster, name: str, node: int = 1) -> None:
+    def __init__(self, cluster: KafkaCluster, name: str, node: int = 1, partition: int = 0) -> None:
         self.cluster = cluster
         self.topic = Topic(name, NO_ID)
         self.node = node
+        self.partition = partition
         self.connection: Connection
 
     async def __aenter__(self) -> Self:
@@ -80,7 +81,7 @@ class KafkaLog:
     async def leader_epoch(self) -> int:
         """The current one, when its broker leads in it: a broker knows its metadata before it acts upon them."""
         while True:
-            epoch = (await self.state()).partitions[0].leader_epoch
+            epoch = (await self.state()).partitions[self.partition].leader_epoch
             if (await self.end_of(epoch, current=epoch)).code is Code.NONE:
                 return epoch
 
@@ -94,7 +95,7 @@ class KafkaLog:
     ) -> int:
         """The same, with timestamps."""
         batch = encode([NewRecord(at, key, value, [("kind", b"test")]) for at, value in timed], compression)
-        produced = await self.connection.produce(self.topic, 0, batch, 10_000)
+        produced = await self.connection.produce(self.topic, self.partition, batch, 10_000)
         assert produced.code is Code.NONE, produced
         return produced.offset
 
@@ -102,11 +103,13 @@ class KafkaLog:
         self, offset: int, *, epoch: int = UNKNOWN, last: int = UNKNOWN, is_committed: bool = True, wait_ms: int = 0
     ) -> Fetched:
         """What there is from an offset on."""
-        return await self._fetch(FetchFrom(self.topic.id, 0, offset, epoch, last, 1 << 20), is_committed, wait_ms)
+        return await self._fetch(
+            FetchFrom(self.topic.id, self.partition, offset, epoch, last, 1 << 20), is_committed, wait_ms
+        )
 
     async def fetch_at_most(self, bytes_max: int) -> Fetched:
         """What there is from the beginning on, not too much of it."""
-        return await self._fetch(FetchFrom(self.topic.id, 0, 0, UNKNOWN, UNKNOWN, bytes_max), True, 0)
+        return await self._fetch(FetchFrom(self.topic.id, self.partition, 0, UNKNOWN, UNKNOWN, bytes_max), True, 0)
 
     async def _fetch(self, start: FetchFrom, is_committed: bool, wait_ms: int) -> Fetched:
         answer = await self.connection.fetch(Fetch((start,), is_committed, wait_ms, 1, 1 << 20))
@@ -126,13 +129,13 @@ class KafkaLog:
 
     async def offset_of(self, at: int = LATEST, *, epoch: int = UNKNOWN, is_committed: bool = False) -> OffsetFound:
         """An offset that is looked for."""
-        wanted = OffsetWanted(0, epoch, at)
+        wanted = OffsetWanted(self.partition, epoch, at)
         (found,) = await self.connection.list_offsets(self.topic, [wanted], is_committed=is_committed)
         return found
 
     async def end_of(self, epoch: int, *, current: int = UNKNOWN) -> EpochFound:
         """Where a leader epoch ends."""
-        (found,) = await self.connection.epoch_ends(self.topic, [EpochAsked(0, current, epoch)])
+        (found,) = await self.connection.epoch_ends(self.topic, [EpochAsked(self.partition, current, epoch)])
         return found
 
     def producer(self, **options: object) -> Any:
@@ -140,3 +143,15 @@ class KafkaLog:
         from aiokafka import AIOKafkaProducer
 
         return AIOKafkaProducer(bootstrap_servers=self.cluster.bootstrap, **options)
+
+
+async def add_partitions(kafka: KafkaCluster, name: str, count: int) -> None:
+    """From now on a topic has so many."""
+    from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        await admin.create_partitions({name: NewPartitions(count)})
+    finally:
+        await admin.close()

@@ -11,7 +11,7 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless_log.kafka.records import Compression
 from gapless_testing.kafka import KafkaCluster
-from kafka_kit import KafkaLog
+from kafka_kit import KafkaLog, add_partitions
 from log_host import events_of, host_of, place
 
 
@@ -157,18 +157,6 @@ async def test_a_topic_that_is_deleted_has_ended_once_that_is_certain(kafka: Kaf
         await host.until(host.ended)
 
     assert host.ended() == [found.log]
-
-
-async def add_partitions(kafka: KafkaCluster, name: str, count: int) -> None:
-    """From now on a topic has so many."""
-    from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
-
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
-    try:
-        await admin.create_partitions({name: NewPartitions(count)})
-    finally:
-        await admin.close()
 
 
 async def test_a_partition_that_is_added_is_found(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,39 +10,9 @@ import pytest
 import trustme
 
 import gapless
-from gapless.node.config import make_config
-from gapless.node.node import Node
 from gapless_testing.kafka import KafkaCluster
+from kafka_front import gateway, pubend_of
 from kafka_kit import PASSWORD, KafkaLog
-
-
-@contextlib.asynccontextmanager
-async def gateway(kafka: KafkaCluster, *topics: object, own: str = "own", **options: Any) -> AsyncIterator[Node]:
-    """A node in memory, which it loses at its end; its own pubend, of that name, has a topic that nobody uses."""
-    section = {"servers": [kafka.bootstrap], "topics": list(topics), **options}
-    pubends = [{"name": own, "topics": ["own"]}]
-    node = await Node.start(
-        make_config(
-            {
-                "node": {"network": "shop"},
-                "storage": {"plugin": "memory", "path": ""},
-                "listen": [{"address": "127.0.0.1:0"}],
-                "phb": {"pubends": pubends, "kafka": [section]},
-            }
-        )
-    )
-    try:
-        yield node
-    finally:
-        await node.stop()
-
-
-async def pubend_of(connection: gapless.Connection, name: str) -> str:
-    """The pubend that a topic of Kafka's is, once it is found."""
-    while True:
-        for pubend in await connection.pubends():
-            if pubend.pubend.startswith(name):
-                return pubend.pubend
 
 
 @pytest.mark.timeout(60)
