@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from typing_extensions import Self
@@ -52,12 +53,14 @@ class LogHost:
         *topics: object,
         follow: bool = True,
         gone_seconds: float = 60.0,
+        known: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`topics`: as a configuration has them."""
+        """`topics`: as a configuration has them. `known`: the logs of a former life, with their families."""
         self._section = section_from({"servers": [server], "topics": list(topics)})
         self._connect = connect
         self._follow = follow
         self._gone_seconds = gone_seconds
+        self._known = known
         self.said: list[LogAnswer] = []
         self.logs: dict[str, NumberedLog] = {}
         """As they were described last."""
@@ -69,7 +72,7 @@ class LogHost:
 
     async def __aenter__(self) -> Self:
         self.plugin = KafkaLogs(
-            self._section, self._connect, self._on_answer, lambda: 1, gone_seconds=self._gone_seconds
+            self._section, self._known, self._connect, self._on_answer, lambda: 1, gone_seconds=self._gone_seconds
         )
         return self
 

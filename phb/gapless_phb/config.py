@@ -156,7 +156,7 @@ def _logs(name: str, sections: object) -> Iterator[OpenLogs]:
             plugin: LogPlugin = plugins.load("log", name)(options=options)
         except ConfigurationError as error:
             raise type(error)(f"phb.{name}.{number}: {error}") from error
-        yield OpenLogs(name, options, tuple(plugin.topics))
+        yield OpenLogs(name, options, tuple(plugin.topics), {})  # what is known is in the volume
 
 
 def _faults(error: ValidationError) -> Iterator[str]:

@@ -10,7 +10,7 @@ and the simulator runs the same calls as a conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -257,9 +257,10 @@ class LogPlugin(Protocol):
     def topics(self) -> Sequence[str]:
         """The topics that the events of its logs will have."""
 
-    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
         """Begins to look for the logs, and returns at once, before the first answer.
 
+        `known`: those that the host had found before, each with its family (`gapless.core.ports.OpenLogs`).
         `answer` takes each answer, on the event loop's thread, in the order in which the plugin gives them.
         """
 

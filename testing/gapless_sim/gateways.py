@@ -113,7 +113,7 @@ class Gateway:
             "phb", self.name, "network", f"storage-{self.name}-{self.volumes}", VolumeReader(self.volume),
             world.now, world.wall, b"secret", AllowAll(), roles=frozenset({"phb"}),
         )  # fmt: skip
-        self.role = PublisherHostingBroker(context, Settings(pubends=(), logs=(OpenLogs("model", {}, (TOPIC,)),)))
+        self.role = PublisherHostingBroker(context, Settings(pubends=(), logs=(OpenLogs("model", {}, (TOPIC,), {}),)))
         self.role.start(world.now, world.wall)
         self.pump()
 

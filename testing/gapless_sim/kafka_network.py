@@ -316,7 +316,7 @@ class CheckedOptions(LogPlugin):
 
     topics = (TOPIC,)
 
-    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
         """Is never called."""
         raise AssertionError("a world opens its logs itself")
 
@@ -364,7 +364,8 @@ class SimLogs:
             if not self._life.over and self._broker.machine is not None:
                 self._broker.machine.on_log_answer(source, said)
 
-        logs = KafkaLogs(section_from(question.options), connect, answer, lambda: self._broker.clock()[1])
+        section = section_from(question.options)
+        logs = KafkaLogs(section, question.known, connect, answer, lambda: self._broker.clock()[1])
         self._opened.append(logs)
 
     def over(self) -> None:

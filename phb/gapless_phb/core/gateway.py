@@ -84,18 +84,28 @@ class Gateway:
         }
 
     def start(self, now: int, wall: int) -> None:
-        """Opens the logs. Pubends whose logs had ended are opened at once: whoever is behind is told of his gap."""
-        for section in self._logs:
-            self._outbox.emit(section)
+        """Opens the logs. Pubends whose logs had ended are opened at once: their subscribers are told of their gap."""
         for saved in [each for each in self._saved.values() if each.lost]:
-            found = NumberedLog(
-                saved.row.pubend, saved.row.family, "", saved.lost, saved.lost, (), _GONE, _NoFormat(), b"", "", ()
-            )
-            del self._saved[saved.row.pubend]
-            pubend, source = self._make(saved, found, is_new=False, now=now)
+            pubend, source = self._make_gone(saved, now)
             source.log.end()
-            pubend.sealed = True
             pubend.begin(now, wall)
+        for section in self._logs:
+            self._outbox.emit(replace(section, known=self._known(section)))
+
+    def _known(self, section: OpenLogs) -> dict[str, str]:
+        """Returns the logs that this section has found before. Where two have the same topic, nobody can tell which."""
+        alone = [topic for topic in section.topics if sum(topic in each.topics for each in self._logs) == 1]
+        rows = [each.row for each in self._saved.values()]
+        return {row.pubend: row.family for row in rows if any(topic in alone for topic in row.topics)}
+
+    def _make_gone(self, saved: SavedPubend, now: int) -> tuple[Pubend, Numbered]:
+        """Makes a pubend whose log is gone and was not found in this life."""
+        row = saved.row
+        del self._saved[row.pubend]
+        found = NumberedLog(row.pubend, row.family, "", 0, 0, row.voids, _GONE, _NoFormat(), b"", "", ())
+        pubend, source = self._make(saved, found, is_new=False, now=now)
+        pubend.sealed = True
+        return pubend, source
 
     def assigned(self, publisher: str, topic: str) -> Pubend | None:
         """Returns the pubend for a publisher that is on none yet, by a hash of its name; None if there is none yet."""
@@ -112,7 +122,9 @@ class Gateway:
         replaced = {each.family for each in message.logs if name_of(each.log) in names}
         for found in message.logs:
             if found.log in self._pubends:
-                self._learn(*self._pubends[found.log], found, now)
+                pubend, source = self._pubends[found.log]
+                if not source.log.ended:  # a broker of the log's may not have heard that it is gone
+                    self._learn(pubend, source, found, now)
                 continue
             saved = self._saved.pop(found.log, None)
             is_new = saved is None
@@ -159,15 +171,24 @@ class Gateway:
         text = f"{trouble.log}: {trouble.why or 'the log goes on'}"
         self._outbox.emit(Alarm(AlarmCode.LOG_STANDS_STILL, text, trouble.log, over=not trouble.why))
 
-    def _on_ended(self, ended: LogEnded, _now: int, _wall: int) -> None:
-        """A log is gone for good: whoever was behind gets a gap up to its end, once that is durable."""
+    def _on_ended(self, ended: LogEnded, now: int, _wall: int) -> None:
+        """A log is gone for good: once that is durable, its subscribers get a gap up to its end.
+
+        It may be gone since before this life: then its pubend was not opened yet.
+        """
         found = self._pubends.get(ended.log)
-        if found is None or found[1].log.ended:
-            return
-        pubend, source = found
-        text = f"{ended.log}: {ended.why}"
-        self._outbox.emit(Alarm(AlarmCode.LOG_GONE, text, ended.log))
-        source.gone(ended.why, lambda _now, _wall: pubend.seal())
+        if found is not None:
+            pubend, source = found
+            if not source.log.ended:
+                source.gone(ended.why, lambda _now, _wall: pubend.seal())
+                self._alarm_gone(ended)
+        elif ended.log in self._saved:
+            pubend, source = self._make_gone(self._saved[ended.log], now)
+            source.gone(ended.why, pubend.begin)
+            self._alarm_gone(ended)
+
+    def _alarm_gone(self, ended: LogEnded) -> None:
+        self._outbox.emit(Alarm(AlarmCode.LOG_GONE, f"{ended.log}: {ended.why}", ended.log))
 
 
 class _NoFormat(LogFormat):

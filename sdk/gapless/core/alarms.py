@@ -68,7 +68,7 @@ class AlarmCode(Enum):
     )
     LOG_GONE = (
         "log_gone",
-        "A log that others append to was deleted, or made anew; whoever was behind gets a gap.",
+        "A log that others append to was deleted, or made anew; its subscribers get a gap.",
         "Nothing, if that was meant. A log that was made anew is another pubend.",
     )
     LOG_LESS_SAFE = (

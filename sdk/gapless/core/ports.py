@@ -20,7 +20,8 @@ with `OpenLogs`, and from then on it learns what there is from the plugin's answ
 1. `LogsFound` describes the logs. It comes before every record that lies behind a change of what it describes.
 2. `Follow` asks for all that is in a log from some tick on. `Grown` brings it, piece by piece, without a hole.
 3. `ReadLog`, `Locate`, `Trim` and an `Append` of its own (no operation of a `Write`) ask for one thing each.
-4. `LogTrouble` explains why a log stands still. `LogEnded` is final: this log is gone, and will never come back.
+4. `LogTrouble` explains why a log stands still. `LogEnded` is final: this log is gone, and will never come back. That
+   may be a log that only a former life of the host has found (`OpenLogs.known`).
 
 The ticks of such a log are its own. What they are made of, and how its records become events, only its `LogFormat` and
 its plugin know.
@@ -291,7 +292,9 @@ class NumberedLog:
     log: str
     """Its identity, which is the id of its pubend: `topic.partition@id`. A log made anew has another one."""
     family: str
-    """Logs of one family belong together, as the partitions of a topic do. They may become more."""
+    """Logs of one family belong together, as the partitions of a topic do. They may become more.
+
+    It shows where they are, too: a plugin that is configured for another place says nothing of them."""
     topic: str
     """The topic of its events."""
     first: Tick
@@ -325,6 +328,11 @@ class OpenLogs(Struct, frozen=True, gc=False):
     options: Mapping[str, Any]
     topics: tuple[str, ...]
     """The topics of all their events, found or not: no other log of the host takes such an event."""
+    known: Mapping[str, str]
+    """The logs that the host had found in former lives, each with its family.
+
+    Those that are gone meanwhile for good are named by `LogEnded`; the others by `LogsFound` as soon as they are found.
+    """
 
 
 class Follow(Struct, frozen=True, gc=False):

@@ -83,7 +83,7 @@ class NodeLogs:
                 if said is not None:
                     self._answer(source, said)
 
-        self._opened.append((question.plugin, plugin.open(take)))
+        self._opened.append((question.plugin, plugin.open(question.known, take)))
 
     def _told(self, source: int, number: int, found: LogsFound) -> LogsFound | None:
         """From now on, questions about these logs go to whoever has found them first."""

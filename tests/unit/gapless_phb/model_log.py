@@ -182,7 +182,7 @@ class NumberedRig(Harness):
         self.lose_answers = self.lose_appends = False
         self.read_batches = 100
         topics = tuple({log.topic for log in self.logs.values()})
-        self.settings = Settings(**{"pubends": (), "logs": (OpenLogs("model", {}, topics),), **settings})
+        self.settings = Settings(**{"pubends": (), "logs": (OpenLogs("model", {}, topics, {}),), **settings})
         super(Harness, self).__init__(self._make, role="phb", now=0, wall=EPOCH_MS + BEGINNING)
 
     def _make(self, context: RoleContext) -> PublisherHostingBroker:

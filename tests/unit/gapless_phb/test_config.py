@@ -137,8 +137,8 @@ def test_sections_that_name_a_log_plugin_are_for_it_to_check() -> None:
     settings = settings_from({"members": ["shb1"], "tapes": [{"server": "a"}, {"server": "b"}]})
 
     assert settings.logs == (
-        OpenLogs("tapes", {"server": "a"}, ("tape",)),
-        OpenLogs("tapes", {"server": "b"}, ("tape",)),
+        OpenLogs("tapes", {"server": "a"}, ("tape",), {}),
+        OpenLogs("tapes", {"server": "b"}, ("tape",), {}),
     )
     assert settings.members == ("shb1",)
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final
 
 from gapless.core.ports import (
@@ -47,7 +47,7 @@ from gapless_log.kafka.records import CorruptBatchError, batches
 from gapless_log.kafka.requests import Connection
 from gapless_log.kafka.survey import NotNowError, checked, lineage_of, offset_found
 from gapless_log.kafka.tail import FETCH_BYTES_MAX, PartitionLog, pieces_of
-from gapless_log.kafka.topics import OpenTopic, unfit
+from gapless_log.kafka.topics import FormerTopic, OpenTopic, unfit
 
 log = logging.getLogger("gapless.log.kafka")
 
@@ -98,15 +98,16 @@ class KafkaLogs:
     def __init__(
         self,
         section: KafkaSection,
+        known: Mapping[str, str],
         connect: Callable[[str], Awaitable[Connection]],
         answer: Callable[[LogAnswer], None],
         wall: Callable[[], int],
         *,
         gone_seconds: float = GONE_SECONDS,
     ) -> None:
-        """`connect` opens a connection to an address. `wall`: milliseconds since 1970.
+        """`known`: logs that were found before, each with its family. `wall`: milliseconds since 1970.
 
-        A topic that no broker has known for `gone_seconds` is gone.
+        `connect` opens a connection to an address. A topic that no broker has known for `gone_seconds` is gone.
         """
         self._cluster = Cluster(section.servers, connect)
         self._time = asyncio.get_running_loop().time
@@ -132,8 +133,17 @@ class KafkaLogs:
         """What was said of each log, but for its end."""
         self._stuck: dict[str, tuple[int, float]] = {}
         """Where a transaction holds a log up, and since when."""
+        self._known: dict[bytes, list[str]] = {}
+        """The logs that were found before, by the id of their topic."""
+        sections = {topic.name: topic for topic in section.topics}
         for topic in section.topics:
             self._run(self._find(topic))
+        for log_name, family in known.items():
+            former = FormerTopic.parse(family)
+            if former.name in sections:
+                self._known.setdefault(former.id, []).append(log_name)
+                if len(self._known[former.id]) == 1:
+                    self._run(self._miss(former))
         self._run(self._watch())
 
     # ------------------------------------------------------------------------------------ what is asked
@@ -229,7 +239,8 @@ class KafkaLogs:
 
     async def _open(self, section: TopicSection) -> str:
         """Opens a topic and tells of its partitions. Returns why it cannot be a pubend, or ""."""
-        (state,) = (await self._cluster.metadata(names=[section.name])).topics
+        metadata = await self._cluster.metadata(names=[section.name])
+        (state,) = metadata.topics
         if state.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             return f"Kafka has no topic {section.name}"
         if state.code is Code.TOPIC_AUTHORIZATION_FAILED:
@@ -238,7 +249,7 @@ class KafkaLogs:
         partitions = {partition.partition: partition for partition in state.partitions}
         if missing := sorted(set(section.partitions or ()) - set(partitions)):
             return f"the Kafka topic {section.name} has no partition {', '.join(map(str, missing))}"
-        topic = OpenTopic(section, state.id, {}, min(len(each.replicas) for each in state.partitions))
+        topic = OpenTopic(section, metadata.cluster, state.id, {}, min(len(each.replicas) for each in state.partitions))
         why = await self._learn_settings(topic)
         if not why:
             await self._add(topic, [partitions[each] for each in section.partitions or sorted(partitions)])
@@ -464,7 +475,8 @@ class KafkaLogs:
         producer = ""
         with suppress(*CONNECTION_ERRORS, CorruptBatchError):
             answer = await (await self._leader(partition)).fetch(Fetch((start,), False, 0, 1, 1))
-            producer = f" of producer id {next(batches(answer.partitions[0].records)).producer_id}"
+            for batch in islice(batches(answer.partitions[0].records), 1):  # none, if it has ended or is gone meanwhile
+                producer = f" of producer id {batch.producer_id}"
         self._trouble(
             partition.log, f"a transaction{producer} is open at offset {offset}: nothing behind it is decided"
         )
@@ -501,26 +513,46 @@ class KafkaLogs:
             self._run(self._judge(topic))
 
     async def _judge(self, topic: OpenTopic) -> None:
-        """Finds out whether a topic is gone: never on a guess (TK2)."""
+        """Finds out whether a topic is gone."""
+        why = await self._verdict(topic.former)
+        if why:
+            self._end(topic, f"the Kafka topic {topic.section.name}: {why}")
+        self._judged.discard(topic.id)
+        self._stale.set()
+
+    async def _miss(self, former: FormerTopic) -> None:
+        """Finds out what became of a topic of a former life, until it is open again, or gone.
+
+        A cluster knows nothing of another one's topics: perhaps the configuration names the wrong servers.
+        """
+        while former.id in self._known and former.id not in self._topics:
+            with suppress(*CONNECTION_ERRORS):
+                cluster = (await self._cluster.metadata()).cluster
+                if cluster != former.cluster:
+                    for name in self._known[former.id]:
+                        self._fails(name, f"it is in the Kafka cluster {former.cluster}, and this is {cluster}")
+                elif (why := await self._verdict(former)) and former.id not in self._topics:
+                    self._end_all(self._known.pop(former.id, ()), f"the Kafka topic {former.name}: {why}")
+            await asyncio.sleep(FIND_SECONDS)
+
+    async def _verdict(self, former: FormerTopic) -> str:
+        """Returns why a topic is gone, or "" if it is there: never on a guess, however long it takes (TK2)."""
         since: tuple[str, float] | None = None
         while True:
             try:
-                found = await self._what_became_of(topic)
+                found = await self._what_became_of(former)
             except CONNECTION_ERRORS:
                 found = ""
             if found == "it is there":
-                break
+                return ""
             now = self._time()
             if not found or since is None or since[0] != found:
                 since = (found, now) if found else None
             elif now - since[1] >= (0 if found == "it was deleted and made anew" else self._gone_seconds):
-                self._end(topic, f"the Kafka topic {topic.section.name}: {found}")
-                break
+                return found
             await asyncio.sleep(min(1.0, self._gone_seconds))
-        self._judged.discard(topic.id)
-        self._stale.set()
 
-    async def _what_became_of(self, topic: OpenTopic) -> str:
+    async def _what_became_of(self, topic: FormerTopic) -> str:
         """Asks every broker for a topic. Returns what all of them say, or "" if they do not agree."""
         await self._cluster.metadata()
         said = set()
@@ -529,7 +561,7 @@ class KafkaLogs:
             (by_id,) = (await connection.metadata(ids=[topic.id])).topics
             if by_id.code is Code.NONE:
                 return "it is there"
-            (by_name,) = (await connection.metadata(names=[topic.section.name])).topics
+            (by_name,) = (await connection.metadata(names=[topic.name])).topics
             if by_name.code is Code.NONE and by_name.id != topic.id:
                 said.add("it was deleted and made anew")
             elif by_name.code is Code.UNKNOWN_TOPIC_OR_PARTITION and by_id.code is Code.UNKNOWN_TOPIC_ID:
@@ -546,9 +578,15 @@ class KafkaLogs:
             del self._logs[partition.log]
             self._failing.pop(partition.log, None)
             self._troubles.pop(partition.log, None)
-            self._answer(LogEnded(partition.log, why))
             self._wake(partition)
+        # A former life may have had partitions that this one is not configured for.
+        known = self._known.pop(topic.id, [])
+        self._end_all(dict.fromkeys([*(partition.log for partition in topic.logs.values()), *known]), why)
         self._run(self._find(topic.section))
+
+    def _end_all(self, names: Iterable[str], why: str) -> None:
+        for name in names:
+            self._answer(LogEnded(name, why))
 
     # ------------------------------------------------------------------------------------ single questions
 

@@ -29,9 +29,9 @@ class KafkaPlugin:
         """The topics of the events of its logs."""
         return [topic.rules.topic for topic in self._section.topics]
 
-    def open(self, answer: Callable[[LogAnswer], None]) -> KafkaLogs:
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> KafkaLogs:
         """Begins to look for the topics."""
-        return KafkaLogs(self._section, partial(connect, access=self._access), answer, _wall)
+        return KafkaLogs(self._section, known, partial(connect, access=self._access), answer, _wall)
 
 
 def _wall() -> int:

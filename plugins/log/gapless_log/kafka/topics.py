@@ -25,6 +25,7 @@ class OpenTopic:
     """A topic, by the id that it had when it was opened: one of the same name that is made later is another one."""
 
     section: TopicSection
+    cluster: str
     id: bytes
     settings: Mapping[str, str]
     replicas: int
@@ -40,14 +41,18 @@ class OpenTopic:
         return Topic(self.section.name, self.id)
 
     @property
+    def former(self) -> FormerTopic:
+        """What is left of it when it is gone."""
+        return FormerTopic(self.cluster, self.section.name, self.id)
+
+    @property
     def family(self) -> str:
-        """What its partitions have in common."""
-        return f"{self.section.name}@{base64.urlsafe_b64encode(self.id).decode().rstrip('=')}"
+        """What its partitions have in common: where the topic is, its name, and its id."""
+        return f"{self.cluster}/{self.section.name}@{encoded(self.id)}"
 
     def log_of(self, partition: int) -> str:
         """Returns the identity of a partition's log."""
-        name, _, topic_id = self.family.partition("@")
-        return f"{name}.{partition}@{topic_id}"
+        return f"{self.section.name}.{partition}@{encoded(self.id)}"
 
     @property
     def record_max(self) -> int:
@@ -100,6 +105,27 @@ class OpenTopic:
             refuses=self.refuses,
             warnings=self.warnings,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FormerTopic:
+    """A topic that was found before, perhaps in a former life of this node."""
+
+    cluster: str
+    name: str
+    id: bytes
+
+    @classmethod
+    def parse(cls, family: str) -> FormerTopic:
+        """The other way round from `OpenTopic.family`; a family of another form is nowhere."""
+        rest, _, topic_id = family.rpartition("@")
+        cluster, _, name = rest.rpartition("/")
+        return cls(cluster, name, base64.urlsafe_b64decode(f"{topic_id}=="))
+
+
+def encoded(topic_id: bytes) -> str:
+    """Returns an id as it stands in names."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def unfit(settings: Mapping[str, str]) -> str:

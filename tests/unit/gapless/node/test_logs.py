@@ -106,23 +106,26 @@ class FakePlugin:
 
     def __init__(self) -> None:
         self.opened: list[FakeLogs] = []
+        self.known: Mapping[str, str] = {}
+        """What was said to be known when the last ones were opened."""
 
     @hookimpl
     def open_log(self, options: Mapping[str, Any]) -> LogPlugin:
         if "servers" not in options:
             raise ConfigurationError("servers: a broker is needed")
-        return _Opening(self.opened, options)
+        return _Opening(self, options)
 
 
 @dataclass
 class _Opening:
-    opened: list[FakeLogs]
+    plugin: FakePlugin
     options: Mapping[str, Any]
     topics: Sequence[str] = ()
 
-    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
-        self.opened.append(FakeLogs(self.options, answer))
-        return self.opened[-1]
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
+        self.plugin.known = known
+        self.plugin.opened.append(FakeLogs(self.options, answer))
+        return self.plugin.opened[-1]
 
 
 class AskingRole(LogRole):
@@ -205,9 +208,10 @@ async def rig() -> AsyncIterator[Rig]:
 def test_hook_open_log_takes_options_and_refuses_wrong_ones(plugin: FakePlugin) -> None:
     opening = plugins.load("log", "fake")(options={"servers": "here"})
 
-    logs = opening.open(lambda _: None)
+    logs = opening.open({LOG: "family"}, lambda _: None)
 
     assert plugin.opened == [logs]
+    assert plugin.known == {LOG: "family"}
     with pytest.raises(ConfigurationError, match="a broker is needed"):
         plugins.load("log", "fake")(options={})
 
@@ -217,7 +221,7 @@ async def test_every_question_reaches_the_plugin_and_every_answer_the_role_that_
 ) -> None:
     asking, other = rig.roles
 
-    await rig.ask(asking, OpenLogs("fake", {"servers": "here"}, ()))
+    await rig.ask(asking, OpenLogs("fake", {"servers": "here"}, (), {}))
     (logs,) = plugin.opened
     logs.answer(LogsFound([numbered(LOG)]))
     await rig.turn()
@@ -236,7 +240,7 @@ async def test_every_question_reaches_the_plugin_and_every_answer_the_role_that_
 
 async def test_two_roles_may_read_one_log_each_for_itself(rig: Rig, plugin: FakePlugin) -> None:
     for role in rig.roles:
-        await rig.ask(role, OpenLogs("fake", {"servers": role.name}, ()))
+        await rig.ask(role, OpenLogs("fake", {"servers": role.name}, (), {}))
     for logs in plugin.opened:
         logs.answer(LogsFound([numbered(LOG)]))
 
@@ -250,7 +254,7 @@ async def test_a_log_that_two_sections_find_stays_with_the_first_and_the_operato
     rig: Rig, plugin: FakePlugin
 ) -> None:
     role = rig.roles[0]
-    await rig.ask(role, OpenLogs("fake", {"servers": "a"}, ()), OpenLogs("fake", {"servers": "b"}, ()))
+    await rig.ask(role, OpenLogs("fake", {"servers": "a"}, (), {}), OpenLogs("fake", {"servers": "b"}, (), {}))
     first, second = plugin.opened
 
     first.answer(LogsFound([numbered(LOG)]))
@@ -268,8 +272,8 @@ async def test_a_log_that_two_sections_find_stays_with_the_first_and_the_operato
 @pytest.mark.parametrize(
     ("question", "alarm"),
     [
-        (OpenLogs("nonsense", {}, ()), "log plugin 'nonsense', OpenLogs: no log plugin is called 'nonsense'"),
-        (OpenLogs("fake", {}, ()), "log plugin 'fake', OpenLogs: servers: a broker is needed"),
+        (OpenLogs("nonsense", {}, (), {}), "log plugin 'nonsense', OpenLogs: no log plugin is called 'nonsense'"),
+        (OpenLogs("fake", {}, (), {}), "log plugin 'fake', OpenLogs: servers: a broker is needed"),
         (Taken("unheard.0@of", 1), "log plugin '', Taken: KeyError"),
     ],
 )
@@ -286,7 +290,7 @@ async def test_a_question_that_cannot_be_asked_is_an_alarm_and_not_the_end(
 
 async def test_a_plugin_that_fails_at_a_question_is_an_alarm_and_not_the_end(rig: Rig, plugin: FakePlugin) -> None:
     role = rig.roles[0]
-    await rig.ask(role, OpenLogs("fake", {"servers": "here", "fails": True}, ()))
+    await rig.ask(role, OpenLogs("fake", {"servers": "here", "fails": True}, (), {}))
     plugin.opened[0].answer(LogsFound([numbered(LOG)]))
 
     await rig.ask(role, Taken(LOG, 1))
@@ -302,7 +306,7 @@ async def test_the_end_closes_every_plugin_and_none_is_heard_any_more(
     rig = Rig()
     role = rig.roles[0]
     for how in ("hangs", "fails", "ends"):
-        await rig.ask(role, OpenLogs("fake", {"servers": "here", how: True}, ()))
+        await rig.ask(role, OpenLogs("fake", {"servers": "here", how: True}, (), {}))
 
     rig.shell.abandon("the test is over")
     await rig.shell.closed()
@@ -322,6 +326,6 @@ async def test_a_question_leaves_after_the_writes_of_its_turn(rig: Rig, plugin: 
     rig.shell.commit = lambda *_: calls.append("commit")  # type: ignore[method-assign]
     rig.shell.to_log = lambda *_: calls.append("ask")  # type: ignore[method-assign]
 
-    await rig.ask(rig.roles[0], OpenLogs("fake", {}, ()), Write([Set("rows", b"key", b"value")]))
+    await rig.ask(rig.roles[0], OpenLogs("fake", {}, (), {}), Write([Set("rows", b"key", b"value")]))
 
     assert calls == ["commit", "ask"]

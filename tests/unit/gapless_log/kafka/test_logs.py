@@ -29,7 +29,7 @@ from gapless_log.kafka.lineage import tick_at
 from gapless_log.kafka.messages import Code, Fetch, FetchAnswer, MetadataRequest, Produce, Produced
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_log.kafka.requests import Connection
-from gapless_sim.kafka_model import Broker, Cluster, Topic
+from gapless_sim.kafka_model import Broker, Cluster, Topic, by_producer
 from log_host import LogHost, events_of, place
 
 
@@ -110,8 +110,9 @@ class Kafka:
         """A host of the topic."""
         gone_seconds = options.pop("gone_seconds", 60.0)
         follow = options.pop("follow", True)
+        known = options.pop("known", {})
         topic = {"name": "orders", **options}
-        return LogHost("kafka-1:9092", self.connect, topic, follow=follow, gone_seconds=gone_seconds)
+        return LogHost("kafka-1:9092", self.connect, topic, follow=follow, gone_seconds=gone_seconds, known=known)
 
 
 @pytest.fixture
@@ -264,6 +265,85 @@ async def test_a_topic_that_nobody_knows_any_more_has_ended_after_a_while(kafka:
     assert host.all_of(LogEnded) == [LogEnded(found.log, "the Kafka topic orders: it was deleted")]
 
 
+FORMER = {"orders.0@AAAAAAAAAAAAAAAAAAAAAQ": "model/orders@AAAAAAAAAAAAAAAAAAAAAQ"}
+"""The first topic of the model, as a host knows it that has found it."""
+
+
+async def test_what_a_host_has_found_tells_a_later_life_where_it_was(kafka: Kafka, host: LogHost) -> None:
+    assert {only(host): host.logs[only(host)].family} == FORMER
+
+
+async def test_a_topic_made_anew_while_nobody_looked_has_ended(kafka: Kafka) -> None:
+    (former,) = FORMER
+    kafka.cluster.delete(kafka.topic)
+    kafka.create("orders")
+
+    async with kafka.host(known=FORMER, gone_seconds=0.01) as host:
+        await host.until(host.ended)
+        found = await host.found()
+
+        assert host.all_of(LogEnded) == [LogEnded(former, "the Kafka topic orders: it was deleted and made anew")]
+        assert found.log not in FORMER
+
+
+async def test_a_former_topic_that_one_broker_still_knows_has_not_ended(kafka: Kafka) -> None:
+    """TK2: perhaps the others are the ones that are behind."""
+    kafka.cluster.delete(kafka.topic)
+    kafka.cluster.create("orders", 1, {})
+    kafka.cluster.brokers[0].learn()
+
+    async with kafka.host(known=FORMER, gone_seconds=0.01) as host:
+        await asyncio.sleep(0.1)
+        assert host.ended() == []
+        kafka.learn()
+
+        await host.until(host.ended)
+
+
+async def test_a_former_topic_of_whose_name_there_is_none_is_asked_for_a_while(kafka: Kafka) -> None:
+    """TK2: metadata spreads, so its absence is no evidence at once."""
+    kafka.cluster.delete(kafka.topic)
+    kafka.learn()
+
+    async with kafka.host(known=FORMER, gone_seconds=0.2) as host:
+        await asyncio.sleep(0.1)
+        assert host.ended() == []
+
+        await host.until(host.ended)
+
+
+async def test_a_former_topic_that_is_found_again_goes_on_and_ends_with_all_its_partitions(kafka: Kafka) -> None:
+    not_configured = "orders.1@AAAAAAAAAAAAAAAAAAAAAQ"
+    known = {**FORMER, not_configured: FORMER[next(iter(FORMER))]}
+
+    async with kafka.host(known=known, gone_seconds=0.01, partitions=[0]) as host:
+        await host.found()
+        await asyncio.sleep(0.1)
+        assert host.ended() == []
+        kafka.cluster.delete(kafka.topic)
+        kafka.create("orders")
+
+        await host.until(lambda: len(host.ended()) == 2)
+        assert {each.log for each in host.all_of(LogEnded)} == set(known)
+
+
+async def test_a_former_topic_of_another_cluster_or_of_no_section_has_not_ended(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration names other servers than it did, perhaps by mistake."""
+    monkeypatch.setattr(logs, "PATIENCE_SECONDS", 0.0)
+    known = {"orders.0@AAAAAAAAAAAAAAAAAAAACQ": "other/orders@AAAAAAAAAAAAAAAAAAAACQ", "x.0@AAAA": "model/x@AAAA"}
+
+    async with kafka.host(known=known, gone_seconds=0.01) as host:
+        await host.until(lambda: host.all_of(LogTrouble))
+        await asyncio.sleep(0.05)
+
+        assert host.ended() == []
+        assert host.all_of(LogTrouble) == [
+            LogTrouble("orders.0@AAAAAAAAAAAAAAAAAAAACQ", "it is in the Kafka cluster other, and this is model")
+        ]
+
+
 async def test_every_fetch_names_the_topic_by_its_id_and_both_epochs(kafka: Kafka, host: LogHost) -> None:
     kafka.publish(b"a")
     await host.behind(only(host), 1)
@@ -320,6 +400,25 @@ async def test_what_cannot_be_read_is_told_and_not_skipped(
     assert (read.hi, read.pieces) == (0, [])
     assert "checksum" in read.error
     assert events == [("0/1", b"a")]
+
+
+async def test_a_transaction_that_hangs_is_told_also_if_its_records_are_gone_when_they_are_looked_at(
+    kafka: Kafka, host: LogHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "WAIT_MS", 1)
+
+    def without_records(_broker: Broker, request: Any, answer: Any) -> Any:
+        if not isinstance(request, Fetch) or request.is_committed:
+            return answer
+        return FetchAnswer(Code.NONE, (msgspec.structs.replace(answer.partitions[0], records=b""),))
+
+    kafka.change = without_records
+    kafka.partition.append(by_producer(encode([NewRecord(1000, None, b"a", [])], Compression.NONE), 7))
+
+    trouble = await host.until(host.troubles)
+
+    assert trouble[0][1] == "a transaction is open at offset 0: nothing behind it is decided"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Held, Hold, Know, Opened
 from gapless.core.ports import Follow, Grown, Locate, LogTrouble, OpenLogs, ReadLog, Taken, Trim
-from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, told
+from gapless_phb.core.followed import END
+from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, place, told
 
 
 def followed(*logs: ModelLog) -> NumberedRig:
@@ -148,7 +149,8 @@ def test_a_log_that_is_made_anew_is_another_pubend_and_the_former_one_is_lost() 
     assert ended.meta.sealed or opened.meta.sealed
     later = opened if ended.meta.sealed else ended
     assert (later.meta.pubend, later.meta.created, later.meta.stable) == ("orders.0@new", 0, 1)
-    assert told(rig.ask((0, 1))) == ["(0, 1] silence lost=1"]
+    assert (opened if later is ended else ended).meta.stable == END
+    assert told(rig.ask((0, 1))) == [f"(0, 1] silence lost={place(END)}"]
 
 
 def test_an_ended_log_is_told_again_after_a_restart() -> None:
@@ -165,7 +167,60 @@ def test_an_ended_log_is_told_again_after_a_restart() -> None:
     rig.sync()
 
     opened = rig.sent(Opened)[-1]
-    assert (opened.meta.pubend, opened.meta.sealed, opened.meta.stable) == (LOG, True, 1)
+    assert (opened.meta.pubend, opened.meta.sealed, opened.meta.stable) == (LOG, True, END)
+
+
+def test_a_log_that_ended_while_the_broker_was_down_is_lost_up_to_wherever_it_had_come() -> None:
+    """Nobody here knows how far it had come, or what other gateways have told of it since."""
+    rig = followed()
+    rig.log.add("one")
+    rig.serve()
+    assert rig.sent(OpenLogs)[-1].known == {}
+    rig.crash()
+    assert rig.sent(OpenLogs)[-1].known == {LOG: "orders"}
+    rig.logs["orders.0@new"] = ModelLog("orders.0@new", "new family")
+    rig.asked.clear()
+    before = len(rig.sent(Opened))
+
+    rig.end()
+    assert [one for one in rig.sent(Opened) if one.meta.sealed] == []  # not before it is durable
+    rig.find("orders.0@new")
+    rig.sync()
+    rig.sync()
+
+    opened = {one.meta.pubend: one.meta for one in rig.sent(Opened)[before:]}
+    assert (opened[LOG].sealed, opened[LOG].stable) == (True, END)
+    assert (opened["orders.0@new"].sealed, opened["orders.0@new"].created) == (False, 0)
+    assert told(rig.ask((1, END))) == [f"(1, {place(END)}] silence lost={place(END)}"]
+    assert [(alarm.code, alarm.about) for alarm in rig.sent(Alarm)] == [(AlarmCode.LOG_GONE, LOG)]
+    rig.crash()
+    assert rig.sent(OpenLogs)[-1].known == {"orders.0@new": "new family"}
+
+
+def test_a_log_that_has_ended_is_not_opened_again_when_somebody_still_speaks_of_it() -> None:
+    rig = followed()
+    rig.log.add("one")
+    rig.serve()
+    rig.end()
+    rig.sync()
+    before = len(rig.said)
+
+    rig.log.elect()
+    rig.find()
+    rig.sync()
+
+    assert rig.said[before:] == []
+
+
+def test_of_two_sections_with_one_topic_none_knows_its_logs() -> None:
+    """Each would call those of the other gone."""
+    both = (OpenLogs("model", {"servers": "a"}, ("orders",), {}), OpenLogs("model", {"servers": "b"}, ("orders",), {}))
+    rig = NumberedRig(logs=both)
+    rig.open()
+
+    rig.crash()
+
+    assert [one.known for one in rig.sent(OpenLogs)[-2:]] == [{}, {}]
 
 
 def test_a_partition_that_appears_later_begins_at_its_beginning() -> None:
