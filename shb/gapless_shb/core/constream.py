@@ -276,9 +276,11 @@ class Constream(ServedPubend):
         if self.scheduler.readers:
             self.scheduler.promote_waiting()
         need = self._joining.need
-        retired = [(lo, hi, GapReason.RETIRED) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
+        # A log of others keeps nothing for this SHB's sake: there it has nothing to do with being counted.
+        why = GapReason.RETIRED if self.meta.timed else GapReason.CUT
+        gone = [(lo, hi, why) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
         damaged = [(lo, hi, GapReason.DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
-        if lost := sorted(retired + damaged, key=itemgetter(0)):
+        if lost := sorted(gone + damaged, key=itemgetter(0)):
             horizon = self._deliver_lost(lost, horizon)
         assert horizon >= self.head, "the head never falls"
         batch = self._istream.take(self.head, horizon)
@@ -307,9 +309,10 @@ class Constream(ServedPubend):
     def _deliver_lost(self, lost: list[Lost], horizon: Tick) -> Tick:
         """Opens a gap for every live consumer, and returns how far the step may go.
 
-        The constream meets lost ticks only if this SHB was retired while it was away (T10), or if events were damaged
-        before they reached it. The gap stays open until an event follows it, or the head stops. The step ends before
-        known events, and before lost ticks with another reason, because what is sent must leave in order.
+        The constream meets lost ticks only if this SHB was retired while it was away (T10), if events were damaged
+        before they reached it, or if a log of others is gone, or was trimmed further than it was read. The gap stays
+        open until an event follows it, or the head stops. The step ends before known events, and before lost ticks
+        with another reason, because what is sent must leave in order.
         """
         start, _, reason = lost[0]
         horizon = next((lo for lo, _, why in lost if why != reason), horizon)

@@ -15,6 +15,7 @@ import msgspec
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.wire.messages import StartAt
+from gapless.core.wire.messages.subscribing import GapReason
 from gapless_log.kafka.records import Batch, records
 from gapless_sim.model import begins_of
 from gapless_sim.observation import Oracle, Violation
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from gapless_sim.world import World
 
 OFFSETS = 44
+_LOST_BY_THE_LOG = (GapReason.RELEASED_EARLY.value, GapReason.CUT.value)
+"""What a gap may say of why it is there."""
 
 
 @dataclass(slots=True)
@@ -310,6 +313,8 @@ class KI4Whole(KafkaJudge):
             exists, cuts = self.logs.exists(pubend), self.logs.cuts(pubend)
             if exists and not cuts and item.end > truth.first:
                 self.fail(f"{consumer.lane} was told {item}, and the log begins at {truth.first}")
+            if item.reason not in _LOST_BY_THE_LOG:
+                self.fail(f"{consumer.lane} was told {item}, and it is the log that has lost it")
             self.world.sometimes("kafka.gap")
             self._positions[consumer][pubend] = item.end
         else:

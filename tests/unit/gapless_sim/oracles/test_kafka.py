@@ -14,6 +14,7 @@ from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import StartAt
+from gapless.core.wire.messages.subscribing import GapReason
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_sim.choices import Choices
 from gapless_sim.kafka_model import Partition
@@ -141,10 +142,21 @@ def test_a_gap_has_a_cause(rig: Rig) -> None:
     whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
     whole.attached(consumer, cast("Any", None), {rig.pubend: 0})
 
-    whole.handed_out(consumer, Gap(rig.pubend, 0, 1))
+    whole.handed_out(consumer, Gap(rig.pubend, 0, 1, GapReason.RELEASED_EARLY.value))
 
     with pytest.raises(Violation, match="the log begins at 1"):
-        whole.handed_out(consumer, Gap(rig.pubend, 1, 2))
+        whole.handed_out(consumer, Gap(rig.pubend, 1, 2, GapReason.RELEASED_EARLY.value))
+
+
+def test_a_gap_says_that_the_log_has_lost_it(rig: Rig) -> None:
+    """No gateway keeps anything, so whom it counts has nothing to do with it."""
+    rig.write(1)
+    whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
+    whole.attached(consumer, cast("Any", None), {rig.pubend: 0})
+    rig.kafka.cluster.delete(rig.topic)
+
+    with pytest.raises(Violation, match="it is the log that has lost it"):
+        whole.handed_out(consumer, Gap(rig.pubend, 0, 1, GapReason.RETIRED.value))
 
 
 def test_a_partition_that_appears_later_begins_at_its_beginning(rig: Rig) -> None:

@@ -271,7 +271,9 @@ class GapReason(Enum):
     DAMAGED = "damaged"
     """The events could not be read any more, and an operator has given them up."""
     CUT = "lost by the log"
-    """The log of the pubend is not the broker's own, and has lost them: what the subscription had matched is gone."""
+    """The log of the pubend is not the broker's own, and has lost them.
+
+    What the subscription had matched was cut off; or the log is gone, or was trimmed, before the broker had read it."""
     RETIRED = "this broker was retired"
     """The pubend no longer counted this SHB, and gave up events that it had not delivered (T10)."""
 
