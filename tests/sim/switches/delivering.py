@@ -163,7 +163,7 @@ PROGRESS = (
         "retired_gap_swallowed",
         ("T10",),
         "An SHB that was retired and returns passes lost ticks like silence.",
-        (Edit(f"{_CONSTREAM}._pass", "if lost := sorted(retired + damaged, key=itemgetter(0)):", "if lost := ():"),),
+        (Edit(f"{_CONSTREAM}._pass", "if lost := sorted(gone + damaged, key=itemgetter(0)):", "if lost := ():"),),
         ("I3",),
         "An SHB is down and retired (`PublisherHostingBroker.retire`), the PHB chops beyond it, it returns with its"
         " durable subscriptions.",
