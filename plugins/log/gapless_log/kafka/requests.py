@@ -117,7 +117,9 @@ class Connection:
         except asyncio.TimeoutError as error:
             self._connection.close()  # the answer would come before every other one
             raise TimeoutError(f"Kafka at {self.address} has not answered to {request.api.name}") from error
-        except KafkaError as error:
+        except (KafkaError, RuntimeError) as error:
+            # uvloop raises RuntimeError where one writes to a connection that has just gone, and aiokafka lets it pass.
+            self._connection.close()
             raise ConnectionError(f"the connection to Kafka at {self.address} broke: {error}") from error
         return answer
 

@@ -134,6 +134,18 @@ async def test_what_aiokafka_raises_does_not_get_out() -> None:
         await Connection(broker, "here:1").ask(ListOffsets("t", (), is_committed=True))
 
 
+async def test_a_connection_that_has_just_gone_is_closed() -> None:
+    """uvloop says so with a RuntimeError; if that got out, whoever had asked would wait for ever."""
+    broker = Broker({})
+    broker.answers[ListOffsets.api.name] = RuntimeError("unable to perform operation; the handler is closed")
+    connection = Connection(broker, "here:1")
+
+    with pytest.raises(ConnectionError, match="the handler is closed"):
+        await connection.ask(ListOffsets("t", (), is_committed=True))
+
+    assert not connection.is_open
+
+
 def test_a_request_is_framed_as_aiokafka_asks_for_it() -> None:
     prepared = _Versioned(MetadataRequest(("t",), ())).prepare(ALL)
 
