@@ -135,7 +135,7 @@ async def test_what_aiokafka_raises_does_not_get_out() -> None:
 
 
 async def test_a_connection_that_has_just_gone_is_closed() -> None:
-    """uvloop says so with a RuntimeError; if that got out, whoever had asked would wait for ever."""
+    """Under uvloop that is a RuntimeError; if it got out, whoever had asked would wait for ever."""
     broker = Broker({})
     broker.answers[ListOffsets.api.name] = RuntimeError("unable to perform operation; the handler is closed")
     connection = Connection(broker, "here:1")
