@@ -250,6 +250,8 @@ class SubscriberHostingBroker:
             assert seen.enrolled_at is not None
             stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
         stream.learn(seen.meta)
+        if known is not None and known.voids != stream.meta.voids:
+            stream.begin_anew(now)
         if known is None or (known.topics, known.sealed) != (stream.meta.topics, stream.meta.sealed):
             self._judge_orders(now, wall)
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):

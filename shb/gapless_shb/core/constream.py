@@ -205,6 +205,10 @@ class Constream(ServedPubend):
                 self._curiosity.begin_anew(now)
             self._heard_at = now
 
+    def begin_anew(self, now: int) -> None:
+        """The PHB was down, and has forgotten what it was asked for before."""
+        self._curiosity.begin_anew(now)
+
     def on_deadline(self, now: int, stalled_after: int) -> None:
         """Asks for what lies ahead if nothing new has come for `stalled_after` ns (DCT).
 

@@ -215,6 +215,8 @@ class Streams:
             or replace(stream.meta, stable=0) != replace(meta, stable=0)
             or stream.life != notice.life
         )
+        if stream.life != notice.life or stream.meta.voids != meta.voids:
+            stream.asked.begin_anew()  # its PHB was down, and has forgotten what it was asked for
         stream.meta = replace(meta, stable=max(meta.stable, stream.meta.stable))
         stream.enrolled, stream.life, stream.number = dict(notice.enrolled), notice.life, notice.number
         self.lives[meta.broker] = notice.life
@@ -263,10 +265,12 @@ class Streams:
         """A link to a broker is gone, with the answers that were on their way."""
         for stream in self._streams.values():
             stream.askers.link_down(broker)
+            stream.asked.begin_anew()
 
     def on_link_up(self, broker: BrokerId) -> None:
-        """A broker is there: it is told of the pubends that come its way."""
+        """A broker is there: it is told of the pubends that come its way. No want has found the way there before."""
         for stream in self._streams.values():
+            stream.asked.begin_anew()
             self._notify(stream, broker)
 
     def probe(self, probe: Probe, sender: BrokerId | None = None) -> None:
@@ -346,6 +350,8 @@ class Streams:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
         if knowledge.reply:
             stream.asked.answered(knowledge.lo, knowledge.hi, knowledge.stamp, self._state.now)
+        else:
+            stream.asked.known(knowledge.lo, knowledge.hi, knowledge.stamp)
         new = self._take(stream, knowledge)
         pushed: dict[BrokerId, list[Knowledge]] = {}
         if knowledge.reply and not stream.bundles:

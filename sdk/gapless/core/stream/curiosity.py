@@ -170,8 +170,8 @@ class CuriosityStream:
         """
         soon = now + self.times.patience
         for lo, hi, curious in tuple(self._runs):
-            if curious.due_at > soon:
-                self._runs.join(lo, hi, curious._replace(due_at=soon, tries=0, wait=0), _take_new)
+            anew = curious._replace(due_at=min(curious.due_at, soon), tries=0, wait=0)
+            self._runs.join(lo, hi, anew, _take_new)
         self._stale = True
 
     def trim(self, upto: Tick) -> None:
@@ -274,6 +274,16 @@ class RecentWants:
                 if asked.first_at and covers(asked.need, need):
                     found.add(start, stop)
         return found.ranges
+
+    def known(self, lo: Tick, hi: Tick, stamp: Stamp) -> None:
+        """Notes what came without being asked for, and says nothing about how long answers take."""
+        for start, stop, asked in tuple(self._runs.overlapping(lo, hi)):
+            if covers(stamp, asked.need):
+                self._runs.remove(start, stop)
+
+    def begin_anew(self) -> None:
+        """What was asked for is lost with the way that it went. Its repetition is passed on at once."""
+        self._runs = IntervalMap()
 
     def answered(self, lo: Tick, hi: Tick, stamp: Stamp, now: int) -> None:
         """Notes an answer: how long it took says how long to remember what is asked for from now on.

@@ -123,6 +123,37 @@ def test_what_was_asked_lately_is_not_asked_again_and_the_repetition_of_a_lost_w
     assert len(asked(net)) == 1, "what was held back has not put it off"
 
 
+@pytest.mark.parametrize("what", ["the link comes back", "its PHB was down"])
+def test_a_want_whose_way_is_gone_holds_back_no_repetition(what: str) -> None:
+    """Whoever asked waits twice as long each time: an outage must not last on for as long as it was remembered (T7)."""
+    net = subscribed()
+    net.lost = lambda sent: sent.to == "p" and isinstance(sent.message, Want)
+    net.tell("s", want(0, 20))
+    net.lost = lambda _: False
+    if what == "the link comes back":
+        net.cut("p", "i")
+        net.connect("p", "i")
+        net.flow()
+    else:
+        net.open(members={"s@disk": 0}, voids=((100, 200),), stable=200)
+    net.arrive("s", "i", want(0, 20))
+
+    assert len(asked(net)) == 1
+
+
+def test_what_was_pushed_after_all_says_nothing_of_how_long_answers_take() -> None:
+    net = subscribed()
+    net.lost = lambda sent: sent.to == "p" and isinstance(sent.message, Want)
+    net.tell("s", want(0, 20, {"s@disk": 1}))
+    net.lost = lambda _: False
+    net.say(0, 20, "b")
+    net.pass_time(9 * SECOND)
+    net.arrive("i", "s", knowledge(0, 20, "b", reply=True))
+
+    (stream,) = net.routers["s"]._streams._streams.values()
+    assert stream.asked.forget == streams.TIMES.forget
+
+
 def test_forty_shbs_that_miss_the_same_cost_the_pubend_one_want_of_each_neighbour() -> None:
     """T56: their needs differ, and none of them covers another one."""
     net = subscribed(FORTY)

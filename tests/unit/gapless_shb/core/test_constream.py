@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.network.facts import PubendMeta
+from gapless.core.network.facts import PubendMeta, Seen
 from gapless.core.ports import Transmit
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, STEP, tick_at
@@ -100,6 +100,26 @@ def test_a_hole_stops_the_head_and_is_asked_for_after_a_while() -> None:
     while client.inbox:
         world.consume(client)
     assert client.consumed == [row[0] for row in world.log]
+
+
+def test_what_was_asked_for_while_the_pubend_was_down_is_asked_for_again_soon() -> None:
+    """Its PHB has forgotten it, and the next repetition may be far off: each wait is twice the last."""
+    world, _, _ = world_with()
+    push(world)
+    world.publish()
+    push(world)
+    for _ in range(20):
+        world.pause(250)
+        world.deliver(world.knowledge(world.stable - 1, world.stable, raw=True, reply=False))
+    world.wants.clear()
+    world.pause(250)
+    assert not world.wants
+
+    meta = PubendMeta(PUBEND, "node", created=BASE, stable=world.stable, voids=((world.stable - 1, world.stable),))
+    world.feed(Seen(meta, world.enrolled))
+    world.pause(250)
+
+    assert world.wants
 
 
 def test_what_lies_ahead_is_asked_for_when_nothing_comes_and_not_while_answers_do() -> None:

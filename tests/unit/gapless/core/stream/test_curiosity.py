@@ -405,12 +405,14 @@ def test_after_a_standstill_nothing_waits_for_a_late_repetition() -> None:
     assert curiosity.deadline() == now + times.patience + times.repeat_min, "the waits are short again"
 
 
-def test_what_is_asked_for_soon_anyway_is_left_alone_after_a_standstill() -> None:
+def test_what_is_asked_for_soon_anyway_is_not_put_off_after_a_standstill() -> None:
     curiosity = CuriosityStream()
-    curiosity.add([(0, 10)], RAW, 0, urgent=True)
-    curiosity.due(0)
-    soon = curiosity.times.repeat_min - curiosity.times.patience // 2
+    curiosity.add([(0, 10)], RAW, 1, urgent=True)
+    curiosity.due(1)
+    due = 1 + curiosity.times.repeat_min
 
-    curiosity.begin_anew(soon)
+    curiosity.begin_anew(due - curiosity.times.patience // 2)
 
-    assert curiosity.deadline() == curiosity.times.repeat_min
+    assert curiosity.deadline() == due
+    assert curiosity.due(due) == [(((0, 10),), RAW, True)]
+    assert curiosity.deadline() == due + curiosity.times.repeat_min, "the waits are short again"
