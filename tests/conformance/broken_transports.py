@@ -26,7 +26,8 @@ import pytest
 from conformance.transports import MemoryHarness, TlsHarness, write_certificates
 from gapless.core.wire.framing import FrameDecoder
 from gapless.spi import Link, LinkHandler
-from gapless_testing.transport import TransportHarness, ends, running
+from gapless_testing import running
+from gapless_testing.transport import TransportHarness
 from gapless_transport.links import BaseLink, LinkState, SendQueue
 from gapless_transport.memory import MemoryListener, MemoryTransport
 from gapless_transport.memory_link import MemoryLink, Payload
@@ -60,7 +61,7 @@ class Breach:
         """The test passes without the breach and fails with it."""
         assert complaint(self.test, self.harness) is None
         monkeypatch.setattr(self.owner, self.name, self.replacement)
-        monkeypatch.setattr(ends, "WAIT_SECONDS_MAX", self.seconds)
+        monkeypatch.setattr(running, "WAIT_SECONDS_MAX", self.seconds)
         monkeypatch.setattr(running, "TEST_SECONDS_MAX", self.seconds + BREACH_SECONDS_MAX)
         monkeypatch.setattr(running, "LEFT_SECONDS_MAX", BREACH_SECONDS_MAX)
         message = complaint(self.test, self.harness)

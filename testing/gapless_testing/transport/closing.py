@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from gapless.spi import Link
-from gapless_testing.transport.comparing import difference
+from gapless_testing.comparing import difference
+from gapless_testing.running import bounded, settle
 from gapless_testing.transport.connections import clogged, connected, dial
-from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered, settle
+from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded
 
 
 class CloseTests(SuitePart):

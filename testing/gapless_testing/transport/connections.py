@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from gapless.spi import Link, LinkHandler, Listener, Transport
-from gapless_testing.transport.ends import LARGE, PIECE, End, Ends, numbered, settle, within
+from gapless_testing.running import settle, within
+from gapless_testing.transport.ends import LARGE, PIECE, End, Ends, numbered
 from gapless_testing.transport.harness import TransportHarness
 
 UNREAD_MAX = 32 << 20

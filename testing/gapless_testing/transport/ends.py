@@ -4,50 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from gapless.spi import Link
-from gapless_testing.transport.comparing import difference
+from gapless_testing import running
+from gapless_testing.comparing import difference
+from gapless_testing.running import BREACHES, within
 from gapless_testing.transport.harness import TransportHarness
-
-WAIT_SECONDS_MAX = 5.0
-"""What has not happened by then does not happen. Little here takes a thousandth of it: closing, and handshakes."""
-
-BREACHES: ContextVar[list[str]] = ContextVar("BREACHES")
-"""What the ends of the running test noticed. Told before anything else: the rest often follows from it."""
 
 LARGE = 1 << 20
 """A limit for links that carry data."""
 PIECE = 16 << 10
 """The size of a frame of those that clog a link."""
 
-Result = TypeVar("Result")
-
 
 def numbered(start: int, count: int, size: int = PIECE) -> list[bytes]:
     """Payloads that can be told apart."""
     return [index.to_bytes(4, "big") + bytes(size - 4) for index in range(start, start + count)]
-
-
-async def within(work: Awaitable[Result], what: str) -> Result:
-    """The result of `work`; fails, saying `what` did not happen, when there is none in time."""
-    task = asyncio.ensure_future(work)
-    await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
-    if not task.done():
-        task.cancel()
-        await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
-        raise AssertionError(f"{what} within {WAIT_SECONDS_MAX:g} s")
-    return task.result()
-
-
-async def settle() -> None:
-    """Gives what must not happen the time to happen: many turns of the loop."""
-    for _ in range(6):
-        await asyncio.sleep(0.001)
 
 
 class SuitePart:
@@ -177,11 +152,11 @@ class End:
     async def until(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
         """Waits for calls from the link until `condition()` holds; fails with `what()` when it does not in time."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + WAIT_SECONDS_MAX
+        deadline = loop.time() + running.WAIT_SECONDS_MAX
         timer = loop.call_at(deadline, self._changed.set)
         try:
             while not condition():
-                assert loop.time() < deadline, f"{what()} within {WAIT_SECONDS_MAX:g} s"
+                assert loop.time() < deadline, f"{what()} within {running.WAIT_SECONDS_MAX:g} s"
                 self._changed.clear()
                 await self._changed.wait()
         finally:

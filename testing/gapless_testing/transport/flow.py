@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from gapless_testing.transport.comparing import difference
+from gapless_testing.comparing import difference
+from gapless_testing.running import bounded, settle
 from gapless_testing.transport.connections import clog, clogged, connected, unread
-from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered, settle
+from gapless_testing.transport.ends import LARGE, PIECE, End, SuitePart, numbered
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded
 
 
 class UrgentTests(SuitePart):

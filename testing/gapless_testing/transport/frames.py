@@ -8,10 +8,10 @@ import pytest
 
 from gapless.errors import LocalProtocolError
 from gapless.spi import Link
+from gapless_testing.running import bounded, settle
 from gapless_testing.transport.connections import connected, dial
-from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered, settle
+from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded
 
 LARGEST = 8 << 20
 """A broker takes frames of 4 MiB if nobody says otherwise."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from gapless.spi import Link, LinkHandler
+from gapless_testing.running import bounded, settle, within
 from gapless_testing.transport.connections import clogged, connected, dial, listening
-from gapless_testing.transport.ends import End, SuitePart, settle, within
+from gapless_testing.transport.ends import End, SuitePart
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded
 
 
 class HandlerTests(SuitePart):

@@ -7,11 +7,12 @@ import asyncio
 from collections.abc import Sequence
 
 from gapless.spi import Link, Transport
+from gapless_testing.running import LoopHarness
 
 LOOPBACK = "127.0.0.1:0"
 
 
-class TransportHarness(abc.ABC):
+class TransportHarness(LoopHarness, abc.ABC):
     """Your transport, as the suite sees it.
 
     Configure it small, so that the tests are quick, and say here how: the numbers are those that the
@@ -53,10 +54,6 @@ class TransportHarness(abc.ABC):
     async def dial_raw(self, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to a listener that speaks no frames, for bytes that no link would send."""
         raise NotImplementedError(f"{type(self).__name__} carries bytes, but does not say how to send some")
-
-    def new_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop to run a test on."""
-        return asyncio.new_event_loop()
 
     def at(self, host: str, port: int = 0) -> str | None:
         """The address of another host or port, or None where addresses are no hosts and ports."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import weakref
 
+from gapless_testing.running import bounded, settle
 from gapless_testing.transport.connections import clog, connected, dial, unread
-from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered, settle
+from gapless_testing.transport.ends import LARGE, End, SuitePart, numbered
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded
 
 
 class IsolationTests(SuitePart):

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from gapless.errors import ConfigurationError
+from gapless_testing.running import bounded, settle, within
 from gapless_testing.transport.connections import connected, dial, listening
-from gapless_testing.transport.ends import End, SuitePart, numbered, settle, within
+from gapless_testing.transport.ends import End, SuitePart, numbered
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded
 
 BEYOND = (
     *("0.0.0.0", "[::]", "[::ffff:0.0.0.0]", "10.0.0.1", "169.254.1.1", "192.168.1.1", "[fe80::1]", "[2001:db8::1]"),  # noqa: S104

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any
+
+import pytest
 
 from gapless.core.wire.framing import encode_frame, encode_header
+from gapless_testing.running import Suite, bounded, settle, within
 from gapless_testing.transport.connections import dial, hang_up, listening
-from gapless_testing.transport.ends import End, SuitePart, settle, within
+from gapless_testing.transport.ends import End, SuitePart
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded_on_bytes
+
+
+def bounded_on_bytes(
+    test: Callable[[Suite, TransportHarness], Coroutine[Any, Any, None]],
+) -> Callable[[Suite, TransportHarness], None]:
+    """As `bounded`, but skipped where there is no stream of bytes below the frames."""
+    run_bounded = bounded(test)
+
+    @functools.wraps(test)
+    def run(self: Suite, harness: TransportHarness) -> None:
+        if not harness.carries_bytes:
+            pytest.skip("nothing to test: the harness says carries_bytes = False")
+        run_bounded(self, harness)
+
+    return run
 
 
 class ByteTests(SuitePart):

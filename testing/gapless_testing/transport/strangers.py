@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from gapless.spi import Link
+from gapless_testing.running import bounded, settle, within
 from gapless_testing.transport.connections import dial, hang_up, listening
-from gapless_testing.transport.ends import End, SuitePart, settle, within
+from gapless_testing.transport.ends import End, SuitePart
 from gapless_testing.transport.harness import TransportHarness
-from gapless_testing.transport.running import bounded
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

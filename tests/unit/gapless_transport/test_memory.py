@@ -7,7 +7,8 @@ import pytest
 
 from gapless.errors import ConfigurationError
 from gapless.spi import Transport
-from gapless_testing.transport.ends import End, Ends, settle
+from gapless_testing.running import settle
+from gapless_testing.transport.ends import End, Ends
 from gapless_transport import memory
 from gapless_transport.memory import MemoryNetwork
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gapless_testing.transport.ends import End, Ends, settle
+from gapless_testing.running import settle
+from gapless_testing.transport.ends import End, Ends
 from gapless_transport import memory
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.wire.framing import encode_frame
-from gapless_testing.transport.ends import End, settle
+from gapless_testing.running import settle
+from gapless_testing.transport.ends import End
 from gapless_transport import tcp_link
 from gapless_transport.options import LinkOptions
 from gapless_transport.tcp_link import TcpLink, cut

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from gapless_testing.transport.ends import End, Ends, settle
+from gapless_testing.running import settle
+from gapless_testing.transport.ends import End, Ends
 from gapless_transport import tcp_listener
 from unit.gapless_transport.conftest import Listen, Open
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from conformance.transports import MemoryHarness
-from gapless_testing.transport import TransportHarness, ends, running
+from gapless_testing import running
+from gapless_testing.running import bounded
+from gapless_testing.transport import TransportHarness
 from gapless_testing.transport.connections import connected
 from gapless_testing.transport.ends import End, Ends, SuitePart, numbered
-from gapless_testing.transport.running import bounded, bounded_on_bytes
+from gapless_testing.transport.raw import bounded_on_bytes
 
 
 class Part(SuitePart):
@@ -72,7 +74,7 @@ def test_a_bad_test_fails(
     test: Callable[[TransportHarness], None],
     complaint: str,
 ) -> None:
-    monkeypatch.setattr(ends, "WAIT_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(running, "WAIT_SECONDS_MAX", 0.2)
     monkeypatch.setattr(running, "TEST_SECONDS_MAX", 0.2 if test.__name__ == "hangs" else 5)
 
     with pytest.raises((AssertionError, pytest.fail.Exception), match=complaint):

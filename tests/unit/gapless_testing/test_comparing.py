@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless_testing.transport.comparing import difference
+from gapless_testing.comparing import difference
 from gapless_testing.transport.ends import numbered
 
 EXPECTED = numbered(0, 8, size=16)

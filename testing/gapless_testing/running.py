@@ -1,4 +1,4 @@
-"""How a test of the suite runs: on a loop of its own, in bounded time, with a watchdog, leaving nothing behind."""
+"""How a test of a suite runs: on a loop of its own, in bounded time, with a watchdog, leaving nothing behind."""
 
 from __future__ import annotations
 
@@ -8,24 +8,42 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import pytest
 
-from gapless_testing.transport import ends
-from gapless_testing.transport.ends import BREACHES
-from gapless_testing.transport.harness import TransportHarness
-
 Suite = TypeVar("Suite")
+Result = TypeVar("Result")
+
+WAIT_SECONDS_MAX = 5.0
+"""What has not happened by then does not happen. Little here takes a thousandth of it: closing, and handshakes."""
 
 TEST_SECONDS_MAX = 20.0
 """After this a test has failed. Each wait within it is bounded by itself, and says what it waited for."""
 LEFT_SECONDS_MAX = 1.0
 """How long tasks and threads may take to end, once all links and listeners are closed."""
 
+BREACHES: ContextVar[list[str]] = ContextVar("BREACHES")
+"""What was noticed in the running test. Told before anything else: the rest often follows from it."""
+
 PERIOD_SECONDS = 0.1
 PERIODS_MAX = 5
 """So many periods without a turn of the loop are too many. A machine that is short of time delays the count as well."""
+
+
+class LoopHarness:
+    """What every suite has to be told whose tests are coroutines."""
+
+    patience: float = 1.0
+    """How many times as long all waiting takes here as elsewhere. More than 1 for what runs in a server of its own."""
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop to run a test on."""
+        return asyncio.new_event_loop()
+
+
+Harness = TypeVar("Harness", bound=LoopHarness)
 
 
 class LoopBlockedError(Exception):
@@ -94,8 +112,8 @@ def _free(_: int, __: object) -> None:
 
 
 def bounded(
-    test: Callable[[Suite, TransportHarness], Coroutine[Any, Any, None]],
-) -> Callable[[Suite, TransportHarness], None]:
+    test: Callable[[Suite, Harness], Coroutine[Any, Any, None]],
+) -> Callable[[Suite, Harness], None]:
     """Makes a plain test of a coroutine: on the harness's loop, in bounded time.
 
     Whatever the loop reports meanwhile (a callback that raised, a task whose error nobody saw) fails it; so do
@@ -103,7 +121,7 @@ def bounded(
     """
 
     @functools.wraps(test)
-    def run(self: Suite, harness: TransportHarness) -> None:
+    def run(self: Suite, harness: Harness) -> None:
         reports: list[dict[str, Any]] = []
         breaches: list[str] = []
         threads = set(threading.enumerate())
@@ -112,7 +130,7 @@ def bounded(
         loop.set_exception_handler(lambda _, report: reports.append(report))
         try:
             with Watchdog(loop, breaches):
-                loop.run_until_complete(_within(test(self, harness)))
+                loop.run_until_complete(_within(test(self, harness), TEST_SECONDS_MAX * harness.patience))
                 loop.run_until_complete(_nothing_is_left())
         except (Exception, pytest.fail.Exception) as error:
             if breaches:
@@ -131,34 +149,36 @@ def bounded(
     return run
 
 
-def bounded_on_bytes(
-    test: Callable[[Suite, TransportHarness], Coroutine[Any, Any, None]],
-) -> Callable[[Suite, TransportHarness], None]:
-    """As `bounded`, but skipped where there is no stream of bytes below the frames."""
-    run_bounded = bounded(test)
-
-    @functools.wraps(test)
-    def run(self: Suite, harness: TransportHarness) -> None:
-        if not harness.carries_bytes:
-            pytest.skip("nothing to test: the harness says carries_bytes = False")
-        run_bounded(self, harness)
-
-    return run
-
-
 def _text(breaches: list[str]) -> str:
     """Each once, the first few."""
     return "; ".join(list(dict.fromkeys(breaches))[:3])
 
 
-async def _within(work: Awaitable[None]) -> None:
+async def within(work: Awaitable[Result], what: str) -> Result:
+    """The result of `work`; fails, saying `what` did not happen, when there is none in time."""
     task = asyncio.ensure_future(work)
-    done, _ = await asyncio.wait({task}, timeout=TEST_SECONDS_MAX)
+    await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
+        raise AssertionError(f"{what} within {WAIT_SECONDS_MAX:g} s")
+    return task.result()
+
+
+async def settle() -> None:
+    """Gives what must not happen the time to happen: many turns of the loop."""
+    for _ in range(6):
+        await asyncio.sleep(0.001)
+
+
+async def _within(work: Awaitable[None], seconds: float) -> None:
+    task = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait({task}, timeout=seconds)
     if not done:
         where = "".join(str(frame) for frame in task.get_stack())
         task.cancel()
-        await asyncio.wait({task}, timeout=ends.WAIT_SECONDS_MAX)
-        raise AssertionError(f"still waiting after {TEST_SECONDS_MAX:g} s: {where}")
+        await asyncio.wait({task}, timeout=WAIT_SECONDS_MAX)
+        raise AssertionError(f"still waiting after {seconds:g} s: {where}")
     task.result()
 
 
@@ -168,7 +188,7 @@ async def _nothing_is_left() -> None:
     if left:
         _, left = await asyncio.wait(left, timeout=LEFT_SECONDS_MAX)
     names = sorted({getattr(task.get_coro(), "__qualname__", str(task)) for task in left})
-    assert not left, f"{len(left)} tasks go on although every link and listener is closed: {', '.join(names)}"
+    assert not left, f"{len(left)} tasks go on although all that the test made is closed: {', '.join(names)}"
 
 
 def _no_thread_is_left(before: set[threading.Thread]) -> None:
@@ -176,7 +196,7 @@ def _no_thread_is_left(before: set[threading.Thread]) -> None:
     for thread in left:
         thread.join(LEFT_SECONDS_MAX)
     names = sorted(thread.name for thread in left if thread.is_alive())
-    assert not names, f"{len(names)} threads go on although every link and listener is closed: {', '.join(names)}"
+    assert not names, f"{len(names)} threads go on although all that the test made is closed: {', '.join(names)}"
 
 
 async def _end_all() -> None:

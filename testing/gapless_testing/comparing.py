@@ -1,4 +1,4 @@
-"""What is wrong with the frames that came, in words."""
+"""What is wrong with the frames, or the events, that came, in words."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 SHOWN_MAX = 5
-"""How many frames are named; the rest is counted."""
+"""How many are named; the rest is counted."""
 
 
-def difference(came: Sequence[bytes], expected: Sequence[bytes]) -> str:
-    """What is wrong with `came`, or "" if it is as expected. Frames are numbered from 1."""
+def difference(came: Sequence[bytes], expected: Sequence[bytes], what: str = "frames") -> str:
+    """What is wrong with `came`, or "" if it is as expected. `what` they are; they are numbered from 1."""
     if list(came) == list(expected):
         return ""
     numbers = {payload: number for number, payload in enumerate(expected, 1)}
     if len(numbers) < len(expected):
-        return _first_difference(came, expected)
+        return _first_difference(came, expected, what)
     known = [numbers[payload] for payload in came if payload in numbers]
     missing = sorted(set(numbers.values()) - set(known))
     strange = [index for index, payload in enumerate(came) if payload not in numbers]
@@ -28,14 +28,14 @@ def difference(came: Sequence[bytes], expected: Sequence[bytes]) -> str:
         words.append(f"more than once {_named(twice)}")
     if early := [before for before, after in pairwise(known) if before > after]:
         words.append(f"out of order: #{early[0]} came before #{known[known.index(early[0]) + 1]}")
-    return f"{len(set(known))} of {len(expected)} frames, {'; '.join(words) or f'and {len(strange)} that nobody sent'}"
+    return f"{len(set(known))} of {len(expected)} {what}, {'; '.join(words) or f'and {len(strange)} that nobody sent'}"
 
 
-def _first_difference(came: Sequence[bytes], expected: Sequence[bytes]) -> str:
+def _first_difference(came: Sequence[bytes], expected: Sequence[bytes], what: str) -> str:
     for number, (one, other) in enumerate(zip(came, expected, strict=False), 1):
         if one != other:
-            return f"{len(came)} of {len(expected)} frames, {_altered(one, other, number)}"
-    return f"{len(came)} of {len(expected)} frames"
+            return f"{len(came)} of {len(expected)} {what}, {_altered(one, other, number)}"
+    return f"{len(came)} of {len(expected)} {what}"
 
 
 def _altered(came: bytes, expected: bytes, number: int) -> str:
