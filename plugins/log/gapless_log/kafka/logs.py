@@ -176,9 +176,13 @@ class KafkaLogs:
         """The log has ended, and whoever asks has not heard of it yet."""
         why = "the log is gone"
         if isinstance(question, ReadLog):
-            self._answer(LogRead(question.cookie, question.after, question.after, (), 0, why))
+            self._answer_soon(LogRead(question.cookie, question.after, question.after, (), 0, why))
         elif isinstance(question, Append):
-            self._answer(Refused(question.cookie, why))
+            self._answer_soon(Refused(question.cookie, why))
+
+    def _answer_soon(self, answer: LogAnswer) -> None:
+        """An answer never comes from within the question."""
+        asyncio.get_running_loop().call_soon(lambda: self._answer(answer))
 
     async def close(self) -> None:
         """Ends all tasks, and closes all connections."""
@@ -186,8 +190,10 @@ class KafkaLogs:
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._cluster.close()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:  # also if the node does not wait any longer
+            await self._cluster.close()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         if self._is_closed:
