@@ -9,4 +9,6 @@ import sys
 
 if (_pytest := sys.modules.get("pytest")) is not None:
     # Else a failed assertion in a suite would say "AssertionError" and nothing more.
-    _pytest.register_assert_rewrite("gapless_testing.routing", "gapless_testing.storage", "gapless_testing.transport")
+    _pytest.register_assert_rewrite(
+        *(f"gapless_testing.{suite}" for suite in ("log", "routing", "storage", "transport", "running"))
+    )
