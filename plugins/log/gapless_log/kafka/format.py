@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from itertools import repeat
 from typing import Final
 
 import google_crc32c
@@ -22,12 +21,12 @@ import msgspec
 from msgspec.structs import replace
 
 from gapless.core.ports import LogMark, LogPiece
-from gapless.core.stream.columns import EventBatch, EventColumns
-from gapless.core.stream.events import CheckedExtras, Event, Extras, Properties, Property
+from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
+from gapless.core.stream.events import CheckedExtras, Event, Extras, Property
 from gapless.core.stream.ticks import Tick
 from gapless.errors import PluginError, VolumeCorruptError
 from gapless_log.kafka.lineage import offset_of, tick_at
-from gapless_log.kafka.mapping import CONVERSIONS, RESERVED, Convert, mapping_of
+from gapless_log.kafka.mapping import CONVERSIONS, RESERVED, Convert, RecordMapping, mapping_of
 from gapless_log.kafka.records import (
     Batch,
     Compression,
@@ -100,35 +99,34 @@ class KafkaFormat:
         except (CorruptBatchError, ValueError, PluginError) as error:
             raise VolumeCorruptError(f"ticks {piece.first} to {piece.last}: {error}") from error
         first = offset_of(piece.first) - 1
-        marks = _marks(batch, found, first)
+        heads = {record.headers[0][0] for record in found if record.headers}
+        marks = _marks(batch, found, first) if MARK in heads else []
         if batch.first < first:
             found = [record for record in found if record.offset >= first]
-        properties: list[Properties] = []
-        extras: list[Extras] = []
-        plain = Extras()
-        for record in found:
-            headers = record.headers
-            ours = _restored(headers) if headers and headers[0][0][:7] == RESERVED else None
-            logged = min(max(record.timestamp, 0), TIMESTAMP_MAX)  # a stranger may have written any number
-            if logged != plain.timestamp:
-                plain = Extras(timestamp=logged)
-            if ours is None:
-                properties.append(mapping.properties(record.key, record.value, headers))
-                extras.append(plain)
-            else:
-                properties.append(ours[0])
-                extras.append(plain if ours[1] is None else replace(ours[1], timestamp=logged))
-        bodies = [record.value or b"" for record in found]
-        events = list(map(_encode, zip(repeat(mapping.topic), properties, extras, bodies)))
-        columns = EventColumns.of(events, map(len, bodies))
-        columns.topics = mapping.topic
-        columns.has_extras = True
+        if not found:
+            return EMPTY, marks
+        times = [record.timestamp for record in found]
+        # A stranger may have written any number.
+        stamps = {time: Extras(timestamp=min(max(time, 0), TIMESTAMP_MAX)) for time in set(times)}
+        extras = [stamps[time] for time in times]
+        if heads.isdisjoint((MARK, TYPES)):
+            properties = mapping.properties_of(found)
+            has_extras = False
+        else:
+            properties, sent = _contents(mapping, found)
+            has_extras = any(sent)
+            extras = [
+                stamp if each is None else replace(each, timestamp=stamp.timestamp)
+                for stamp, each in zip(extras, sent, strict=True)
+            ]
+        columns = EventColumns.encoded(mapping.topic, properties, extras, [record.value or b"" for record in found])
+        columns.has_extras = has_extras
         below = tick_at(batch.leader_epoch, 0) + 1
-        if found and found[-1].offset - found[0].offset < len(found):
+        if found[-1].offset - found[0].offset < len(found):
             ticks: Sequence[Tick] = range(below + found[0].offset, below + found[-1].offset + 1)
         else:
             ticks = [below + record.offset for record in found]
-        return EventBatch.of(ticks, [columns] if found else []), marks
+        return EventBatch.of(ticks, [columns]), marks
 
     def encode(self, mark: LogMark, events: EventColumns) -> bytes:
         """Returns a record batch. Its records have no time yet: `joined` gives it to them when it is appended."""
@@ -204,9 +202,18 @@ def _mark(data: bytes | None) -> LogMark | None:
     )
 
 
-def _restored(headers: Headers) -> tuple[Properties, Extras | None] | None:
+def _contents(mapping: RecordMapping, found: Sequence[Record]) -> tuple[list[dict[str, Property]], list[Extras | None]]:
+    """Returns properties of records of which some are ours, and the extras that senders have set."""
+    restored = [_restored(record.headers) for record in found]
+    strangers = [record for record, ours in zip(found, restored, strict=True) if ours is None]
+    others = iter(mapping.properties_of(strangers))
+    contents: list[tuple[dict[str, Property], Extras | None]] = [ours or (next(others), None) for ours in restored]
+    return [properties for properties, _ in contents], [sent for _, sent in contents]
+
+
+def _restored(headers: Headers) -> tuple[dict[str, Property], Extras | None] | None:
     """Returns properties and extras of a record of ours; None if a stranger has written it."""
-    at = 1 if headers[0][0] == MARK else 0
+    at = 1 if headers and headers[0][0] == MARK else 0
     if len(headers) <= at or headers[at][0] != TYPES:
         return None
     types = headers[at][1] or b""

@@ -7,7 +7,7 @@ alone. What does not fit a rule makes no property: one is never refused, and nev
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from gapless.core.stream.events import Property
-from gapless_log.kafka.records import Headers
+from gapless_log.kafka.records import Headers, NewRecord, Record
 
 Kind: TypeAlias = Literal["text", "int", "float", "bool", "int32", "int64", "float64"]
 """What the bytes of a header are: words and numbers in text, or big-endian numbers as Kafka's serializers for Java."""
@@ -57,52 +57,67 @@ class RecordMapping:
         self.topic = rules.topic
         self._key = rules.key
         self._wanted = None if rules.headers is None else frozenset(rules.headers)
-        self._typed = [(name, CONVERSIONS[kind]) for name, kind in rules.types.items() if kind != "text"]
-        self._convert = dict(self._typed)
+        self._kinds = rules.types
+        self._takes_all = rules.headers is None and {"text"}.issuperset(rules.types.values())
+        """Whether every header that is text is a property."""
         self._fields = [(name, _decoder(path)) for name, path in rules.fields.items()]
+        self._met: dict[str, Convert | None] = {}
+        """Of names of headers that were met: what their bytes are; None: they are no properties."""
         self._plain: set[str] = set()
-        """Names of headers that are properties, as far as they were met."""
+        """Those of them that are text."""
 
-    def properties(self, key: bytes | None, value: bytes | None, headers: Headers) -> dict[str, Property]:
-        """Returns the properties of a record. Of two headers of a name the last one counts.
+    def properties_of(self, found: Sequence[Record | NewRecord]) -> list[dict[str, Property]]:
+        """Returns the properties of each record. Of two headers of a name the last one counts.
 
         A field of the value goes before a header of its name, and the key before both.
         """
-        properties: dict[str, Property]
-        try:  # nearly always all headers are text, and their names were met before
-            properties = {name: data.decode() for name, data in headers}  # type: ignore[union-attr]
-            if not self._plain >= properties.keys():
-                properties = self._of(headers)
-            else:
-                for name, convert in self._typed:
-                    if name in properties:
-                        _put(properties, name, convert(str(properties[name]).encode()))
+        made = self._texts(found)
+        if made is None:
+            made = [self._of(record.headers) for record in found]
+        for name, decode in self._fields:
+            for properties, record in zip(made, found, strict=True):
+                if record.value and (field := decode(record.value)) is not None:
+                    properties[name] = field
+        if self._key:
+            for properties, record in zip(made, found, strict=True):
+                if record.key is not None and (text := _text(record.key)) is not None:
+                    properties[self._key] = text
+        return made
+
+    def _texts(self, found: Sequence[Record | NewRecord]) -> list[dict[str, Property]] | None:
+        """Returns the properties that headers make if all of them are text, and their names were met before."""
+        if not self._takes_all:
+            return None
+        try:
+            made: list[dict[str, Property]] = [
+                {name: data.decode() for name, data in record.headers}  # type: ignore[union-attr]
+                for record in found
+            ]
         except (UnicodeDecodeError, AttributeError):
-            properties = self._of(headers)
-        if value and self._fields:
-            for name, decode in self._fields:
-                if (found := decode(value)) is not None:
-                    properties[name] = found
-        if key is not None and self._key and (found := _text(key)) is not None:
-            properties[self._key] = found
-        return properties
+            return None
+        return made if self._plain.issuperset(set[str]().union(*made)) else None
 
     def _of(self, headers: Headers) -> dict[str, Property]:
         properties: dict[str, Property] = {}
         for name, data in headers:
-            if name and not is_reserved(name) and (self._wanted is None or name in self._wanted):
-                if len(self._plain) < NAMES_MAX:
-                    self._plain.add(name)
-                _put(properties, name, None if data is None else self._convert.get(name, _text)(data))
+            convert = self._met[name] if name in self._met else self._meet(name)
+            if convert is not None:
+                value = None if data is None else convert(data)
+                if value is None:
+                    properties.pop(name, None)
+                else:
+                    properties[name] = value
         return properties
 
-
-def _put(properties: dict[str, Property], name: str, value: Property | None) -> None:
-    """Sets a property, or removes it."""
-    if value is None:
-        properties.pop(name, None)
-    else:
-        properties[name] = value
+    def _meet(self, name: str) -> Convert | None:
+        """Returns what the bytes of a header are; None if it is no property."""
+        is_wanted = name and not is_reserved(name) and (self._wanted is None or name in self._wanted)
+        convert = CONVERSIONS[self._kinds.get(name, "text")] if is_wanted else None
+        if len(self._met) < NAMES_MAX:
+            self._met[name] = convert
+            if convert is _text:
+                self._plain.add(name)
+        return convert
 
 
 def is_reserved(name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, chain, compress, pairwise
+from itertools import accumulate, chain, compress, pairwise, repeat
 from operator import attrgetter
 from struct import Struct, error, pack
 from typing import Any
@@ -87,7 +87,7 @@ def encode(
     if not set(map(type, bodies)) <= {bytes}:
         return None
     try:
-        events = encode_events(topic, msgspec.convert(properties, PlainProperties), bodies)
+        events = encode_events(topic, msgspec.convert(properties, PlainProperties), repeat(None), bodies)
     except (msgspec.ValidationError, UnicodeEncodeError):
         return None
     if max(map(len, events), default=0) > most:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, compress
+from itertools import accumulate, chain, compress, repeat
 from operator import attrgetter
 
 import msgspec
@@ -27,7 +27,7 @@ from gapless.core.stream.batch_bytes import (
     mask_flags,
     pairs_of,
 )
-from gapless.core.stream.events import Event, Header
+from gapless.core.stream.events import Event, Extras, Header, Property, encode_events
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.columns import Groups
 from gapless.selectors.headers import HeaderValues
@@ -62,7 +62,7 @@ class EventColumns:
         self.topics: str | list[str] | None = None
         """The topic of all events, or the topic of each; None before `check`."""
         self.has_extras = True
-        """Whether any event has extras; before `check` it may."""
+        """Whether the sender of an event has set extras; before `check` one may have."""
         self.headers: list[Header] | None = None
         """The decoded headers, if `check` had to decode them."""
         self._cut: tuple[list[bytes], array[int]] | None = None
@@ -71,6 +71,21 @@ class EventColumns:
     def of(cls, events: Sequence[bytes], body_lengths: Iterable[int]) -> EventColumns:
         """Makes columns of encoded events."""
         return cls(len(events), pairs_of(events, body_lengths), b"".join(events))
+
+    @classmethod
+    def encoded(
+        cls,
+        topic: str,
+        properties: Sequence[dict[str, Property]],
+        extras: Sequence[Extras | None],
+        bodies: Sequence[bytes],
+    ) -> EventColumns:
+        """Encodes events of one topic, and keeps what matching needs. The caller has checked the values."""
+        columns = cls.of(encode_events(topic, properties, extras, bodies), map(len, bodies))
+        columns.topics = topic
+        if not fast.COMPILED:  # it matches bytes
+            columns.headers = list(map(Header, repeat(topic), properties, extras))
+        return columns
 
     def wholes(self) -> array[int]:
         """Returns the length of each event."""
@@ -274,7 +289,7 @@ class EventBatch:
 
     @property
     def has_extras(self) -> bool:
-        """Whether an event may have extras. Without any nothing expires. Raises ValueError."""
+        """Whether the sender of an event may have set extras. Without any nothing expires. Raises ValueError."""
         self.learn()
         if self.facts is not None:
             return self.facts[1]

@@ -217,6 +217,8 @@ def encode_event(topic: str, properties: Mapping[str, Any], extras: Extras | Non
     return _encode((topic, properties, extras, body))
 
 
-def encode_events(topic: str, properties: Iterable[Mapping[str, Any]], bodies: Iterable[bytes]) -> list[bytes]:
-    """Encodes many events of one topic, without extras, with no Python step per event. The caller has checked them."""
-    return list(map(_encode, zip(repeat(topic), properties, repeat(None), bodies)))
+def encode_events(
+    topic: str, properties: Iterable[Mapping[str, Any]], extras: Iterable[Extras | None], bodies: Iterable[bytes]
+) -> list[bytes]:
+    """Encodes many events of one topic, with no Python step per event. The caller has checked the values."""
+    return list(map(_encode, zip(repeat(topic), properties, extras, bodies)))

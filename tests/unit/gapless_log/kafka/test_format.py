@@ -125,6 +125,29 @@ def test_ours_come_back_as_they_were_with_their_mark() -> None:
     assert marks == [(tick_at(3, 1), MARK)]
 
 
+def test_only_what_a_sender_has_set_counts_as_extras() -> None:
+    for extras, has_extras in ((None, False), (Extras(7), True)):
+        raw = FORM.encode(MARK, columns(({}, None, b""), ({}, extras, b"")))
+        batch, _ = FORM.decode(piece(raw, 2), RULES)
+        assert batch.has_extras is has_extras
+    assert FORM.decode(piece(strangers(b"a"), 1), RULES)[0].has_extras is False
+
+
+def test_what_is_kept_for_matching_is_what_the_events_say() -> None:
+    mine = records(next(batches(FORM.encode(MARK, columns(({"n": 1}, Extras(7), b"a"))))))[0]
+    theirs = NewRecord(5, b"k", b"b", [("n", b"7"), ("h", b"x")])
+    broken = NewRecord(6, None, None, [("n", b"x"), ("h", b"\xff")])
+    again = NewRecord(7, mine.key, mine.value, mine.headers)
+    raw = encode([theirs, again, broken, theirs], Compression.NONE)
+
+    batch, _ = FORM.decode(piece(raw, 4), RULES)
+
+    assert batch.has_extras
+    assert batch.topics == ["orders"] * 4
+    encoded = EventBatch(batch.ticks, batch.events, batch.body_lengths)
+    assert list(map(msgspec.to_builtins, batch.headers)) == list(map(msgspec.to_builtins, encoded.headers))
+
+
 def test_ours_can_be_read_by_others() -> None:
     raw = FORM.encode(MARK, columns(({"origin": "JFK", "delay": 75, "late": True, "key": "7"}, None, b"body")))
 

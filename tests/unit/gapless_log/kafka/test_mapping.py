@@ -10,14 +10,20 @@ from hypothesis import strategies as st
 
 from gapless.core.stream.events import PlainProperties
 from gapless_log.kafka.mapping import CONVERSIONS, Kind, RecordMapping, Rules, is_reserved, mapping_of
+from gapless_log.kafka.records import Headers, NewRecord
 
 
 def properties(rules: Rules, key: bytes | None = None, value: bytes | None = None, **headers: bytes | None) -> Any:
     """What a record becomes; twice, for the second time the names of its headers are known."""
     mapping = RecordMapping(rules)
-    first = mapping.properties(key, value, list(headers.items()))
-    assert mapping.properties(key, value, list(headers.items())) == first
+    first = made(mapping, list(headers.items()), key, value)
+    assert made(mapping, list(headers.items()), key, value) == first
     return first
+
+
+def made(mapping: RecordMapping, headers: Headers, key: bytes | None = None, value: bytes | None = None) -> Any:
+    (found,) = mapping.properties_of([NewRecord(0, key, value, headers)])
+    return found
 
 
 def test_headers_are_text_and_the_key_is_a_property() -> None:
@@ -43,16 +49,16 @@ def test_of_two_headers_of_a_name_the_last_one_counts_even_if_it_is_none() -> No
     mapping = RecordMapping(Rules("t", types={"n": "int"}))
 
     for _ in range(2):
-        assert mapping.properties(None, None, [("a", b"1"), ("a", b"2")]) == {"a": "2"}
-        assert mapping.properties(None, None, [("n", b"1"), ("n", b"x")]) == {}
-        assert mapping.properties(None, None, [("a", b"1"), ("a", None)]) == {}
+        assert made(mapping, [("a", b"1"), ("a", b"2")]) == {"a": "2"}
+        assert made(mapping, [("n", b"1"), ("n", b"x")]) == {}
+        assert made(mapping, [("a", b"1"), ("a", None)]) == {}
 
 
 def test_headers_of_ours_and_without_a_name_are_no_properties() -> None:
     mapping = RecordMapping(Rules("t"))
 
     for _ in range(2):
-        assert mapping.properties(None, None, [("gapless", b"1"), ("gapless.types", b""), ("", b"x")]) == {}
+        assert made(mapping, [("gapless", b"1"), ("gapless.types", b""), ("", b"x")]) == {}
     assert [is_reserved(name) for name in ("gapless", "gapless.x", "gaplessly", "x")] == [True, True, False, False]
 
 
@@ -119,9 +125,25 @@ def test_rules_are_stored_and_found_again() -> None:
         mapping_of(b"nonsense")
 
 
+HEADERS = st.lists(st.tuples(st.sampled_from(["a", "b", "é", "", "gapless"]), st.none() | st.binary(max_size=12)))
+
+
+@given(
+    st.sampled_from([Rules("t"), Rules("t", headers=("a",)), Rules("t", types={"a": "int"}, fields={"f": "f"})]),
+    st.lists(st.tuples(HEADERS, st.none() | st.binary(max_size=4), st.sampled_from([None, b"", b'{"f": 1}']))),
+)
+def test_a_record_becomes_the_same_whatever_stands_beside_it(rules: Rules, contents: Any) -> None:
+    found = [NewRecord(0, key, value, headers) for headers, key, value in contents]
+    alone = [properties for record in found for properties in RecordMapping(rules).properties_of([record])]
+
+    together = RecordMapping(rules)
+    assert together.properties_of(found) == alone
+    assert together.properties_of(found) == alone  # now the names are known
+
+
 @given(
     st.sampled_from([*CONVERSIONS]),
-    st.lists(st.tuples(st.sampled_from(["a", "b", "é", "", "gapless"]), st.none() | st.binary(max_size=12))),
+    HEADERS,
     st.none() | st.binary(max_size=8),
     st.none() | st.binary(max_size=30),
 )
@@ -131,7 +153,7 @@ def test_whatever_a_stranger_writes_makes_properties_that_may_be_sent(
     import msgspec
 
     mapping = RecordMapping(Rules("t", types={"b": kind}, fields={"f": "f"}))
-    first = mapping.properties(key, value, headers)
+    first = made(mapping, headers, key, value)
 
-    assert mapping.properties(key, value, headers) == first
+    assert made(mapping, headers, key, value) == first
     msgspec.convert([first], PlainProperties)
