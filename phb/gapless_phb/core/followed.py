@@ -38,7 +38,10 @@ last nobody has read. So everything up to here counts as lost, at every gateway 
 WINDOW = 8 << 20
 """How many bytes of growth may be on their way to the pubend."""
 EVENT_BYTES = 256
-"""A guess at the size of a record, until some are seen."""
+PIECE_BYTES = 16 << 10
+"""Guesses at the sizes of a record and of a piece, until some are seen."""
+READ_BYTES = 1 << 20
+"""How many bytes are asked for at once, at the most. A piece comes whole, however large it is."""
 AGAIN = SECOND
 """When to ask once more what could not be read, in nanoseconds."""
 _COMPACTED = "records are missing: was the topic compacted?"
@@ -73,14 +76,17 @@ class MeanSizes:
 
     def __init__(self, log: FollowedLog) -> None:
         self._log = log
-        self._records = 0
+        self._records = self._pieces = 0
         self.total = 0
         """The bytes of all pieces that the pubend has followed."""
 
-    def add(self, records: int, size: int) -> None:
-        """Notes a piece."""
-        self._records += records
-        self.total += size
+    def add(self, pieces: Sequence[LogPiece]) -> None:
+        """Notes pieces that were followed."""
+        for piece in pieces:
+            if piece.raw is not None:
+                self._records += piece.last - piece.first + 1
+                self._pieces += 1
+                self.total += len(piece.raw)
 
     @property
     def size(self) -> int:
@@ -95,6 +101,16 @@ class MeanSizes:
         """Returns about how many bytes lie in (lo, hi]."""
         records = sum(high - low for low, high in self._log.voids.gaps(lo, hi))
         return records * (self.total // self._records if self._records else EVENT_BYTES)
+
+    def asked(self, lo: Tick, hi: Tick) -> int:
+        """Returns how many bytes a read of (lo, hi] should ask for: what lies there, and the pieces at both ends whole.
+
+        Of a single record it asks for the piece that has it. What is asked too little is read by another read.
+        """
+        if hi - lo <= 1:
+            return 1
+        piece = self.total // self._pieces if self._pieces else PIECE_BYTES
+        return min(self.between(lo, hi) + 2 * piece, READ_BYTES)
 
     def covered(self, least: int) -> Tick:
         """Returns nothing: how much is kept is the log's own affair."""
@@ -218,10 +234,7 @@ class FollowedLog:
             for tick, mark, is_twin in found:
                 if is_twin:
                     self._twins.add(*ticks_of(tick, mark))
-            self.index.add(
-                sum(piece.last - piece.first + 1 for piece in grown.pieces if piece.raw is not None),
-                sum(len(piece.raw or b"") for piece in grown.pieces),
-            )
+            self.index.add(grown.pieces)
             self._say(grown.hi, pieces, now)
             self._outbox.emit(Taken(self.pubend, grown.size))
             self._on_told(found, now)
@@ -307,7 +320,7 @@ class FollowedLog:
             else:
                 judge(Marks(begin), now)
 
-        self._outbox.read_log(self.pubend, after, upto, answered)
+        self._outbox.read_log(self.pubend, after, upto, self.index.asked(after, upto), answered)
 
     def scan(self, after: Tick, then: Callable[[Sequence[Judged]], None]) -> None:
         """Reads the marks above `after` up to where the log is told, again and again until that works.
@@ -332,7 +345,7 @@ class FollowedLog:
 
         def ask() -> None:
             if at < upto:
-                self._outbox.read_log(self.pubend, at, upto, answered)
+                self._outbox.read_log(self.pubend, at, upto, READ_BYTES, answered)
             else:
                 if marks.after < self._marks.after <= upto:
                     self._marks.begin_earlier(marks)
@@ -378,7 +391,7 @@ class FollowedLog:
                 ask(read.hi)
 
         def ask(at: Tick) -> None:
-            self._outbox.read_log(self.pubend, at, upto, lambda read, now, _wall: answered(at, read, now))
+            self._outbox.read_log(self.pubend, at, upto, READ_BYTES, lambda read, now, _wall: answered(at, read, now))
 
         ask(after)
 

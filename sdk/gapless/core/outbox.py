@@ -90,9 +90,9 @@ class Outbox:
         self._reads[self._cookie] = then
         self._effects.append(Read(stream, after, upto, self._cookie, max_bytes))
 
-    def read_log(self, log: str, after: Tick, upto: Tick, then: ThenLogRead) -> None:
-        """Asks a numbered log for its pieces that overlap (after, upto], or the first of them."""
-        self._effects.append(ReadLog(log, after, upto, self._ask(then)))
+    def read_log(self, log: str, after: Tick, upto: Tick, bytes_max: int, then: ThenLogRead) -> None:
+        """Asks a numbered log for its pieces that overlap (after, upto], or the first of them: one at the least."""
+        self._effects.append(ReadLog(log, after, upto, self._ask(then), bytes_max))
 
     def locate(self, log: str, at: LogStart | int, then: ThenLocated) -> None:
         """Asks a numbered log for a place."""

@@ -87,7 +87,7 @@ class KafkaFormat:
     def decode(self, piece: LogPiece, rules: bytes) -> tuple[EventBatch, Sequence[tuple[Tick, LogMark]]]:
         """Returns the events of a piece, and the marks of batches that reach into it.
 
-        Of a batch whose beginning lies below the piece the mark has a tick below it, too.
+        A piece may be a part of its record batch. Of a batch of ours that begins below it the mark has a tick below it.
         """
         mapping = mapping_of(rules)
         try:
@@ -98,11 +98,11 @@ class KafkaFormat:
             found = records(batch)
         except (CorruptBatchError, ValueError, PluginError) as error:
             raise VolumeCorruptError(f"ticks {piece.first} to {piece.last}: {error}") from error
-        first = offset_of(piece.first) - 1
+        first, last = offset_of(piece.first) - 1, offset_of(piece.last) - 1
         heads = {record.headers[0][0] for record in found if record.headers}
-        marks = _marks(batch, found, first) if MARK in heads else []
-        if batch.first < first:
-            found = [record for record in found if record.offset >= first]
+        marks = _marks(batch, found, first, last) if MARK in heads else []
+        if batch.first < first or batch.last > last:
+            found = [record for record in found if first <= record.offset <= last]
         if not found:
             return EMPTY, marks
         times = [record.timestamp for record in found]
@@ -168,12 +168,12 @@ def _in_text(value: Property) -> bytes:
     return str(value).lower().encode() if isinstance(value, bool) else str(value).encode()
 
 
-def _marks(batch: Batch, found: Sequence[Record], first: int) -> Sequence[tuple[Tick, LogMark]]:
-    """Returns the marks of a record batch that concern records at `first` or later."""
+def _marks(batch: Batch, found: Sequence[Record], first: int, last: int) -> Sequence[tuple[Tick, LogMark]]:
+    """Returns the marks of a record batch that concern records from `first` to `last`."""
     marks: list[tuple[Tick, LogMark]] = []
     for record in found:
         headers = record.headers
-        if headers and headers[0][0] == MARK:
+        if headers and headers[0][0] == MARK and record.offset <= last:
             mark = _mark(headers[0][1])
             if mark is not None and record.offset + mark.count > first:
                 marks.append((tick_at(batch.leader_epoch, record.offset + 1), mark))

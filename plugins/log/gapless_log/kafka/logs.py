@@ -25,6 +25,7 @@ from gapless.core.ports import (
     Located,
     LogAnswer,
     LogEnded,
+    LogPiece,
     LogQuestion,
     LogRead,
     LogsFound,
@@ -638,7 +639,7 @@ class KafkaLogs:
             if piece.first > upto:
                 covered = upto
                 break
-            pieces.append(piece)
+            pieces.append(LogPiece(piece.first, min(piece.last, upto), piece.raw))  # the rest need not be decoded
             covered = max(covered, piece.last)
         covered = min(partition.lineage.behind(covered), upto)
         error = found.fault if covered <= after else ""

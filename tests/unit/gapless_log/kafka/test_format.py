@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -84,13 +85,16 @@ def test_the_time_of_an_event_is_its_records(written: int, logged_at: int | None
     fresh.check()  # whoever gets it over a link finds nothing wrong
 
 
-def test_a_batch_that_begins_below_its_piece_is_cut() -> None:
+def test_a_batch_that_reaches_beyond_its_piece_is_cut() -> None:
     whole = piece(strangers(b"a", b"b", b"c"), 3, first=10)
 
-    batch, _ = FORM.decode(LogPiece(tick_at(3, 12), whole.last, whole.raw), RULES)
+    behind, _ = FORM.decode(LogPiece(tick_at(3, 12), whole.last, whole.raw), RULES)
+    within, _ = FORM.decode(LogPiece(tick_at(3, 12), tick_at(3, 12), whole.raw), RULES)
 
-    assert list(batch.ticks) == [tick_at(3, 12), tick_at(3, 13)]
-    assert bodies(batch) == [b"b", b"c"]
+    assert list(behind.ticks) == [tick_at(3, 12), tick_at(3, 13)]
+    assert bodies(behind) == [b"b", b"c"]
+    assert list(within.ticks) == [tick_at(3, 12)]
+    assert bodies(within) == [b"b"]
 
 
 @pytest.mark.parametrize(
@@ -170,6 +174,19 @@ def test_a_mark_is_met_where_only_the_end_of_its_batch_is_read() -> None:
 
     assert list(batch.ticks) == [tick_at(3, 12)]
     assert marks == [(tick_at(3, 11), MARK)]
+
+
+def test_a_mark_behind_the_end_of_a_piece_is_not_met() -> None:
+    one = columns(({}, None, b"a"))
+    whole = piece(
+        joined([FORM.encode(dataclasses.replace(MARK, first=first, count=1), one) for first in (11, 12)], 5),
+        2,
+        first=10,
+    )
+
+    _, marks = FORM.decode(LogPiece(whole.first, whole.first, whole.raw), RULES)
+
+    assert [mark.first for _, mark in marks] == [11]
 
 
 def test_what_such_a_log_cannot_contain_is_refused() -> None:

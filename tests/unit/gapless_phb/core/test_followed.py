@@ -111,6 +111,21 @@ def test_a_read_says_silence_only_of_what_it_covers() -> None:
     assert told(rig.ask((2, 3), (5, 6))) == ["(2, 6] 3=1a 4=1b 5=2a 6=2b"]  # with so little between them
 
 
+def test_a_read_asks_for_about_what_lies_there_and_of_one_record_for_its_piece() -> None:
+    rig = followed()
+    for _ in range(10):
+        rig.log.add(*"abcd")
+    rig.serve()
+    sizes = [len(batch.raw or b"") for batch in rig.log.batches]
+
+    assert told(rig.ask((6, 7))) == ["(6, 7] 7=c"]
+    assert told(rig.ask((8, 24)))[0].startswith("(8, 24] 9=a 10=b")
+
+    one, some = rig.sent(ReadLog)[-2:]
+    assert one.max_bytes == 1
+    assert sum(sizes[2:6]) <= some.max_bytes <= sum(sizes[1:7])
+
+
 def test_what_retention_removed_is_lost_and_only_that() -> None:
     log = ModelLog()
     log.add("one", "two")
