@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import gapless
@@ -20,9 +21,16 @@ Items: TypeAlias = "list[tuple[Tick, bytes] | tuple[Tick, Tick, str]]"
 
 @contextlib.asynccontextmanager
 async def gateway(
-    kafka: KafkaCluster, *topics: object, own: str = "own", limits: dict[str, int] | None = None, **options: Any
+    kafka: KafkaCluster,
+    *topics: object,
+    own: str = "own",
+    sections: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
 ) -> AsyncIterator[Node]:
-    """A node in memory, which it loses at its end; its own pubend, of that name, has a topic that nobody uses."""
+    """A node in memory, which it loses at its end; its own pubend, of that name, has a topic that nobody uses.
+
+    `options`: of the section for Kafka; `sections`: others of its configuration.
+    """
     section = {"servers": kafka.bootstrap.split(","), "topics": list(topics), **options}
     pubends = [{"name": own, "topics": ["own"]}]
     node = await Node.start(
@@ -31,7 +39,7 @@ async def gateway(
                 "node": {"network": "shop"},
                 "storage": {"plugin": "memory", "path": ""},
                 "listen": [{"address": "127.0.0.1:0"}],
-                "limits": limits or {},
+                **sections,
                 "phb": {"pubends": pubends, "kafka": [section]},
             }
         )

@@ -165,9 +165,10 @@ class Partition:
         self.copied, self.waits = None, False
         self.leader = leader
         self.epoch += 1
-        while self.begins and self.begins[-1][1] >= self.end and self.begins[-1][1] > 0:
-            self.begins.pop()  # an epoch in which nothing was written leaves no trace
-        self.begins.append((self.epoch, self.end))
+        end = self.end
+        while self.begins and self.begins[-1][1] >= end:
+            self.begins.pop()  # an epoch in which nothing was written, or of which all is gone, leaves no trace
+        self.begins.append((self.epoch, end))
 
     def _cut(self, end: int) -> None:
         gone = [batch for batch in self.log if batch.last >= end]
@@ -187,6 +188,8 @@ class Partition:
     def trim(self, before: int) -> None:
         """Everything before an offset is gone, by retention or because somebody asked for it."""
         self.start = max(self.start, min(before, self.high_watermark))
+        below = [epoch for epoch, begin in self.begins if begin <= self.start]
+        self.begins = [*((epoch, self.start) for epoch in below[-1:]), *self.begins[len(below) :]]
         while self.log and self.log[0].last < self.start and len(self.log) > 1:
             self.removed.append(self.log.pop(0))
 

@@ -16,6 +16,7 @@ import msgspec
 from gapless.core.client import Delivery, Gap
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
+from gapless_log.kafka.lineage import offset_of
 from gapless_log.kafka.records import Batch, records
 from gapless_sim.model import begins_of
 from gapless_sim.observation import Oracle, Violation
@@ -313,6 +314,8 @@ class KI4Whole(KafkaJudge):
             exists, cuts = self.logs.exists(pubend), self.logs.cuts(pubend)
             if exists and not cuts and item.end > truth.first:
                 self.fail(f"{consumer.lane} was told {item}, and the log begins at {truth.first}")
+            if exists and not cuts and offset_of(item.start) >= offset_of(item.end):
+                self.fail(f"{consumer.lane} was told {item}, and no record was ever there")
             if item.reason not in _LOST_BY_THE_LOG:
                 self.fail(f"{consumer.lane} was told {item}, and it is the log that has lost it")
             self.world.sometimes("kafka.gap")

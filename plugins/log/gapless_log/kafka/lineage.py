@@ -89,12 +89,22 @@ class Lineage:
         return True
 
     def position(self, offset: int) -> Tick:
-        """Returns the tick of one who has read everything below `offset`."""
+        """Returns the tick of one who has read everything below `offset`.
+
+        If the record before it is gone, and its leader epoch is not known any more: under the oldest one that is known.
+        """
         return tick_at(self._epoch_at(offset - 1), offset)
 
-    def beginning(self, offset: int) -> Tick:
-        """Returns the tick below everything, in a log whose first record is at `offset`."""
-        return tick_at(self._epoch_at(offset), offset)
+    def told_anew(self, lineage: Lineage, reached: int | None) -> Lineage:
+        """Returns what is known when a leader tells the lineage anew. `reached`: up to where this one was read.
+
+        Of leader epochs that have no record left a leader tells nothing. Whoever has read all that they wrote has lost
+        nothing, though, and he stands in one of them: so they are remembered, if this is how the log went on.
+        """
+        begins = lineage.begins
+        if not begins or (begins[0] not in self.begins and begins[0][1] != reached):
+            return lineage
+        return Lineage([*(each for each in self.begins if each[0] < begins[0][0] and each[1] <= begins[0][1]), *begins])
 
     def seek(self, tick: Tick) -> Place:
         """Returns where one who stands at `tick` goes on.

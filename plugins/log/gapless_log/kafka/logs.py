@@ -280,7 +280,7 @@ class KafkaLogs:
             partition.leader, partition.leader_epoch = state.leader, state.leader_epoch
             connection = await self._leader(partition)
             partition.start = (await offset_found(connection, topic.topic, partition, EARLIEST)).offset
-            partition.lineage = await lineage_of(connection, topic.topic, partition)
+            partition.learn(await lineage_of(connection, topic.topic, partition))
             end = await offset_found(connection, topic.topic, partition, LATEST, is_committed=True)
             topic.decided[number] = partition.lineage.position(end.offset)
             topic.logs[number] = partition
@@ -503,7 +503,7 @@ class KafkaLogs:
             connection = await self._leader(partition)
             start = await offset_found(connection, topic.topic, partition, EARLIEST)
             partition.start = max(partition.start, start.offset)
-            partition.lineage = await lineage_of(connection, topic.topic, partition)
+            partition.learn(await lineage_of(connection, topic.topic, partition))
         except CONNECTION_ERRORS as error:
             self._fails(partition.log, _text(error))
             self._lost_leader(partition)
@@ -670,7 +670,7 @@ class KafkaLogs:
         if found.offset == UNKNOWN:  # no record is that late
             found = await offset_found(connection, topic.topic, partition, LATEST, is_committed=True)
         if found.leader_epoch > partition.lineage.last_epoch:  # what is there may be under one that was not met yet
-            partition.lineage = await lineage_of(connection, topic.topic, partition)
+            partition.learn(await lineage_of(connection, topic.topic, partition))
             self._tell(topic, partition.partition)
         return max(partition.lineage.position(found.offset), partition.first)
 

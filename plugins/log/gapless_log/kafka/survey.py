@@ -49,6 +49,6 @@ async def lineage_of(connection: Connection, topic: Topic, partition: PartitionL
         if below.leader_epoch == UNKNOWN or below.end <= partition.start:
             break
         epoch = below.leader_epoch
-    else:
-        begins.append((0, 0))
+    if epoch == 0 or begins[-1][1] == 0:
+        begins.append((0, 0))  # nothing was ever below, also if no record came under the first leader epoch
     return Lineage(reversed(begins))

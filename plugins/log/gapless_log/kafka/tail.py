@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gapless.core.ports import Grown, LogPiece
 from gapless.core.stream.ticks import Tick
-from gapless_log.kafka.lineage import Lineage, Place, tick_at
+from gapless_log.kafka.lineage import Lineage, Place, offset_of, tick_at
 from gapless_log.kafka.messages import UNKNOWN, Aborted, Fetched, FetchFrom
 from gapless_log.kafka.records import Batch, CorruptBatchError, batches, without_aborted
 
@@ -51,8 +51,13 @@ class PartitionLog:
 
     @property
     def first(self) -> Tick:
-        """Everything at or below it was removed."""
-        return self.lineage.beginning(self.start)
+        """Everything at or below it was removed. Who has read all of that stands there, and has lost nothing."""
+        return self.lineage.position(self.start)
+
+    def learn(self, lineage: Lineage) -> None:
+        """The leader has told the lineage anew."""
+        reached = None if self.following is None else offset_of(self.following.reached)
+        self.lineage = self.lineage.told_anew(lineage, reached)
 
     @property
     def is_followed(self) -> bool:

@@ -49,7 +49,6 @@ def test_a_leader_epoch_without_records_makes_one_void_with_its_neighbour() -> N
 
     assert lineage.voids == ((tick_at(0, 100), tick_at(4, 100)),)
     assert lineage.position(100) == tick_at(0, 100)
-    assert lineage.beginning(100) == tick_at(4, 100)
 
 
 def test_only_the_first_batch_of_a_leader_epoch_is_news() -> None:
@@ -62,19 +61,31 @@ def test_only_the_first_batch_of_a_leader_epoch_is_news() -> None:
     assert lineage == Lineage([(0, 0), (2, 100)])
 
 
-def test_a_position_is_in_the_epoch_of_the_record_before_and_the_beginning_in_that_of_the_record_behind() -> None:
+def test_a_position_is_in_the_epoch_of_the_record_before() -> None:
     assert [RESTARTED.position(offset) for offset in (0, 100, 101, 250)] == [
         tick_at(0, 0),
         tick_at(0, 100),
         tick_at(2, 101),
         tick_at(2, 250),
     ]
-    assert [RESTARTED.beginning(offset) for offset in (0, 99, 100, 250)] == [
-        tick_at(0, 0),
-        tick_at(0, 99),
-        tick_at(2, 100),
-        tick_at(5, 250),
-    ]
+
+
+def test_epochs_of_which_nothing_is_left_are_remembered_by_who_has_read_them() -> None:
+    left, known = Lineage([(5, 250)]), Lineage([(0, 0), (2, 100)])
+
+    assert known.told_anew(left, 250) == RESTARTED
+    assert RESTARTED.told_anew(left, 300) == RESTARTED
+    assert RESTARTED.told_anew(left, 300).position(250) == tick_at(2, 250)
+
+
+@pytest.mark.parametrize("reached", [None, 200, 300])
+def test_who_has_not_read_them_to_their_end_knows_nothing_of_them(reached: int | None) -> None:
+    """Others may have been between, or the log may have been cut."""
+    assert Lineage([(0, 0), (2, 100)]).told_anew(Lineage([(5, 250)]), reached) == Lineage([(5, 250)])
+
+
+def test_what_the_leader_tells_goes_before_what_was_known() -> None:
+    assert RESTARTED.told_anew(Lineage([(2, 100), (6, 180)]), 250) == Lineage([(0, 0), (2, 100), (6, 180)])
 
 
 def test_who_stands_in_what_was_cut_off_goes_on_at_the_cut() -> None:

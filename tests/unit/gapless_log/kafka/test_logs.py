@@ -159,6 +159,35 @@ async def test_another_leader_is_followed_without_a_word(kafka: Kafka, host: Log
     assert host.troubles() == []
 
 
+async def test_an_election_before_the_first_record_removes_nothing(kafka: Kafka, host: LogHost) -> None:
+    kafka.elect()
+    kafka.publish(b"a")
+    await host.behind(only(host), 1)
+    async with kafka.host() as later:
+        found = await later.found()
+
+    assert [place(found.first), place(host.logs[only(host)].first)] == ["0/0", "0/0"]
+    assert [tuple(map(place, void)) for void in found.voids] == [("0/0", "1/0")]
+    assert host.logs[only(host)].voids == found.voids
+
+
+async def test_who_has_read_all_that_was_removed_stands_where_the_log_begins(kafka: Kafka, host: LogHost) -> None:
+    """Also if Kafka has forgotten the leader epoch in which he stands."""
+    kafka.publish(b"a", b"b")
+    await host.behind(only(host), 2)
+    stood = host.reached(only(host))
+    kafka.partition.trim(2)
+    kafka.elect()
+    kafka.publish(b"c")
+    events = await host.behind(only(host), 3)
+    found = host.logs[only(host)]
+    back = await host.read(found.log, stood, host.reached(found.log))
+
+    assert place(found.first) == place(stood) == "0/2"
+    assert [tuple(map(place, void)) for void in found.voids] == [("0/2", "1/2")]
+    assert events_of(found, back.pieces) == events[2:] == [("1/3", b"c")]
+
+
 async def test_voids_are_told_before_what_lies_above_them(kafka: Kafka, host: LogHost) -> None:
     kafka.publish(b"a")
     await host.behind(only(host), 1)
