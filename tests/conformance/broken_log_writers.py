@@ -6,13 +6,13 @@ The rest of them is in `conformance.broken_logs`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 from msgspec.structs import replace as with_fields
 
-from conformance.broken_logs import BrokenHarness, Describes, Relay
+from conformance.broken_logs import BrokenHarness, Describes, Open, Relay
 from gapless.core.ports import (
     Append,
     Appended,
@@ -288,6 +288,15 @@ class EndsOnAGuess(Relay):
     def on_hidden(self) -> None:
         for log in self.known:
             self.tell(LogEnded(log, "it is unknown"))
+
+
+class EndsWhatItKnew(Relay):
+    """What was found in a former life has ended."""
+
+    def open(self, known: Mapping[str, str], open_logs: Open) -> None:
+        super().open(known, open_logs)
+        for log in known:
+            asyncio.get_running_loop().call_soon(self.tell, LogEnded(log, "that was long ago"))
 
 
 class ClosesNothing(Relay):

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace as with_fields
@@ -37,6 +37,8 @@ from gapless.spi import Logs
 from gapless_log.kafka.messages import Fetch
 from gapless_testing import running
 
+Open: TypeAlias = "Callable[[Mapping[str, str], Callable[[LogAnswer], None]], Logs]"
+
 
 class Relay:
     """Between a host and its logs; each kind below changes one thing on the way."""
@@ -47,9 +49,9 @@ class Relay:
         self.logs: Logs
         self.known: dict[str, NumberedLog] = {}
 
-    def open(self, open_logs: Callable[[Callable[[LogAnswer], None]], Logs]) -> None:
+    def open(self, known: Mapping[str, str], open_logs: Open) -> None:
         """Opens the logs."""
-        self.logs = open_logs(self.on_answer)
+        self.logs = open_logs(known, self.on_answer)
 
     def on_answer(self, answer: LogAnswer) -> None:
         """The plugin says something."""
@@ -86,10 +88,10 @@ class BrokenHarness(ModelHarness):
         self.relay = relay
         self.opened: list[Relay] = []
 
-    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
         relay = self.relay(self, answer)
         self.opened.append(relay)
-        relay.open(super().open)
+        relay.open(known, super().open)
         return relay
 
     async def disconnect(self) -> None:
@@ -379,7 +381,7 @@ class DiesWithItsConnections(Relay):
 class ReadsUncommitted(Relay):
     """What is in the log is in the log."""
 
-    def open(self, open_logs: Callable[[Callable[[LogAnswer], None]], Logs]) -> None:
+    def open(self, known: Mapping[str, str], open_logs: Open) -> None:
         dial = self.harness.dial
 
         async def dialed(address: str) -> Any:
@@ -393,7 +395,7 @@ class ReadsUncommitted(Relay):
             return connection
 
         self.harness.dial = dialed  # type: ignore[method-assign]
-        super().open(open_logs)
+        super().open(known, open_logs)
 
 
 class HidesFirst(Relay):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -78,10 +78,10 @@ class KafkaHarness(LogHarness):
         for connection in self.connections:
             await connection.close()
 
-    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
         topic = {"name": self.name, "publish": True, "retention": "delete"}
         section = section_from({"servers": [self.server], "topics": [topic]})
-        return KafkaLogs(section, self.connect, answer, self.wall, gone_seconds=GONE_SECONDS)
+        return KafkaLogs(section, known, self.connect, answer, self.wall, gone_seconds=GONE_SECONDS)
 
     def wall(self) -> int:
         """The present, in milliseconds since 1970."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gapless.core.ports import LogsFound, LogStart
+from gapless.core.ports import LogStart
 from gapless_testing.log.following import filled
 from gapless_testing.log.harness import LogHarness, SuitePart
 from gapless_testing.log.host import Host, one_log, opened
@@ -20,7 +20,7 @@ def ask_much(host: Host, log: str) -> None:
         host.send_locate(log, at)
     for _ in range(30):
         host.send_read(log, found.first, found.first + 100)
-    if not found.refuses:
+    if not found.refuses and not found.capabilities.alone:  # there may be another host
         _, record = host.encoded(log, b"late")
         host.send_append(log, record, 1)
 
@@ -33,8 +33,6 @@ class CloseTests(SuitePart):
         await harness.make()
         async with opened(harness) as host:
             await host.close()
-
-        assert host.all_of(LogsFound) == []
 
     @bounded
     async def test_closing_at_every_moment_of_the_beginning(self, harness: LogHarness) -> None:

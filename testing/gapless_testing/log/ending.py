@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.core.ports import LogEnded, LogRead, LogsFound
 from gapless_testing.log.harness import LogHarness, SuitePart, need
-from gapless_testing.log.host import one_log
+from gapless_testing.log.host import one_log, opened
 from gapless_testing.running import bounded
 
 
@@ -63,3 +63,32 @@ class EndTests(SuitePart):
             await host.gets(log, [b"a", b"b"])
 
             assert len({found.log for each in host.all_of(LogsFound) for found in each.logs}) == 1
+
+    @bounded
+    async def test_a_log_that_went_while_nobody_looked_has_ended(self, harness: LogHarness) -> None:
+        """Whether another of its name was made meanwhile, or none."""
+        need(harness, "delete")
+        async with one_log(harness) as (host, log):
+            known = {log: host.logs[log].family}
+        await harness.delete()
+        async with opened(harness, known=known) as later:
+            await later.ends(log)
+            assert later.logs == {}
+        await harness.make()
+        async with opened(harness, known=known) as later:
+            await later.ends(log)
+            (new,) = await later.found()
+
+            assert new.log != log
+
+    @bounded
+    async def test_a_log_that_was_known_and_is_there_has_not_ended(self, harness: LogHarness) -> None:
+        """It is found like any other."""
+        async with one_log(harness) as (host, log):
+            known = {log: host.logs[log].family}
+            async with opened(harness, beside=host, known=known) as later:
+                (found,) = await later.found()
+                await later.still()
+
+            assert found.log == log
+            assert later.ended == {}, f"the log is there, and has ended: {later.ended}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import pytest
@@ -32,8 +32,11 @@ class LogHarness(LoopHarness, abc.ABC):
         """Makes the log, empty; after `delete`, one of the same name."""
 
     @abc.abstractmethod
-    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
-        """Opens the logs with another plugin each time, as another node would; `make` may not have been called yet."""
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
+        """Opens the logs with another plugin each time, as another node would; `make` may not have been called yet.
+
+        The arguments are those of `gapless.spi.LogPlugin.open`.
+        """
 
     def index(self, last: Tick, count: int) -> Tick:
         """Where the host numbers the records: the index of one with so many events, behind `last`."""

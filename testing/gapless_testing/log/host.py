@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -65,9 +65,10 @@ class Following:
 class Host:
     """One that opens the logs of a harness."""
 
-    def __init__(self, harness: LogHarness, truth: Truth) -> None:
-        """`truth`: what others say of the same logs."""
+    def __init__(self, harness: LogHarness, truth: Truth, known: Mapping[str, str]) -> None:
+        """`truth`: what others say of the same logs. `known`: the logs of its former life, with their families."""
         self.harness = harness
+        self._known = known
         self.truth = truth
         self.said: list[LogAnswer] = []
         self.logs: dict[str, NumberedLog] = {}
@@ -100,7 +101,7 @@ class Host:
     def open(self) -> None:
         """Opens the logs."""
         self._inside = "open"
-        self._plugin = self.harness.open(self._on_answer)
+        self._plugin = self.harness.open(self._known, self._on_answer)
         self._inside = ""
 
     async def close(self) -> None:
@@ -323,7 +324,7 @@ class Host:
             self._on_grown(answer)
         elif isinstance(answer, LogEnded):
             self.ended[log] = answer.why
-            if log not in self.logs or not answer.why:
+            if (log not in self.logs and log not in self._known) or not answer.why:
                 self._breach(f"{answer}: there is no such log, or no reason")
         elif not isinstance(answer, LogTrouble):
             self._on_cookie(answer)
@@ -392,7 +393,7 @@ class Host:
         room = following.window - following.untaken
         if room <= 0:
             self._breach(f"{grown.log} has grown although its window of {following.window} bytes is full")
-        elif grown.size > room and len(raws) > 1:
+        elif raws and grown.size - len(raws[-1]) > room:  # a piece comes whole, so the last one may go beyond
             self._breach(f"{len(raws)} pieces of {grown.size} bytes came, and there was room for {room}")
 
     def _ask_later(self, question: LogQuestion) -> None:
@@ -460,9 +461,14 @@ def _short(answer: LogAnswer) -> str:
 
 
 @contextlib.asynccontextmanager
-async def opened(harness: LogHarness, beside: Host | None = None) -> AsyncIterator[Host]:
-    """A host that has opened the logs; `beside`: another one of the same logs, which must be told the same."""
-    host = Host(harness, Truth() if beside is None else beside.truth)
+async def opened(
+    harness: LogHarness, beside: Host | None = None, known: Mapping[str, str] | None = None
+) -> AsyncIterator[Host]:
+    """A host that has opened the logs; `beside`: another one of the same logs, which must be told the same.
+
+    `known`: the logs of its former life, with their families.
+    """
+    host = Host(harness, Truth() if beside is None else beside.truth, known or {})
     host.open()
     try:
         yield host

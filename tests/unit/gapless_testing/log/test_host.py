@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -44,7 +44,7 @@ class Says(LogHarness):
     async def make(self) -> None:
         """It is nothing."""
 
-    def open(self, answer: Callable[[LogAnswer], None]) -> Logs:
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> Logs:
         self.tell = answer
         return self
 
@@ -61,7 +61,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.log = Says()
-        self.host = Host(self.log, Truth())
+        self.host = Host(self.log, Truth(), {})
         self.breaches: list[str] = []
         self.host._breaches = self.breaches
         self.host.open()

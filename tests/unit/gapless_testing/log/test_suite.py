@@ -91,6 +91,8 @@ BREACHES = [
     Breach(broken.ReadsTheDead, Suite.test_a_log_that_is_deleted_ends, "the log is gone, and a read has no error"),
     Breach(broken.GoesByName, Suite.test_a_log_that_is_made_anew_is_another_one),
     Breach(writers.EndsOnAGuess, Suite.test_a_log_that_some_do_not_know_has_not_ended, "has ended"),
+    Breach(writers.LivesForEver, Suite.test_a_log_that_went_while_nobody_looked_has_ended, "has not ended"),
+    Breach(writers.EndsWhatItKnew, Suite.test_a_log_that_was_known_and_is_there_has_not_ended, "were found"),
     Breach(writers.AnswersLate, Suite.test_closing_before_anything_is_found, "came after close()"),
     Breach(writers.LeavesATask, Suite.test_closing_at_every_moment_of_the_beginning, "tasks go on"),
     Breach(writers.ClosesNothing, Suite.test_closing_in_the_midst_of_everything, "came after close()"),
