@@ -11,5 +11,12 @@
     report        what a person sees meanwhile, and at the end
     run           the demo from its beginning to its end
 
+Over Kafka:
+
+    kafka_records    a flight as a record, and how gapless makes properties of it
+    kafka_producer   the process that writes them: it knows nothing of gapless
+    kafka_topic      the topic, made and removed
+    kafka_run        the run, and its supervisor, which also starts and kills the brokers of Kafka's
+
 The long loop of kills, `bench/kill_loop.py`, is made of the same parts.
 """

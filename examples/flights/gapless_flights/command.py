@@ -9,6 +9,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,8 +24,13 @@ if TYPE_CHECKING:
 
 ROWS = 336_776
 SUBSCRIBERS_MAX = 8
+SUBSCRIBERS = 6
+KAFKA_SUBSCRIBERS = KAFKA_SUBSCRIBERS_MAX = 1000
+KAFKA_ROWS = 60_000
 SECONDS_PER_KILL = 0.7
 """A run lasts at least so long for each kill: a short one would be over before they happen."""
+KAFKA_SECONDS_PER_KILL = 4.0
+"""The same where a broker of Kafka's has to come back in between."""
 
 
 app = typer.Typer(add_completion=False)
@@ -33,11 +39,32 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def demo(
     *,
-    rows: Annotated[int, typer.Option(min=1, max=ROWS, help="How many flights, from the first of the year on.")] = ROWS,
-    subscribers: Annotated[int, typer.Option(min=1, max=SUBSCRIBERS_MAX)] = 6,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=ROWS,
+            help=f"How many flights, from the first of the year on; {ROWS:,}, with --kafka {KAFKA_ROWS:,}.",
+        ),
+    ] = None,
+    subscribers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=KAFKA_SUBSCRIBERS_MAX,
+            help=f"{SUBSCRIBERS}, at most {SUBSCRIBERS_MAX}; with --kafka {KAFKA_SUBSCRIBERS:,}, which is the most.",
+        ),
+    ] = None,
     kills: Annotated[
         int, typer.Option(min=0, max=1000, help="How often the broker, a subscriber or the publisher is killed.")
     ] = 9,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Over a Kafka topic that an ordinary producer writes; kills Kafka, too.")
+    ] = False,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="With --kafka: your own Kafka; only a topic of its own is made there."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides whom to kill when; drawn if it is not given.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave all data there to be looked at.")] = False,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the data go, and stay; new or empty.")] = None,
@@ -47,24 +74,23 @@ def demo(
 
     Each subscriber is a process that keeps its token and what it consumed in one SQLite transaction. At the
     end what they have is compared with the data; the exit status is 1 if a single row is missing, doubled or
-    out of order.
+    out of order. With --kafka the flights are written to a Kafka topic by a producer that knows nothing of
+    gapless, and there are many more subscribers.
     """
     from rich.console import Console
 
     from gapless.cli.output import print_json
-    from gapless_flights.data import flights
-    from gapless_flights.plan import kill_plan
     from gapless_flights.report import print_outcome, report_for
-    from gapless_flights.run import DemoRun
-    from gapless_flights.selections import SELECTIONS
 
+    if bootstrap is not None and not kafka:
+        raise ConfigurationError("--bootstrap says where your Kafka is: it needs --kafka")
+    if not kafka and subscribers is not None and subscribers > SUBSCRIBERS_MAX:
+        raise ConfigurationError(f"--subscribers: without --kafka there are at most {SUBSCRIBERS_MAX}")
     console = Console(stderr=as_json)
     seed = secrets.randbelow(1 << 32) if seed is None else seed
-    selections = SELECTIONS[:subscribers]
-    plan = kill_plan(seed, kills, [selection.name for selection in selections])
-    rate = rows / (kills * SECONDS_PER_KILL) if kills else 0
+    wanted = Wanted(rows, subscribers, kills, seed)
     with directory(data, keep=keep) as place:
-        run = DemoRun(flights(rows), selections, plan, seed, rate, place)
+        run = kafka_run(wanted, bootstrap, place) if kafka else own_run(wanted, place)
         outcome = run_to_its_end(run, report_for(console))
         kept = str(place) if keep or data is not None else None
     if as_json:
@@ -75,6 +101,45 @@ def demo(
             console.print(f"The data are in {kept}", soft_wrap=True, highlight=False)
     if not outcome.is_right:
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a run was asked to do, as far as that was said."""
+
+    rows: int | None
+    subscribers: int | None
+    kills: int
+    seed: int
+
+
+def own_run(wanted: Wanted, place: Path) -> DemoRun:
+    """A run over gapless's own log."""
+    from gapless_flights.data import flights
+    from gapless_flights.plan import kill_plan
+    from gapless_flights.run import DemoRun
+    from gapless_flights.selections import SELECTIONS
+
+    lines, kills = flights(wanted.rows or ROWS), wanted.kills
+    selections = SELECTIONS[: wanted.subscribers or SUBSCRIBERS]
+    plan = kill_plan(wanted.seed, kills, [selection.name for selection in selections])
+    rate = len(lines) / (kills * SECONDS_PER_KILL) if kills else 0
+    return DemoRun(lines, selections, plan, wanted.seed, rate, place)
+
+
+def kafka_run(wanted: Wanted, bootstrap: str | None, place: Path) -> DemoRun:
+    """A run over a Kafka: a new one, or somebody's own."""
+    from gapless_flights.data import TOPIC, flights
+    from gapless_flights.kafka_run import BROKERS, KafkaRun, check_aiokafka, consumer_names
+    from gapless_flights.plan import kafka_kill_plan
+    from gapless_flights.selections import many_selections
+
+    check_aiokafka()
+    lines, kills = flights(wanted.rows or KAFKA_ROWS), wanted.kills
+    selections = many_selections(TOPIC, wanted.subscribers or KAFKA_SUBSCRIBERS)
+    plan = kafka_kill_plan(wanted.seed, kills, consumer_names(len(selections)), 0 if bootstrap else BROKERS)
+    rate = len(lines) / (kills * KAFKA_SECONDS_PER_KILL) if kills else 0
+    return KafkaRun(lines, selections, plan, wanted.seed, rate, place, bootstrap)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -67,6 +67,31 @@ def prove(subscription: str, selector: str, expected: Sequence[str], consumed: I
         unselected,
         reordered,
         first_difference,
+    )
+
+
+def prove_streams(
+    subscription: str, selector: str, expected: Mapping[str, Sequence[str]], consumed: Iterable[str]
+) -> SubscriptionProof:
+    """The same where several streams are published, each in an order of its own. No row is in two of them.
+
+    Whatever is in none of them is not among the expected.
+    """
+    stream_of = {row: stream for stream, rows in expected.items() for row in rows}
+    parts: dict[str, list[str]] = {stream: [] for stream in expected}
+    for row in consumed:
+        parts.setdefault(stream_of.get(row, ""), []).append(row)
+    proofs = [prove(subscription, selector, expected.get(stream, ()), rows) for stream, rows in parts.items()]
+    return SubscriptionProof(
+        subscription,
+        selector,
+        sum(proof.expected for proof in proofs),
+        sum(proof.consumed for proof in proofs),
+        sum(proof.missing for proof in proofs),
+        sum(proof.doubled for proof in proofs),
+        sum(proof.unselected for proof in proofs),
+        sum(proof.reordered for proof in proofs),
+        next((proof.first_difference for proof in proofs if proof.first_difference), ""),
     )
 
 

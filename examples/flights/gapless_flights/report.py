@@ -33,12 +33,20 @@ _COLUMNS: Final = {
     "kills": "killed",
 }
 _COLUMNS_IF_WIDE: Final = {"selector", "unselected"}
+_COUNTS: Final = _COLUMNS.keys() - {"subscription", "selector"}
 _WIDE: Final = 120
 """Characters of a terminal on which the table has room for all columns."""
+NAMED_MAX: Final = 20
+"""So many that are wrong are named."""
+SHOWN_MAX: Final = 8
+"""More subscriptions are shown together."""
 
 
 class Report(Protocol):
     """Hears how a run goes."""
+
+    def say(self, text: str) -> None:
+        """Something that takes a while is being done."""
 
     def started(self, run: DemoRun, expected: Mapping[str, int]) -> None:
         """The processes are being started; so many rows are expected of each subscription."""
@@ -72,21 +80,25 @@ class BarReport:
         )
         self._tasks: dict[str, TaskID] = {}
 
+    def say(self, text: str) -> None:
+        """Writes a line, above the bars if there are any yet."""
+        self._bars.console.print(text, highlight=False, soft_wrap=True)
+
     def started(self, run: DemoRun, expected: Mapping[str, int]) -> None:
         """Draws the bars."""
-        totals = {_PUBLISHED: len(run.flights), **expected}
+        totals = {_PUBLISHED: len(run.flights), **_together(expected)}
         self._tasks = {name: self._bars.add_task(name, total=total, kills="") for name, total in totals.items()}
         self._bars.start()
 
     def progress(self, progress: DemoProgress, kills: Mapping[str, int]) -> None:
         """Moves the bars."""
-        for name, count in {_PUBLISHED: progress.published, **progress.consumed}.items():
+        for name, count in {_PUBLISHED: progress.published, **_together(progress.consumed)}.items():
             times = kills.get("publisher" if name == _PUBLISHED else name, 0)
             self._bars.update(self._tasks[name], completed=count, kills=f"killed {times} ×" if times else "")
 
     def killed(self, victim: str, progress: DemoProgress) -> None:
         """Writes a line above the bars."""
-        self._bars.console.print(_killed(victim, progress), highlight=False)
+        self.say(_killed(victim, progress))
 
     def close(self) -> None:
         """Leaves the bars as they are."""
@@ -100,30 +112,28 @@ class LineReport:
         self._console = console
         self._due = 0.0
 
+    def say(self, text: str) -> None:
+        """Says it."""
+        self._console.print(text, highlight=False, soft_wrap=True)
+
     def started(self, run: DemoRun, expected: Mapping[str, int]) -> None:
         """Says what is going to be done."""
-        self._say(
-            f"publishing {len(run.flights):,} flights to {len(expected)} subscribers, with {len(run.plan)} kills"
-            f" (seed {run.seed})"
-        )
+        self.say(run.introduction)
         self._due = monotonic() + EVERY
 
     def progress(self, progress: DemoProgress, kills: Mapping[str, int]) -> None:
         """Says how far it is, if that was not said just now."""
         if monotonic() >= self._due:
             self._due = monotonic() + EVERY
-            consumed = ", ".join(f"{name} {count:,}" for name, count in progress.consumed.items())
-            self._say(f"published {progress.published:,}; consumed: {consumed}")
+            consumed = ", ".join(f"{name} {count:,}" for name, count in _together(progress.consumed).items())
+            self.say(f"published {progress.published:,}; consumed: {consumed}")
 
     def killed(self, victim: str, progress: DemoProgress) -> None:
         """Says who was killed."""
-        self._say(_killed(victim, progress))
+        self.say(_killed(victim, progress))
 
     def close(self) -> None:
         """Nothing is left to say."""
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
 
 
 def print_outcome(console: Console, outcome: DemoOutcome) -> None:
@@ -133,9 +143,13 @@ def print_outcome(console: Console, outcome: DemoOutcome) -> None:
         | {"selector": verdict.selector or "(everything)", "kills": outcome.kills.get(verdict.subscription, 0)}
         for verdict in outcome.verdicts
     ]
+    many = len(rows) > SHOWN_MAX
+    if many:
+        rest = {name: sum(row[name] for row in rows[SHOWN_MAX:]) for name in _COUNTS}
+        rows[SHOWN_MAX:] = [rest | {"subscription": f"{len(rows) - SHOWN_MAX:,} more", "selector": "one each"}]
     if not console.is_terminal:
         console = Console(file=console.file, width=200)
-    hidden = _COLUMNS_IF_WIDE if console.width < _WIDE else ()
+    hidden = (_COLUMNS_IF_WIDE if console.width < _WIDE else set()) | ({"kills"} if many else set())
     columns = {name: title for name, title in _COLUMNS.items() if name not in hidden}
     console.print(table_of(rows, columns))
     for line in conclusion(outcome):
@@ -151,8 +165,15 @@ def conclusion(outcome: DemoOutcome) -> list[str]:
     if outcome.stalled:
         lines.append("It was given up because nothing moved any more.")
     wrong = [verdict for verdict in outcome.verdicts if not verdict.is_right]
-    lines += [f"WRONG: {verdict.subscription}: {_wrong_rows(verdict)}" for verdict in wrong]
+    lines += [f"WRONG: {verdict.subscription}: {_wrong_rows(verdict)}" for verdict in wrong[:NAMED_MAX]]
+    if len(wrong) > NAMED_MAX:
+        lines.append(f"WRONG: and {len(wrong) - NAMED_MAX:,} more")
     return [*lines, f"--seed {outcome.seed} draws the same kills again."]
+
+
+def _together(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Counts by subscription, if there is room for them; else their sum."""
+    return counts if len(counts) <= SHOWN_MAX else {f"by {len(counts):,} subscribers": sum(counts.values())}
 
 
 def _wrong_rows(verdict: SubscriptionProof) -> str:

@@ -44,22 +44,22 @@ class Reporter:
 class Stop:
     """Whether this process was told to end in order: by the end of its standard input.
 
-    `on_stop` is then called in the loop, at once if that was before it was set. A process that does not
+    What `then` was given is called in the loop, at once if that was before it was given. A process that does not
     manage to end in order has lost its supervisor, and its broker: it just ends.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopped = False
-        self._on_stop: Callable[[], None] = lambda: None
+        self._on_stop: list[Callable[[], None]] = []
         threading.Thread(target=self._watch, name="stdin", daemon=True).start()
 
     def __bool__(self) -> bool:
         return self._stopped
 
     def then(self, on_stop: Callable[[], None]) -> None:
-        """What to do when it comes to that."""
-        self._on_stop = on_stop
+        """What to do, too, when it comes to that."""
+        self._on_stop.append(on_stop)
         if self._stopped:
             on_stop()
 
@@ -73,4 +73,5 @@ class Stop:
 
     def _stop(self) -> None:
         self._stopped = True
-        self._on_stop()
+        for on_stop in self._on_stop:
+            on_stop()

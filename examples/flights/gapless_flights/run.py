@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless_flights.data import fields_of
-from gapless_flights.plan import BROKER, PUBLISHER, Kill
+from gapless_flights.plan import BROKER, KAFKA, PUBLISHER, Kill
 from gapless_flights.proof import SubscriptionProof, prove
 from gapless_flights.selections import DemoSubscription
 from gapless_flights.subscriber import consumed_flights
@@ -36,6 +36,22 @@ class DemoRun:
     rate: float
     """Flights a second at most; 0: no limit."""
     directory: Path
+
+    @property
+    def introduction(self) -> str:
+        """What is going to be done, for people."""
+        return (
+            f"publishing {len(self.flights):,} flights to {len(self.selections)} subscribers,"
+            f" with {len(self.plan)} kills (seed {self.seed})"
+        )
+
+    def supervisor(self, _say: Callable[[str], None]) -> Supervisor:
+        """All processes of the run; starts them as a context. What takes long is said."""
+        return Supervisor(self.directory, self.flights, self.selections, self.rate)
+
+    def verdicts(self, expected: Mapping[str, Sequence[str]], supervisor: Supervisor) -> list[SubscriptionProof]:
+        """What each subscriber has in its database, held against the flights that it should have."""
+        return verdicts_of(self.selections, expected, supervisor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +78,7 @@ class DemoOutcome:
 
     def fields(self) -> dict[str, Any]:
         """As JSON says it."""
-        subscribers = sum(count for name, count in self.kills.items() if name not in {BROKER, PUBLISHER})
+        subscribers = sum(count for name, count in self.kills.items() if name not in {BROKER, PUBLISHER, KAFKA})
         return {
             "right": self.is_right,
             "seed": self.seed,
@@ -74,6 +90,7 @@ class DemoOutcome:
                 "broker": self.kills[BROKER],
                 "publisher": self.kills[PUBLISHER],
                 "subscribers": subscribers,
+                **({KAFKA: self.kills[KAFKA]} if KAFKA in self.kills else {}),
             },
             "subscriptions": [asdict(verdict) | {"right": verdict.is_right} for verdict in self.verdicts],
         }
@@ -82,9 +99,16 @@ class DemoOutcome:
 def expectations(flights: Sequence[str], selections: Sequence[DemoSubscription]) -> dict[str, list[str]]:
     """What each subscriber has to consume: from the data, without gapless."""
     expected: dict[str, list[str]] = {selection.name: [] for selection in selections}
+    anywhere = [selection for selection in selections if selection.among is None]
+    by_text: dict[tuple[str, str], list[DemoSubscription]] = {}
+    for selection in selections:
+        if selection.among is not None:
+            by_text.setdefault(selection.among, []).append(selection)
+    columns = {column for column, _ in by_text}
     for line in flights:
         fields = fields_of(line)
-        for selection in selections:
+        near = [selection for column in columns for selection in by_text.get((column, fields[column]), ())]
+        for selection in (*anywhere, *near):
             if selection.selects(fields):
                 expected[selection.name].append(line)
     return expected
@@ -94,7 +118,7 @@ async def carry_out(run: DemoRun, report: Report) -> DemoOutcome:
     """Carries a run out to its proof. Raises WorkerFailedError when a process fails by itself."""
     expected = expectations(run.flights, run.selections)
     began = monotonic()
-    async with Supervisor(run.directory, run.flights, run.selections, run.rate) as supervisor:
+    async with run.supervisor(report.say) as supervisor:
         report.started(run, {name: len(rows) for name, rows in expected.items()})
         async with shown(supervisor, report):
             total = len(run.flights) + sum(map(len, expected.values()))
@@ -102,7 +126,7 @@ async def carry_out(run: DemoRun, report: Report) -> DemoOutcome:
             if not stalled:
                 await supervisor.stop_all()
     seconds = monotonic() - began
-    verdicts = verdicts_of(run.selections, expected, supervisor)
+    verdicts = run.verdicts(expected, supervisor)
     return DemoOutcome(run.seed, supervisor.progress.published, seconds, stalled, supervisor.kills, verdicts)
 
 

@@ -1,7 +1,7 @@
-"""A process that consumes a durable subscription: `python -m gapless_flights.subscriber`.
+"""A process that consumes durable subscriptions: `python -m gapless_flights.subscriber`.
 
-It keeps what it consumed and its token in one SQLite database, and commits both in one transaction. So it
-may be killed at any moment: the flights that are in the database are those that the token stands behind.
+Each of them has a SQLite database of its own: what was consumed and the token are committed in one transaction. So the
+process may be killed at any moment: the flights that are in the database are those that the token stands behind.
 The broker is told after the commit; that is housekeeping, and it does no harm if it is lost.
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -19,7 +21,7 @@ from gapless.cli.connecting import run
 from gapless_flights.reporting import Reporter, Stop
 
 if TYPE_CHECKING:
-    from gapless import Batch, CheckpointToken, Event, Subscription
+    from gapless import Batch, CheckpointToken, Event, Session, Subscription
 
 SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS consumed (number INTEGER PRIMARY KEY AUTOINCREMENT, flight TEXT NOT NULL);
@@ -28,6 +30,18 @@ SCHEMA: Final = """
 EVENTS_AT_ONCE: Final = 2048
 PAUSE: Final = 0.2
 """Seconds without an event after which the position is looked at: silence moves it too."""
+COMMITS_A_SECOND: Final = 100
+"""So many transactions a process makes, about, if it has many subscriptions: each gathers events for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """One subscription that a process is to consume, and the database for it."""
+
+    name: str
+    topic: str
+    selector: str
+    database: str
 
 
 class Ledger:
@@ -70,49 +84,57 @@ def consumed_flights(path: Path) -> Iterator[str]:
 
 
 class Consuming:
-    """One life of a subscriber."""
+    """One subscription in one life of the process."""
 
-    def __init__(self, ledger: Ledger, stop: Stop) -> None:
+    def __init__(self, ledger: Ledger, gather: float) -> None:
+        """`gather`: for so many seconds events are gathered for one transaction; 0: what is there is committed."""
         self._ledger = ledger
-        self._stop = stop
+        self._gather = gather
         self._reporter = Reporter()
         self._position: CheckpointToken | None = None
 
-    async def run(self, url: str, name: str, topic: str, selector: str) -> None:
+    async def run(self, session: Session, wanted: Consumption, stop: Stop) -> None:
         """Consumes until it is told to stop, from the token on, if there is one."""
-        import gapless
-
         start: CheckpointToken | Literal["earliest"] = self._ledger.token() or "earliest"
-        self._reporter.report(consumed=self._ledger.count)
-        connecting = gapless.connect(url, client_id="demo", wait=True)
-        async with connecting as connection, connection.session() as session:
-            # Takeover: the broker may not know yet that whoever had it before was killed.
-            subscribing = session.subscribe(topic, name=name, selector=selector, start=start, in_use="takeover")
-            async with subscribing as subscription:
-                self._stop.then(subscription.drain)
-                await self._consume(subscription)
+        name = wanted.name
+        # Takeover: the broker may not know yet that whoever had it before was killed.
+        subscribing = session.subscribe(
+            wanted.topic, name=name, selector=wanted.selector, start=start, in_use="takeover"
+        )
+        async with subscribing as subscription:
+            self._reporter.report(subscription=name, consumed=self._ledger.count)
+            stop.then(subscription.drain)
+            await self._consume(name, subscription)
 
-    async def _consume(self, subscription: Subscription[Any, Any]) -> None:
-        batches = subscription.batches(max_events=EVENTS_AT_ONCE)
+    async def _consume(self, name: str, subscription: Subscription[Any, Any]) -> None:
+        batches = subscription.batches(max_events=EVENTS_AT_ONCE, max_wait=self._gather)
+        clock = asyncio.get_running_loop().time
+        events: list[Event] = []
+        due = clock()
         while True:
             coming = asyncio.ensure_future(_next(batches))
-            while not (await asyncio.wait([coming], timeout=PAUSE))[0]:
-                # Nothing is in hand that was not committed, and silence may have moved the position.
-                await self._keep(subscription, (), subscription.token)
+            while not (await asyncio.wait([coming], timeout=max(PAUSE, self._gather)))[0]:
+                # All that was handed out is committed here, and silence may have moved the position.
+                await self._keep(name, subscription, events, subscription.token)
+                events, due = [], clock() + self._gather
             batch = coming.result()
+            if batch is not None:
+                events += batch
+            if batch is None or clock() >= due:
+                await self._keep(name, subscription, events, subscription.token)
+                events, due = [], clock() + self._gather
             if batch is None:
                 return
-            await self._keep(subscription, batch, batch.token)
 
     async def _keep(
-        self, subscription: Subscription[Any, Any], events: Sequence[Event], token: CheckpointToken
+        self, name: str, subscription: Subscription[Any, Any], events: Sequence[Event], token: CheckpointToken
     ) -> None:
         """Commits, and then tells the broker and the supervisor."""
         if token != self._position:
             self._ledger.commit(events, token)
             self._position = token
             await subscription.acknowledge(token)
-            self._reporter.report(consumed=self._ledger.count, position=dict(token.ticks))
+            self._reporter.report(subscription=name, consumed=self._ledger.count, position=dict(token.ticks))
 
 
 async def _next(batches: AsyncIterator[Batch]) -> Batch | None:
@@ -122,19 +144,41 @@ async def _next(batches: AsyncIterator[Batch]) -> Batch | None:
     return None
 
 
-async def _main(database: Path, url: str, name: str, topic: str, selector: str) -> None:
-    with closing(Ledger(database, name)) as ledger:
-        await Consuming(ledger, Stop()).run(url, name, topic, selector)
+async def consume_all(url: str, wanted: Sequence[Consumption], stop: Stop) -> None:
+    """Consumes subscriptions over one connection, until it is told to stop."""
+    import gapless
+
+    gather = len(wanted) / COMMITS_A_SECOND if len(wanted) > 1 else 0
+    connecting = gapless.connect(url, client_id="demo", wait=True)
+    with ExitStack() as ledgers:
+        opened = [ledgers.enter_context(closing(Ledger(Path(one.database), one.name))) for one in wanted]
+        async with connecting as connection, connection.session() as session:
+            await asyncio.gather(
+                *(Consuming(ledger, gather).run(session, one, stop) for ledger, one in zip(opened, wanted, strict=True))
+            )
+
+
+def write_wanted(path: Path, wanted: Iterable[Consumption]) -> None:
+    """Writes what a process is to consume, where it finds it."""
+    path.write_text(json.dumps([asdict(one) for one in wanted]), "utf-8")
+
+
+def read_wanted(path: Path) -> list[Consumption]:
+    """Reads that."""
+    return [Consumption(**one) for one in json.loads(path.read_text("utf-8"))]
+
+
+async def _main(url: str, wanted: Sequence[Consumption]) -> None:
+    await consume_all(url, wanted, Stop())
 
 
 def main() -> None:
     """Reads the arguments and consumes."""
-    parser = argparse.ArgumentParser(description="Consumes one of the demo's subscriptions.")
-    for name in ("--url", "--name", "--topic", "--selector"):
-        parser.add_argument(name, required=True)
-    parser.add_argument("--database", type=Path, required=True)
+    parser = argparse.ArgumentParser(description="Consumes some of the demo's subscriptions.")
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--subscriptions", type=Path, required=True, help="a file with what to consume, as JSON")
     arguments = parser.parse_args()
-    run(_main(**vars(arguments)))
+    run(_main(arguments.url, read_wanted(arguments.subscriptions)))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from gapless_flights.data import write_lines
 from gapless_flights.plan import BROKER, PUBLISHER
 from gapless_flights.processes import Processes
 from gapless_flights.selections import DemoSubscription
+from gapless_flights.subscriber import Consumption, write_wanted
+from gapless_flights.worker import WorkerFailedError
 
 IDLE_MAX: Final = 30.0
 """Seconds without any progress after which a run is over, whatever is missing."""
@@ -39,6 +41,8 @@ class DemoProgress:
 
     def __init__(self, selections: Sequence[DemoSubscription]) -> None:
         self.published = 0
+        self.attached: set[str] = set()
+        """The subscriptions that have been there."""
         self.consumed = {selection.name: 0 for selection in selections}
         self.positions: dict[str, Mapping[str, int]] = {}
         """Per subscription: up to which tick of each pubend everything is committed."""
@@ -90,21 +94,25 @@ class Supervisor(Processes):
     ) -> None:
         super().__init__(directory)
         self.progress = DemoProgress(selections)
-        self._directory = directory
-        self._flights = directory / "flights.csv"
+        self.directory = directory
+        self.flights = directory / "flights.csv"
+        self.rate = rate
         self._selections = selections
-        self._rate = rate
         self._url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        write_lines(self._flights, flights)
+        write_lines(self.flights, flights)
 
     async def __aenter__(self) -> Self:
-        """Starts the broker, then the rest."""
+        """Starts the broker, then who consumes, then who publishes."""
+        progress = self.progress
         try:
             self.start(BROKER, self._broker, self._on_broker, may_fail_to_start=True)
             await self.watch(self._url)
-            for selection in self._selections:
-                self.start(selection.name, self._subscriber(selection), self._on_consumed(selection.name))
-            self.start(PUBLISHER, self._publisher, self._on_published)
+            for name, selections in self.consumers().items():
+                self.start(name, self._consumer(name, selections), self._on_consumed)
+            # So they need not read the past: with many of them that takes much longer.
+            if not await self.watch(self.progress.until(lambda: progress.attached == progress.consumed.keys())):
+                raise WorkerFailedError("the broker does not attach all subscribers")
+            self.start(PUBLISHER, self.publisher, self._on_published)
         except BaseException:
             await self.__aexit__()
             raise
@@ -117,7 +125,24 @@ class Supervisor(Processes):
 
     def database(self, selection: DemoSubscription) -> Path:
         """Where a subscriber keeps what it has consumed, and its token."""
-        return self._directory / f"{selection.name}.sqlite"
+        return self.directory / f"{selection.name}.sqlite"
+
+    def consumers(self) -> Mapping[str, Sequence[DemoSubscription]]:
+        """The processes that consume, by name, and what each of them does: one subscription."""
+        return {selection.name: [selection] for selection in self._selections}
+
+    def position_of(self, ticks: Mapping[str, int]) -> Mapping[str, int]:
+        """A subscriber's position, as `DemoProgress.ends` says where the end is: by pubend."""
+        return ticks
+
+    def configuration(self) -> str:
+        """What stands in the broker's configuration besides node, storage and listener."""
+        return ""
+
+    def publisher(self) -> list[str]:
+        """The command of the process that publishes."""
+        options = ["--url", self.url, "--flights", str(self.flights), "--rate", str(self.rate)]
+        return [sys.executable, "-m", "gapless_flights.publisher", *options]
 
     async def stop_all(self) -> None:
         """Ends all processes in order, the broker last."""
@@ -129,29 +154,24 @@ class Supervisor(Processes):
     def _broker(self) -> list[str]:
         # The first start takes any port that is free, the others that one: clients come back to it.
         address = self.url.partition("://")[2] if self._url.done() else "127.0.0.1:0"
-        configuration = self._directory / "gapless.toml"
-        path = json.dumps(str(self._directory / "broker"))
-        configuration.write_text(_CONFIGURATION.format(path=path, address=json.dumps(address)), "utf-8")
+        configuration = self.directory / "gapless.toml"
+        path = json.dumps(str(self.directory / "broker"))
+        text = _CONFIGURATION.format(path=path, address=json.dumps(address)) + self.configuration()
+        configuration.write_text(text, "utf-8")
         options = ["--config", str(configuration), "--json", "--until-stdin-closes"]
         if not self._url.done():  # only the first start has no volume to come back to
             options.append("--create")
         return [sys.executable, "-m", "gapless.cli", "broker", *options]
 
-    def _publisher(self) -> list[str]:
-        options = ["--url", self.url, "--flights", str(self._flights), "--rate", str(self._rate)]
-        return [sys.executable, "-m", "gapless_flights.publisher", *options]
+    def _consumer(self, name: str, selections: Sequence[DemoSubscription]) -> Callable[[], list[str]]:
+        path = self.directory / f"{name}.json"
+        write_wanted(
+            path, [Consumption(one.name, one.topic, one.selector, str(self.database(one))) for one in selections]
+        )
 
-    def _subscriber(self, selection: DemoSubscription) -> Callable[[], list[str]]:
         def command() -> list[str]:
-            options = {
-                "url": self.url,
-                "name": selection.name,
-                "topic": selection.topic,
-                "selector": selection.selector,
-                "database": str(self.database(selection)),
-            }
-            arguments = [f"--{name}={value}" for name, value in options.items()]
-            return [sys.executable, "-m", "gapless_flights.subscriber", *arguments]
+            options = ["--url", self.url, "--subscriptions", str(path)]
+            return [sys.executable, "-m", "gapless_flights.subscriber", *options]
 
         return command
 
@@ -167,12 +187,12 @@ class Supervisor(Processes):
         progress.ends = report.get("ends")
         progress.heard(before)
 
-    def _on_consumed(self, name: str) -> Callable[[Mapping[str, Any]], None]:
-        def on_report(report: Mapping[str, Any]) -> None:
-            progress, before = self.progress, self.progress.done
-            progress.consumed[name] = report["consumed"]
-            if "position" in report:
-                progress.positions[name] = report["position"]
-            progress.heard(before)
-
-        return on_report
+    def _on_consumed(self, report: Mapping[str, Any]) -> None:
+        progress, before, name = self.progress, self.progress.done, report["subscription"]
+        if name not in progress.attached:
+            progress.attached.add(name)
+            progress.moved_at = monotonic()
+        progress.consumed[name] = report["consumed"]
+        if "position" in report:
+            progress.positions[name] = self.position_of(report["position"])
+        progress.heard(before)

@@ -56,6 +56,36 @@ def test_what_cannot_be_is_refused(gapless: Gapless, options: list[str]) -> None
     gapless("demo", *options, status=2)
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--bootstrap", "here:1"], "it needs --kafka"),
+        (["--subscribers", "9"], "without --kafka there are at most 8"),
+    ],
+)
+def test_what_only_kafka_can_is_refused_without_it(gapless: Gapless, options: list[str], why: str) -> None:
+    assert why in gapless("demo", *options, status=2).stderr
+
+
+def test_over_kafka_it_is_said_what_to_install(gapless: Gapless, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gapless_flights.kafka_run.find_spec", lambda _name: None)
+
+    assert 'pip install "gapless[demo,kafka]"' in gapless("demo", "--kafka", status=2).stderr
+
+
+def test_without_a_java_it_is_said_what_to_install(
+    gapless: Gapless, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And that somebody's own Kafka will do."""
+    monkeypatch.setattr(data, "flights", lambda rows: data.made_up_flights(rows, seed=1))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    said = gapless("demo", "--kafka", "--rows", "10", "--subscribers", "2", status=2).stderr
+
+    assert "--bootstrap" in said
+    assert "install 17 or newer" in said
+
+
 def test_without_the_data_it_is_said_what_to_install(gapless: Gapless, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "PACKAGE", "no_such_package")
 

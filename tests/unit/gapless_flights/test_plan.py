@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gapless_flights.plan import BROKER, EARLIEST, LATEST, PUBLISHER, kill_plan
+from gapless_flights.plan import BROKER, EARLIEST, LATEST, PUBLISHER, kafka_kill_plan, kill_plan
 
 SUBSCRIBERS = ["a", "b", "c"]
 
@@ -43,3 +43,17 @@ def test_everybody_is_killed_sooner_or_later() -> None:
 
 def test_no_kill_is_no_plan() -> None:
     assert kill_plan(7, 0, SUBSCRIBERS) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_over_kafka_three_kills_are_of_three_kinds(seed: int) -> None:
+    """The producer is none of them: a plain one cannot know what it has written."""
+    victims = Counter(kill.victim.partition("-")[0] for kill in kafka_kill_plan(seed, 9, ["s-1", "s-2"], 3))
+
+    assert victims == {BROKER: 3, "kafka": 3, "s": 3}
+    assert kafka_kill_plan(seed, 9, ["s-1", "s-2"], 3) == kafka_kill_plan(seed, 9, ["s-1", "s-2"], 3)
+    assert {kill.victim for kill in kafka_kill_plan(seed, 9, ["s-1"], 3)} >= {"kafka-1", "kafka-2", "kafka-3"}
+
+
+def test_somebody_elses_kafka_is_not_killed() -> None:
+    assert {kill.victim for kill in kafka_kill_plan(7, 9, ["s-1", "s-2"], 0)} == {BROKER, "s-1", "s-2"}

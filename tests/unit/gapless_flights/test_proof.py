@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gapless_flights.proof import SubscriptionProof, prove
+from gapless_flights.proof import SubscriptionProof, prove, prove_streams
 
 EXPECTED = ["a", "b", "c", "d"]
 
@@ -70,3 +70,30 @@ def test_right_is_what_equals_the_expected() -> None:
 
         assert verdict(consumed).is_right == (consumed == EXPECTED)
         assert bool(verdict(consumed).first_difference) == (consumed != EXPECTED)
+
+
+STREAMS = {"x": ["a", "b"], "y": ["c", "d"]}
+
+
+def test_streams_may_interleave_in_any_way() -> None:
+    for consumed in (["a", "b", "c", "d"], ["c", "a", "d", "b"]):
+        assert prove_streams("late", "s", STREAMS, consumed) == SubscriptionProof("late", "s", 4, 4, 0, 0, 0, 0, "")
+
+
+@pytest.mark.parametrize(
+    ("consumed", "expected_counts"),
+    [
+        (["a", "c", "d"], (1, 0, 0, 0)),
+        (["a", "b", "b", "c", "d"], (0, 1, 0, 0)),
+        (["a", "b", "c", "z", "d"], (0, 0, 1, 0)),
+        (["b", "c", "a", "d"], (0, 0, 0, 1)),
+        ([], (4, 0, 0, 0)),
+    ],
+    ids=["missing", "doubled", "not-selected", "swapped", "nothing"],
+)
+def test_in_each_stream_a_wrong_row_is_found(consumed: list[str], expected_counts: tuple[int, int, int, int]) -> None:
+    found = prove_streams("late", "s", STREAMS, consumed)
+
+    assert counts(found) == expected_counts
+    assert found.first_difference
+    assert (found.expected, found.consumed) == (4, len(consumed))

@@ -14,7 +14,7 @@ from gapless_flights.plan import kill_plan
 from gapless_flights.proof import prove
 from gapless_flights.report import BarReport, LineReport, conclusion, print_outcome, report_for
 from gapless_flights.run import DemoOutcome, DemoRun
-from gapless_flights.selections import SELECTIONS
+from gapless_flights.selections import SELECTIONS, many_selections
 from gapless_flights.supervisor import DemoProgress
 
 FLIGHTS = ["a", "b", "c"]
@@ -114,6 +114,53 @@ def test_a_narrow_terminal_gets_a_table_that_fits() -> None:
     columns = ["subscription", "selected", "consumed", "missing", "doubled", "reordered", "killed"]
     assert Text.from_ansi(header).plain.split() == columns
     assert "WRONG: to-s: 1 not selected; first at row 2: expected nothing; consumed x" in printed(narrow)
+
+
+def test_many_subscribers_are_summed_up() -> None:
+    rows = ["x"]
+    many = [prove(f"late-{number}", "dest = 'SFO'", rows, rows) for number in range(1000)]
+    wide, narrow = console(terminal=True), console(terminal=False)
+
+    print_outcome(wide, replace(RIGHT, verdicts=[*many, prove("last", "", rows, [])]))
+    print_outcome(narrow, replace(RIGHT, verdicts=many))
+
+    for out, more in ((wide, "993 more"), (narrow, "992 more")):
+        lines = Text.from_ansi(printed(out)).plain.splitlines()
+        assert any(line.split()[:2] == more.split() for line in lines)
+        assert not any("late-8" in line for line in lines)
+    assert "WRONG: last: 1 missing" in Text.from_ansi(printed(wide)).plain
+    assert "exactly what its selector selects" in printed(narrow)
+
+
+def test_of_many_that_are_wrong_the_first_are_named() -> None:
+    wrong = [prove(f"late-{number}", "", ["x"], []) for number in range(100)]
+
+    lines = [line for line in conclusion(replace(RIGHT, verdicts=wrong)) if line.startswith("WRONG")]
+
+    assert len(lines) == 21
+    assert lines[-1] == "WRONG: and 80 more"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_progress_of_many_subscribers_is_one_figure(
+    run_of_two: DemoRun, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr("gapless_flights.report.EVERY", 0)
+    out = console(terminal=terminal)
+    report = report_for(out)
+    selections = many_selections("flights", 1000)
+    progress = DemoProgress(selections)
+
+    report.say("starting Kafka")
+    report.started(run_of_two, {selection.name: 2 for selection in selections})
+    progress.consumed["everything"] = 5
+    report.progress(progress, {})
+    report.close()
+
+    said = Text.from_ansi(printed(out)).plain
+    assert "starting Kafka" in said
+    assert "by 1,000 subscribers" in said
+    assert "late-from-jfk" not in said
 
 
 def test_a_wrong_outcome_names_the_first_wrong_row_and_the_seed() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gapless_flights.data import made_up_flights
 from gapless_flights.proof import prove
 from gapless_flights.run import DemoOutcome, expectations
-from gapless_flights.selections import SELECTIONS
+from gapless_flights.selections import SELECTIONS, many_selections
 
 
 def test_what_is_expected_comes_from_the_data() -> None:
@@ -45,6 +45,22 @@ def test_an_outcome_is_one_json_object() -> None:
         "first_difference": "",
         "right": True,
     }
+
+
+def test_kills_of_kafka_are_counted_by_themselves() -> None:
+    over_kafka = replace(outcome(), kills={"kafka": 3, "broker": 2, "publisher": 0, "subscribers-1": 4})
+
+    assert over_kafka.fields()["kills"] == {"broker": 2, "publisher": 0, "subscribers": 4, "kafka": 3}
+
+
+def test_who_is_set_apart_by_a_text_is_asked_about_no_other_flight() -> None:
+    flights = made_up_flights(500, seed=3)
+    selections = many_selections("flights", 60)
+
+    expected = expectations(flights, selections)
+
+    assert expected == {selection.name: selection.expected(flights) for selection in selections}
+    assert sum(map(bool, expected.values())) > 10
 
 
 def test_one_wrong_row_makes_an_outcome_wrong() -> None:

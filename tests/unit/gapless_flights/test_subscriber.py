@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ import pytest
 import gapless
 from gapless import CheckpointToken, Event
 from gapless_flights.reporting import Stop
-from gapless_flights.subscriber import Consuming, Ledger, consumed_flights
+from gapless_flights.subscriber import Consuming, Consumption, Ledger, consume_all, consumed_flights
 
 
 def event(body: str) -> Event:
@@ -72,10 +73,14 @@ class FakeStop:
     """Stops when it is told to, by the test."""
 
     def __init__(self) -> None:
-        self.stop: Any = None
+        self.told: list[Any] = []
 
     def then(self, on_stop: Any) -> None:
-        self.stop = on_stop
+        self.told.append(on_stop)
+
+    def stop(self) -> None:
+        for on_stop in self.told:
+            on_stop()
 
 
 async def test_it_consumes_what_it_selects_until_it_is_stopped(ledger: Ledger, tmp_path: Path) -> None:
@@ -93,7 +98,37 @@ async def test_it_consumes_what_it_selects_until_it_is_stopped(ledger: Ledger, t
         publisher = session.publisher("flights.JFK")
         for number in range(4):
             await publisher.send(b"%d" % number, {"number": number})
-        await Consuming(watched, cast("Stop", stop)).run(url, "late", "flights.*", "number = 1 OR number = 3")
+        wanted = Consumption("late", "flights.*", "number = 1 OR number = 3", "")
+        await Consuming(watched, 0).run(session, wanted, cast("Stop", stop))
     watched.close()
 
     assert list(consumed_flights(tmp_path / "late.sqlite")) == ["1", "3"]
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Lets others go on until something is so; the test's own time limit ends it."""
+    while not reached():  # noqa: ASYNC110 - nobody else hears of it
+        await asyncio.sleep(0.001)
+
+
+async def test_a_process_consumes_many_each_with_a_database_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They gather what comes for one transaction, and commit all of it when they are stopped."""
+    monkeypatch.setattr("gapless_flights.subscriber.COMMITS_A_SECOND", 5)
+    url, stop = f"embedded:{tmp_path / 'volume'}", FakeStop()
+    wanted = [
+        Consumption(f"by-{number}", "flights", f"number = {number}", str(tmp_path / f"{number}.sqlite"))
+        for number in range(3)
+    ]
+    async with gapless.connect(url) as connection, connection.session() as session:
+        consuming = asyncio.create_task(consume_all(url, wanted, cast("Stop", stop)))
+        await until(lambda: len(stop.told) == len(wanted))
+        publisher = session.publisher("flights")
+        for number in range(6):
+            await publisher.send(b"%d" % number, {"number": number % 3})
+        await until(lambda: [len(list(consumed_flights(Path(one.database)))) for one in wanted] == [2, 2, 2])
+        stop.stop()
+        await consuming
+
+    assert [list(consumed_flights(Path(one.database))) for one in wanted] == [["0", "3"], ["1", "4"], ["2", "5"]]
