@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from documents import ROOT, code_blocks
+from documents import ROOT, install_programs
 from gapless import plugins
 from gapless.core.outbox import Outbox
 from gapless.core.stream.ticks import EPOCH_MS, tick_at
@@ -29,14 +29,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The page's blocks, saved and installed."""
-    for block in code_blocks(PAGE, "python"):
-        assert block.file_name is not None
-        (tmp_path / block.file_name).write_text(block.code, "utf-8")
-    info = tmp_path / "whole_days-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: whole_days\nVersion: 1.0\n", "utf-8")
-    points = code_blocks(PAGE, "toml")[0].code.replace('project.entry-points."gapless.release"', "gapless.release")
-    (info / "entry_points.txt").write_text(points.replace('"', ""), "utf-8")
+    install_programs(PAGE, tmp_path, "whole_days")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "whole_days", raising=False)
     plugins.load.cache_clear()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from documents import ROOT, code_blocks
+from documents import ROOT, save_programs
 from gapless_testing.routing.breaches import Clause
 
 PAGE = ROOT / "docs" / "howto" / "write-a-routing-plugin.md"
@@ -22,9 +22,7 @@ def test_the_page(tmp_path: Path) -> None:
 
     A router for one node has no links, and what is skipped is about links.
     """
-    for block in code_blocks(PAGE, "python"):
-        assert block.file_name is not None
-        (tmp_path / block.file_name).write_text(block.code, "utf-8")
+    save_programs(PAGE, tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 

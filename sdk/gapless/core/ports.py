@@ -195,7 +195,10 @@ class LogFacts:
 
 
 class Appended(Struct, frozen=True, gc=False):
-    """The records of an `Append` are durable under these indices. Answers come in the order of the questions."""
+    """The records of an `Append` are durable under these indices. Answers come in the order of the questions.
+
+    Where a record has several events, its index is the tick of the last one.
+    """
 
     cookie: Hashable
     indices: Sequence[int]
@@ -338,7 +341,8 @@ class OpenLogs(Struct, frozen=True, gc=False):
 class Follow(Struct, frozen=True, gc=False):
     """Send what is in a log above `after`, as it is decided; at most `window` bytes that are not taken yet.
 
-    It replaces the `Follow` before. The answers are `Grown`.
+    It replaces the `Follow` before, and has a window of its own. A piece comes whole, so the last one may go beyond.
+    The answers are `Grown`.
     """
 
     log: str
@@ -354,7 +358,10 @@ class Taken(Struct, frozen=True, gc=False):
 
 
 class ReadLog(Struct, frozen=True, gc=False):
-    """Read the pieces of a numbered log that overlap (after, upto]; `LogRead` answers."""
+    """Read the pieces of a numbered log that overlap (after, upto]; `LogRead` answers.
+
+    The first piece comes whole, and no further one once `max_bytes` are reached.
+    """
 
     log: str
     after: Tick
