@@ -23,16 +23,16 @@ Items: TypeAlias = "list[tuple[Tick, bytes] | tuple[Tick, Tick, str]]"
 async def gateway(
     kafka: KafkaCluster,
     *topics: object,
-    own: str = "own",
+    own: str = "",
     sections: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> AsyncIterator[Node]:
-    """A node in memory, which it loses at its end; its own pubend, of that name, has a topic that nobody uses.
+    """A node in memory, which it loses at its end. If it has a pubend of its own, of that name, nobody uses its topic.
 
     `options`: of the section for Kafka; `sections`: others of its configuration.
     """
     section = {"servers": kafka.bootstrap.split(","), "topics": list(topics), **options}
-    pubends = [{"name": own, "topics": ["own"]}]
+    pubends = [{"name": own, "topics": ["own"]}] if own else []
     node = await Node.start(
         make_config(
             {

@@ -82,7 +82,7 @@ class PhbSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    pubends: Annotated[tuple[PubendSection, ...], Field(min_length=1)] = (PubendSection(name="default"),)
+    pubends: tuple[PubendSection, ...] = (PubendSection(name="default"),)
     members: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     max_publishers: Annotated[int, Field(ge=1)] = 100_000
     publisher_lease_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 900.0
@@ -144,6 +144,8 @@ def settings_from(config: Mapping[str, Any]) -> Settings:
     except ValidationError as error:
         raise ConfigurationError("; ".join(_faults(error))) from error
     logs = tuple(opening for name in of_logs for opening in _logs(name, config[name]))
+    if not section.pubends and not logs:
+        raise ConfigurationError("phb.pubends: there is none, and no log of others either: nothing could be published")
     return replace(section.settings(), logs=logs)
 
 

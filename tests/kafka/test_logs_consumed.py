@@ -40,7 +40,7 @@ async def test_retention_past_a_subscription_is_a_gap_exact_to_the_offset(kafka:
                 everything += await given(there, pubend, 31)
             async with consume(session, name, "away") as away:
                 of_away = await given(away, pubend, 31)
-            async with gateway(kafka, name, own="other") as other, session_at(other) as (its, there):
+            async with gateway(kafka, name) as other, session_at(other) as (its, there):
                 await pubend_of(its, name)
                 async with consume(there, name, "away", start=token) as away:
                     of_other = await given(away, pubend, 31)

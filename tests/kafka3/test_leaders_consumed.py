@@ -44,8 +44,8 @@ async def test_a_log_that_is_cut_behind_positions_and_grows_beyond_them(kafka: K
     leader = first.leader
     (follower,) = set(first.replicas) - {leader}
     async with (
-        gateway(kafka, name, own="own-a", sections={"shb": {"catchup_bytes": 0}}) as one,
-        gateway(kafka, name, own="own-b") as other,
+        gateway(kafka, name, sections={"shb": {"catchup_bytes": 0}}) as one,
+        gateway(kafka, name) as other,
         session_at(one) as (connection, here),
         session_at(other) as (its_connection, there),
         consume(here, name, "all") as all_here,
