@@ -160,6 +160,10 @@ class ListSource:
     def publisher_count(self) -> int:
         return len(self._sequences)
 
+    def answered_upto(self, tick: Tick) -> Tick:
+        """As far as it is decided."""
+        return min(tick, self.stable)
+
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
         """What is in a range: nothing is ever missing."""
 

@@ -281,6 +281,17 @@ class FollowedLog:
 
     # ------------------------------------------------------------------------------------------- reading
 
+    def answered_upto(self, tick: Tick) -> Tick:
+        """Returns how far the answer goes to a want that ends at `tick`: as far as the log was told, or a little more.
+
+        None ends inside a void: a position there would look like one of a record that was cut off.
+        """
+        upto = min(tick, self.stable)
+        for lo, hi in self.voids:
+            if lo < upto < hi:
+                return hi if hi <= self.stable else lo
+        return upto
+
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
         """Reads what is in (after, upto], or the first part of it, and judges which batches are twins."""
 

@@ -278,6 +278,10 @@ class Log:
         """Whether the age of events is unknown, because the wall clock has leapt (C01)."""
         return self.clock.suspect
 
+    def answered_upto(self, tick: Tick) -> Tick:
+        """Returns how far the answer goes to a want that ends at `tick`: as far as all is decided."""
+        return min(tick, self.stable)
+
     def has_something(self, upto: Tick) -> bool:
         """Whether giving up everything to a tick would remove at least one record."""
         following = self.index.next(self.lost_asked)

@@ -111,10 +111,10 @@ class LogReader:
             self._read_on()
 
     def _parts(self, ranges: Ranges) -> Iterator[tuple[Tick, Tick, bool]]:
-        """Yields the ranges up to `stable`, cut into parts (lo, hi, whether this part was given up)."""
-        damage, lost, stable = self._log.damage, self._log.lost, self._log.stable
-        clipped = ((lo, min(hi, stable)) for lo, hi in ranges if lo < stable)
-        return (part for lo, hi in clipped for part in damage.divide(lo, hi, lost))
+        """Yields what can be said of the ranges, cut into parts (lo, hi, whether this part was given up)."""
+        damage, lost = self._log.damage, self._log.lost
+        said = ((lo, self._log.answered_upto(hi)) for lo, hi in ranges)
+        return (part for lo, hi in said if lo < hi for part in damage.divide(lo, hi, lost))
 
     def _is_near(self, upto: Tick, lo: Tick) -> bool:
         return self._log.index.between(upto, lo) <= NEAR_BYTES and not self._log.damage.is_between(upto, lo)

@@ -168,6 +168,9 @@ class Facts(Protocol):
     def index(self) -> Sizes:
         """Estimates how many bytes lie where."""
 
+    def answered_upto(self, tick: Tick) -> Tick:
+        """Returns how far the answer goes to a want that ends at `tick`."""
+
     @property
     def suspect(self) -> bool:
         """Whether the age of events is unknown."""

@@ -101,10 +101,13 @@ class Lineage:
         Of leader epochs that have no record left a leader tells nothing. Whoever has read all that they wrote has lost
         nothing, though, and he stands in one of them: so they are remembered, if this is how the log went on.
         """
-        begins = lineage.begins
-        if not begins or (begins[0] not in self.begins and begins[0][1] != reached):
+        if not lineage.begins:
             return lineage
-        return Lineage([*(each for each in self.begins if each[0] < begins[0][0] and each[1] <= begins[0][1]), *begins])
+        (epoch, begin), *later = lineage.begins
+        before = [each for each in self.begins if each[0] <= epoch and each[1] <= begin]
+        if before and before[-1][0] == epoch:  # it may be told to begin where the log does, and began earlier
+            return Lineage([*before, *later])
+        return Lineage([*before, *lineage.begins]) if begin == reached else lineage
 
     def seek(self, tick: Tick) -> Place:
         """Returns where one who stands at `tick` goes on.

@@ -84,6 +84,12 @@ def test_who_has_not_read_them_to_their_end_knows_nothing_of_them(reached: int |
     assert Lineage([(0, 0), (2, 100)]).told_anew(Lineage([(5, 250)]), reached) == Lineage([(5, 250)])
 
 
+@pytest.mark.parametrize("reached", [None, 150, 250])
+def test_an_epoch_of_which_the_beginning_is_gone_began_where_it_did(reached: int | None) -> None:
+    """A leader tells it to begin where the log does. What is gone would be taken for a part of the epoch before."""
+    assert RESTARTED.told_anew(Lineage([(2, 150), (5, 250)]), reached) == RESTARTED
+
+
 def test_what_the_leader_tells_goes_before_what_was_known() -> None:
     assert RESTARTED.told_anew(Lineage([(2, 100), (6, 180)]), 250) == Lineage([(0, 0), (2, 100), (6, 180)])
 

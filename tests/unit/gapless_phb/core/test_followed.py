@@ -71,6 +71,19 @@ def test_a_void_is_in_the_description_before_anything_above_it() -> None:
     assert told([know]) == ["(2, 1/2] 1/2=other"]
 
 
+def test_no_answer_ends_inside_a_void() -> None:
+    """Whoever stood there would seem to have read what was cut off."""
+    rig = followed()
+    rig.log.add("one", "two")
+    rig.serve()
+    rig.log.elect(1)
+    rig.log.add("other")
+    rig.find()
+    rig.serve()
+
+    assert told(rig.ask((1, 1000))) == ["(1, 1/1] silence"]
+
+
 def test_a_hole_is_neither_silence_nor_skipped() -> None:
     """TK6: a compacted topic answers without an error."""
     rig = followed()
