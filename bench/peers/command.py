@@ -15,7 +15,7 @@ from bench.peers import report
 from bench.peers.plot import draw
 from bench.peers.race import Results, race
 from bench.peers.sizes import FULL, QUICK
-from bench.peers.systems import SYSTEMS
+from bench.peers.systems import RACERS, SYSTEMS
 from bench.peers.works import WORKS
 
 LETTERS = dict(zip("abcde", WORKS, strict=True))
@@ -28,7 +28,7 @@ def add_options(parser: ArgumentParser) -> None:
     works = {name: name for name in WORKS} | LETTERS
     lettered = ", ".join(f"{letter} {name}" for letter, name in LETTERS.items())
     parser.add_argument(
-        "--systems", type=some_of(systems), default=list(SYSTEMS), metavar="A,B", help=f"of {', '.join(SYSTEMS)}"
+        "--systems", type=some_of(systems), default=RACERS, metavar="A,B", help=f"of {', '.join(SYSTEMS)}"
     )
     parser.add_argument("--work", type=some_of(works), default=list(WORKS), metavar="A,B", help=f"of {lettered}")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="also draws the figures (.svg or .png)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +63,10 @@ class Usage:
 class Meter:
     """Measures a server from now on."""
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        for each in family(pid):
+    def __init__(self, pids: Sequence[int]) -> None:
+        """`pids`: the first process of each of its parts."""
+        self._pids = pids
+        for each in self._family():
             with contextlib.suppress(OSError):
                 Path(f"/proc/{each}/clear_refs").write_text("5")  # VmHWM begins anew
         self._start = self._now()
@@ -78,9 +80,12 @@ class Meter:
             now.peak_memory_bytes,
         )
 
+    def _family(self) -> list[int]:
+        return [each for pid in self._pids for each in family(pid)]
+
     def _now(self) -> Usage:
         cpu, written, memory = 0.0, 0, 0
-        for each in family(self._pid):
+        for each in self._family():
             with contextlib.suppress(OSError):  # children come and go
                 cpu += cpu_seconds(each)
                 written += written_bytes(each)

@@ -14,7 +14,7 @@ from bench.peers.crew import crew
 from bench.peers.sizes import QUICK, Sizes
 from bench.peers.system import RaceError, Server
 from bench.peers.systems import SYSTEMS
-from bench.peers.works import WORKS, live
+from bench.peers.works import WARM, WORKS, live, topic_of
 from bench.rounds import Figures, in_turn
 
 
@@ -63,7 +63,7 @@ def _one_system(name: str, number: int, sizes: Sizes, results: Results, tell: Ca
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"gapless-race-{name}-")))
         try:
             server = stack.enter_context(SYSTEMS[name].running(directory))
-            with crew(name, server.address, "warm", directory, QUICK.limit_seconds) as hands:
+            with crew(name, server.address, WARM, directory, QUICK.limit_seconds) as hands:
                 live(server, hands, QUICK)
         except (RaceError, OSError) as error:
             tell(f"  it did not start: {error}")
@@ -85,5 +85,5 @@ def _one_system(name: str, number: int, sizes: Sizes, results: Results, tell: Ca
 
 
 def _one_work(name: str, work: str, server: Server, directory: Path, sizes: Sizes) -> Figures:
-    with crew(name, server.address, f"race-{work}", directory, sizes.limit_seconds) as hands:
+    with crew(name, server.address, topic_of(work), directory, sizes.limit_seconds) as hands:
         return WORKS[work](server, hands, sizes.portion(SYSTEMS[name].portions.get(work, 1.0)))

@@ -40,10 +40,10 @@ class RaceError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: where its clients find it, and its first process."""
+    """A running server: where its clients find it, and the first process of each of its parts."""
 
     address: str
-    pid: int
+    pids: tuple[int, ...]
 
 
 class Publisher(Protocol):

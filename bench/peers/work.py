@@ -47,11 +47,6 @@ class Subscriber:
         """Unique within a topic."""
         return f"s{self.number}"
 
-    @property
-    def selector(self) -> str:
-        """What it wants, in the words of JMS."""
-        return f"{self.wanted} = {self.value}"
-
 
 def subscribers(total: int, wanted: str, first: int = 0, step: int = 1) -> list[Subscriber]:
     """Every `step`-th of `total` subscribers; each value is wanted by equally many of all."""

@@ -28,7 +28,7 @@ def publish(server: Server, crew: Crew, sizes: Sizes) -> Figures:
     publisher.answer()
     publisher.tell(way="single", first=count, count=sizes.single_events)
     single = publisher.answer()
-    meter = Meter(server.pid)
+    meter = Meter(server.pids)
     publisher.tell(way="pipelined", first=count + sizes.single_events, count=count)
     pipelined = publisher.answer()
     usage = meter.read()
@@ -61,12 +61,12 @@ def catchup(server: Server, crew: Crew, sizes: Sizes) -> Figures:
     count, total = sizes.events, sizes.subscribers
     publisher, clients = crew.publisher(), crew.subscribers(total, "quarter")
     _visit(clients)
-    meter = Meter(server.pid)
+    meter = Meter(server.pids)
     publisher.tell(way="pipelined", first=0, count=count)
     publisher.answer()
     written = meter.read().written_bytes
     forget_cached(crew.directory)
-    meter, began = Meter(server.pid), time.monotonic_ns()
+    meter, began = Meter(server.pids), time.monotonic_ns()
     _everyone(clients, published=count, clocked=False)
     usage, answers = _finish(clients, meter)
     figures = _deliveries(count * total // 4, began, usage, answers, before=0)
@@ -82,7 +82,7 @@ def latency(server: Server, crew: Crew, sizes: Sizes) -> Figures:
     deliveries = count * sizes.subscribers // 4
     publisher, clients = crew.publisher(), crew.subscribers(sizes.subscribers, "quarter")
     before = _sum(_everyone(clients, published=count, clocked=True), "cpu_ready_seconds")
-    meter = Meter(server.pid)
+    meter = Meter(server.pids)
     publisher.tell(way="paced", count=count, per_second=sizes.paced_per_second)
     usage, answers = _finish(clients, meter)
     late = sorted(latency for answer in answers for latency in answer["latencies_us"])
@@ -104,13 +104,26 @@ WORKS: dict[str, Callable[[Server, Crew, Sizes], Figures]] = {
 }
 
 
+WARM = "warm"
+"""The topic with which a server is warmed up."""
+
+
+def topic_of(work: str) -> str:
+    """The topic of a work."""
+    return f"race-{work}"
+
+
+TOPICS = (WARM, *map(topic_of, WORKS))
+"""All that are used in a race."""
+
+
 # --------------------------------------------------------------------------------------- what they share
 
 
 def _live(server: Server, crew: Crew, total: int, wanted: str, count: int) -> Figures:
     publisher, clients = crew.publisher(), crew.subscribers(total, wanted)
     before = _sum(_everyone(clients, published=count, clocked=False), "cpu_ready_seconds")
-    meter, began = Meter(server.pid), time.monotonic_ns()
+    meter, began = Meter(server.pids), time.monotonic_ns()
     publisher.tell(way="pipelined", first=0, count=count)
     usage, answers = _finish(clients, meter)
     share = {"quarter": 4, "percent": 100}[wanted]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.peers.system import System
 from bench.peers.systems.activemq import ActiveMq
+from bench.peers.systems.gateway import OnKafka, ToKafka
 from bench.peers.systems.kafka import AioKafka, Kafka
 from bench.peers.systems.limit import Limit
 from bench.peers.systems.nats import Nats
@@ -23,5 +24,9 @@ SYSTEMS: dict[str, System] = {
     "rabbitmq-streams": RabbitMqStreams(),
     "activemq": ActiveMq(),
     "limit": Limit(),
+    "gapless-on-kafka": OnKafka(),
+    "gapless-to-kafka": ToKafka(),
 }
 """Every system by the name that the command line and the figures know it by."""
+RACERS = [name for name in SYSTEMS if "-kafka" not in name]
+"""Those that run unless others are asked for: what Kafka is as a log of gapless, `bench kafka` measures."""

@@ -130,7 +130,7 @@ class ActiveMq:
         command += ["org.apache.activemq.console.command.ShellCommand", "start"]
         command += [f"broker:(stomp://127.0.0.1:{port})?{options}"]
         with started(command, directory, lambda: answers(port)) as process:
-            yield Server(f"127.0.0.1:{port}", process.pid)
+            yield Server(f"127.0.0.1:{port}", (process.pid,))
 
     @contextlib.asynccontextmanager
     async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:

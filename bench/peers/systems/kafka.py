@@ -59,19 +59,23 @@ class _Broker:
         """Of Kafka and of the client."""
         return f"{VERSION}, {self.client} {version(self.client)}"
 
-    @contextlib.contextmanager
-    def running(self, directory: Path) -> Iterator[Server]:
-        """Formats the storage, and starts the broker as its own script does."""
-        port, controller = free_port(), free_port()
-        config = directory / "server.properties"
-        config.write_text(properties(1, {1: (port, controller)}, directory, {}), "utf-8")
-        java = ["java", *FLAGS.split(), "-cp", JARS.class_path]
-        format_storage = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(config)]
-        done = subprocess.run(format_storage, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RaceError(f"Kafka could not format its storage: {done.stderr.strip()[-300:]}")
-        with started([*java, "kafka.Kafka", str(config)], directory, lambda: answers(port)) as process:
-            yield Server(f"127.0.0.1:{port}", process.pid)
+    def running(self, directory: Path) -> contextlib.AbstractContextManager[Server]:
+        """A broker that makes a topic when it is first asked for."""
+        return running_kafka(directory, free_port(), {})
+
+
+@contextlib.contextmanager
+def running_kafka(directory: Path, port: int, config: Mapping[str, object]) -> Iterator[Server]:
+    """Formats the storage, and starts a broker as its own script does. `config` adds to its settings, or replaces."""
+    settings = directory / "server.properties"
+    settings.write_text(properties(1, {1: (port, free_port())}, directory, config), "utf-8")
+    java = ["java", *FLAGS.split(), "-cp", JARS.class_path]
+    format_storage = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]
+    done = subprocess.run(format_storage, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RaceError(f"Kafka could not format its storage: {done.stderr.strip()[-300:]}")
+    with started([*java, "kafka.Kafka", str(settings)], directory, lambda: answers(port)) as process:
+        yield Server(f"127.0.0.1:{port}", (process.pid,))
 
 
 def headers(event: Event) -> list[tuple[str, bytes]]:

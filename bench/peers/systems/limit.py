@@ -67,7 +67,7 @@ class Limit:
         command = [sys.executable, "-m", "bench.peers.segment", str(port), str(directory)]
         paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
         with started(command, directory, lambda: answers(port), {"PYTHONPATH": os.pathsep.join(paths)}) as process:
-            yield Server(f"127.0.0.1:{port}", process.pid)
+            yield Server(f"127.0.0.1:{port}", (process.pid,))
 
     @contextlib.asynccontextmanager
     async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:

@@ -82,7 +82,7 @@ class Nats:
             f'listen: "127.0.0.1:{port}"\njetstream {{\n  store_dir: "{directory}"\n  {interval}\n}}\n', "utf-8"
         )
         with started([_server(), "--config", str(config)], directory, lambda: answers(port)) as process:
-            yield Server(f"nats://127.0.0.1:{port}", process.pid)
+            yield Server(f"nats://127.0.0.1:{port}", (process.pid,))
 
     @contextlib.asynccontextmanager
     async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bench.peers.system import WINDOW, Acknowledged, Server
+from bench.peers.system import WINDOW, Acknowledged, Publisher, Server
 from bench.peers.work import ORIGIN, Event, Rhythm, Subscriber, Tally
 from bench.processes import running_broker
 
@@ -62,15 +62,19 @@ class Gapless:
     def running(self, directory: Path) -> Iterator[Server]:
         """The broker as every benchmark starts it."""
         with running_broker(under=directory, storage='fence = "behind"') as broker:
-            yield Server(broker.url, broker.pid)
+            yield Server(broker.url, (broker.pid,))
 
     @contextlib.asynccontextmanager
-    async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:
+    async def publisher(self, address: str, topic: str) -> AsyncIterator[Publisher]:
         """A publisher on a connection of its own."""
         import gapless
 
         async with gapless.connect(address) as connection, connection.session() as session:
             yield _Publisher(session.publisher(topic))
+
+    def selector(self, subscriber: Subscriber) -> str:
+        """What a subscriber wants, in the words of JMS."""
+        return f"{subscriber.wanted} = {subscriber.value}"
 
     async def receive(
         self, address: str, topic: str, subscriber: Subscriber, tally: Tally, ready: Callable[[], None]
@@ -81,7 +85,7 @@ class Gapless:
         async with (
             gapless.connect(address, client_id=f"{topic}-{subscriber.name}") as connection,
             connection.session() as session,
-            session.subscribe(topic, name=subscriber.name, selector=subscriber.selector) as subscription,
+            session.subscribe(topic, name=subscriber.name, selector=self.selector(subscriber)) as subscription,
         ):
             ready()
             if tally.done():

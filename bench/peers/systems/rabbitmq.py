@@ -61,7 +61,7 @@ class RabbitMq:
         """A node of its own."""
         port = free_port()
         with rabbitmq_node.running(directory, port, {"listeners.tcp.1": f"127.0.0.1:{port}"}) as pid:
-            yield Server(f"amqp://guest:guest@127.0.0.1:{port}/", pid)
+            yield Server(f"amqp://guest:guest@127.0.0.1:{port}/", (pid,))
 
     @contextlib.asynccontextmanager
     async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:

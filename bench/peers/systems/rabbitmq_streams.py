@@ -100,7 +100,7 @@ class RabbitMqStreams:
             "stream.advertised_port": port,
         }
         with rabbitmq_node.running(directory, port, settings, plugins="rabbitmq_stream") as pid:
-            yield Server(f"127.0.0.1:{port}", pid)
+            yield Server(f"127.0.0.1:{port}", (pid,))
 
     @contextlib.asynccontextmanager
     async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:

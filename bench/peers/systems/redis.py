@@ -70,7 +70,7 @@ class Redis:
         for name, value in options.items():
             command += [f"--{name}", str(value)]
         with started(command, directory, lambda: answers(port)) as process:
-            yield Server(f"redis://127.0.0.1:{port}", process.pid)
+            yield Server(f"redis://127.0.0.1:{port}", (process.pid,))
 
     @contextlib.asynccontextmanager
     async def publisher(self, address: str, topic: str) -> AsyncIterator[_Publisher]:

@@ -13,8 +13,9 @@ The time of an event is its record's.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
 import google_crc32c
 import msgspec
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from gapless.core.ports import LogMark, LogPiece
 from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
-from gapless.core.stream.events import CheckedExtras, Event, Extras, Property
+from gapless.core.stream.events import CheckedExtras, Extras, Header, Property
 from gapless.core.stream.ticks import Tick
 from gapless.errors import PluginError, VolumeCorruptError
 from gapless_log.kafka.lineage import offset_of, tick_at
@@ -36,6 +37,7 @@ from gapless_log.kafka.records import (
     Record,
     batches,
     encode,
+    join,
     records,
 )
 
@@ -47,14 +49,21 @@ TIMESTAMP_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 _LETTERS: Final = {str: "s", bool: "b", int: "i", float: "f"}
+_TEXTS: Final[Mapping[type, Callable[[Any], bytes]]] = {
+    str: str.encode,
+    bool: {True: b"true", False: b"false"}.__getitem__,
+    int: lambda value: b"%d" % value,
+    float: lambda value: repr(value).encode(),
+}
 _OF_LETTER: Final[Mapping[int, Convert]] = {
-    ord("s"): CONVERSIONS["text"],
+    ord("s"): bytes.decode,
     ord("b"): CONVERSIONS["bool"],
     ord("i"): CONVERSIONS["int"],
     ord("f"): CONVERSIONS["float"],
 }
+_NO_VALUE: Final = (AttributeError, TypeError, UnicodeDecodeError)
+"""What conversions raise where a header has no value, or one that is no text."""
 _encode = msgspec.msgpack.Encoder().encode
-_decode_event = msgspec.msgpack.Decoder(Event).decode
 _decode_extras = msgspec.msgpack.Decoder(CheckedExtras).decode
 
 
@@ -145,27 +154,41 @@ class KafkaFormat:
                 mark.begins,
             )
         )
-        return encode(
-            [
-                self._record(_decode_event(event), [(MARK, head)] if not number else [])
-                for number, event in enumerate(events.cut()[0])
-            ],
-            Compression.NONE,
-        )
-
-    def _record(self, event: Event, headers: list[tuple[str, bytes | None]]) -> NewRecord:
-        if event.topic != self._topic:
-            raise ValueError(f"this Kafka topic takes events of topic {self._topic!r} alone, not of {event.topic!r}")
-        headers.append((TYPES, "".join(_LETTERS[type(value)] for value in event.properties.values()).encode()))
-        headers += [(name, _in_text(value)) for name, value in event.properties.items()]
-        if event.extras is not None:
-            headers.append((EXTRAS, _encode(event.extras)))
-        key = event.properties.get("key")
-        return NewRecord(0, key.encode() if isinstance(key, str) else None, event.body, headers)
+        headers = events.batch(range(events.count)).headers
+        if others := {header.topic for header in headers} - {self._topic}:
+            raise ValueError(
+                f"this Kafka topic takes events of topic {self._topic!r} alone, not of {', '.join(map(repr, others))}"
+            )
+        new = [
+            _record(header, event[len(event) - length :])
+            for header, event, length in zip(headers, *events.cut(), strict=True)
+        ]
+        new[0] = new[0]._replace(headers=[(MARK, head), *new[0].headers])
+        return encode(new, Compression.NONE)
 
 
-def _in_text(value: Property) -> bytes:
-    return str(value).lower().encode() if isinstance(value, bool) else str(value).encode()
+def _record(header: Header, body: bytes) -> NewRecord:
+    """Returns a record with an event."""
+    properties = header.properties
+    headers: list[tuple[str, bytes | None]] = [(TYPES, _types_of(tuple(map(type, properties.values()))))]
+    headers += [(name, _TEXTS[type(value)](value)) for name, value in properties.items()]
+    if header.extras is not None:
+        headers.append((EXTRAS, _encode(header.extras)))
+    key = properties.get("key")
+    return NewRecord(0, key.encode() if isinstance(key, str) else None, body, headers)
+
+
+@lru_cache(maxsize=1024)
+def _types_of(types: tuple[type, ...]) -> bytes:
+    """Returns the letters of the types of properties."""
+    return "".join(_LETTERS[each] for each in types).encode()
+
+
+@lru_cache(maxsize=1024)
+def _converts_of(letters: bytes) -> Sequence[Callable[[bytes], Property | None]] | None:
+    """Returns what makes properties of these types from bytes; None if there is no such type."""
+    converts = [_OF_LETTER.get(letter) for letter in letters]
+    return None if None in converts else [convert for convert in converts if convert is not None]
 
 
 def _marks(batch: Batch, found: Sequence[Record], first: int, last: int) -> Sequence[tuple[Tick, LogMark]]:
@@ -202,13 +225,46 @@ def _mark(data: bytes | None) -> LogMark | None:
     )
 
 
-def _contents(mapping: RecordMapping, found: Sequence[Record]) -> tuple[list[dict[str, Property]], list[Extras | None]]:
+def _contents(
+    mapping: RecordMapping, found: Sequence[Record]
+) -> tuple[list[dict[str, Property]], Sequence[Extras | None]]:
     """Returns properties of records of which some are ours, and the extras that senders have set."""
+    alike = _restored_alike([record.headers for record in found])
+    if alike is not None:
+        return alike, [None] * len(found)
     restored = [_restored(record.headers) for record in found]
     strangers = [record for record, ours in zip(found, restored, strict=True) if ours is None]
     others = iter(mapping.properties_of(strangers))
     contents: list[tuple[dict[str, Property], Extras | None]] = [ours or (next(others), None) for ours in restored]
     return [properties for properties, _ in contents], [sent for _, sent in contents]
+
+
+def _restored_alike(found: Sequence[Headers]) -> list[dict[str, Property]] | None:
+    """Returns what `_restored` makes of all, if all are ours, have the same properties and types, and no extras.
+
+    That is nearly always so, and by columns it takes half the time.
+    """
+    rows = [headers[1:] if headers and headers[0][0] == MARK else headers for headers in found]
+    if len(set(map(len, rows))) > 1 or not rows[0]:
+        return None
+    (heads, letters), *columns = (tuple(zip(*column, strict=True)) for column in zip(*rows, strict=True))
+    converts = _converts_of(letters[0] or b"")
+    if {*heads} != {TYPES} or len({*letters}) > 1 or converts is None or len(converts) != len(columns):
+        return None
+    properties: dict[str, Sequence[Any]] = {}
+    for convert, (names, data) in zip(converts, columns, strict=True):
+        try:
+            values = list(map(convert, data))
+        except _NO_VALUE:
+            return None
+        if len({*names}) > 1 or not names[0] or None in values:
+            return None
+        properties[names[0]] = values
+    if len(properties) != len(columns):
+        return None
+    if not properties:
+        return [{} for _ in found]
+    return [dict(zip(properties, row, strict=True)) for row in zip(*properties.values(), strict=True)]
 
 
 def _restored(headers: Headers) -> tuple[dict[str, Property], Extras | None] | None:
@@ -218,14 +274,17 @@ def _restored(headers: Headers) -> tuple[dict[str, Property], Extras | None] | N
         return None
     types = headers[at][1] or b""
     behind = at + 1 + len(types)
-    properties: dict[str, Property] = {}
-    for letter, (name, data) in zip(types, headers[at + 1 : behind], strict=False):
-        convert = _OF_LETTER.get(letter)
-        value = convert(data) if convert is not None and data is not None else None
-        if value is None or not name:
-            return None
-        properties[name] = value
-    if len(properties) != len(types):
+    converts = _converts_of(types)
+    if converts is None or len(headers) < behind:
+        return None
+    try:
+        properties: dict[str, Any] = {
+            name: convert(data)  # type: ignore[arg-type]
+            for convert, (name, data) in zip(converts, headers[at + 1 : behind], strict=True)
+        }
+    except _NO_VALUE:
+        return None
+    if len(properties) != len(types) or "" in properties or None in properties.values():
         return None
     if len(headers) == behind:
         return properties, None
@@ -244,11 +303,7 @@ _CHECKSUM_AT, _CHECKED_FROM, _TIMES_AT = 17, 21, 27
 
 def joined(raws: Sequence[bytes], wall: int) -> bytes:
     """Returns batches of `KafkaFormat.encode` as one record batch, whose records have this time, in milliseconds."""
-    if len(raws) > 1:
-        parts = [record for raw in raws for batch in batches(raw) for record in records(batch)]
-        raw = encode([NewRecord(0, part.key, part.value, part.headers) for part in parts], Compression.NONE)
-    else:
-        (raw,) = raws
+    raw = join(raws)
     checked = raw[_CHECKED_FROM:_TIMES_AT] + _TIMES.pack(wall, wall) + raw[_TIMES_AT + _TIMES.size :]
     checksum: int = google_crc32c.value(checked)
     return raw[:_CHECKSUM_AT] + checksum.to_bytes(4, "big") + checked

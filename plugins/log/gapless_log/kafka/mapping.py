@@ -148,6 +148,8 @@ def _text(data: bytes) -> str | None:
 
 def _int(data: bytes) -> int | None:
     """Digits with a sign or without: what else Python takes for a number (spaces, underscores) is none."""
+    if data.isdigit() and len(data) < 19:  # as nearly always
+        return int(data)
     digits = data[1:] if data[:1] in (b"-", b"+") else data
     if not digits.isdigit() or len(digits) > 19:
         return None

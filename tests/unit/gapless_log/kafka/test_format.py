@@ -219,6 +219,28 @@ def test_what_only_looks_like_ours_is_a_strangers(headers: list[tuple[str, bytes
     assert marks == []
 
 
+OURS = st.tuples(
+    st.sampled_from([[], [("gapless", b"no mark")], [("other", b"x")]]),
+    st.sampled_from([b"is", b"is", b"is", b"ss", b"", b"z", None]),
+    st.sampled_from([b"7", b"-12", b"x", b"", None]),
+    st.sampled_from(["s", "s", "n", ""]),
+    st.sampled_from([[], [], [("gapless.extras", msgspec.msgpack.encode(Extras(7)))]]),
+)
+
+
+@given(st.lists(OURS, min_size=1, max_size=4))
+def test_a_record_of_ours_is_the_same_whatever_stands_beside_it(found: Sequence[Any]) -> None:
+    new = [
+        NewRecord(1, None, b"", [*before, ("gapless.types", types), ("n", number), (name, b"t"), *extras])
+        for before, types, number, name, extras in found
+    ]
+
+    together, _ = FORM.decode(piece(encode(new, Compression.NONE), len(new)), RULES)
+
+    alone = [FORM.decode(piece(encode([each], Compression.NONE), 1), RULES)[0].headers[0] for each in new]
+    assert together.headers == alone
+
+
 def test_an_append_is_one_batch_with_its_time() -> None:
     first, second = columns(({"n": 1}, None, b"a")), columns(({}, None, b"b"), ({}, None, b"c"))
     raws = [FORM.encode(MARK, each) for each in (first, second)]

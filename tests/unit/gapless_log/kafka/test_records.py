@@ -19,6 +19,7 @@ from gapless_log.kafka.records import (
     NewRecord,
     batches,
     encode,
+    join,
     records,
     without_aborted,
 )
@@ -215,3 +216,26 @@ def test_records_outside_transactions_count_whatever_their_producer_aborts() -> 
     data = logged(NEW, 0, producer=5) + written(3, 5) + marker(5, 0, 5)
 
     assert told(data, [Aborted(5, 0)]) == [(0, True), (3, False), (5, False)]
+
+
+@given(st.lists(st.lists(st.binary(max_size=200), min_size=1, max_size=70), min_size=1, max_size=4))
+def test_joined_batches_are_as_if_they_had_been_encoded_together(values: list[list[bytes]]) -> None:
+    new = [[NewRecord(0, value[:1], value * 3, [("h", value)]) for value in some] for some in values]
+
+    joined = bytearray(join([encode(some, Compression.NONE) for some in new]))
+
+    whole = encode([record for some in new for record in some], Compression.NONE)
+    joined[17:21] = whole[17:21]  # whoever appends it fills in the checksum
+    assert bytes(joined) == whole
+
+
+def test_records_of_every_size_and_place_are_joined() -> None:
+    sizes = [0, 50, 60, 8_000, 9_000, 1 << 20, 1 << 21]
+    new = [[NewRecord(0, None, bytes(size), []) for size in sizes], [NewRecord(0, None, b"x", [])] * 9_000]
+
+    joined = bytearray(join([encode(some, Compression.NONE) for some in new]))
+
+    joined[17:21] = struct.pack(">I", google_crc32c.value(bytes(joined[21:])))
+    (batch,) = batches(bytes(joined))
+    assert [record.offset for record in records(batch)] == list(range(len(sizes) + 9_000))
+    assert [len(record.value or b"") for record in records(batch)] == [*sizes, *[1] * 9_000]
