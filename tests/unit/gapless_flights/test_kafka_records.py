@@ -14,6 +14,7 @@ from gapless_flights.kafka_records import MAPPING, ORIGINS, record_of, value_of
 from gapless_flights.selections import many_selections
 from gapless_log.kafka.mapping import RecordMapping
 from gapless_log.kafka.options import section_from
+from gapless_log.kafka.records import NewRecord
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,7 +33,8 @@ def mapping() -> RecordMapping:
 
 def properties(line: str) -> dict[str, Property]:
     record = record_of(line)
-    return dict(mapping().properties(record.key, record.value.encode(), record.headers))
+    (found,) = mapping().properties_of([NewRecord(0, record.key, record.value.encode(), record.headers)])
+    return found
 
 
 def test_properties_come_from_key_headers_and_value() -> None:
