@@ -24,16 +24,14 @@ from gapless.core.ports import Follow, Grown, LogMark, LogPiece, LogRead, Number
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import FOREVER, Tick
+from gapless.core.stream.ticks import LAST, Tick
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.source import SECOND, Found, Piece, ThenFound, Timer, Timers
 from gapless_phb.core.twins import Marks, between, judged, ticks_of, window, without
 
-END: Tick = FOREVER - 1
-"""The last tick that any log can have.
-
-When a log is gone, nobody knows how far it had come: other gateways may have told more of it, and what was appended
+END: Tick = LAST
+"""When a log is gone, nobody knows how far it had come: other gateways may have told more of it, and what was appended
 last nobody has read. So everything up to here counts as lost, at every gateway alike."""
 WINDOW = 8 << 20
 """How many bytes of growth may be on their way to the pubend."""

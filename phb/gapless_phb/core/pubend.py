@@ -134,6 +134,7 @@ class Pubend:
             self.release.policy,
             tuple(self.log.damage.listing(self.log.lost)),
             self.log.damage.refusal,
+            timed=self.log.grain == MILLISECOND,
         )
 
     def gauges(self) -> Iterator[Gauge]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gapless.cli.output import shown_bytes, shown_duration
+from gapless.cli.output import shown_bytes, shown_duration, shown_tick
 
 if TYPE_CHECKING:
     from gapless import Gauge, PubendInfo, SubscriptionInfo
@@ -65,10 +65,14 @@ def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:
 
 def keeping_of(pubend: PubendInfo) -> str:
     """Why a log is as long as it is: whom it waits for, and what goes early, for people."""
-    from gapless.core.stream.ticks import time_at
 
     def from_time(tick: int) -> str:
-        return f"{time_at(max(tick, pubend.lost)):%Y-%m-%d %H:%M:%S}" if max(tick, pubend.lost) else "its beginning"
+        since = max(tick, pubend.lost)
+        return shown_tick(since, timed=pubend.timed, after=True) if since else "its beginning"
+
+    if not pubend.timed:
+        lowest = min([pubend.released, *(at for _, at, _ in pubend.holds)])
+        return f"not this broker's own, so it has its own retention; subscriptions need it from {from_time(lowest)} on"
 
     parts = [f"{shown_bytes(pubend.log_bytes)} in all"]
     if not pubend.shbs:
@@ -91,7 +95,7 @@ def misstamped(pubends: Sequence[PubendInfo], wall: int) -> list[str]:
     """A sentence for each pubend whose events are stamped far from this machine's clock (ms since 1970)."""
     from gapless.core.stream.ticks import wall_at
 
-    off = [(pubend, (wall_at(pubend.stable) - wall) / 1000) for pubend in pubends if pubend.stable]
+    off = [(pubend, (wall_at(pubend.stable) - wall) / 1000) for pubend in pubends if pubend.stable and pubend.timed]
     return [
         f"{pubend.pubend} stamps events {shown_duration(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} this"
         " machine's clock: one of the two is wrong, or the broker's was, and ticks never go back; its log says which"
@@ -110,7 +114,7 @@ def absent(pubends: Sequence[PubendInfo]) -> list[str]:
     late = [
         (pubend, seconds_between(pubend.delivered, pubend.newest))
         for pubend in pubends
-        if pubend.shbs and pubend.delivered and pubend.undelivered_bytes
+        if pubend.shbs and pubend.delivered and pubend.undelivered_bytes and pubend.timed
     ]
     return [
         f"{pubend.pubend} keeps {shown_bytes(pubend.undelivered_bytes)} that one of its SHBs has not taken"
@@ -123,13 +127,19 @@ def absent(pubends: Sequence[PubendInfo]) -> list[str]:
 def damaged(pubends: Sequence[PubendInfo]) -> list[str]:
     """A sentence for each range that cannot be read, and for each pubend that takes nothing because of that."""
     unreadable = [
-        f"{pubend.pubend} cannot be read from tick {start + 1} to {end}, and its subscribers wait there:"
+        f"{pubend.pubend} cannot be read from {_range(pubend, start, end)}, and its subscribers wait there:"
         f" see `gapless repair` ({why})"
         for pubend in pubends
         for start, end, why in pubend.damaged
         if why
     ]
     return [*unreadable, *(pubend.refusal for pubend in pubends if pubend.refusal)]
+
+
+def _range(pubend: PubendInfo, start: int, end: int) -> str:
+    if pubend.timed:
+        return f"tick {start + 1} to {end}"
+    return f"{shown_tick(start, timed=False, after=True)} to {shown_tick(end, timed=False)}"
 
 
 def held_groups(gauges: Sequence[Gauge], after: float = HELD_SECONDS) -> list[str]:
@@ -163,14 +173,14 @@ def held_groups(gauges: Sequence[Gauge], after: float = HELD_SECONDS) -> list[st
 
 
 def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] | None:
-    from gapless.core.stream.ticks import seconds_between, tick_at_time, time_at
+    from gapless.core.stream.ticks import seconds_between, tick_at_time
 
     acknowledged = subscription.acknowledged.ticks.get(pubend.pubend)
     if acknowledged is None or acknowledged >= pubend.newest:
         return None
     if subscription.lag_complete and not subscription.lag_events and acknowledged < pubend.released:
         return None  # what came since was not for it, and was released
-    oldest = max(pubend.lost, tick_at_time(pubend.created))
+    oldest = pubend.lost if pubend.created is None else max(pubend.lost, tick_at_time(pubend.created))
     since = max(acknowledged, oldest)
     share = (pubend.newest - since) / (pubend.newest - oldest) if pubend.newest > oldest else 1.0
     return {
@@ -180,10 +190,10 @@ def _pin(pubend: PubendInfo, subscription: SubscriptionInfo) -> dict[str, Any] |
         "node": subscription.node,
         "connected": subscription.connected,
         "since": acknowledged,
-        "since_time": f"{time_at(since):%Y-%m-%d %H:%M:%S}",
+        "since_time": shown_tick(since, timed=pubend.timed, after=not pubend.timed),
         "lag_events": subscription.lag_events,
         "lag_seconds": subscription.lag_seconds,
         "lag_complete": subscription.lag_complete,
-        "held_seconds": seconds_between(since, pubend.newest),
+        "held_seconds": seconds_between(since, pubend.newest) if pubend.timed else 0.0,
         "about_bytes": round(pubend.log_bytes * min(1.0, share)),
     }

@@ -169,6 +169,7 @@ def shb_rows(view: NetworkView) -> list[dict[str, Any]]:
             node = shb.partition("@")[0]
             status = view.statuses.get(node)
             head = None if status is None else values_by(status.gauges, SHB_HEAD, "pubend").get(pubend.pubend)
+            behind = None if head is None or not pubend.timed else max(0.0, seconds_between(int(head), pubend.stable))
             # Of whoever does not answer nobody knows how far he is: it may be he.
             pins = released[shb] is None or released[shb] == min(known) or shb in held
             rows.append(
@@ -176,7 +177,7 @@ def shb_rows(view: NetworkView) -> list[dict[str, Any]]:
                     "shb": shb,
                     "pubend": pubend.pubend,
                     "answers": status is not None,
-                    "behind_seconds": None if head is None else max(0.0, seconds_between(int(head), pubend.stable)),
+                    "behind_seconds": behind,
                     "pins": pins and bool(pubend.pinned_bytes),
                     "pinned_bytes": max(pubend.pinned_bytes, held.get(shb, 0)) if pins else 0,
                 }

@@ -8,7 +8,7 @@ import typer
 
 from gapless.cli.connecting import connected, run
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
-from gapless.cli.output import one_line, print_json, print_listing, shown_bytes, shown_lag
+from gapless.cli.output import one_line, print_json, print_listing, shown_bytes, shown_lag, shown_tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -147,7 +147,7 @@ def pubend_json(info: PubendInfo) -> dict[str, Any]:
     return {
         "pubend": info.pubend,
         "topics": list(info.topics),
-        "created": info.created.isoformat(),
+        "created": info.created and info.created.isoformat(),
         "lost": info.lost,
         "newest": info.newest,
         "stable": info.stable,
@@ -163,17 +163,20 @@ def pubend_json(info: PubendInfo) -> dict[str, Any]:
         "damaged": [{"after": start, "upto": end, "reason": why} for start, end, why in info.damaged],
         "refusal": info.refusal,
         "node": info.node,
+        "timed": info.timed,
     }
 
 
 def pubend_cells(info: PubendInfo) -> dict[str, Any]:
     """A pubend as a table shows it."""
-    from gapless.core.stream.ticks import time_at
-
-    since = time_at(info.lost) if info.lost else info.created
+    if info.lost or info.created is None:
+        since = shown_tick(info.lost, timed=info.timed, after=True)
+    else:
+        since = f"{info.created:%Y-%m-%d %H:%M:%S}"
     return {
         **pubend_json(info),
-        "since": f"{since:%Y-%m-%d %H:%M:%S}",
-        "newest_time": f"{time_at(info.newest):%Y-%m-%d %H:%M:%S}" if info.newest else None,
-        "log": shown_bytes(info.log_bytes),
+        "since": since,
+        "newest_time": shown_tick(info.newest, timed=info.timed) if info.newest else None,
+        "log": shown_bytes(info.log_bytes) if info.timed else None,
+        "publishers": info.publishers if info.timed or info.publishers else None,
     }

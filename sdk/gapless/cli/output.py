@@ -80,11 +80,22 @@ def shown_bytes(count: int) -> str:
     return f"{count / 1024**power:.1f} {_UNITS[power]}" if power else f"{count} bytes"
 
 
+def shown_tick(tick: int, *, timed: bool, after: bool = False) -> str:
+    """A tick as a person reads it: its time; or, if ticks are no times, which record it is, or which comes after it."""
+    from gapless.core.stream.ticks import shown_place, time_at
+
+    return f"{time_at(tick):%Y-%m-%d %H:%M:%S}" if timed else shown_place(tick, after=after)
+
+
 def shown_lag(events: int, seconds: float, *, complete: bool) -> dict[str, Any]:
-    """How far a subscription lags, as a person reads it: cells of a table."""
+    """How far a subscription lags, as a person reads it: cells of a table.
+
+    What is due of a log that numbers its records has no age that a broker knows.
+    """
+    lag = shown_duration(seconds) if seconds or not events else None
     if complete:
-        return {"lag_events": events, "lag": shown_duration(seconds)}
-    return {"lag_events": f"at least {events:,}", "lag": f"at least {shown_duration(seconds)}"}
+        return {"lag_events": events, "lag": lag}
+    return {"lag_events": f"at least {events:,}", "lag": lag and f"at least {lag}"}
 
 
 def shown_duration(seconds: float) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from gapless.cli.options import AsJson
-from gapless.cli.output import print_json, shown_bytes, shown_duration
+from gapless.cli.output import print_json, shown_bytes, shown_duration, shown_tick
 from gapless.errors import ConfigurationError, RecordsDamagedError, VolumeCorruptError
 
 if TYPE_CHECKING:
@@ -295,6 +295,8 @@ def print_repair(findings: Findings, kept: str, *, done: bool) -> None:
 
 
 def _times(after: int, upto: int) -> str:
-    from gapless.core.stream.ticks import time_at
+    """A range, for people. The streams alone do not say whether their ticks are times."""
+    from gapless.core.stream.ticks import reads_as_time
 
-    return f"{time_at(after):%Y-%m-%d %H:%M:%S} to {time_at(upto):%Y-%m-%d %H:%M:%S}"
+    timed = reads_as_time(upto)
+    return f"{shown_tick(after, timed=timed, after=not timed)} to {shown_tick(upto, timed=timed)}"

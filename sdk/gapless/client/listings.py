@@ -69,7 +69,8 @@ class PubendInfo:
     pubend: PubendId
     topics: tuple[str, ...]
     """The patterns of its topics."""
-    created: datetime
+    created: datetime | None
+    """None if its ticks are no times."""
     lost: Tick
     """Everything up to here is gone from the log."""
     newest: Tick
@@ -99,6 +100,8 @@ class PubendInfo:
     """Why nothing can be published to it, for people, or ""."""
     node: str = ""
     """The node of the network that hosts it."""
+    timed: bool = True
+    """Whether its ticks are times; if not, its log numbers its records itself: it is a partition of a Kafka topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,7 @@ def pubend_info(row: ListedPubend) -> PubendInfo:
     return PubendInfo(
         pubend=row.pubend,
         topics=row.topics,
-        created=time_at(row.created),
+        created=time_at(row.created) if row.timed else None,
         lost=row.lost,
         newest=row.newest,
         stable=row.stable,
@@ -197,6 +200,7 @@ def pubend_info(row: ListedPubend) -> PubendInfo:
         damaged=row.damaged,
         refusal=row.refusal,
         node=row.node,
+        timed=row.timed,
     )
 
 

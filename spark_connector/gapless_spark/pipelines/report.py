@@ -125,7 +125,8 @@ def _subscription(
         end, bound = max(start, ends.get(pubend, 0)), max(start, bounds.get(pubend, 0))
         counts, gaps, first = _outstanding(connection, name, pubend, start, bound)
         complete = bound >= end
-        created = tick_at_time(pubends[pubend].created) if pubend in pubends else 0
+        since = pubends[pubend].created if pubend in pubends else None
+        created = 0 if since is None else tick_at_time(since)
         yield figures(
             counts,
             max(start, created),

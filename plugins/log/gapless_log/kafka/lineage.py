@@ -12,10 +12,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from gapless.core.stream.ticks import Tick
+from gapless.core.stream.ticks import OFFSET_BITS, Tick
 from gapless_log.kafka.messages import UNKNOWN
 
-OFFSET_BITS: Final = 44
 OFFSETS_MAX: Final = 1 << OFFSET_BITS
 """As many records can be numbered: 17.6 T."""
 EPOCHS_MAX: Final = 1 << 63 - OFFSET_BITS

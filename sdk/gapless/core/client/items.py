@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from gapless.core.stream.events import Event
-from gapless.core.stream.ticks import PubendId, Tick, time_at
+from gapless.core.stream.ticks import PubendId, Tick, reads_as_time, shown_place, time_at
 from gapless.core.wire.delivered import DeliveredColumns
 
 
@@ -31,18 +31,21 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def since(self) -> datetime | None:
-        """The time of `start`, UTC; None if `start` is before the pubend's first event."""
-        return time_at(self.start) if self.start else None
+        """The time of `start`, UTC; None before the pubend's first event, or if its ticks are no times."""
+        return time_at(self.start) if reads_as_time(self.start) else None
 
     @property
     def until(self) -> datetime | None:
-        """The time of `end`, UTC; None if there is none."""
-        return time_at(self.end) if self.end else None
+        """The time of `end`, UTC; None if there is none, or if its ticks are no times."""
+        return time_at(self.end) if reads_as_time(self.end) else None
 
     def __str__(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        if self.until is None and self.since is None:
+            places = f"{shown_place(self.start, after=True)} to {shown_place(self.end, after=False)}"
+            return f"events of {self.pubend} from {places} may have been lost{reason}"
         since = f"{self.since:%Y-%m-%d %H:%M:%S}" if self.since else "the beginning"
         until = f"{self.until:%Y-%m-%d %H:%M:%S}" if self.until else "now"
-        reason = f": {self.reason}" if self.reason else ""
         return f"events of {self.pubend} from {since} to {until} UTC may have been lost{reason}"
 
 

@@ -23,6 +23,14 @@ MILLISECOND = 1 << (PUBEND_BITS + COUNTER_BITS)
 SECOND = 1000 * MILLISECOND
 FOREVER = (1 << 63) - 1
 """It is above every tick of an event."""
+LAST = FOREVER - 1
+"""The last tick that any log can have: where it ends if it is gone, and nobody knows how far it had come."""
+
+OFFSET_BITS = 44
+"""Of a numbered tick: `leader epoch << OFFSET_BITS | offset + 1` (protocol: numbered-ticks)."""
+
+FIRST_TIME = (1_735_689_600_000 - 1_577_836_800_000) * MILLISECOND
+"""The first tick of 2025. No log was stamped before that, and a numbered tick comes to it after 37,000 elections."""
 
 EPOCH_MS = 1_577_836_800_000
 """2020-01-01T00:00:00Z in milliseconds since 1970."""
@@ -54,3 +62,21 @@ def tick_at_time(time: datetime) -> Tick:
 def time_at(tick: Tick) -> datetime:
     """Returns the time of a tick, in UTC, exact to the millisecond."""
     return _EPOCH + timedelta(milliseconds=tick // MILLISECOND)
+
+
+def record_at(tick: Tick) -> tuple[int, int]:
+    """Returns leader epoch and offset of the record that has a numbered tick; for 0, which none has, the offset -1."""
+    return tick >> OFFSET_BITS, (tick & ((1 << OFFSET_BITS) - 1)) - 1
+
+
+def reads_as_time(tick: Tick) -> bool:
+    """Whether a tick of a pubend of which nothing else is known is a time. Only for what people are shown."""
+    return FIRST_TIME <= tick < LAST
+
+
+def shown_place(tick: Tick, *, after: bool) -> str:
+    """Returns for people which record has a numbered tick; with `after`, which one comes after it."""
+    if tick >= LAST:
+        return "its end"
+    epoch, offset = record_at(tick)
+    return (f"epoch {epoch}, " if epoch else "") + f"offset {offset + after}"

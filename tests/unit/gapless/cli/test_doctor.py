@@ -14,10 +14,19 @@ import pytest
 
 from gapless import AlarmInfo, CheckpointToken, PluginError, PubendInfo, SubscriptionInfo, plugins
 from gapless.cli.doctor import alarming
-from gapless.cli.doctor_logs import GROUP_TICKS, abandoned, absent, held_groups, keeping_of, pins_of
+from gapless.cli.doctor_logs import (
+    GROUP_TICKS,
+    abandoned,
+    absent,
+    damaged,
+    held_groups,
+    keeping_of,
+    misstamped,
+    pins_of,
+)
 from gapless.core.gauges import Gauge
 from gapless.core.stream import fast
-from gapless.core.stream.ticks import SECOND, tick_at_time
+from gapless.core.stream.ticks import OFFSET_BITS, SECOND, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
@@ -329,3 +338,30 @@ def test_a_member_that_was_never_heard_of_holds_its_group_too() -> None:
     (said,) = held_groups(known(left=TICK, right=0))
 
     assert said.startswith("the group 'book' is held by right/default, which has never been heard of here")
+
+
+def numbered(**fields: object) -> PubendInfo:
+    """A partition of a Kafka topic, in its third leader epoch."""
+    at = (3 << OFFSET_BITS) + 1000
+    told = {"lost": 5, "newest": at, "stable": at, "released": 10, "shbs": ("shb@1",), "delivered": 20}
+    rest = {"undelivered_bytes": 1, "pinned_bytes": 1, **fields}
+    return PubendInfo("t.0@id", ("t",), None, log_bytes=0, publishers=0, timed=False, **(told | rest))  # type: ignore[arg-type]
+
+
+def test_nothing_of_a_log_that_numbers_its_records_is_taken_for_a_time() -> None:
+    info = numbered()
+    behind = SubscriptionInfo("desk", "late", ("t",), "", False, CheckpointToken("here", {"t.0@id": 17}), 7, 0.0, True)
+
+    (pin,) = pins_of([info], [behind])
+
+    assert pin["since_time"] == "offset 17"
+    assert not misstamped([info], TICK)
+    assert not absent([info])
+    assert not abandoned([pin])
+    assert keeping_of(info).endswith("it has its own retention; subscriptions need it from offset 10 on")
+
+
+def test_a_part_of_such_a_log_that_cannot_be_read_is_told_by_offsets() -> None:
+    (found,) = damaged([numbered(damaged=((10, 20, "it is torn"),))])
+
+    assert "cannot be read from offset 10 to offset 19, and its subscribers wait there" in found

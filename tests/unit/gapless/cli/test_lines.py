@@ -18,7 +18,7 @@ from gapless.cli.lines import (
     readable_event,
 )
 from gapless.core.stream.events import Extras
-from gapless.core.stream.ticks import tick_at_time
+from gapless.core.stream.ticks import LAST, OFFSET_BITS, tick_at_time
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
@@ -137,6 +137,22 @@ def test_a_gap_is_printed_with_its_range_and_reason() -> None:
         "since": None,
         "until": "2026-01-31T12:00:00+00:00",
     }
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "places"),
+    [
+        (0, 5, "offset 0 to offset 4"),
+        (5, (2 << OFFSET_BITS) + 10, "offset 5 to epoch 2, offset 9"),
+        (5, LAST, "offset 5 to its end"),
+    ],
+)
+def test_a_gap_of_a_log_that_numbers_its_records_has_offsets_and_no_times(start: int, end: int, places: str) -> None:
+    gap = Gap("orders.0@id", start, end, "lost by the log")
+
+    assert str(gap) == f"events of orders.0@id from {places} may have been lost: lost by the log"
+    said = fields_of_gap(gap)["gap"]
+    assert (said["since"], said["until"]) == (None, None)
 
 
 def test_an_event_is_readable() -> None:

@@ -20,7 +20,7 @@ from gapless.cli.listings import (
     subscription_cells,
     subscription_json,
 )
-from gapless.core.stream.ticks import tick_at_time
+from gapless.core.stream.ticks import OFFSET_BITS, tick_at_time
 from unit.gapless.cli.conftest import Gapless
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
@@ -147,3 +147,30 @@ def test_a_pubend_is_shown_to_people_with_times(lost: int, since: str) -> None:
     assert pubend_cells(info)["since"] == since
     assert pubend_cells(info)["newest_time"] is None
     assert pubend_cells(info)["log"] == "2.0 KiB"
+
+
+@pytest.mark.parametrize(
+    ("lost", "newest", "since", "last"),
+    [
+        (0, 0, "offset 0", None),
+        (0, 42, "offset 0", "offset 41"),
+        (7, (3 << OFFSET_BITS) + 42, "offset 7", "epoch 3, offset 41"),
+        ((2 << OFFSET_BITS) + 10, (3 << OFFSET_BITS) + 42, "epoch 2, offset 10", "epoch 3, offset 41"),
+    ],
+)
+def test_a_log_that_numbers_its_records_is_shown_with_offsets_and_no_times(
+    lost: int, newest: int, since: str, last: str | None
+) -> None:
+    info = PubendInfo("t.0@id", ("t",), None, lost, newest, newest, 0, 0, 0, timed=False)
+
+    cells = pubend_cells(info)
+    assert (cells["since"], cells["newest_time"], cells["log"]) == (since, last, None)
+    assert (pubend_json(info)["created"], pubend_json(info)["timed"]) == (None, False)
+    assert "20" not in f"{cells['since']}{cells['newest_time']}"
+
+
+def test_what_is_due_of_such_a_log_has_no_age() -> None:
+    info = SubscriptionInfo("desk", "late", ("t",), "", False, CheckpointToken("here", {"t.0@id": 5}), 7, 0.0, True)
+
+    assert subscription_cells(info)["lag"] is None
+    assert subscription_cells(info)["lag_events"] == 7

@@ -90,6 +90,7 @@ def test_a_table_that_cannot_be_read_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_lost_is_said_in_the_words_of_its_readers() -> None:
     assert "events of pubend p@1, 2026-" in str(Hole(f"{LOG}p@1", AT, AT + 5, given_up=False, reason=""))
+    assert "pubend t.0@id, offset 4 to offset 8" in str(Hole(f"{PFS}t.0@id", 4, 9, given_up=False, reason=""))
     assert "no event" in str(Hole(f"{PFS}p@1", AT, AT + 5, given_up=False, reason=""))
     assert f"ticks {AT + 1} to {AT + 5}" in str(Hole("other", AT, AT + 5, given_up=False, reason=""))
 

@@ -127,6 +127,8 @@ async def test_pubends_are_listed(network: FakeNetwork) -> None:
         (info,) = await connection.pubends()
 
     assert (info.pubend, info.topics, info.newest, info.stable) == (PUBEND, ("#",), ticks[1], ticks[1])
+    assert info.timed
+    assert info.created is not None
     assert info.created.tzinfo is not None
 
 

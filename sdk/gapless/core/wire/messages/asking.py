@@ -112,6 +112,8 @@ class ListedPubend(msgspec.Struct, array_like=True, frozen=True):
     """Why nothing can be published to it, or ""."""
     node: str = ""
     """The node that hosts it."""
+    timed: bool = True
+    """Whether its ticks are times; if not, its log numbers its records itself."""
 
 
 class PubendList(ServerMessage, frozen=True, tag=32):
