@@ -11,7 +11,6 @@ was; one for each broker fetches what is followed there, and waits for more. Not
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, islice
@@ -25,11 +24,9 @@ from gapless.core.ports import (
     Located,
     LogAnswer,
     LogEnded,
-    LogPiece,
     LogQuestion,
     LogRead,
     LogsFound,
-    LogStart,
     LogTrouble,
     OpenLogs,
     ReadLog,
@@ -42,15 +39,22 @@ from gapless.core.stream.ticks import Tick
 from gapless_log.kafka.cluster import CONNECTION_ERRORS, Cluster
 from gapless_log.kafka.format import joined
 from gapless_log.kafka.lineage import TicksExhaustedError, tick_at
-from gapless_log.kafka.messages import EARLIEST, LATEST, UNKNOWN, Code, Fetch, Fetched, FetchFrom, PartitionState
+from gapless_log.kafka.messages import LATEST, UNKNOWN, Code, Fetch, Fetched, FetchFrom, PartitionState
 from gapless_log.kafka.options import KafkaSection, TopicSection
 from gapless_log.kafka.records import CorruptBatchError, batches
 from gapless_log.kafka.requests import Connection
-from gapless_log.kafka.survey import NotNowError, checked, lineage_of, offset_found
-from gapless_log.kafka.tail import FETCH_BYTES_MAX, PartitionLog, pieces_of
+from gapless_log.kafka.survey import (
+    NotNowError,
+    checked,
+    learn_start,
+    lineage_of,
+    offset_found,
+    place_found,
+    read_range,
+    verdict,
+)
+from gapless_log.kafka.tail import FETCH_BYTES_MAX, PartitionLog
 from gapless_log.kafka.topics import FormerTopic, OpenTopic, unfit
-
-log = logging.getLogger("gapless.log.kafka")
 
 WAIT_MS: Final = 500
 """How long a broker waits for records before it answers a fetch with none."""
@@ -89,8 +93,8 @@ _REFUSED: Final = frozenset(
         Code.UNSUPPORTED_VERSION,
     }
 )
-"""Nothing was appended, and nothing would be another time. With any other error something may have been: a leader that
-steps down while it waits for its followers answers as one that never led."""
+"""Nothing was done, and nothing would be another time. With any other error an append may have been: a leader
+that steps down while it waits for its followers answers as one that never led."""
 
 
 class KafkaLogs:
@@ -279,7 +283,7 @@ class KafkaLogs:
             partition = PartitionLog(topic.log_of(number), topic.id, number)
             partition.leader, partition.leader_epoch = state.leader, state.leader_epoch
             connection = await self._leader(partition)
-            partition.start = (await offset_found(connection, topic.topic, partition, EARLIEST)).offset
+            await learn_start(connection, topic.topic, partition)
             partition.learn(await lineage_of(connection, topic.topic, partition))
             end = await offset_found(connection, topic.topic, partition, LATEST, is_committed=True)
             topic.decided[number] = partition.lineage.position(end.offset)
@@ -501,8 +505,7 @@ class KafkaLogs:
         """
         try:
             connection = await self._leader(partition)
-            start = await offset_found(connection, topic.topic, partition, EARLIEST)
-            partition.start = max(partition.start, start.offset)
+            await learn_start(connection, topic.topic, partition)
             partition.learn(await lineage_of(connection, topic.topic, partition))
         except CONNECTION_ERRORS as error:
             self._fails(partition.log, _text(error))
@@ -543,39 +546,7 @@ class KafkaLogs:
             await asyncio.sleep(FIND_SECONDS)
 
     async def _verdict(self, former: FormerTopic) -> str:
-        """Returns why a topic is gone, or "" if it is there: never on a guess, however long it takes (TK2)."""
-        since: tuple[str, float] | None = None
-        while True:
-            try:
-                found = await self._what_became_of(former)
-            except CONNECTION_ERRORS:
-                found = ""
-            if found == "it is there":
-                return ""
-            now = self._time()
-            if not found or since is None or since[0] != found:
-                since = (found, now) if found else None
-            elif now - since[1] >= (0 if found == "it was deleted and made anew" else self._gone_seconds):
-                return found
-            await asyncio.sleep(min(1.0, self._gone_seconds))
-
-    async def _what_became_of(self, topic: FormerTopic) -> str:
-        """Asks every broker for a topic. Returns what all of them say, or "" if they do not agree."""
-        await self._cluster.metadata()
-        said = set()
-        for broker in self._cluster.brokers:
-            connection = await self._cluster.connection(broker, "ask")
-            (by_id,) = (await connection.metadata(ids=[topic.id])).topics
-            if by_id.code is Code.NONE:
-                return "it is there"
-            (by_name,) = (await connection.metadata(names=[topic.name])).topics
-            if by_name.code is Code.NONE and by_name.id != topic.id:
-                said.add("it was deleted and made anew")
-            elif by_name.code is Code.UNKNOWN_TOPIC_OR_PARTITION and by_id.code is Code.UNKNOWN_TOPIC_ID:
-                said.add("it was deleted")
-            else:
-                said.add("")
-        return said.pop() if len(said) == 1 else ""
+        return await verdict(self._cluster, former, self._time, self._gone_seconds)
 
     def _end(self, topic: OpenTopic, why: str) -> None:
         """The topic is gone for good; if there is one of its name again, that is another one."""
@@ -616,63 +587,28 @@ class KafkaLogs:
         self._decline(question)
 
     async def _read_once(self, topic: OpenTopic, partition: PartitionLog, question: ReadLog) -> LogRead:
-        after, upto, cookie = question.after, question.upto, question.cookie
-        place = partition.place_of(after)
-        bytes_max = max(1, question.max_bytes)
-        start = FetchFrom(
-            topic.id, partition.partition, place.offset, partition.leader_epoch, place.last_epoch, bytes_max
-        )
-        answer = await (await self._leader(partition, "read")).fetch(Fetch((start,), True, 0, 1, bytes_max))
-        checked(answer.code)
-        (fetched,) = answer.partitions
-        if fetched.diverging is not None or fetched.code is Code.OFFSET_OUT_OF_RANGE:
-            await self._relearn(topic, partition)
-            if partition.first < upto:
-                raise NotNowError("the log is not what it was")
-            return LogRead(cookie, after, upto, (), partition.first, "")
-        checked(fetched.code)
-        partition.start = max(partition.start, fetched.first)
-        found = pieces_of(fetched.records, fetched.aborted, place.offset, partition.start)
-        covered = max(after, partition.first) if place.offset <= partition.start else after
-        pieces = []
-        for piece in found.pieces:
-            if piece.first > upto:
-                covered = upto
-                break
-            pieces.append(LogPiece(piece.first, min(piece.last, upto), piece.raw))  # the rest need not be decoded
-            covered = max(covered, piece.last)
-        covered = min(partition.lineage.behind(covered), upto)
-        error = found.fault if covered <= after else ""
-        return LogRead(cookie, after, max(covered, after), pieces, partition.first, error)
+        read = await read_range(await self._leader(partition, "read"), partition, question)
+        if read is not None:
+            return read
+        await self._relearn(topic, partition)
+        if partition.first < question.upto:
+            raise NotNowError("the log is not what it was")
+        return LogRead(question.cookie, question.after, question.upto, (), partition.first, "")
 
     async def _locate(self, question: Locate) -> None:
         """Finds a place, however long it takes."""
         while question.log in self._logs:
             topic, partition = self._logs[question.log]
             try:
-                tick = await self._place(topic, partition, question.at)
+                tick, is_other = await place_found(await self._leader(partition), topic.topic, partition, question.at)
             except (*CONNECTION_ERRORS, TicksExhaustedError):
                 self._stale.set()
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            if is_other:
+                self._tell(topic, partition.partition)
             self._answer(Located(question.cookie, tick))
             return
-
-    async def _place(self, topic: OpenTopic, partition: PartitionLog, at: LogStart | int) -> Tick:
-        connection = await self._leader(partition)
-        if at is LogStart.EARLIEST:
-            found = await offset_found(connection, topic.topic, partition, EARLIEST)
-            partition.start = max(partition.start, found.offset)
-            return partition.first
-        is_committed = at is not LogStart.LATEST
-        place = at if isinstance(at, int) else LATEST
-        found = await offset_found(connection, topic.topic, partition, place, is_committed=is_committed)
-        if found.offset == UNKNOWN:  # no record is that late
-            found = await offset_found(connection, topic.topic, partition, LATEST, is_committed=True)
-        if found.leader_epoch > partition.lineage.last_epoch:  # what is there may be under one that was not met yet
-            partition.learn(await lineage_of(connection, topic.topic, partition))
-            self._tell(topic, partition.partition)
-        return max(partition.lineage.position(found.offset), partition.first)
 
     async def _trim(self, topic: OpenTopic, partition: PartitionLog, upto: Tick) -> None:
         """Asks once: who wants it asks again, for more."""
@@ -680,11 +616,15 @@ class KafkaLogs:
         with suppress(*CONNECTION_ERRORS):
             connection = await self._leader(partition)
             deleted = await connection.delete_records(topic.topic, partition.partition, before, PRODUCE_MS)
+            retention = f"retention of {partition.log}"
             if deleted.code is Code.NONE:
                 partition.start = max(partition.start, deleted.first)
                 self._tell(topic, partition.partition)
+                self._trouble(retention, "")
+            elif deleted.code in _REFUSED:
+                self._trouble(retention, f"Kafka deletes no records: {deleted.code.name}")
             else:
-                log.warning("Kafka does not delete records of %s: %s", partition.log, deleted.code.name)
+                self._stale.set()
 
     async def _append(self, topic: OpenTopic, partition: PartitionLog, append: Append) -> None:
         """Appends once. It is never sent again from here: whether it may have to be is for the host to find out."""

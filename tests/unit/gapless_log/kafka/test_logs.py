@@ -20,13 +20,24 @@ from gapless.core.ports import (
     LogStart,
     LogTrouble,
     Refused,
+    Trim,
     Uncertain,
 )
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless_log.kafka import logs
 from gapless_log.kafka.lineage import tick_at
-from gapless_log.kafka.messages import Code, Fetch, FetchAnswer, MetadataRequest, Produce, Produced
+from gapless_log.kafka.messages import (
+    UNKNOWN,
+    Code,
+    Deleted,
+    DeleteRecords,
+    Fetch,
+    FetchAnswer,
+    MetadataRequest,
+    Produce,
+    Produced,
+)
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_log.kafka.requests import Connection
 from gapless_sim.kafka_model import Broker, Cluster, Topic, by_producer
@@ -477,6 +488,33 @@ async def test_an_append_is_sent_once_and_refused_only_where_nothing_was_appende
     assert len([request for _, request in kafka.asked if isinstance(request, Produce)]) == 1
     if isinstance(answer, Appended):
         assert list(answer.indices) == [tick_at(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("code", "troubles"),
+    [
+        (Code.TOPIC_AUTHORIZATION_FAILED, ["Kafka deletes no records: TOPIC_AUTHORIZATION_FAILED", ""]),
+        (Code.NOT_LEADER_OR_FOLLOWER, []),
+    ],
+)
+async def test_records_that_kafka_does_not_delete_are_told_where_it_never_will(
+    kafka: Kafka, code: Code, troubles: list[str]
+) -> None:
+    """The operator has to allow it; and whoever wants it asks again, for more."""
+    kafka.publish(*[b"a"] * 5)
+    async with kafka.host(retention="delete") as host:
+        found = await host.found()
+        kafka.change = lambda _broker, request, answer: (
+            Deleted(code, UNKNOWN) if isinstance(request, DeleteRecords) else answer
+        )
+        host.plugin.ask(Trim(found.log, 2))
+        await asyncio.sleep(0.02)
+        kafka.change = lambda _broker, _request, answer: answer
+        host.plugin.ask(Trim(found.log, 3))
+        await host.until(lambda: host.logs[found.log].first == 3)
+        await asyncio.sleep(0.02)
+
+    assert host.troubles() == [(f"retention of {found.log}", why) for why in troubles]
 
 
 async def test_an_append_without_an_answer_is_uncertain(kafka: Kafka, host: LogHost) -> None:
