@@ -96,4 +96,4 @@ class TestKafka(LogSuite):
 
     @pytest.fixture
     def harness(self, kafka: KafkaCluster, name: str) -> LogHarness:
-        return RealHarness(kafka, name)
+        return RealHarness(kafka, f"suite-{name}")
