@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 
+from bench.kafka.command import add_options as add_options_of_kafka
 from bench.network.command import add_options as add_options_of_network
 from bench.papers.command import add_options as add_options_of_papers
 from bench.peers.command import add_options as add_options_of_peers
@@ -25,6 +26,7 @@ NAMES = {
     "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
     "pipelines": "archive, compact and replay on all flights, killed on the way, beside a plain computation",
+    "kafka": "Kafka as the log of gapless, and consumer groups beside it: intake, catch-up, bytes, publishing, latency",
     "network": "networks of real nodes: faults, slow links, releases, and what a hop costs",
     "tokens": "TokenStore under kill -9 of application, broker and database, and what it costs",
     "transforms": "transforms under kill -9 of application, PHB and SHB; their rate, and that of transactions of Kafka",
@@ -35,6 +37,7 @@ NAMES = {
 }
 """Every benchmark, and what it measures. A name is a module of this package with `run(json) -> dict`."""
 PACKAGES = {
+    "kafka": "kafka.command",
     "network": "network.command",
     "papers": "papers.command",
     "positions": "peers.positions",
@@ -54,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, what in NAMES.items():
         benchmark = benchmarks.add_parser(name, help=what.replace("%", "%%"), description=what)
         benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
+    add_options_of_kafka(benchmarks.choices["kafka"])
     add_options_of_network(benchmarks.choices["network"])
     add_options_of_papers(benchmarks.choices["papers"])
     add_options_of_peers(benchmarks.choices["peers"])

@@ -45,10 +45,12 @@ async def found(url: str, topics: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def running_gateway(kafka: str, topics: Sequence[str], directory: Path, *, publish: bool) -> Iterator[Broker]:
-    """A broker for these topics of a Kafka, from when it has found them."""
+def running_gateway(
+    kafka: str, topics: Sequence[str], directory: Path, more: str, *, publish: bool
+) -> Iterator[Broker]:
+    """A broker for these topics of a Kafka, from when it has found them. `more`: further sections."""
     listed = ", ".join(f'{{ name = "{topic}", publish = {str(publish).lower()} }}' for topic in topics)
-    section = f'[[phb.kafka]]\nservers = ["{kafka}"]\ntopics = [{listed}]\n'
+    section = f'[[phb.kafka]]\nservers = ["{kafka}"]\ntopics = [{listed}]\n{more}'
     with running_broker(section, under=directory) as broker:
         asyncio.run(found(broker.url, topics))
         yield broker
@@ -74,9 +76,9 @@ class OnKafka(Gapless):
     def running(self, directory: Path) -> Iterator[Server]:
         """Both, with the topics of the race."""
         (directory / "kafka").mkdir()
-        with running_kafka(directory / "kafka", free_port(), {}) as kafka:
+        with running_kafka(directory / "kafka", (free_port(), free_port()), {}) as kafka:
             asyncio.run(make_topics(kafka.address, TOPICS, {}))
-            with running_gateway(kafka.address, TOPICS, directory, publish=self.publishes) as broker:
+            with running_gateway(kafka.address, TOPICS, directory, "", publish=self.publishes) as broker:
                 yield Server(f"{broker.url} {kafka.address}", (broker.pid, *kafka.pids))
 
     @contextlib.asynccontextmanager

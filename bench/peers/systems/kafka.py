@@ -61,21 +61,24 @@ class _Broker:
 
     def running(self, directory: Path) -> contextlib.AbstractContextManager[Server]:
         """A broker that makes a topic when it is first asked for."""
-        return running_kafka(directory, free_port(), {})
+        return running_kafka(directory, (free_port(), free_port()), {})
 
 
 @contextlib.contextmanager
-def running_kafka(directory: Path, port: int, config: Mapping[str, object]) -> Iterator[Server]:
-    """Formats the storage, and starts a broker as its own script does. `config` adds to its settings, or replaces."""
+def running_kafka(directory: Path, ports: tuple[int, int], config: Mapping[str, object]) -> Iterator[Server]:
+    """Formats the storage, and starts a broker as its own script does.
+
+    `ports`: where clients and where controllers connect. `config` adds to its settings, or replaces.
+    """
     settings = directory / "server.properties"
-    settings.write_text(properties(1, {1: (port, free_port())}, directory, config), "utf-8")
+    settings.write_text(properties(1, {1: ports}, directory, config), "utf-8")
     java = ["java", *FLAGS.split(), "-cp", JARS.class_path]
     format_storage = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]
     done = subprocess.run(format_storage, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RaceError(f"Kafka could not format its storage: {done.stderr.strip()[-300:]}")
-    with started([*java, "kafka.Kafka", str(settings)], directory, lambda: answers(port)) as process:
-        yield Server(f"127.0.0.1:{port}", (process.pid,))
+    with started([*java, "kafka.Kafka", str(settings)], directory, lambda: answers(ports[0])) as process:
+        yield Server(f"127.0.0.1:{ports[0]}", (process.pid,))
 
 
 def headers(event: Event) -> list[tuple[str, bytes]]:
