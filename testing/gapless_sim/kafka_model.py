@@ -104,7 +104,9 @@ class Partition:
     aborted: list[tuple[Aborted, int]] = field(default_factory=list)
     """Each aborted transaction, with the offset of its marker."""
     removed: list[Batch] = field(default_factory=list)
-    """What was before the log: trimmed, but for compaction."""
+    """What was before the log, and was trimmed."""
+    compacted: list[Batch] = field(default_factory=list)
+    """What compaction has removed from the middle."""
     cuts: int = 0
     """How often the end of the log was lost."""
 
@@ -195,7 +197,7 @@ class Partition:
 
     def compact(self, number: int) -> None:
         """Removes a batch from the middle, as compaction does."""
-        del self.log[number]
+        self.compacted.append(self.log.pop(number))
 
     def epoch_end(self, epoch: int) -> EpochEnd | None:
         """Where the newest leader epoch that is not above `epoch` ends; None for one that is still to come."""
@@ -213,7 +215,10 @@ class Partition:
 
     def committed(self) -> Iterator[tuple[Batch, bool]]:
         """Every batch below the last stable offset, removed ones too, and whether its records count."""
-        for batch in (*self.removed, *self.log):
+        everything = [*self.removed, *self.log]
+        if self.compacted:
+            everything = sorted([*everything, *self.compacted], key=lambda batch: batch.first)
+        for batch in everything:
             if batch.last < self.stable:
                 void = any(
                     each.producer_id == batch.producer_id and each.first <= batch.first < at

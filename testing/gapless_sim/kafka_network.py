@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from gapless.core.ports import LogAnswer, LogQuestion, OpenLogs
 from gapless.plugins import hookimpl
 from gapless.spi import LogPlugin, Logs
 from gapless_log.kafka.logs import KafkaLogs
-from gapless_log.kafka.messages import Fetch, Produce
+from gapless_log.kafka.messages import Code, DeleteRecords, Fetch, FetchAnswer, MetadataRequest, Produce
 from gapless_log.kafka.messages import Request as KafkaRequest
 from gapless_log.kafka.options import section_from
 from gapless_log.kafka.records import Compression, NewRecord, batches, encode, records
@@ -34,12 +35,16 @@ if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
     from gapless_sim.world import Life, World
 
+_LOGGER = logging.getLogger("gapless.log.kafka")
 LANE = "kafka"
 TOPIC = "kafka"
 """The topic of every world that has a Kafka."""
 SERVERS = 3
 LATENCY = 200_000
 """Nanoseconds from one side to the other, at least."""
+PRODUCES_BROKEN = 0.06
+"""So often the connection of a produce breaks."""
+PRODUCE_FATES = ("is lost", "arrives unanswered", "is late", "comes twice")
 LATE_MOST = 6 * SECOND
 """So much later a produce may arrive whose connection broke."""
 
@@ -52,14 +57,17 @@ class _Asked:
     future: asyncio.Future[Any]
     waits_until: int = -1
     """Till when a fetch waits for records; -1: it has not arrived."""
+    is_lost: bool = False
+    """Whether it never arrives."""
 
 
 class ModelConnection(Connection):
     """A connection of a node to a broker of the model."""
 
-    def __init__(self, network: SimKafka, loop: VirtualLoop, broker: Broker, address: str) -> None:
+    def __init__(self, network: SimKafka, node: str, loop: VirtualLoop, broker: Broker, address: str) -> None:
         super().__init__(None, address)
         self.network = network
+        self.node = node
         self.broker = broker
         self.number = network.next_number()
         self.loop = loop
@@ -128,11 +136,20 @@ class SimKafka:
     cluster: Cluster = field(default_factory=lambda: Cluster(SERVERS))
     is_calm: bool = False
     """Whether nothing goes wrong any more."""
+    publishing: set[str] = field(default_factory=set)
+    """The nodes that are, or were, configured to publish."""
+    deleting: set[str] = field(default_factory=set)
+    """Those that are configured to delete what every subscription is done with."""
     connections: dict[int, ModelConnection] = field(default_factory=dict)
     """Those that are open, by number."""
-    fetched_bytes: int = 0
     on_changed: list[Callable[[], None]] = field(default_factory=list)
     """Called whenever a log may have changed."""
+    on_quiet: list[Callable[[], None]] = field(default_factory=list)
+    """Called when everybody has consumed everything, and strangers go on writing for a while."""
+    on_request: list[Callable[[str, Any], None]] = field(default_factory=list)
+    """Called with the node and its request whenever one arrives."""
+    on_fetched: list[Callable[[str, Fetch, FetchAnswer], None]] = field(default_factory=list)
+    """Called with the node and its fetch when it gets the answer."""
 
     def __post_init__(self) -> None:
         self._draws = self.world.choices.stream("kafka/wire")
@@ -144,14 +161,14 @@ class SimKafka:
 
     # ------------------------------------------------------------------------------------ the wire
 
-    async def connect(self, loop: VirtualLoop, address: str) -> Connection:
-        """Connects. Raises ConnectionError if nobody listens there."""
+    async def connect(self, node: str, loop: VirtualLoop, address: str) -> Connection:
+        """Connects a node. Raises ConnectionError if nobody listens there."""
         await asyncio.sleep(self._delay() / SECOND)
         number = int(address.partition(":")[0].rpartition("-")[2])
         broker = self.cluster.brokers[number - 1]
         if not broker.is_up:
             raise ConnectionError(f"nobody listens at {address}")
-        connection = ModelConnection(self, loop, broker, address)
+        connection = ModelConnection(self, node, loop, broker, address)
         self.connections[connection.number] = connection
         return connection
 
@@ -167,27 +184,35 @@ class SimKafka:
         """A request is sent: it arrives behind those before it on its connection."""
         connection.arrives_at = max(connection.arrives_at, self.world.now + self._delay())
         self.world.at(connection.arrives_at, LANE, "request", self._arrive, connection, number, asked)
-        if isinstance(asked.request, Produce) and not self.is_calm and self._draws.chance(0.04):
-            self.world.sometimes("kafka.connection broke at a produce")
-            late = self._draws.draw(LATE_MOST) if self._draws.chance(0.5) else 0
-            connection.arrives_at += late
+        if isinstance(asked.request, Produce) and not self.is_calm and self._draws.chance(PRODUCES_BROKEN):
+            fate = self._draws.pick(PRODUCE_FATES)
+            self.world.sometimes(f"kafka.a produce {fate}")
             self.world.after(self._draws.draw(3 * MILLISECOND), LANE, "break", connection.end, "the network")
-            if late:
-                self.world.sometimes("kafka.a produce is late")
-                self.world.after(late, LANE, "late", self._arrive_late, connection.broker, asked.request)
+            asked.is_lost = fate in {"is lost", "is late"}
+            if fate in {"is late", "comes twice"}:
+                late = self._draws.draw(LATE_MOST)
+                self.world.after(late, LANE, "late", self._arrive_late, connection, asked.request)
 
     def _arrive(self, connection: ModelConnection, number: int, asked: _Asked) -> None:
+        if asked.is_lost:
+            return
         if number not in connection.sent:
             if isinstance(asked.request, Produce):  # the connection is gone; what was sent on it is not
-                self._arrive_late(connection.broker, asked.request)
+                self._arrive_late(connection, asked.request)
             return
         connection.queue.append(asked)
         self._process(connection)
 
-    def _arrive_late(self, broker: Broker, request: Produce) -> None:
-        if broker.is_up:
-            broker.ask(request, has_waited=True)
+    def _arrive_late(self, connection: ModelConnection, request: Produce) -> None:
+        if connection.broker.is_up:
+            self._told(self.on_request, connection.node, request)
+            connection.broker.ask(request, has_waited=True)
             self.changed()
+
+    @staticmethod
+    def _told(calls: Sequence[Callable[..., None]], *what: Any) -> None:
+        for call in calls:
+            call(*what)
 
     def _process(self, connection: ModelConnection) -> None:
         """Answers what has arrived on a connection, in order, as far as it can be answered."""
@@ -196,6 +221,7 @@ class SimKafka:
             asked = connection.queue[0]
             request = asked.request
             if asked.waits_until < 0:
+                self._told(self.on_request, connection.node, request)
                 wait = request.wait_ms * MILLISECOND if isinstance(request, Fetch) else 0
                 asked.waits_until = now + wait
                 if wait:
@@ -204,19 +230,34 @@ class SimKafka:
             if answer is None:
                 return
             connection.queue.popleft()
-            if isinstance(request, Fetch):
-                self.fetched_bytes += sum(len(each.records) for each in answer.partitions)
+            if isinstance(request, DeleteRecords) and answer.code is Code.NONE:
+                self.world.sometimes("kafka.records deleted")
+            if self._is_stale(request, answer):
+                self.world.sometimes("kafka.stale metadata")
             connection.answers_at = max(connection.answers_at, now + self._delay())
             self.world.at(connection.answers_at, LANE, "answer", self._answered, connection, asked, answer)
             if isinstance(request, Produce):
                 self.changed()
 
-    @staticmethod
-    def _answered(connection: ModelConnection, asked: _Asked, answer: Any) -> None:
+    def _is_stale(self, request: Any, answer: Any) -> bool:
+        """Whether a broker has just denied that there is a topic, and there is one."""
+        if isinstance(request, MetadataRequest):
+            there = {topic.name for topic in self.cluster.topics.values()}
+            return any(
+                each.code is not Code.NONE and (each.name in there or each.id in self.cluster.topics)
+                for each in answer.topics
+            )
+        return isinstance(request, Fetch) and any(
+            each.code is Code.UNKNOWN_TOPIC_ID and each.topic_id in self.cluster.topics for each in answer.partitions
+        )
+
+    def _answered(self, connection: ModelConnection, asked: _Asked, answer: Any) -> None:
         for number, each in connection.sent.items():
             if each is asked:
                 del connection.sent[number]
                 connection.answer(asked, answer)
+                if isinstance(answer, FetchAnswer):
+                    self._told(self.on_fetched, connection.node, asked.request, answer)
                 return
 
     def changed(self) -> None:
@@ -297,6 +338,11 @@ class SimKafka:
         for connection in list(self.connections.values()):
             connection.end("the network")
 
+    def begin_quiet(self) -> None:
+        """Everybody has consumed everything; strangers go on writing for a while."""
+        for call in self.on_quiet:
+            call()
+
     def calm(self) -> None:
         """From now on nothing goes wrong, and what was wrong is right."""
         self.is_calm = True
@@ -307,6 +353,8 @@ class SimKafka:
             partition.copy()
             for producer in list(partition.open):
                 partition.end_transaction(producer, commits=False)
+        for topic in self.cluster.topics.values():
+            topic.settings["cleanup.policy"] = "delete"
         self.spread()
         self.changed()
 
@@ -344,7 +392,12 @@ class SimLogs:
         self._broker.world.at(when, self._broker.name, "plugin", self._run, life=self._life)
 
     def _run(self) -> None:
-        self._broker.awake(self._loop.run)
+        # It would look at the clock.
+        _LOGGER.disabled = True
+        try:
+            self._broker.awake(self._loop.run)
+        finally:
+            _LOGGER.disabled = False
 
     def ask(self, source: int, question: LogQuestion) -> None:
         """Takes a question of the role at this position."""
@@ -356,7 +409,7 @@ class SimLogs:
 
     def _open(self, source: int, question: OpenLogs) -> None:
         def connect(address: str) -> Any:
-            return self._kafka.connect(self._loop, address)
+            return self._kafka.connect(self._broker.name, self._loop, address)
 
         def answer(said: LogAnswer) -> None:
             for each in getattr(said, "logs", ()):

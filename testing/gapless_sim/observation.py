@@ -78,6 +78,9 @@ class Oracle:
     def wiped(self, broker: SimBroker) -> None:
         """An operator has given a broker an empty disk: what it held is lost."""
 
+    def forgotten(self, broker: SimBroker) -> None:
+        """A gateway has lost what it knew of the logs of others; its SHB has lost nothing."""
+
     def spoilt(self, broker: SimBroker, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
         """Durable records of a stream cannot be read from now on: the index before, its own, and what was in it."""
 

@@ -28,6 +28,18 @@ def change_policy(broker: SimBroker, max_retain_seconds: float | None) -> None:
     _configure(broker, pubends=pubends)
 
 
+def take_only(broker: SimBroker, topic: str) -> None:
+    """The pubends of a broker's own take this topic and no other, from the next start on."""
+    _configure(broker, pubends=[{**pubend, "topics": [topic]} for pubend in _phb_section(broker)["pubends"]])
+
+
+def change_kafka_topic(broker: SimBroker, **changes: Any) -> None:
+    """Other settings of the topic of Kafka's, from the next start on."""
+    (section,) = _phb_section(broker)["model_kafka"]
+    (topic,) = section["topics"]
+    _configure(broker, model_kafka=[{**section, "topics": [{**topic, **changes}]}])
+
+
 def change_map(broker: SimBroker, topology: Topology) -> None:
     """Another map of the network, from the next start on; a node that it does not have is not started again."""
     broker.topology = topology

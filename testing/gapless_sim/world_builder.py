@@ -131,8 +131,8 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     }
     if "phb" in hosted:
         settings["phb"] = phb_section(options, name)
-        if world.kafka is not None:  # the first node alone is a gateway that publishes
-            topic = {"name": TOPIC, "publish": name == next(iter(roles))}
+        if world.kafka is not None:  # which of the nodes publishes is for the workload to say
+            topic = {"name": TOPIC, "publish": False}
             servers = [address.address for address in world.kafka.cluster.addresses]
             settings["phb"]["model_kafka"] = [{"servers": servers, "topics": [topic]}]
         for policy in ("limits", options.release_policy):

@@ -93,7 +93,7 @@ class Keyed:
         A producer has no instance: one constant epoch serves the log, and the mark alone recognises repeats.
         """
         events = pub.events.slice(dropped, pub.events.count)
-        publisher = self._table.get(name) or self._table.open(name, "", 0, self._log.opened_at(now, wall))
+        publisher = self._table.get(name) or self._table.open(name, "", 0, 0, self._log.opened_at(now, wall))
         self._write(name, self._marks[name])
         logged = Pub(name, publisher.epoch, publisher.assigned + 1, events, pub.pubend, b"", principal=pub.principal)
         self._log.append(

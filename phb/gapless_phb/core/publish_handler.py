@@ -87,7 +87,7 @@ class PublishHandler:
             return
         if publisher is None or not publisher.is_same_opening(request.instance, request.attempt):
             at = self._log.opened_at(now, wall)
-            publisher = self._table.open(request.publisher, request.instance, request.attempt, at)
+            publisher = self._table.open(request.publisher, request.instance, request.attempt, request.epoch, at)
         opened, epoch = publisher, publisher.epoch
 
         def durable(_now: int, _wall: int) -> None:

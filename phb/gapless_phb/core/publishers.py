@@ -327,9 +327,13 @@ class PublisherTable:
         """The broker has started: every session has ended, and any publisher may be resumed."""
         self._gone = {name: now for name in self._publishers if is_temporary(name)}
 
-    def open(self, name: str, instance: str, attempt: int, at: Tick) -> PublisherState:
-        """Begins a new epoch for a publisher, known or new, and a new term for another instance."""
+    def open(self, name: str, instance: str, attempt: int, had: int, at: Tick) -> PublisherState:
+        """Begins a new epoch for a publisher, known or new, and a new term for another instance.
+
+        `had`: the epoch that the instance says it had before; 0 if none.
+        """
         publisher = self._publishers.setdefault(name, self.kind(name))
+        self._recognise(publisher, instance, had)
         epoch, term = publisher.epoch + 1, term_of(publisher.epoch)
         # Volumes of version 0.1.0 have no term, and an instance may use up the epochs of its term: draw a new term.
         if not term or publisher.instance != instance or term_of(epoch) != term:
@@ -339,6 +343,9 @@ class PublisherTable:
         publisher.opened, publisher.closed = at, False
         self._gone.pop(name, None)
         return publisher
+
+    def _recognise(self, publisher: PublisherState, instance: str, had: int) -> None:
+        """Finds out whether a publisher of which nobody knows whose it is belongs to an instance that had an epoch."""
 
     def on_durable(self, batch: PendingBatch) -> None:
         """Notes that a batch is durable. It is the oldest pending batch of its publisher."""
@@ -433,14 +440,23 @@ class NumberedPublishers(PublisherTable):
 
     kind = NumberedPublisher
 
-    def open(self, name: str, instance: str, attempt: int, at: Tick) -> PublisherState:
+    def open(self, name: str, instance: str, attempt: int, had: int, at: Tick) -> PublisherState:
         """Begins a new epoch. A new term is that of the present, for another gateway may have given any below.
 
         Those that have logged something are in the marks; the others are not known here if publishing was taken over,
         or if a volume was lost.
         """
         self.epochs = max(self.epochs, (at // TERM_TICKS - 1) << TERM_BITS)
-        return super().open(name, instance, attempt, at)
+        return super().open(name, instance, attempt, had, at)
+
+    def _recognise(self, publisher: PublisherState, instance: str, had: int) -> None:
+        """An instance goes on under its term if the marks have none that is later.
+
+        Marks do not say whose they are. If its batches were taken for those of somebody else, it could not repeat them.
+        """
+        if not publisher.instance and had and term_of(had) >= term_of(publisher.epoch):
+            publisher.instance = instance
+            publisher.epoch = max(had, publisher.epoch)
 
     def meet(self, tick: Tick, mark: LogMark) -> None:
         """Notes a batch that was met in the log, and that none of the pubend's own batches is.
@@ -450,6 +466,8 @@ class NumberedPublishers(PublisherTable):
         known = self.get(mark.publisher)
         if known is not None and known.owners and term_of(mark.epoch) < known.owners[-1][1]:
             return
+        if known is not None and term_of(mark.epoch) > term_of(known.epoch):
+            known.instance, known.attempt = "", -1  # another instance has opened the name, at another gateway
         try:
             tokens = split_tokens(mark.tokens)
         except InvalidTokenError:

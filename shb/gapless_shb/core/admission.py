@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -12,6 +12,7 @@ from gapless.core.wire.messages import Code, OnChange, Order, Position, RequestF
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
+from gapless.selectors.topics import patterns_meet
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import SubscriptionRecord
@@ -193,6 +194,25 @@ def lost_data(who: str, pubend: PubendId) -> str:
         f"the token of {who} stands at an event of {pubend} that the broker never logged: it has lost data since the "
         "token was made (was an old copy of its storage restored?)"
     )
+
+
+def of_concern(
+    positions: Iterable[Position], streams: Mapping[PubendId, Constream], topics: Sequence[str]
+) -> list[Position]:
+    """Returns the positions of a token without those at former pubends whose successors here carry none of the topics.
+
+    A token has a position at each pubend of its node. If that has lost its volume, or is another node, its own pubends
+    are others. A subscription of which they never had an event loses nothing by that.
+    """
+    names = {pubend.rpartition("@")[0]: stream for pubend, stream in streams.items()}
+
+    def is_of_concern(position: Position) -> bool:
+        successor = names.get(position.pubend.rpartition("@")[0])
+        if position.pubend in streams or successor is None:
+            return True
+        return any(patterns_meet(one, other) for one in topics for other in successor.meta.topics)
+
+    return [position for position in positions if is_of_concern(position)]
 
 
 def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream], who: str) -> None:

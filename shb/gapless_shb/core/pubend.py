@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, ValuesView
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace, nsmallest
+from itertools import pairwise
 
 from gapless.core.network.facts import Held, Hold, PubendMeta
 from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick, tick_at
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import GapSegment
@@ -122,15 +124,20 @@ class ServedPubend:
             return False
         return any(lo < tick <= hi for lo, hi in self.meta.voids)
 
-    def cut(self, lo: Tick, hi: Tick) -> Ranges:
-        """Returns the parts of (lo, hi] whose events, if there were any, are lost although they are silent now (TK19).
+    def cut(self, knowledge: Knowledge) -> Ranges:
+        """Returns the ranges whose events, if there were any, are lost although they are silent now (TK19).
 
-        A log that numbers its records may lose the newest ones when it changes its leader. A subscription that had
-        matched one of them has to be told.
+        A log that numbers its records may lose the newest ones when it changes its leader; and with the end of a
+        transaction, what is below that may not be committed any more. A subscription that had matched one of them has
+        to be told: what an answer does not have, which is not filtered, will never come.
         """
-        if self.meta.timed:
+        lo, hi, voids = knowledge.lo, knowledge.hi, self.meta.voids
+        if self.meta.timed or knowledge.damaged:
             return ()
-        return tuple((max(lo, low), min(hi, high)) for low, high in self.meta.voids if low < hi and lo < high)
+        if not knowledge.reply:
+            return tuple((max(lo, low), min(hi, high)) for low, high in voids if low < hi and lo < high)
+        ticks = (lo, *knowledge.data.ticks, hi + 1)
+        return tuple((before, tick - 1) for before, tick in pairwise(ticks) if before < tick - 1)
 
     def touch(self, sid: int, position: SubscriptionPosition) -> None:
         """A position has changed: notes that, and whether it is idle now (then it follows what is delivered)."""

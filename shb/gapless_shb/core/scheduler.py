@@ -173,7 +173,7 @@ class Scheduler:
             return
         if len(knowledge.data):
             knowledge.data.learn()  # once here: the readers' parts of the batch share the result
-        cut = self.stream.cut(knowledge.lo, knowledge.hi)
+        cut = self.stream.cut(knowledge)
         self.page_cache.lose(cut)
         for sid in list(self._fetching):
             reader = self.readers.get(sid)

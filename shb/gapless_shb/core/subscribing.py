@@ -36,6 +36,7 @@ from gapless_shb.core.admission import (
     is_changed,
     known_by_id,
     not_from,
+    of_concern,
     origin_of,
     removed,
 )
@@ -114,7 +115,7 @@ class Subscribing:
         same = not is_changed(session, request, found, self._hosting)
         assert same, "who attaches without consuming changes nothing"
         check_token(request, found, self._hosting)
-        check_positions(request.positions or (), self._hosting.streams, called(found.name))
+        self._check_positions(request)
         if not found.begun and found.sid not in self._creations:  # a crash interrupted its creation
             self._creations[found.sid] = Creation(None, request, found, durable=True)
             self.may_complete = True
@@ -195,13 +196,17 @@ class Subscribing:
             return known_by_id(self._hosting, session, request)
         return registry.find(session.client_id, request.name) if request.name else None
 
+    def _check_positions(self, request: Subscribe) -> None:
+        streams = self._hosting.streams
+        check_positions(of_concern(request.positions or (), streams, request.topics), streams, called(request.name))
+
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         checked_filter(session, request, self._hosting.selector_limits)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         original, request = request, self._expiry.resumed(session.client_id, request)
         hosting = self._hosting
         if request.start is StartAt.TOKEN:
-            check_positions(request.positions or (), hosting.streams, called(request.name))
+            self._check_positions(request)
             self._ahead.check(request.positions or (), called(request.name))
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
@@ -350,7 +355,7 @@ class Subscribing:
     ) -> None:
         changed = is_changed(session, request, subscription, self._hosting)
         check_token(request, subscription, self._hosting)
-        check_positions(request.positions or (), self._hosting.streams, called(subscription.name))
+        self._check_positions(request)
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
         sid = subscription.sid

@@ -1,236 +1,56 @@
-"""What must hold of pubends whose logs are Kafka's: KI1 to KI6, judged by the model's own log.
+"""What must hold of pubends whose logs are Kafka's: KI1 to KI6.
 
-The truth is read off the model: the committed records, without twins. Which batches are twins is worked out here, apart
-from the code that is judged.
+The truth is what the model's brokers have (`kafka_logs`). KI7 and KI8 are in `kafka_guests`.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
-
-import msgspec
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless_log.kafka.lineage import offset_of
-from gapless_log.kafka.records import Batch, records
+from gapless_phb.core.followed import END
 from gapless_sim.model import begins_of
-from gapless_sim.observation import Oracle, Violation
+from gapless_sim.oracles.kafka_guests import KI7Once, KI8Guest
+from gapless_sim.oracles.kafka_logs import KafkaJudge, KafkaLogs
 from gapless_sim.producer import key_of
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.client.effects import Attached
-    from gapless.core.network.facts import PubendMeta
+    from gapless.core.network.facts import Progress, PubendMeta
     from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import CheckpointToken
+    from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer
-    from gapless_sim.kafka_model import Partition
-    from gapless_sim.kafka_network import SimKafka
+    from gapless_sim.observation import Oracle
+    from gapless_sim.oracles.kafka_logs import Truth
     from gapless_sim.producer import Producer, Publication
     from gapless_sim.world import World
 
-OFFSETS = 44
 _LOST_BY_THE_LOG = (GapReason.RELEASED_EARLY.value, GapReason.CUT.value)
 """What a gap may say of why it is there."""
 
 
-@dataclass(slots=True)
-class Truth:
-    """What a partition's log says, as it is now."""
-
-    ticks: list[Tick]
-    """Of all events, in order."""
-    keys: dict[Tick, int]
-    stable: Tick
-    """Nothing is decided above."""
-    first: Tick
-    """Everything at or below it was removed."""
-
-    def between(self, lo: Tick, hi: Tick) -> Sequence[Tick]:
-        """The events in (lo, hi]."""
-        return self.ticks[bisect_right(self.ticks, lo) : bisect_right(self.ticks, hi)]
-
-
-class Mark(NamedTuple):
-    """What a batch of ours is marked with, as it stands in the header of its first record."""
-
-    version: int
-    tag: int
-    publisher: str
-    epoch: int
-    first: int
-    events: int
-    crc: int
-    after: Tick
-    tokens: bytes
-    keyed: bool
-    begins: bool
-
-    @property
-    def last(self) -> int:
-        """The sequence of its last event."""
-        return self.first + self.events - 1
-
-    def is_settled_by(self, other: Mark) -> bool:
-        """Whether a batch that lies before this one, and was not met by who sent this one, makes this one a twin."""
-        if (other.publisher, other.keyed) != (self.publisher, self.keyed):
-            return False
-        if self.keyed:
-            return (other.epoch, other.last) >= (self.epoch, self.first)
-        if other.epoch != self.epoch:
-            return other.epoch > self.epoch or (self.begins and other.last >= self.first)
-        return other.last >= self.first
-
-
-@dataclass(slots=True)
-class _Log:
-    """A partition, and what was worked out of it so far."""
-
-    partition: Partition
-    pubend: PubendId
-    state: tuple[int, ...] = ()
-    truth: Truth = field(default_factory=lambda: Truth([], {}, 0, 0))
-    ever: dict[Tick, int] = field(default_factory=dict)
-    """Every event that this log ever had, those that were cut off too."""
-    decoded: dict[int, Sequence[tuple[int, int, Mark | None]]] = field(default_factory=dict)
-    """By batch: of each record the offset, the key, and the mark in it."""
-
-
-class KafkaLogs:
-    """The logs of all topics that there ever were, by the ids of their pubends."""
-
-    def __init__(self, kafka: SimKafka) -> None:
-        self._kafka = kafka
-        self._logs: dict[PubendId, _Log] = {}
-        self._batches: list[Batch] = []
-        """Kept alive: they are known by their ids."""
-        kafka.on_changed.append(self.look)
-
-    def look(self) -> None:
-        """Notes what was added to any log, before it is cut."""
-        for topic, number, partition in self._kafka.partitions():
-            pubend = self._kafka.pubend_of(topic, number)
-            log = self._logs.get(pubend)
-            if log is None:
-                log = self._logs[pubend] = _Log(partition, pubend)
-            self._refresh(log)
-
-    @property
-    def pubends(self) -> Sequence[PubendId]:
-        """All that there ever were."""
-        return list(self._logs)
-
-    def exists(self, pubend: PubendId) -> bool:
-        """Whether its topic still is there."""
-        return any(self._kafka.pubend_of(topic, number) == pubend for topic, number, _ in self._kafka.partitions())
-
-    def cuts(self, pubend: PubendId) -> int:
-        """How often the end of its log was lost."""
-        return self._logs[pubend].partition.cuts
-
-    def truth(self, pubend: PubendId) -> Truth | None:
-        """What its log says now, or said when its topic was deleted."""
-        log = self._logs.get(pubend)
-        if log is None:
-            return None
-        self._refresh(log)
-        return log.truth
-
-    def ever(self, pubend: PubendId) -> Mapping[Tick, int]:
-        """Every event that its log ever had."""
-        self._refresh(self._logs[pubend])
-        return self._logs[pubend].ever
-
-    def _refresh(self, log: _Log) -> None:
-        partition = log.partition
-        state = (
-            len(partition.removed) + len(partition.log),
-            partition.stable,
-            partition.start,
-            partition.cuts,
-            partition.epoch,
-            len(partition.aborted),
-        )
-        if state == log.state:
-            return
-        log.state = state
-        keys: dict[Tick, int] = {}
-        met: list[tuple[Tick, Mark]] = []
-        for batch, counts in partition.committed():
-            if not counts:
-                continue
-            below = batch.leader_epoch << OFFSETS
-            silent_upto = -1
-            for offset, key, mark in self._decode(log, batch):
-                tick = below + offset + 1
-                if mark is not None:
-                    if any(mark.after < at < tick and mark.is_settled_by(other) for at, other in met):
-                        silent_upto = offset + mark.events - 1
-                    met.append((tick, mark))
-                if offset > silent_upto:
-                    keys[tick] = key
-        stable = _position(partition, partition.stable)
-        log.truth = Truth(sorted(keys), keys, stable, _beginning(partition))
-        log.ever |= keys
-
-    def _decode(self, log: _Log, batch: Batch) -> Sequence[tuple[int, int, Mark | None]]:
-        found = log.decoded.get(id(batch))
-        if found is None:
-            self._batches.append(batch)
-            found = log.decoded[id(batch)] = [
-                (record.offset, key_of(record.value or b""), self._mark(log, record.headers))
-                for record in records(batch)
-            ]
-        return found
-
-    def _mark(self, log: _Log, headers: Sequence[tuple[str, bytes | None]]) -> Mark | None:
-        """The mark in these headers, if it is of this log."""
-        if not headers or headers[0][0] != "gapless":
-            return None
-        mark = Mark(*msgspec.msgpack.decode(headers[0][1] or b""))
-        return mark if mark.tag == self._kafka.tag_of(log.pubend) else None
-
-
-def _position(partition: Partition, offset: int) -> Tick:
-    """The tick of one who has read everything below an offset."""
-    epoch = next((batch.leader_epoch for batch in reversed(partition.log) if batch.first < offset), None)
-    return (partition.begins[0][0] if epoch is None else epoch) << OFFSETS | offset
-
-
-def _beginning(partition: Partition) -> Tick:
-    offset = partition.start
-    begins = [begin for _, begin in partition.begins]
-    return partition.begins[max(0, bisect_right(begins, offset) - 1)][0] << OFFSETS | offset
-
-
-class KafkaJudge(Oracle):
-    """The logs, for all that look at them."""
-
-    name: ClassVar[str]
-
-    def __init__(self, world: World, logs: KafkaLogs) -> None:
-        super().__init__(world)
-        self.logs = logs
-
-    def fail(self, what: str) -> None:
-        """It does not hold."""
-        raise Violation(self.name, what)
-
-
 class KI2Told(KafkaJudge):
-    """A gateway says an event where the log has it, and silence nowhere where the log has one (KI1, KI2, KI3)."""
+    """A gateway says an event where the log has it, and silence nowhere where the log has one (KI1, KI2, KI3).
+
+    Not even where the log has one later. So no two gateways say different things, and none does before and after it has
+    lost its volume, but of what was cut off.
+    """
 
     name = "KI2"
 
     def __init__(self, world: World, logs: KafkaLogs) -> None:
         super().__init__(world, logs)
-        self._said: dict[PubendId, dict[Tick, int]] = {}
+        self._silent: dict[PubendId, list[tuple[str, Tick, Tick, frozenset[Tick]]]] = {}
+        """What was told: by whom, of which range, and its events."""
 
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """Compares what a gateway says with the log."""
@@ -254,13 +74,30 @@ class KI2Told(KafkaJudge):
             told.add(tick)
             if ever.get(tick) != key:
                 self.fail(f"{broker} says record {key} at {tick} of {pubend}, where the log has {ever.get(tick)}")
-        hidden = [tick for tick in truth.between(lo, hi) if tick not in told]
-        if hidden and exists:
-            self.fail(f"{broker} says silence at {hidden[0]} of {pubend}, where record {truth.keys[hidden[0]]} is")
+        if exists:
+            self._look(broker, pubend, truth, lo, hi, told)
+            self._silent.setdefault(pubend, []).append((broker, lo, hi, frozenset(told)))
+
+    def ended(self) -> None:
+        """Whatever was silence still is."""
+        for pubend in filter(self.logs.exists, self.logs.pubends):
+            truth = self.logs.truth(pubend)
+            assert truth is not None
+            undecided = truth.transactional if self.logs.cuts(pubend) else ()
+            for broker, lo, hi, told in self._silent.get(pubend, ()):
+                self._look(broker, pubend, truth, lo, hi, (*told, *undecided))
+
+    def _look(self, broker: str, pubend: PubendId, truth: Truth, lo: Tick, hi: Tick, told: Collection[Tick]) -> None:
+        hidden = next((tick for tick in truth.between(lo, hi) if tick not in told), None)
+        if hidden is not None:
+            self.fail(f"{broker} says silence at {hidden} of {pubend}, where record {truth.keys[hidden]} is")
 
 
 class KI4Whole(KafkaJudge):
-    """No consumer passes an event of the log that it wants, but by a gap; and a gap has a cause (KI4, KI5)."""
+    """No consumer passes an event of the log that it wants, but by a gap; and a gap has a cause (KI4).
+
+    After an unclean election the log is the new lineage, so who stands below the cut gets all of that (KI5).
+    """
 
     name = "KI4"
 
@@ -271,6 +108,8 @@ class KI4Whole(KafkaJudge):
         """Where each gateway says that a pubend began for it."""
         self._families: dict[tuple[str, str], int] = {}
         """When a gateway opened the first pubend of a topic."""
+        self.on_passed: list[Callable[[Consumer, PubendId, Tick, Tick], None]] = []
+        """Called with (consumer, pubend, lo, hi) when a consumer passes (lo, hi] without an event or a gap in it."""
 
     def opened(self, broker: str, meta: PubendMeta, members: Mapping[str, Tick]) -> None:
         """A gateway has a pubend. One that appears later begins with its first record (TK18)."""
@@ -281,6 +120,15 @@ class KI4Whole(KafkaJudge):
         if meta.created and since < self.world.now:
             self.fail(f"{broker} has {meta.pubend} later than others of its topic, and begins it at {meta.created}")
         self._created[broker, meta.pubend] = meta.created
+
+    def wiped(self, broker: SimBroker) -> None:
+        """A node has lost everything, and its gateway what it knew."""
+        self.forgotten(broker)
+
+    def forgotten(self, broker: SimBroker) -> None:
+        """A gateway takes everything on anew."""
+        self._created = {key: tick for key, tick in self._created.items() if key[0] != broker.name}
+        self._families = {key: since for key, since in self._families.items() if key[0] != broker.name}
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
         """It begins here."""
@@ -338,6 +186,8 @@ class KI4Whole(KafkaJudge):
             at = self._begin(consumer, pubend)
         if tick <= at:
             return
+        for call in self.on_passed:
+            call(consumer, pubend, at, tick)
         if self.logs.exists(pubend):
             for passed in truth.between(at, tick):
                 if consumer.row.matches(truth.keys[passed]):  # type: ignore[arg-type]
@@ -353,9 +203,85 @@ class KI4Whole(KafkaJudge):
             return 0
         return max(self._created.get((address, pubend), 0) for address in consumer.client.addresses)
 
+    def knows(self, consumer: Consumer, pubend: PubendId) -> bool:
+        """Whether its gateway has ever had a pubend."""
+        return any(self.has_opened(address, pubend) for address in consumer.client.addresses)
+
+    def has_opened(self, broker: str, pubend: PubendId) -> bool:
+        """Whether a gateway has ever had a pubend."""
+        return (broker, pubend) in self._created
+
     def position(self, consumer: Consumer, pubend: PubendId) -> Tick:
         """Up to where it has taken a pubend."""
         return self._positions.get(consumer, {}).get(pubend, 0)
+
+
+class KI5Cut(KafkaJudge):
+    """Who had matched an event that is cut off, or whose transaction lost its end, has had it or gets a gap (KI5).
+
+    Had matched: the SHB was sent the event when the subscription was there already, and has told since that it durably
+    is done with it, all while the log still had it. Only a precise PFS knows whom that concerned.
+    """
+
+    name = "KI5"
+
+    def __init__(self, world: World, logs: KafkaLogs, whole: KI4Whole) -> None:
+        super().__init__(world, logs)
+        self._is_precise = world.options.pfs == "precise"
+        self._joined: dict[int, int] = {}
+        """When a subscription was there first."""
+        self._done: dict[tuple[str, PubendId], Tick] = {}
+        """How far an SHB durably is."""
+        self._sent: dict[tuple[str, PubendId], dict[Tick, int]] = {}
+        """The events above that which an SHB was sent, with the times."""
+        self._matched: dict[tuple[str, PubendId], dict[Tick, int]] = {}
+        """Those that it durably has matched."""
+        whole.on_passed.append(self._passed)
+
+    def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
+        """A subscription is there."""
+        self._joined.setdefault(consumer.row.number, self.world.now)
+
+    def delivered(self, broker: str, knowledge: Knowledge) -> None:
+        """An SHB is sent events."""
+        place = broker, knowledge.pubend
+        done, sent = self._done.get(place, 0), self._sent.setdefault(place, {})
+        for tick in knowledge.data.ticks:
+            if tick > done:
+                sent.setdefault(tick, self.world.now)
+
+    def progressed(self, broker: str, progress: Progress) -> None:
+        """It is durably done with some of them."""
+        place = broker, progress.pubend
+        truth = self.logs.truth(progress.pubend)
+        if truth is None:
+            return
+        self._done[place] = max(self._done.get(place, 0), progress.delivered)
+        sent, matched = self._sent.get(place, {}), self._matched.setdefault(place, {})
+        for tick in [tick for tick in sent if tick <= progress.delivered]:
+            since = sent.pop(tick)
+            if tick in truth.keys:
+                matched[tick] = since
+
+    def wiped(self, broker: SimBroker) -> None:
+        """What it had matched is forgotten."""
+        self._matched = {place: found for place, found in self._matched.items() if place[0] != broker.name}
+
+    def _passed(self, consumer: Consumer, pubend: PubendId, lo: Tick, hi: Tick) -> None:
+        if not self._is_precise or not self.logs.cuts(pubend) or not self.logs.exists(pubend):
+            return
+        truth = self.logs.truth(pubend)
+        assert truth is not None
+        row, ever = consumer.row, self.logs.ever(pubend)
+        for address in consumer.client.addresses:
+            for tick, since in self._matched.get((address, pubend), {}).items():
+                if lo < tick <= hi and tick not in truth.keys:
+                    self.world.sometimes("kafka.passed what was cut off")
+                    if since > self._joined.get(row.number, since) and row.matches(ever[tick]):  # type: ignore[arg-type]
+                        self.fail(
+                            f"{consumer.lane} passes record {ever[tick]} at {tick} of {pubend} as silence: it had"
+                            " matched, and was cut off"
+                        )
 
 
 class KI6Published(KafkaJudge):
@@ -367,6 +293,7 @@ class KI6Published(KafkaJudge):
         super().__init__(world, logs)
         self._receipts: dict[int, tuple[PubendId, Tick]] = {}
         self._published: dict[int, str] = {}
+        self._are_checkpoints_lost = False
 
     def published(self, producer: Producer, publications: Sequence[Publication]) -> None:
         """An application begins to publish."""
@@ -387,15 +314,35 @@ class KI6Published(KafkaJudge):
         if tick:
             before = self._receipts.get(publication.key, (pubend, tick))
             self._receipts[publication.key] = pubend, tick
-            # Of a topic that was made anew nothing is known any more, so its publishers begin anew.
-            if before != (pubend, tick) and self.logs.exists(before[0]):
+            if before != (pubend, tick) and not self._is_forgotten(*before):
                 self.fail(f"publication {publication.key} was said to be at {before}, and now at {(pubend, tick)}")
 
-    def ended(self) -> None:
-        """No publication is an event twice, and none of a publisher comes before an earlier one, in what there is.
+    def wiped(self, broker: SimBroker) -> None:
+        """Its checkpoints are lost."""
+        self._are_checkpoints_lost = True
 
-        Of what retention has removed a gateway that died knows only what was in its last checkpoint.
+    def forgotten(self, broker: SimBroker) -> None:
+        """Likewise."""
+        self._are_checkpoints_lost = True
+
+    def _is_forgotten(self, pubend: PubendId, tick: Tick) -> bool:
+        """Whether nobody can know that an event was published: its topic is gone, or it was removed from its log.
+
+        Unless it was removed because every subscription was done with it: that is in a checkpoint before.
         """
+        truth = self.logs.truth(pubend)
+        if truth is None or not self.logs.exists(pubend):
+            return True
+        return tick <= truth.first and (self._are_checkpoints_lost or self.world.hits["kafka.retention"] > 0)
+
+    def ended(self) -> None:
+        """No publication is an event twice, and none of a publisher comes before an earlier one, in what there is."""
+        for key, (pubend, tick) in self._receipts.items():
+            if self.logs.exists(pubend) and not self.logs.cuts(pubend):
+                truth = self.logs.truth(pubend)
+                assert truth is not None
+                if truth.keys.get(tick) != key:
+                    self.fail(f"publication {key} has a receipt for {tick} of {pubend}, and there is nothing")
         places: dict[int, tuple[PubendId, Tick]] = {}
         for pubend in filter(self.logs.exists, self.logs.pubends):
             truth = self.logs.truth(pubend)
@@ -436,6 +383,9 @@ class KI4Settled(KafkaJudge):
     def _missing(self) -> str:
         kafka = self.world.kafka
         assert kafka is not None
+        for name, pubend in product(self.world.brokers, filter(self.logs.exists, self.logs.pubends)):
+            if not self._whole.has_opened(name, pubend):
+                return f"{name} has not found {pubend}"
         for client in filter(kafka.serves, self.world.clients.values()):
             for consumer in client.consumers.values():
                 for pubend in self.logs.pubends:
@@ -445,7 +395,12 @@ class KI4Settled(KafkaJudge):
                     at = self._whole.position(consumer, pubend)
                     if not consumer.attached:
                         return f"{consumer.lane} has no subscription"
-                    if self.logs.exists(pubend) and wanted and wanted[-1] > at:
+                    if not self.logs.exists(pubend):
+                        if self._whole.knows(consumer, pubend) and at < END:
+                            return f"{consumer.lane} stands at {at} of {pubend}, and was not told that it is gone"
+                    elif self.logs.has_holes(pubend):
+                        continue  # nothing is said of a hole, so whoever stands before it waits
+                    elif wanted and wanted[-1] > at:
                         behind = len(wanted) - bisect_left(wanted, at + 1)
                         return f"{consumer.lane} stands at {at} of {pubend}, and {behind} events are behind that"
         return ""
@@ -456,4 +411,12 @@ def kafka_oracles(world: World) -> list[Oracle]:
     assert world.kafka is not None
     logs = KafkaLogs(world.kafka)
     whole = KI4Whole(world, logs)
-    return [KI2Told(world, logs), whole, KI6Published(world, logs), KI4Settled(world, logs, whole)]
+    return [
+        KI2Told(world, logs),
+        whole,
+        KI5Cut(world, logs, whole),
+        KI6Published(world, logs),
+        KI7Once(world, logs, world.kafka),
+        KI8Guest(world, logs, world.kafka),
+        KI4Settled(world, logs, whole),
+    ]

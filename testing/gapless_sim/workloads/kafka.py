@@ -10,41 +10,51 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gapless.core.wire.messages import InUse, StartAt
-from gapless.errors import ConnectionClosedError, SubscriptionInUseError, SubscriptionTakenOverError, TokenAheadError
+from gapless.errors import (
+    ConnectionClosedError,
+    SubscriptionInUseError,
+    SubscriptionNotFoundError,
+    SubscriptionTakenOverError,
+    TokenAheadError,
+)
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.kafka_model import by_producer
-from gapless_sim.kafka_network import TOPIC
+from gapless_sim.kafka_network import PRODUCE_FATES, TOPIC
 from gapless_sim.observation import Oracle
 from gapless_sim.options import SECOND
 from gapless_sim.producer import KEY_BYTES, Outbox, Producer, Publication
+from gapless_sim.reconfiguration import change_kafka_topic, take_only
+from gapless_sim.workloads import kafka_faults
+from gapless_sim.workloads.kafka_faults import KafkaFaults
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient
+    from gapless_sim.broker import SimBroker
     from gapless_sim.kafka_model import Partition
     from gapless_sim.kafka_network import SimKafka
     from gapless_sim.world import World
 
 KINDS = "abc"
+QUIET = 20
+"""So many batches strangers write when all is consumed."""
+QUIET_EVERY = SECOND // 20
 STRANGERS = 3
 """So many strangers have transactions."""
 
 SOMETIMES = (
-    "kafka.connection broke at a produce",
-    "kafka.a produce is late",
+    *(f"kafka.a produce {fate}" for fate in PRODUCE_FATES),
+    *kafka_faults.SOMETIMES,
+    "kafka.stale metadata",
     "kafka.published",
-    "kafka.gap",
-    "kafka.election",
-    "kafka.unclean election",
-    "kafka.token of what was cut off",
-    "kafka.broker killed",
-    "kafka.lagging",
     "kafka.aborted",
-    "kafka.retention",
-    "kafka.made anew",
-    "kafka.partition added",
-    "kafka.connections broke",
+    "kafka.committed",
+    "kafka.gap",
+    "kafka.token of what was cut off",
+    "kafka.passed what was cut off",
+    "kafka.made anew from a token",
+    "kafka.records deleted",
 )
 
 
@@ -66,14 +76,17 @@ class KafkaApplication:
         self.client = client
         self.rows: list[Row] = []
         self.outbox = Outbox(f"out-{number}", TOPIC)
-        self.publishes = client.addresses == workload.gateways
         self.producer: Producer | None = None
         client.on_start = self.start
 
+    @property
+    def publishes(self) -> bool:
+        """Whether it is at the gateway that publishes."""
+        return self.client.addresses == [self.workload.publishing]
+
     def start(self, client: SimClient) -> None:
         """A process begins: it goes on with what its database has."""
-        if self.publishes:
-            self._produce()
+        self.produce()
         for row in self.rows:
             self.consume(row)
 
@@ -105,8 +118,9 @@ class KafkaApplication:
         elif self.producer is not None and self.producer.alive:
             self.producer.publish(100)
 
-    def _produce(self) -> None:
-        if self.client.running:
+    def produce(self) -> None:
+        """Opens its publisher, if there is one for it."""
+        if self.client.running and self.publishes:
             self.producer = Producer(self.client, self.outbox)
             self.producer.on_over = self._on_producer_over
 
@@ -114,7 +128,7 @@ class KafkaApplication:
         """Fenced, rejected, or its log is gone: its application looks what was logged, and goes on."""
         if isinstance(error, ConnectionClosedError):
             return
-        self.workload.world.after(SECOND, self.client.name, "produce", self._produce, life=self.client.life)
+        self.workload.world.after(SECOND, self.client.name, "produce", self.produce, life=self.client.life)
 
     def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
         if isinstance(error, ConnectionClosedError):
@@ -127,9 +141,17 @@ class KafkaApplication:
             row.ended = True
             self.rows.remove(row)
             return
-        if not isinstance(error, SubscriptionInUseError | SubscriptionTakenOverError):
+        if isinstance(error, SubscriptionNotFoundError) and self.workload.has_lost_volumes:
+            self._begin_anew(row)
+        elif not isinstance(error, SubscriptionInUseError | SubscriptionTakenOverError):
             raise error
         self.workload.world.after(SECOND, self.client.name, "consume", self.consume, row, life=self.client.life)
+
+    def _begin_anew(self, row: Row) -> None:
+        """Its node has lost its volume: the subscription is made once more, from where the database is."""
+        if row.token is not None:
+            self.workload.world.sometimes("kafka.made anew from a token")
+        row.created, row.start_token, row.token = False, row.token, None
 
 
 class KafkaApplications(Oracle):
@@ -142,19 +164,50 @@ class KafkaApplications(Oracle):
         assert world.kafka is not None
         self.kafka: SimKafka = world.kafka
         self.draws = world.choices.stream("workload/kafka")
-        self._faults = world.choices.stream("workload/kafka/faults")
-        self.gateways = [next(iter(world.brokers))]
+        self.publishing = next(iter(world.brokers))
+        """The gateway that publishes."""
+        self.kafka.publishing.add(self.publishing)
+        if len(world.brokers) == 1 and self.draws.chance(0.4):  # one gateway alone may decide what a log keeps
+            self.kafka.deleting.add(self.publishing)
         self.in_liveness = False
+        self.has_lost_volumes = False
         self._keys = 0
         self._rows = 0
-        self._is_unclean = self._faults.chance(0.2)
-        """Whether the topic may lose the end of its log."""
-        self._is_made_anew = self._faults.chance(0.15)
-        self._has_retention = self._faults.chance(0.3)
+        self._quiet = -1
+        """How many batches strangers have still to write in the end; -1: that has not begun."""
+        self.faults = KafkaFaults(self)
         self.applications = [
             KafkaApplication(self, client, number) for number, client in enumerate(world.clients.values())
         ]
+        for broker in world.brokers.values():
+            self._configure(broker)
+            if self.faults.may_lose_volumes:  # otherwise tokens would have positions at pubends that are lost
+                take_only(broker, "own")
         world.observe.add(self)
+
+    def _configure(self, broker: SimBroker) -> None:
+        """From its next start on a gateway publishes or does not, and deletes or does not."""
+        retention = "delete" if broker.name in self.kafka.deleting else "kafka"
+        change_kafka_topic(broker, publish=broker.name == self.publishing, retention=retention)
+
+    def take_over(self) -> None:
+        """Another gateway publishes from now on: both are started anew, and the publishers are at the other one."""
+        before = self.publishing
+        self.publishing = next(name for name in self.world.brokers if name != before)
+        self.kafka.publishing.add(self.publishing)
+        for name in (before, self.publishing):
+            self._configure(self.world.brokers[name])
+            self.world.brokers[name].kill()
+        left = [each for each in self.applications if each.client.addresses == [before]]
+        come = [each for each in self.applications if each.publishes]
+        for one, other in zip(left, come, strict=False):
+            one.outbox, other.outbox = other.outbox, one.outbox
+        for other in come:
+            other.produce()
+
+    def wiped(self, broker: SimBroker) -> None:
+        """A node has lost its volume."""
+        self.has_lost_volumes = True
 
     def next_key(self) -> int:
         """A key that no record had before."""
@@ -163,14 +216,13 @@ class KafkaApplications(Oracle):
 
     def begin(self) -> None:
         """The topic is there, the processes start, strangers write, and things go wrong."""
-        self._create()
         for application in self.applications:
             client = application.client
             self.world.after(self.draws.draw(2 * SECOND), client.name, "start", client.start)
         for at in range(self.world.options.subscriptions):
             self.world.after(self.draws.draw(1 + at * SECOND), "world", "subscribe", self._subscribe)
         self._plan()
-        self._plan_fault()
+        self.faults.begin()
 
     def begin_liveness(self) -> None:
         """Nothing goes wrong any more: everything is published and consumed."""
@@ -179,15 +231,34 @@ class KafkaApplications(Oracle):
         self._finish()
 
     def settled(self) -> bool:
-        """Whether every publication has its receipt."""
-        return not self.unsettled()
+        """Whether every publication has its receipt; and then strangers have gone on for a while (KI7)."""
+        if self.unsettled():
+            return False
+        if self._quiet < 0:
+            self._quiet = QUIET
+            self.kafka.begin_quiet()
+            self._write_quietly()
+        return not self._quiet
+
+    def _write_quietly(self) -> None:
+        partition = self._partition()
+        if partition is not None and self._quiet:
+            self._quiet -= 1
+            self._append(partition, 0)
+            self.world.after(QUIET_EVERY, "world", "write", self._write_quietly)
+        else:
+            self._quiet = 0
 
     def unsettled(self) -> str:
-        """Who has publications left."""
+        """Who has publications left, or does not consume."""
         for application in self.applications:
             producer = application.producer
             if not self.kafka.serves(application.client):
                 continue
+            consumed = [consumer.row for consumer in application.client.consumers.values()]
+            for row in application.rows:
+                if row not in consumed:
+                    return f"{application.client.name} does not consume {row.name}"
             if application.publishes and producer is not None and not producer.over:
                 if not producer.open:
                     return f"publisher {producer.name} is not open"
@@ -239,91 +310,14 @@ class KafkaApplications(Oracle):
         if producer and producer in partition.open and self.draws.chance(0.5):
             commits = self.draws.chance(0.5)
             partition.end_transaction(producer, commits=commits)
-            self.world.hits["kafka.aborted"] += not commits
+            self.world.sometimes("kafka.committed" if commits else "kafka.aborted")
+            self.kafka.changed()
         else:
-            keys = [self.next_key() for _ in range(self.draws.between(1, 5))]
-            new = [
-                NewRecord(1, None, key.to_bytes(KEY_BYTES, "big"), [("kind", kind_of(key).encode())]) for key in keys
-            ]
-            batch = encode(new, Compression.NONE)
-            partition.append(by_producer(batch, producer) if producer else batch)
+            self._append(partition, producer)
+
+    def _append(self, partition: Partition, producer: int) -> None:
+        keys = [self.next_key() for _ in range(self.draws.between(1, 5))]
+        new = [NewRecord(1, None, key.to_bytes(KEY_BYTES, "big"), [("kind", kind_of(key).encode())]) for key in keys]
+        batch = encode(new, Compression.NONE)
+        partition.append(by_producer(batch, producer) if producer else batch)
         self.kafka.changed()
-
-    # ------------------------------------------------------------------------------------ what goes wrong
-
-    def _plan_fault(self) -> None:
-        self.world.after(self._faults.delay(SECOND // 4, SECOND), "kafka", "fault", self._fault)
-
-    def _fault(self) -> None:
-        if self.in_liveness:
-            return
-        partition = self._partition()
-        happens: list[Callable[[], None]] = [self._break, self._kill, self._add_partition]
-        if partition is not None:
-            happens += [lambda: self._elect(partition), lambda: self._lag(partition), lambda: self._retain(partition)]
-        if self._is_made_anew:
-            happens.append(self._make_anew)
-        self._faults.pick([lambda: None, *happens])()
-        self._plan_fault()
-
-    def _break(self) -> None:
-        self.world.sometimes("kafka.connections broke")
-        self.kafka.break_connections()
-
-    def _kill(self) -> None:
-        """A broker is gone for a while; the last one stays."""
-        up = [broker for broker in self.kafka.cluster.brokers if broker.is_up]
-        if len(up) > 1:
-            broker = self._faults.pick(up)
-            self.world.sometimes("kafka.broker killed")
-            self.world.note("kafka", "kill", f"broker {broker.id}")
-            self.kafka.kill(broker)
-            self.world.after(self._faults.draw(3 * SECOND), "kafka", "start", self.kafka.start, broker)
-
-    def _elect(self, partition: Partition) -> None:
-        is_clean = not self._is_unclean or partition.copied is None
-        self.world.sometimes("kafka.election" if is_clean else "kafka.unclean election")
-        self.world.note("kafka", "election", "clean" if is_clean else f"cut from {partition.end} to {partition.copied}")
-        self.kafka.elect(partition, is_clean=is_clean)
-
-    def _lag(self, partition: Partition) -> None:
-        """Followers fall behind; the leader goes on alone, if the topic may be elected unclean, or waits."""
-        self.world.sometimes("kafka.lagging")
-        partition.lag(waits=not self._is_unclean)
-        if not self._is_unclean:
-            self.world.after(self._faults.draw(2 * SECOND), "kafka", "copied", self._copied, partition)
-
-    def _copied(self, partition: Partition) -> None:
-        partition.copy()
-        self.kafka.changed()
-
-    def _retain(self, partition: Partition) -> None:
-        """Retention removes what is old."""
-        if self._has_retention and partition.stable > partition.start:
-            self.world.sometimes("kafka.retention")
-            partition.trim(partition.start + 1 + self._faults.draw(partition.stable - partition.start))
-            self.kafka.changed()
-
-    def _add_partition(self) -> None:
-        topic = next(iter(self.kafka.cluster.topics.values()), None)
-        if topic is not None and len(topic.partitions) < 3 and self._faults.chance(0.3):
-            self.world.sometimes("kafka.partition added")
-            self.kafka.cluster.add_partition(topic)
-            self.kafka.spread()
-            self.kafka.changed()
-
-    def _make_anew(self) -> None:
-        """The topic is deleted, and after a while there is another one of its name."""
-        topic = next(iter(self.kafka.cluster.topics.values()), None)
-        if topic is not None and self._faults.chance(0.3):
-            self.world.sometimes("kafka.made anew")
-            self.kafka.cluster.delete(topic)
-            self.kafka.spread()
-            self.kafka.changed()
-            self.world.after(self._faults.draw(2 * SECOND), "kafka", "create", self._create)
-
-    def _create(self) -> None:
-        if not self.kafka.cluster.topics:
-            self.kafka.cluster.create(TOPIC, self._faults.between(1, 2), {})
-            self.kafka.spread()
-            self.kafka.changed()

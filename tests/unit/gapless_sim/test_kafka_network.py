@@ -12,7 +12,7 @@ from gapless_log.kafka.messages import UNKNOWN, Fetch, FetchAnswer, FetchFrom, M
 from gapless_log.kafka.messages import Topic as TopicName
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_sim.choices import Choices
-from gapless_sim.kafka_network import LATE_MOST, TOPIC, SimKafka
+from gapless_sim.kafka_network import LATE_MOST, PRODUCE_FATES, TOPIC, SimKafka
 from gapless_sim.options import MILLISECOND, SECOND, Options
 from gapless_sim.trace import Trace
 from gapless_sim.virtual_loop import VirtualLoop
@@ -39,7 +39,7 @@ class Rig:
         return task.result()
 
     async def connect(self) -> Any:
-        return await self.kafka.connect(self.loop, "kafka-1:9092")
+        return await self.kafka.connect("node1", self.loop, "kafka-1:9092")
 
     def fetch(self, wait_ms: int) -> Fetch:
         start = FetchFrom(self.topic.id, 0, 0, UNKNOWN, UNKNOWN, 1 << 20)
@@ -137,7 +137,7 @@ def test_some_produces_get_no_answer_and_some_come_much_later() -> None:
 
     async def work() -> int:
         lost = 0
-        for _ in range(200):
+        for _ in range(400):
             try:
                 await (await rig.connect()).ask(rig.produce())
             except ConnectionError:
@@ -148,8 +148,8 @@ def test_some_produces_get_no_answer_and_some_come_much_later() -> None:
     rig.world.run_until(rig.world.now + LATE_MOST)
 
     assert lost
-    assert rig.world.hits["kafka.a produce is late"]
-    assert 200 - lost < rig.topic.partitions[0].end
+    assert all(rig.world.hits[f"kafka.a produce {fate}"] for fate in PRODUCE_FATES)
+    assert 400 - lost < rig.topic.partitions[0].end
 
 
 def test_in_the_end_nothing_is_wrong_any_more() -> None:

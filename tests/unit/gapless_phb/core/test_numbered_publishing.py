@@ -8,6 +8,7 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Append, LogMark
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
+from gapless_phb.core.publishers import term_of
 from gapless_phb.core.records import checksum, tag_of
 from gapless_phb.core.settings import PubendSettings
 from unit.gapless_phb.harness import TestPublisher, columns, outcomes
@@ -254,6 +255,53 @@ def test_an_opening_waits_for_what_is_logged_behind_an_open_transaction() -> Non
     assert second.next == 2
     first.send()
     assert outcomes(rig.said)[-1].verdict is Verdict.FENCED
+
+
+def come_back(rig: NumberedRig, publisher: TestPublisher) -> TestPublisher:
+    """The process of a publisher goes on at another gateway, or at one that has lost its volume."""
+    publisher.harness = rig
+    publisher.come_back()
+    rig.sync()
+    rig.serve()
+    publisher.opened()
+    return publisher
+
+
+def test_who_comes_back_to_a_gateway_without_a_volume_may_repeat_what_is_logged() -> None:
+    """Found by the simulator: marks say no instance, and its own batches were taken for those of another one."""
+    log = ModelLog(topic="topic", rules=b"topic")
+    publisher = opened(gateway(log))
+    publisher.send(2)
+    publisher.harness.serve()  # type: ignore[attr-defined]
+    first, rig = publisher.epoch, gateway(log)
+
+    come_back(rig, publisher).repeat(1, 2)
+    rig.serve()
+
+    assert answers(rig) == ["ok 2 1×2"]
+    assert term_of(publisher.epoch) == term_of(first)
+    other = opened(rig, instance="i2")
+    assert term_of(other.epoch) > term_of(publisher.epoch)
+    other.repeat(1, 2)
+    assert answers(rig)[-1].startswith("invalid")
+
+
+def test_an_instance_that_another_gateway_has_opened_over_does_not_go_on_here() -> None:
+    """Its row is still here; what the marks of the other one show is newer."""
+    log = ModelLog(topic="topic", rules=b"topic")
+    here, elsewhere = gateway(log), NumberedRig(log)
+    old = opened(here)
+    old.send()
+    here.serve()
+    elsewhere.wall += 60_000
+    elsewhere.open()
+    opened(elsewhere, instance="i2").send()
+    elsewhere.serve()
+    here.serve()
+
+    come_back(here, old)
+
+    assert outcomes(here.said)[-1].verdict is Verdict.FENCED
 
 
 def test_an_attempt_of_a_former_life_that_comes_late_fences() -> None:

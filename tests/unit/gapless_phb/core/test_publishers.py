@@ -27,7 +27,7 @@ def table() -> PublisherTable:
 
 
 def opened(one: PublisherTable, name: str = "ann", *, instance: str = "instance") -> PublisherState:
-    return one.open(name, instance, 1, at(1000))
+    return one.open(name, instance, 1, 0, at(1000))
 
 
 def append(publisher: PublisherState, count: int = 1, ms: int = 1000) -> PendingBatch:
@@ -47,7 +47,7 @@ def test_each_opening_is_a_new_epoch() -> None:
 
 
 def test_an_opening_that_is_not_newer_is_the_same_opening() -> None:
-    publisher = table().open("ann", "a", 5, at(1000))
+    publisher = table().open("ann", "a", 5, 0, at(1000))
 
     assert publisher.is_same_opening("a", 5)
     assert publisher.is_same_opening("a", 4)

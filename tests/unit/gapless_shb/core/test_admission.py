@@ -9,7 +9,7 @@ import pytest
 
 from gapless.core.wire.messages import InUse, Position, StartAt, Subscribe
 from gapless.core.wire.tokens import seal
-from gapless_shb.core.admission import RefusedError, called, check_positions, check_token, origin_of
+from gapless_shb.core.admission import RefusedError, called, check_positions, check_token, of_concern, origin_of
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
@@ -69,6 +69,14 @@ def test_a_token_of_a_lost_event_is_refused_and_the_error_says_whose_it_is() -> 
 @pytest.mark.parametrize(("name", "expected"), [("orders", "subscription 'orders'"), ("", "a subscription")])
 def test_one_without_a_name_is_called_so(name: str, expected: str) -> None:
     assert called(name) == expected
+
+
+def test_of_a_former_pubend_that_carries_nothing_for_a_subscription_no_position_is_of_concern() -> None:
+    streams: Any = {"own@2": SimpleNamespace(meta=SimpleNamespace(topics=("own.#",)))}
+    here, former, elsewhere = Position("own@2", 1), Position("own@1", 1), Position("orders.0@id", 1)
+
+    assert of_concern([here, former, elsewhere], streams, ("orders",)) == [here, elsewhere]
+    assert of_concern([here, former, elsewhere], streams, ("own.letters",)) == [here, former, elsewhere]
 
 
 def test_another_epoch_of_a_pubend_is_refused() -> None:

@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import PubendMeta, Seen
 from gapless.core.ports import Transmit
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, STEP, tick_at
 from gapless.core.wire import messages as m
@@ -359,5 +361,19 @@ def test_a_position_inside_a_void_of_numbered_ticks_is_of_lost_data() -> None:
     stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.role._hosting)
 
     assert [tick for tick in (5, 10, 11, 99, 100, 150, 155, 161) if stream.is_lost(tick)] == [11, 99, 155]
-    assert stream.cut(50, 155) == ((50, 100), (150, 155))
-    assert timed.cut(0, FOREVER) == ()
+    assert stream.cut(Knowledge("orders@1", 50, 155)) == ((50, 100), (150, 155))
+    assert timed.cut(Knowledge(timed.pubend, 0, FOREVER)) == ()
+
+
+def test_what_the_answer_of_a_numbered_log_does_not_have_will_never_come() -> None:
+    """Found by the simulator: with its marker a transaction was cut off, and who had matched its events waited."""
+    world, _, timed = world_with()
+    meta = PubendMeta("orders@1", "broker", stable=200, grain=1)
+    stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.role._hosting)
+    columns = EventColumns.of([encode_event("topic", {}, None, b"") for _ in range(3)], [0] * 3)
+    answer = Knowledge("orders@1", 10, 20, EventBatch.of([12, 13, 20], [columns]), reply=True)
+
+    assert stream.cut(answer) == ((10, 11), (13, 19))
+    assert stream.cut(replace(answer, reply=False)) == ()
+    assert stream.cut(Knowledge.of_damage("orders@1", 10, 20, 0)) == ()
+    assert timed.cut(answer) == ()

@@ -5,74 +5,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from gapless.core.client import Gap, Silence
-from gapless.core.network.facts import PubendMeta
-from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
-from gapless.core.stream.events import encode_event
-from gapless.core.stream.knowledge import Knowledge
+from gapless.core.network.facts import Progress, PubendMeta
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
-from gapless_log.kafka.records import Compression, NewRecord, encode
-from gapless_sim.choices import Choices
-from gapless_sim.kafka_model import Partition
-from gapless_sim.kafka_network import TOPIC, SimKafka
+from gapless_phb.core.followed import END
+from gapless_sim.kafka_model import by_producer
 from gapless_sim.observation import Violation
-from gapless_sim.options import SECOND, Options
-from gapless_sim.oracles.kafka import KafkaLogs, KI2Told, KI4Settled, KI4Whole, KI6Published
-from gapless_sim.producer import KEY_BYTES
-from gapless_sim.trace import Trace
-from gapless_sim.world import World
-
-
-class Consumer:
-    """As much of one as oracles look at."""
-
-    lane = "c"
-    attached = True
-    wanted = SimpleNamespace(positions=None)
-    client = SimpleNamespace(addresses=["node1"])
-
-    def __init__(self, start: StartAt, wants: Any) -> None:
-        self.row = SimpleNamespace(matches=wants, start=start)
-
-
-class Rig:
-    """A world with a topic, and what the oracles think of it."""
-
-    def __init__(self) -> None:
-        self.world = World(Options(1, workload="kafka"), Choices(1), Trace())
-        self.kafka = self.world.kafka = SimKafka(self.world, "network")
-        self.topic = self.kafka.cluster.create(TOPIC, 1, {})
-        self.pubend = self.kafka.pubend_of(self.topic, 0)
-        self.logs = KafkaLogs(self.kafka)
-
-    @property
-    def partition(self) -> Partition:
-        return self.topic.partitions[0]
-
-    def write(self, *keys: int, headers: tuple[tuple[str, bytes], ...] = ()) -> None:
-        new = [
-            NewRecord(1, None, key.to_bytes(KEY_BYTES, "big"), headers if not number else ())
-            for number, key in enumerate(keys)
-        ]
-        self.partition.append(encode(new, Compression.NONE))
-        self.kafka.changed()
-
-    def mark(self, first: int, count: int, after: int, epoch: int = 1) -> tuple[tuple[str, bytes], ...]:
-        fields = (1, self.kafka.tag_of(self.pubend), "p", epoch, first, count, 0, after, b"", False, epoch == 1)
-        return (("gapless", msgspec.msgpack.encode(fields)),)
-
-    def know(self, lo: int, hi: int, *events: tuple[int, int], lost: int = 0) -> Knowledge:
-        bodies = [key.to_bytes(KEY_BYTES, "big") for _, key in events]
-        columns = EventColumns.of([encode_event(TOPIC, {}, None, body) for body in bodies], map(len, bodies))
-        data = EventBatch.of([tick for tick, _ in events], [columns]) if events else EMPTY
-        return Knowledge(self.pubend, lo, hi, data, lost)
-
-    def consumer(self, start: StartAt = StartAt.EARLIEST, wants: Any = lambda _key: True) -> Any:
-        return Consumer(start, wants)
+from gapless_sim.options import SECOND
+from gapless_sim.oracles.kafka import KI2Told, KI4Settled, KI4Whole, KI5Cut, KI6Published
+from unit.gapless_sim.oracles.kafka_rig import Rig
 
 
 @pytest.fixture
@@ -121,6 +65,21 @@ def test_a_twin_is_silence_and_a_batch_that_follows_is_none(rig: Rig) -> None:
 
     with pytest.raises(Violation, match="record 1 at 4"):
         told.known("node1", rig.know(3, 5, (4, 1), (5, 2)))
+
+
+def test_silence_stays_silence(rig: Rig) -> None:
+    """An open transaction was told as silence, and is committed."""
+    rig.partition.append(by_producer(rig.batch(1), 7))
+    told = KI2Told(rig.world, rig.logs)
+    told._silent[rig.pubend] = [("node1", 0, 1, frozenset())]
+    told.ended()
+    rig.partition.end_transaction(7, commits=True)
+    rig.kafka.changed()
+
+    with pytest.raises(Violation, match=r"KI2: node1 says silence at 1 .* where record 1 is"):
+        told.ended()
+    rig.partition.cuts = 1  # then its end may have been another one before
+    told.ended()
 
 
 def test_a_consumer_passes_nothing_that_it_wants(rig: Rig) -> None:
@@ -187,6 +146,49 @@ def test_latest_begins_where_the_gateway_says_and_earliest_at_the_beginning(rig:
         whole.handed_out(earliest, Silence(rig.pubend, 0, 1))
 
 
+def cut_off(rig: Rig, *, joined: int, sent: int, told: int) -> tuple[KI4Whole, Any]:
+    """Record 2 is cut off, when an SHB was sent it at the second `sent`, and has told of it at `told`."""
+    rig.write(1)
+    rig.partition.lag(waits=False)
+    rig.write(2)
+    whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
+    cut = KI5Cut(rig.world, rig.logs, whole)
+    for second in range(4):
+        rig.world.run_until(second * SECOND)
+        if second == joined:
+            whole.attached(consumer, cast("Any", None), {rig.pubend: 1})
+            cut.attached(consumer, cast("Any", None), {rig.pubend: 1})
+        if second == sent:
+            cut.delivered("node1", rig.know(0, 2, (1, 1), (2, 2)))
+        if second == 2:
+            rig.partition.elect(1, is_clean=False)
+            rig.kafka.changed()
+        if second == told:
+            cut.progressed("node1", Progress("shb", rig.pubend, 0, 2))
+    return whole, consumer
+
+
+def test_who_had_matched_what_is_cut_off_does_not_pass_it(rig: Rig) -> None:
+    whole, consumer = cut_off(rig, joined=0, sent=1, told=1)
+
+    with pytest.raises(Violation, match=r"KI5: c passes record 2 at 2 .* as silence: it had matched, and was cut off"):
+        whole.handed_out(consumer, Silence(rig.pubend, 1, (1 << 44) + 1))
+
+
+def test_who_had_matched_what_is_cut_off_gets_a_gap(rig: Rig) -> None:
+    whole, consumer = cut_off(rig, joined=0, sent=1, told=1)
+
+    whole.handed_out(consumer, Gap(rig.pubend, 1, 2, GapReason.CUT.value))
+    whole.handed_out(consumer, Silence(rig.pubend, 2, (1 << 44) + 1))
+
+
+@pytest.mark.parametrize(("joined", "told"), [(1, 1), (0, 3)])
+def test_who_came_later_or_whose_shb_did_not_keep_it_passes_it(rig: Rig, joined: int, told: int) -> None:
+    whole, consumer = cut_off(rig, joined=joined, sent=1, told=told)
+
+    whole.handed_out(consumer, Silence(rig.pubend, 1, (1 << 44) + 1))
+
+
 def test_a_receipt_names_what_is_there(rig: Rig) -> None:
     rig.write(1, 2)
     published = KI6Published(rig.world, rig.logs)
@@ -198,6 +200,34 @@ def test_a_receipt_names_what_is_there(rig: Rig) -> None:
         published.receipted(producer, one, rig.pubend, 2, durable=True)
     with pytest.raises(Violation, match="no log of Kafka"):
         published.receipted(producer, one, "own@1", 1, durable=True)
+
+
+def test_what_has_a_receipt_stays_there(rig: Rig) -> None:
+    rig.write(1)
+    published = KI6Published(rig.world, rig.logs)
+    published.receipted(
+        cast("Any", SimpleNamespace(name="p")), cast("Any", SimpleNamespace(key=1)), rig.pubend, 1, durable=True
+    )
+    published.ended()
+    rig.partition.log.clear()
+    rig.partition.start = 1
+
+    with pytest.raises(Violation, match=r"KI6: publication 1 has a receipt for 1 .* there is nothing"):
+        published.ended()
+
+
+def test_a_second_receipt_is_for_the_same_place_unless_nobody_can_know_the_first(rig: Rig) -> None:
+    rig.write(1, 2, 1)
+    published = KI6Published(rig.world, rig.logs)
+    producer, one = cast("Any", SimpleNamespace(name="p")), cast("Any", SimpleNamespace(key=1))
+    published.receipted(producer, one, rig.pubend, 1, durable=True)
+    with pytest.raises(Violation, match=r"KI6: publication 1 was said to be at .*, 1\), and now at .*, 3\)"):
+        published.receipted(producer, one, rig.pubend, 3, durable=True)
+    rig.partition.trim(2)
+    published.forgotten(cast("Any", None))
+    published._receipts[1] = rig.pubend, 1
+
+    published.receipted(producer, one, rig.pubend, 3, durable=True)
 
 
 @pytest.mark.parametrize(("keys", "what"), [((1, 1), "logged at"), ((2, 1), "publication 1 of p is logged behind 2")])
@@ -220,3 +250,34 @@ def test_it_is_not_settled_while_events_are_behind_somebody(rig: Rig) -> None:
 
     assert not settled.settled()
     assert settled.unsettled() == f"c stands at 0 of {rig.pubend}, and 1 events are behind that"
+
+
+def test_it_is_not_settled_before_everybody_knows_that_a_topic_is_gone(rig: Rig) -> None:
+    rig.write(1)
+    whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
+    whole.opened("node1", PubendMeta(rig.pubend, "node1"), {})
+    whole.attached(consumer, cast("Any", None), {rig.pubend: 1})
+    client = SimpleNamespace(name="client1", addresses=["node1"], consumers={1: consumer})
+    rig.world.clients["client1"] = cast("Any", client)
+    settled = KI4Settled(rig.world, rig.logs, whole)
+    assert settled.settled()
+    rig.kafka.cluster.delete(rig.topic)
+    assert not settled.settled()
+    assert settled.unsettled() == f"c stands at 1 of {rig.pubend}, and was not told that it is gone"
+
+    whole.handed_out(consumer, Gap(rig.pubend, 1, END, GapReason.CUT.value))
+
+    assert settled.settled()
+
+
+def test_it_is_not_settled_before_every_gateway_has_found_everything(rig: Rig) -> None:
+    rig.write(1)
+    rig.world.brokers["node1"] = cast("Any", None)  # only its name counts
+    whole = KI4Whole(rig.world, rig.logs)
+    settled = KI4Settled(rig.world, rig.logs, whole)
+    assert not settled.settled()
+    assert settled.unsettled() == f"node1 has not found {rig.pubend}"
+
+    whole.opened("node1", PubendMeta(rig.pubend, "node1"), {})
+
+    assert settled.settled()

@@ -1,0 +1,122 @@
+"""How a gateway behaves at Kafka: it fetches what it follows once, and is a guest (KI7, KI8)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+from gapless_log.kafka.messages import (
+    DeleteRecords,
+    DescribeTopic,
+    EpochEnds,
+    Fetch,
+    ListOffsets,
+    MetadataRequest,
+    Produce,
+)
+from gapless_log.kafka.records import batches
+from gapless_sim.oracles.kafka_logs import KafkaJudge
+
+if TYPE_CHECKING:
+    from gapless.core.network.facts import Progress
+    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless_log.kafka.messages import FetchAnswer
+    from gapless_sim.kafka_model import Partition
+    from gapless_sim.kafka_network import SimKafka
+    from gapless_sim.oracles.kafka_logs import KafkaLogs
+    from gapless_sim.world import World
+
+ONCE: Final = 1.1
+"""So many times the bytes of the log a gateway may fetch to follow it."""
+READING: Final = (Fetch, ListOffsets, EpochEnds, MetadataRequest, DescribeTopic)
+"""The requests of who only reads; none of them makes a consumer group, or a topic."""
+
+
+class KI7Once(KafkaJudge):
+    """While nothing goes wrong and everybody is caught up, each node fetches each record once, and nothing else (KI7).
+
+    However many subscriptions it has. That is looked at in the end, when strangers go on writing for a while.
+    """
+
+    name = "KI7"
+
+    def __init__(self, world: World, logs: KafkaLogs, kafka: SimKafka) -> None:
+        super().__init__(world, logs)
+        self._kafka = kafka
+        self._ends: dict[tuple[bytes, int], tuple[Partition, int]] = {}
+        """The partitions by topic and number, each with its end when the quiet time began."""
+        self._fetched: Counter[str] = Counter()
+        """So many bytes of what came since have been followed, by node."""
+        self._done: dict[tuple[str, PubendId], Tick] = {}
+        """How far each SHB is with each pubend."""
+        self._behind = ""
+        kafka.on_quiet.append(self._begin)
+        kafka.on_fetched.append(self._on_fetched)
+
+    def _begin(self) -> None:
+        if any(partition.compacted for _, _, partition in self._kafka.partitions()):
+            return  # what is missing is asked for again and again
+        for topic, number, partition in self._kafka.partitions():
+            self._ends[topic.id, number] = partition, partition.end
+
+    def progressed(self, broker: str, progress: Progress) -> None:
+        """An SHB has come further."""
+        self._done[broker, progress.pubend] = progress.delivered
+
+    def settled(self) -> bool:
+        """Whether every SHB is caught up."""
+        self._behind = ""
+        for name, pubend in product(self.world.brokers, filter(self.logs.exists, self.logs.pubends)):
+            truth = self.logs.truth(pubend)
+            assert truth is not None
+            if not self._ends and self._done.get((name, pubend), 0) < truth.stable and not self.logs.has_holes(pubend):
+                self._behind = f"{name} is behind the end of {pubend}, {truth.stable}"
+        return not self._behind
+
+    def unsettled(self) -> str:
+        """Which is not."""
+        return self._behind
+
+    def _on_fetched(self, node: str, fetch: Fetch, answer: FetchAnswer) -> None:
+        if not self._ends:
+            return
+        if not fetch.wait_ms:
+            places = [(each.partition, each.offset) for each in fetch.partitions]
+            self.fail(f"{node} is caught up, and reads {places} besides what it follows")
+        for each in answer.partitions:
+            _, end = self._ends.get((each.topic_id, each.partition), (None, 0))
+            self._fetched[node] += sum(len(batch.raw) for batch in batches(each.records) if batch.first >= end)
+
+    def ended(self) -> None:
+        """Compares what was fetched with what was written."""
+        written = sum(
+            len(batch.raw)
+            for partition, end in self._ends.values()
+            for batch in (*partition.removed, *partition.log)
+            if batch.first >= end
+        )
+        for node, fetched in self._fetched.items():
+            if fetched > ONCE * written:
+                self.fail(f"{node} has fetched {fetched:,} bytes, and only {written:,} were written")
+
+
+class KI8Guest(KafkaJudge):
+    """A gateway asks for what reading needs; only who is configured to publish writes, and to delete, deletes (KI8)."""
+
+    name = "KI8"
+
+    def __init__(self, world: World, logs: KafkaLogs, kafka: SimKafka) -> None:
+        super().__init__(world, logs)
+        self._kafka = kafka
+        kafka.on_request.append(self._on_request)
+
+    def _on_request(self, node: str, request: Any) -> None:
+        if isinstance(request, Produce):
+            if node not in self._kafka.publishing:
+                self.fail(f"{node} writes to {request.topic.name}, and is not configured to publish there")
+        elif isinstance(request, DeleteRecords):
+            if node not in self._kafka.deleting:
+                self.fail(f"{node} deletes records of {request.topic}, and is not configured to")
+        elif not isinstance(request, READING):
+            self.fail(f"{node} asks Kafka for {request!r}")
