@@ -149,7 +149,7 @@ class ModelHarness(KafkaHarness):
         return WALL + self.world.now // 1_000_000
 
     async def dial(self, address: str) -> Connection:
-        return await self.kafka.connect(self.loop, address)
+        return await self.kafka.connect("host", self.loop, address)
 
     def _changed(self) -> None:
         for broker in self.kafka.cluster.brokers:

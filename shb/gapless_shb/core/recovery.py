@@ -100,6 +100,6 @@ def _recovered(subscription: SubscriptionRecord, stream: Constream, row: Positio
     if row is None:
         start = stream.start_of(subscription)
         return SubscriptionPosition(start, acked=start, released=max(start, released))
-    since = row.since or FOREVER
+    since = FOREVER if stream.meta.timed and not row.since else row.since
     recovered = row.acked if row.held else max(row.acked, released)
     return SubscriptionPosition(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)

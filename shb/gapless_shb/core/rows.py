@@ -10,7 +10,7 @@ import msgspec
 
 from gapless.core.ports import Delete, RecoveryReader, Set
 from gapless.core.stream.intervals import Ranges
-from gapless.core.stream.ticks import FOREVER, MILLISECOND, PubendId, Tick
+from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
 
@@ -41,7 +41,10 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
 
 
 class PositionRow(msgspec.Struct, array_like=True):
-    """The row of a subscription on a pubend. `since` 0 means that it is still joining."""
+    """The row of a subscription on a pubend. `since` FOREVER means that it is still joining.
+
+    Volumes from before 2026-11-26 have 0 for that. No event of a pubend whose ticks are times has a tick so low.
+    """
 
     start: Tick
     acked: Tick
@@ -75,8 +78,7 @@ def pubend_row(stream: ServedPubend) -> Set:
 
 def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
     """Returns the write of a position."""
-    since = 0 if position.since == FOREVER else position.since
-    row = position.start, position.acked, position.quiet_from, since, position.held  # as of a PositionRow
+    row = position.start, position.acked, position.quiet_from, position.since, position.held  # as of a PositionRow
     return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
 
 

@@ -326,12 +326,14 @@ class KI6Published(KafkaJudge):
         self._are_checkpoints_lost = True
 
     def _is_forgotten(self, pubend: PubendId, tick: Tick) -> bool:
-        """Whether nobody can know that an event was published: its topic is gone, or it was removed from its log.
+        """Whether nobody can know that an event was published: its topic is gone, or it was cut off or removed.
 
         Unless it was removed because every subscription was done with it: that is in a checkpoint before.
         """
         truth = self.logs.truth(pubend)
         if truth is None or not self.logs.exists(pubend):
+            return True
+        if self.logs.cuts(pubend) and tick not in truth.keys:
             return True
         return tick <= truth.first and (self._are_checkpoints_lost or self.world.hits["kafka.retention"] > 0)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gapless.core.network.facts import PubendMeta
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless_shb.core.pfs import stream_name
+from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.recovery import _recovered, _with_rows
-from gapless_shb.core.rows import PositionRow
+from gapless_shb.core.rows import PositionRow, position_row
 from unit.gapless_shb.core.harness import PUBEND, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -106,11 +109,22 @@ def test_a_position_has_released_what_was_reported_unless_it_is_held(
 ) -> None:
     """Of one that has a hold nothing was part of what was reported."""
     subscription: Any = SimpleNamespace()
-    stream: Any = SimpleNamespace(pubend=PUBEND, reported=70, start_of=lambda _: 5)
+    stream: Any = SimpleNamespace(pubend=PUBEND, reported=70, start_of=lambda _: 5, meta=PubendMeta(PUBEND, "broker"))
 
     position = _recovered(subscription, stream, row)
 
     assert (position.start, position.acked, position.since, position.released) == (5, acked, since, released)
+
+
+@pytest.mark.parametrize("since", [0, 7, FOREVER])
+def test_where_ticks_are_no_times_a_position_may_be_covered_from_0_on(since: int) -> None:
+    """Found by the simulator: it was taken for one that joins, and nobody knew what it had matched."""
+    written = position_row(1, "orders", SubscriptionPosition(0, since, 5))
+    row = msgspec.msgpack.decode(written.value, type=PositionRow)
+    subscription: Any = SimpleNamespace()
+    stream: Any = SimpleNamespace(pubend="orders", reported=0, meta=PubendMeta("orders", "broker", grain=1))
+
+    assert _recovered(subscription, stream, row).since == since
 
 
 def test_rows_find_their_subscriptions() -> None:
