@@ -73,6 +73,7 @@ class Numbered:
         others = self.log.learn(found, now)
         if self.log.ready:
             self._publishing.start(now)
+            self._publishing.on_removed()
         return others
 
     def on_grown_log(self, grown: Grown, now: int) -> None:

@@ -26,9 +26,11 @@ from gapless_phb.core.publish_handler import PublishHandler
 from gapless_phb.core.publishers import NumberedPublisher, NumberedPublishers, PendingBatch, PublisherTable
 from gapless_phb.core.records import checksum
 from gapless_phb.core.rows import SavedPubend
-from gapless_phb.core.source import PubendContext, Timer, Timers
+from gapless_phb.core.source import SECOND, PubendContext, Timer, Timers
 from gapless_phb.core.validation import BatchCheck
 
+CHECKPOINT_EVERY = 60 * SECOND
+"""So long, in nanoseconds, what was met of publishers is known from their marks alone."""
 _READING = "the log is being read for what its publishers have sent before: try again"
 
 
@@ -71,6 +73,7 @@ class NumberedPublishing:
         self._openings: list[tuple[Hashable, Callable[[], None]]] = []
         """Who waits to be opened, and what opens him, when the past has been read."""
         timers.on(Timer.FORGETTING, lambda now, _wall: self._forget_gone(now))
+        timers.on(Timer.CHECKPOINT, lambda _now, _wall: self._write_checkpoint())
 
     def start(self, now: int) -> None:
         """Reads what the log has above the checkpoint, if anybody can publish here."""
@@ -129,7 +132,7 @@ class NumberedPublishing:
 
     # ----------------------------------------------------------------------------------------------- meeting
 
-    def on_told(self, found: Sequence[Judged], _now: int) -> None:
+    def on_told(self, found: Sequence[Judged], now: int) -> None:
         """The log was told further, with these marked batches in it."""
         if not self._is_scanned:
             if self._is_started:
@@ -139,7 +142,10 @@ class NumberedPublishing:
             self._meet(tick, mark, is_twin=is_twin)
         self._appends.on_told()
         if self._checkpoints.is_due:
-            self._checkpoints.begin(_nothing)
+            self._write_checkpoint()
+        elif self._table.changed:
+            self._timers.wake(Timer.CHECKPOINT, now + CHECKPOINT_EVERY)
+        self.on_removed()
 
     def _meet(self, tick: Tick, mark: LogMark, *, is_twin: bool) -> None:
         """A batch is in the log. A twin is silence, and gives no answer: the batch whose twin it is has given it."""
@@ -209,6 +215,19 @@ class NumberedPublishing:
             self._outbox.emit(Submitted(reply_to, self._log.pubend, Outcome(Verdict.RETRY, self._appends.gone)))
 
     # ------------------------------------------------------------------------------------------- checkpoints
+
+    def on_removed(self) -> None:
+        """Retention may have removed marks that no checkpoint covers: then only this broker's memory has them."""
+        if self._is_scanned and self._log.lost > self._checkpoints.tick:
+            self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        if self._table.changed and not self._log.ended:
+            self._checkpoints.begin(self._on_checkpoint)
+
+    def _on_checkpoint(self, now: int, _wall: int) -> None:
+        if self._table.changed:  # since it was begun
+            self._timers.wake(Timer.CHECKPOINT, now + CHECKPOINT_EVERY)
 
     def covers(self, upto: Tick, again: Callable[[int], None]) -> bool:
         """Whether the rows of publishers cover the log up to a tick.
@@ -307,7 +326,3 @@ def _is_settled(batch: PendingBatch, mark: LogMark, last: int) -> bool:
 
 def _unanswered(_indices: Sequence[Tick], _now: int, _wall: int) -> None:
     """A numbered log's answer is not what counts: batches are met by reading."""
-
-
-def _nothing(_now: int, _wall: int) -> None:
-    """Nothing is to be done when the checkpoint is durable."""

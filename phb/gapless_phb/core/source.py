@@ -54,6 +54,7 @@ class Timer(Enum):
     LOG = "read older marks of a log again"
     END = "find the end of a log again"
     SCAN = "read the marks of the past again"
+    CHECKPOINT = "write what is known of the publishers of a numbered log"
     FORGETTING = "forget publishers without a name that do not come back"
 
 

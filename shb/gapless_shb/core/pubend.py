@@ -85,7 +85,13 @@ class ServedPubend:
 
         A position must not stand at a place of events without an event, because it would look like a token of a lost
         event (`is_lost`). In that case the next tick is returned. It means the same, since no event can stand there.
+        Where a log numbers its records, it must not stand inside a void, and the end of that means the same.
         """
+        if not self.meta.timed:
+            for lo, hi in reversed(self.meta.voids):
+                if lo < tick:
+                    return max(tick, hi)
+            return tick
         stands_as_event = self.meta.residue is not None and tick % STEP == self.meta.residue
         return tick + 1 if stands_as_event and tick != self.newest_event else tick
 

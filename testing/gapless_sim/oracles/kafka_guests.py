@@ -70,7 +70,9 @@ class KI7Once(KafkaJudge):
         for name, pubend in product(self.world.brokers, filter(self.logs.exists, self.logs.pubends)):
             truth = self.logs.truth(pubend)
             assert truth is not None
-            if not self._ends and self._done.get((name, pubend), 0) < truth.stable and not self.logs.has_holes(pubend):
+            if self._ends or self.logs.is_empty(pubend) or self.logs.has_holes(pubend):
+                continue
+            if self._done.get((name, pubend), 0) < truth.stable:
                 self._behind = f"{name} is behind the end of {pubend}, {truth.stable}"
         return not self._behind
 

@@ -135,6 +135,10 @@ class KafkaLogs:
         self._refresh(self._logs[pubend])
         return self._logs[pubend].ever
 
+    def is_empty(self, pubend: PubendId) -> bool:
+        """Whether there is nothing in it."""
+        return not self._logs[pubend].partition.log
+
     def has_holes(self, pubend: PubendId) -> bool:
         """Whether something was removed from its middle."""
         return bool(self._logs[pubend].partition.compacted)

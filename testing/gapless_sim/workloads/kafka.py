@@ -101,6 +101,7 @@ class KafkaApplication:
         if self.client.running:
             consumer = Consumer(self.client, row, row.wanted(in_use=InUse.TAKEOVER))
             consumer.on_over = self._on_over
+            consumer.on_attached = self._on_attached
 
     def publish(self, more: int) -> None:
         """A few publications more."""
@@ -130,13 +131,18 @@ class KafkaApplication:
             return
         self.workload.world.after(SECOND, self.client.name, "produce", self.produce, life=self.client.life)
 
+    @staticmethod
+    def _on_attached(consumer: Consumer) -> None:
+        """A subscription that was made once more has a token of its own, which is kept at once."""
+        token, core = consumer.row.token, consumer.core
+        if token is not None and (token.home, token.sid, token.generation) != (core.home, core.sid, core.generation):
+            consumer.commit()
+
     def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
         if isinstance(error, ConnectionClosedError):
             return
         row = consumer.row
-        if isinstance(error, TokenAheadError) and any(
-            partition.cuts for _, _, partition in self.workload.kafka.partitions()
-        ):
+        if isinstance(error, TokenAheadError) and self.workload.world.hits["kafka.unclean election"]:
             self.workload.world.sometimes("kafka.token of what was cut off")
             row.ended = True
             self.rows.remove(row)

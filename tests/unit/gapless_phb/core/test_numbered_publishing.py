@@ -8,10 +8,12 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Append, LogMark
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
+from gapless_phb.core import rows
+from gapless_phb.core.numbered_publishing import CHECKPOINT_EVERY
 from gapless_phb.core.publishers import term_of
 from gapless_phb.core.records import checksum, tag_of
 from gapless_phb.core.settings import PubendSettings
-from unit.gapless_phb.harness import TestPublisher, columns, outcomes
+from unit.gapless_phb.harness import TABLES, TestPublisher, columns, outcomes
 from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, told
 
 
@@ -302,6 +304,54 @@ def test_an_instance_that_another_gateway_has_opened_over_does_not_go_on_here() 
     come_back(here, old)
 
     assert outcomes(here.said)[-1].verdict is Verdict.FENCED
+
+
+def checkpoint(rig: NumberedRig) -> int:
+    """How far the durable checkpoint covers the log."""
+    found = [value for _, value in rig.volume.table(TABLES.checkpoints).scan()]
+    return max((msgspec.msgpack.decode(value, type=rows.Checkpoint).tick for value in found), default=0)
+
+
+def test_what_is_known_of_publishers_is_in_a_checkpoint_a_minute_later() -> None:
+    rig = gateway()
+    opened(rig).send(2)
+    rig.serve()
+    rig.advance(CHECKPOINT_EVERY // 1_000_000 - 1)
+    assert checkpoint(rig) == 0
+
+    rig.advance(1)
+    assert checkpoint(rig) == 2
+    rig.log.first = 2
+    rig.crash()
+    rig.open()
+
+    assert opened(rig, instance="i2").next == 3
+
+
+def test_when_retention_passes_the_checkpoint_the_next_one_does_not_wait() -> None:
+    """Only the memory of this gateway has what was removed."""
+    rig = gateway()
+    opened(rig).send(2)
+    rig.serve()
+    rig.log.first = 2
+    rig.find()
+    rig.sync()
+    rig.crash()
+    rig.open()
+
+    assert opened(rig, instance="i2").next == 3
+
+
+def test_without_news_of_publishers_there_is_no_checkpoint() -> None:
+    rig = gateway()
+    rig.log.add("a stranger's")
+    rig.serve()
+    rig.log.first = 1
+    rig.find()
+
+    rig.advance(2 * CHECKPOINT_EVERY // 1_000_000)
+
+    assert checkpoint(rig) == 0
 
 
 def test_an_attempt_of_a_former_life_that_comes_late_fences() -> None:

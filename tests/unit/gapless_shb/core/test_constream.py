@@ -365,6 +365,16 @@ def test_a_position_inside_a_void_of_numbered_ticks_is_of_lost_data() -> None:
     assert timed.cut(Knowledge(timed.pubend, 0, FOREVER)) == ()
 
 
+def test_no_position_that_clients_get_stands_inside_a_void_of_numbered_ticks() -> None:
+    world, _, _ = world_with()
+    meta = PubendMeta("orders@1", "broker", stable=200, voids=((10, 100), (150, 160)), grain=1)
+    stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.role._hosting)
+
+    behind = [stream.behind(tick) for tick in (5, 10, 11, 99, 100, 101, 150, 151, 160, 199)]
+
+    assert behind == [5, 10, 100, 100, 100, 101, 150, 160, 160, 199]
+
+
 def test_what_the_answer_of_a_numbered_log_does_not_have_will_never_come() -> None:
     """Found by the simulator: with its marker a transaction was cut off, and who had matched its events waited."""
     world, _, timed = world_with()
