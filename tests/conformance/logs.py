@@ -27,7 +27,7 @@ from gapless_sim.world import World
 from gapless_testing.log import LogHarness
 from gapless_testing.log.harness import End
 
-GONE_SECONDS = 2.0
+GONE_SECONDS = 1.0
 """After so long a topic that nobody knows is gone: a node waits a minute."""
 WALL = 1_700_000_000_000
 """When time begins in the model."""

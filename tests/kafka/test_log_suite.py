@@ -22,7 +22,7 @@ from kafka_kit import ACCESS, KafkaLog, add_partitions
 class RealHarness(KafkaHarness):
     """A topic of one broker. What strangers do is done over connections of the test's own."""
 
-    quiet = 0.1
+    quiet = 0.06
     patience = 6.0  # a broker that is restarted takes ten seconds
 
     def __init__(self, kafka: KafkaCluster, name: str) -> None:
