@@ -120,7 +120,7 @@ class FollowTests(SuitePart):
             host.follow(log, host.logs[log].first, window=1)
             await host.until(lambda: len(host.events(log)) or None, lambda: "nothing came")
             host.takes = True
-            host.follow(log, host.logs[log].first)
+            host.follow(log, host.logs[log].first, window=1)
 
             await host.gets(log, bodies)
 
