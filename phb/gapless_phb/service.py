@@ -13,5 +13,9 @@ from gapless_phb.core.broker import PublisherHostingBroker
 @hookimpl
 def open_role(context: RoleContext) -> Role:
     """Returns the role, recovered from the node's volume, with the settings of `[phb]`."""
-    settings = replace(settings_from(context.config), max_event_bytes=context.max_event_bytes)
+    settings = replace(
+        settings_from(context.config),
+        max_event_bytes=context.max_event_bytes,
+        max_delivery_bytes=context.max_delivery_bytes,
+    )
     return PublisherHostingBroker(context, settings)

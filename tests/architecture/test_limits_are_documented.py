@@ -128,6 +128,7 @@ EVENTS = {
     "priority": "0 to 9",
     "expiration": "before the year 10000",
     "batch of `send_batch`, with its frame": size(default(LimitsSection, "max_frame_bytes")),
+    "record of a Kafka topic, decompressed, with its frame": size(default(LimitsSection, "max_frame_bytes")),
 }
 PUBLISHERS = {
     "batches that a publisher may have unanswered": f"{default(LimitsSection, 'window_batches')}",

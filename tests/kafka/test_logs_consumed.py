@@ -157,3 +157,43 @@ async def test_an_event_that_the_topic_does_not_take_is_refused(kafka: KafkaClus
             items = await given(subscription, pubend, 2)
 
     assert items == [(receipts[0].tick, b"0"), (receipts[1].tick, b"y" * 90_000)]
+
+
+async def test_a_record_that_fits_into_no_frame_is_a_gap_for_who_wants_it(kafka: KafkaCluster, log: KafkaLog) -> None:
+    """Everybody goes on behind it, an alarm says where it is, and a node that takes larger frames delivers it."""
+    name, large = log.topic.name, b"x" * 300_000
+    small = {"limits": {"max_frame_bytes": 100_000, "max_event_bytes": 50_000}}
+    async with gateway(kafka, name, sections=small) as node, session_at(node) as (connection, session):
+        pubend = await pubend_of(connection, name)
+        warned = alarms(node, "event_too_large")
+        async with consume(session, name, "away"), consume(session, name, "other", selector="kind = 'other'"):
+            pass
+        async with consume(session, name, "there") as there:
+            for bodies in ([b"0"], [b"1", large, b"3"], [large], [b"y" * 40_000] * 5):
+                await log.publish(*bodies)
+            of_there = await given(there, pubend, 10)
+        token = gapless.CheckpointToken.parse(str(there.token))
+        async with (
+            consume(session, name, "away") as away,
+            consume(session, name, "other", selector="kind = 'other'") as other,
+        ):
+            of_away, of_other = await given(away, pubend, 10), await given(other, pubend, 10)
+        async with consume(session, name, "late", start="earliest") as late:
+            of_late = await given(late, pubend, 10)
+        told = alarms(node, "event_too_large")
+    async with gateway(kafka, name) as node, session_at(node) as (connection, session):
+        await pubend_of(connection, name)
+        async with consume(session, name, "late", start="earliest") as late:
+            everything = await given(late, pubend, 10)
+        unalarmed = alarms(node, "event_too_large")
+
+    gaps = [(2, 3, "too large to deliver"), (4, 5, "too large to deliver")]
+    rest = numbered(5, *[b"y" * 40_000] * 5)
+    assert of_there == [*numbered(0, b"0", b"1"), gaps[0], *numbered(3, b"3"), gaps[1], *rest]
+    assert of_away == of_late == of_there
+    assert of_other == []
+    assert everything == numbered(0, b"0", b"1", large, b"3", large, *[b"y" * 40_000] * 5)
+    assert token.ticks == {pubend: 10}
+    assert "it takes records of 996,158 bytes, and a frame carries" in warned[0]
+    assert f"{pubend}: the record at offset 4 makes an event of 300," in told[0]
+    assert unalarmed == []

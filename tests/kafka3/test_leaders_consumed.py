@@ -11,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 import gapless
+from gapless.core.stream.ticks import Tick
 from gapless_log.kafka.lineage import tick_at
 from gapless_testing.kafka import KafkaCluster
 from integration.broker_process import until
@@ -22,6 +23,35 @@ OLD, LOST, NEW = [
     [word + b" %d" % number for number in range(count)]
     for word, count in ((b"old", 600), (b"lost", 400), (b"new", 700))
 ]
+
+
+SELECTORS = ("key = 'old'", "key = 'lost'", "TRUE")
+
+
+async def given_to_absent(session: gapless.Session, topic: str, pubend: str, upto: Tick) -> dict[str, Items]:
+    """What subscriptions that were away since the beginning are given when they come back."""
+    items: dict[str, Items] = {}
+    for selector in SELECTORS:
+        async with consume(session, topic, f"away {selector}", selector=selector) as away:
+            items[selector] = await given(away, pubend, upto)
+    return items
+
+
+async def unsafe_topic(kafka: KafkaCluster, name: str) -> tuple[int, int]:
+    """Makes a topic of which the end can be lost. Returns its leader, and the other broker that has a copy."""
+    await kafka.create_topic(
+        name, replicas=2, min_insync_replicas=1, unclean_leader_election_enable=True, retention_ms=-1
+    )
+    made = await state(kafka, name)
+    (follower,) = set(made.replicas) - {made.leader}
+    return made.leader, follower
+
+
+async def refused_as_ahead(session: gapless.Session, topic: str, token: gapless.CheckpointToken) -> None:
+    """A subscription with this token is refused."""
+    with pytest.raises(gapless.TokenAheadError):
+        async with consume(session, topic, "ahead", start=token) as ahead:
+            await anext(ahead)
 
 
 async def cut(kafka: KafkaCluster, name: str, leader: int, follower: int) -> int:
@@ -37,12 +67,7 @@ async def cut(kafka: KafkaCluster, name: str, leader: int, follower: int) -> int
 async def test_a_log_that_is_cut_behind_positions_and_grows_beyond_them(kafka: KafkaCluster) -> None:
     """Two nodes over one topic. What a subscription is given of the cut depends on what it had matched, and no more."""
     name = "cut-and-grown"
-    await kafka.create_topic(
-        name, replicas=2, min_insync_replicas=1, unclean_leader_election_enable=True, retention_ms=-1
-    )
-    first = await state(kafka, name)
-    leader = first.leader
-    (follower,) = set(first.replicas) - {leader}
+    leader, follower = await unsafe_topic(kafka, name)
     async with (
         gateway(kafka, name, sections={"shb": {"catchup_bytes": 0}}) as one,
         gateway(kafka, name) as other,
@@ -53,7 +78,7 @@ async def test_a_log_that_is_cut_behind_positions_and_grows_beyond_them(kafka: K
     ):
         pubend = await pubend_of(connection, name)
         assert await pubend_of(its_connection, name) == pubend
-        for selector in ("key = 'old'", "key = 'lost'", "TRUE"):
+        for selector in SELECTORS:
             async with consume(here, name, f"away {selector}", start="earliest", selector=selector):
                 pass
         async with KafkaLog(kafka, name, leader) as log:
@@ -79,14 +104,9 @@ async def test_a_log_that_is_cut_behind_positions_and_grows_beyond_them(kafka: K
 
         given_here += await given(all_here, pubend, end)
         given_there += await given(all_there, pubend, end)
-        for session in (here, there):
-            with pytest.raises(gapless.TokenAheadError):
-                async with consume(session, name, "ahead", start=late) as ahead:
-                    await anext(ahead)
-        of_away: dict[str, Items] = {}
-        for selector in ("key = 'old'", "key = 'lost'", "TRUE"):
-            async with consume(here, name, f"away {selector}", selector=selector) as away:
-                of_away[selector] = await given(away, pubend, end)
+        await refused_as_ahead(here, name, late)
+        await refused_as_ahead(there, name, late)
+        of_away = await given_to_absent(here, name, pubend, end)
         async with consume(there, name, "after", start=early) as goes_on:
             of_after = await given(goes_on, pubend, end)
 

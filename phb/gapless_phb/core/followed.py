@@ -42,6 +42,8 @@ READ_BYTES = 1 << 20
 """How many bytes are asked for at once, at the most. A piece comes whole, however large it is."""
 AGAIN = SECOND
 """When to ask once more what could not be read, in nanoseconds."""
+TOLD_MAX = 1000
+"""Of so many events one remembers that they are too large."""
 _COMPACTED = "records are missing: was the topic compacted?"
 
 Marked: TypeAlias = tuple[Tick, LogMark]
@@ -135,12 +137,14 @@ class FollowedLog:
         found: NumberedLog,
         rules: Sequence[tuple[Tick, bytes]],
         tag: int,
+        event_bytes_max: int,
         outbox: Outbox,
         timers: Timers,
         on_told: Callable[[Sequence[Judged], int], None],
     ) -> None:
         """`rules`: those of the past, each behind the tick from which it holds; the last ones are today's.
 
+        `event_bytes_max`: what is larger is delivered to nobody, and the operator is told.
         `on_told` is called with the marked batches in what was just told, each with whether it is a twin, and the time.
         """
         self.pubend = found.log
@@ -155,6 +159,9 @@ class FollowedLog:
         self.index = MeanSizes(self)
         self._rules = rules
         self._tag = tag
+        self._event_bytes_max = event_bytes_max
+        self._too_large: set[Tick] = set()
+        """The events of which the operator was told that they are too large, the latest ones."""
         self._outbox = outbox
         self._timers = timers
         self._on_told = on_told
@@ -430,9 +437,24 @@ class FollowedLog:
                 batches.append(events if begin == lo and end >= hi else between(events, begin, min(end, hi)))
                 begin = min(end, hi)
         events = EventBatch.concatenate(batches) if batches else EMPTY
+        if events.size > self._event_bytes_max:
+            self._note_too_large(events)
         if self.lost > lo:  # a batch may still be there whole when a part of it was removed (TK10)
             events = between(events, self.lost, hi)
         return DecodedPiece(lo, hi, events, [(tick, mark) for tick, mark in found if mark.tag == self._tag])
+
+    def _note_too_large(self, events: EventBatch) -> None:
+        """Tells the operator of events that no frame can carry, of each once."""
+        for tick, size in zip(events.ticks, events.lengths, strict=True):
+            if size > self._event_bytes_max and tick not in self._too_large:
+                if len(self._too_large) >= TOLD_MAX:
+                    self._too_large.clear()
+                self._too_large.add(tick)
+                text = (
+                    f"{self.pubend}: the record at {self.found.place(tick)} makes an event of {size:,} bytes,"
+                    f" and a frame carries {self._event_bytes_max:,}: who wants it gets a gap"
+                )
+                self._outbox.emit(Alarm(AlarmCode.EVENT_TOO_LARGE, text, self.pubend))
 
     def complain(self, fault: str, now: int) -> None:
         """Raises an alarm, now and then: nothing is said of a part of the log, and whoever needs it waits."""

@@ -136,7 +136,18 @@ class Gateway:
             pubend, _ = self._make(saved, found, is_new=is_new, now=now)
             for text in found.warnings:
                 self._outbox.emit(Alarm(AlarmCode.LOG_LESS_SAFE, f"{found.log}: {text}", found.log))
+            self._compare_limits(found)
             pubend.begin(now, wall)
+
+    def _compare_limits(self, found: NumberedLog) -> None:
+        """Tells the operator before it happens that the log takes larger records than a frame can carry."""
+        record_max, event_max = found.capabilities.record_max, self._context.settings.max_delivery_bytes
+        if record_max is not None and record_max > event_max:
+            text = (
+                f"{found.log}: it takes records of {record_max:,} bytes, and a frame carries {event_max:,}:"
+                " who wants a larger one gets a gap"
+            )
+            self._outbox.emit(Alarm(AlarmCode.EVENT_TOO_LARGE, text, found.log))
 
     def _create(self, found: NumberedLog, created: Tick) -> SavedPubend:
         """Returns the rows of a new pubend."""

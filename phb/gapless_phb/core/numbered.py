@@ -12,6 +12,7 @@ from gapless.core.gauges import Gauge
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.outbox import Then
 from gapless.core.ports import Grown, NumberedLog, Set, Trim
+from gapless.core.stream.batch_bytes import COUNT_BYTES, ROW
 from gapless.core.stream.ticks import Tick
 from gapless.core.wire.tokens import split_consumed
 from gapless.errors import InvalidTokenError
@@ -35,7 +36,8 @@ class Numbered:
         self._tables = context.tables
         self._key = rows.key(saved.number)
         tag = tag_of(context.network, found.log)
-        self.log = FollowedLog(found, saved.row.rules, tag, context.outbox, timers, self._on_told)
+        event_bytes_max = context.settings.max_delivery_bytes - COUNT_BYTES - ROW.size
+        self.log = FollowedLog(found, saved.row.rules, tag, event_bytes_max, context.outbox, timers, self._on_told)
         self._publishing = NumberedPublishing(context, saved, self.log, tag, timers, now)
 
     # ------------------------------------------------------------------------------------------- beginning

@@ -48,6 +48,8 @@ class Settings:
     """SHBs that every new pubend counts from its creation on (the node's own SHB, if the node hosts both roles)."""
     max_event_bytes: int = 1 << 20
     """The node's own limit. Clients are informed of it."""
+    max_delivery_bytes: int = 4 << 20
+    """Larger events of a log that is not the broker's own are delivered to nobody: who wants one gets a gap."""
     max_publishers: int = 100_000
     """The limit of publishers for each pubend.
 

@@ -76,6 +76,11 @@ class AlarmCode(Enum):
         "A log that others append to may lose what publishers have receipts for.",
         "Change how that log is kept, as the text says, or do not rely on its receipts.",
     )
+    EVENT_TOO_LARGE = (
+        "event_too_large",
+        "A log that others append to has, or takes, records that fit into no frame; who wants one gets a gap instead.",
+        "Raise `limits.max_frame_bytes` at all brokers, or keep producers below it. Who stands before it gets it then.",
+    )
     PFS_UNREADABLE = (
         "pfs_unreadable",
         "Notes on which events are for whom cannot be read; the events are fetched and matched again.",

@@ -314,6 +314,8 @@ class NumberedLog:
     """Why nothing can be published to it through this node; "" if it can."""
     warnings: Sequence[str]
     """What an operator should know: how its log is less safe than a durable receipt promises."""
+    place: Callable[[Tick], str] = "tick {}".format
+    """Says to people where in the log a tick is."""
 
 
 class LogStart(Enum):
@@ -517,6 +519,10 @@ class Roaming:
         return f"Roaming({self.shbs!r})"  # never the secret
 
 
+DELIVERY_HEAD_BYTES: Final = 512
+"""More than stands before the events in the frame of a delivery."""
+
+
 @dataclass(frozen=True, slots=True)
 class RoleContext:
     """Everything from which a role is made."""
@@ -546,6 +552,13 @@ class RoleContext:
     """None: the node is in no network."""
     selector_limits: SelectorLimits = field(default_factory=SelectorLimits)
     """How large a selector clients may subscribe with ([limits] of the configuration)."""
+    max_frame_bytes: int = 4 << 20
+    """The largest frame that clients take ([limits] of the configuration)."""
+
+    @property
+    def max_delivery_bytes(self) -> int:
+        """The largest payload of events that fits into a frame, behind what stands before it."""
+        return self.max_frame_bytes - DELIVERY_HEAD_BYTES
 
 
 class Role(Protocol):

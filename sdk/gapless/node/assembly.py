@@ -206,6 +206,7 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
             secret=identity.secret,
             authorizer=loaded.authorizer,
             max_event_bytes=config.limits.max_event_bytes,
+            max_frame_bytes=config.limits.max_frame_bytes,
             selector_limits=config.limits.of_selectors,
             config=config.role(role),
             roles=frozenset(loaded.open_roles),

@@ -113,6 +113,7 @@ class SubscriberHostingBroker:
         registry = Registry.recover(meta, context.reader.scan(SUBSCRIPTIONS))
         seals = Seals(self._shb, context.network, context.secret, context.roaming)
         self._hosting = Hosting(self._shb, seals, registry)
+        self._hosting.payload_max = context.max_delivery_bytes
         if catch_up is not None:
             self._hosting.catch_up = catch_up
         self._hosting.selector_limits = context.selector_limits

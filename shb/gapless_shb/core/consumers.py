@@ -13,7 +13,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from gapless.core.ports import Tell, Transmit
-from gapless.core.stream.batch_bytes import ROW
+from gapless.core.stream.batch_bytes import COUNT_BYTES, ROW
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
@@ -86,9 +86,11 @@ class Channel:
 class Credited:
     """A receiver that grants credit in events and bytes. An event that is larger than all credit is sent alone."""
 
-    __slots__ = ("credit_bytes", "credit_events")
+    __slots__ = ("credit_bytes", "credit_events", "payload_max")
     credit_events: int
     credit_bytes: int
+    payload_max: int
+    """What is larger than this cannot be sent at all."""
 
     @property
     def starved(self) -> bool:
@@ -96,23 +98,30 @@ class Credited:
         return self.credit_events <= 0 or self.credit_bytes <= 0
 
     def spend_all(self, events: int, size: int) -> bool:
-        """Takes so much from the credit if all of it is covered. Returns whether it is."""
-        if events > self.credit_events or size > self.credit_bytes:
+        """Takes so much from the credit if all of it is covered, and fits into a frame. Returns whether it is."""
+        if events > self.credit_events or size > self.credit_bytes or size > self.payload_max:
             return False
         self.credit_events -= events
         self.credit_bytes -= size
         return True
 
     def affordable(self, events: EventBatch, events_max: int, bytes_max: int = FOREVER) -> int:
-        """Returns how many of the first events may be sent at once by credit and limits: one at least, with credit."""
+        """Returns how many of the first events may be sent at once by credit and limits: one at least, with credit.
+
+        That one may be too large to be sent at all.
+        """
         if self.starved:
             return 0
         most = min(len(events), self.credit_events, events_max)
-        room = min(self.credit_bytes, bytes_max)
+        room = min(self.credit_bytes, bytes_max, self.payload_max - COUNT_BYTES)
         if most == len(events) and events.size + ROW.size * most <= room:
             return most
         ends = list(accumulate(map(ROW.size.__add__, islice(events.lengths, most))))
         return max(1, bisect_right(ends, room))
+
+    def is_too_large(self, payload: bytes) -> bool:
+        """Whether a payload, which has a single event then, cannot be sent at all."""
+        return len(payload) > self.payload_max
 
     def spend(self, events: int, size: int) -> None:
         """Takes what is being sent from the credit."""
@@ -134,6 +143,7 @@ class Consumer(Credited):
     instance: str
     credit_events: int
     credit_bytes: int
+    payload_max: int
     request: int
     """The number that the client gave to its request to attach."""
     attempt: int

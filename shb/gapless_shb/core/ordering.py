@@ -110,8 +110,12 @@ class OrderedDelivery:
                 stream.positions[sid].sent = segment.end
             elif len(events := unexpired(segment, wall)):
                 payload = events.payload((1 << len(events)) - 1)
-                consumer.spend(len(events), len(payload))
-                consumer.channel.deliver(sid, pubend, payload)
+                if consumer.is_too_large(payload):
+                    tick = events.ticks[0]
+                    consumer.channel.gap(sid, pubend, tick - 1, tick, GapReason.TOO_LARGE)
+                else:
+                    consumer.spend(len(events), len(payload))
+                    consumer.channel.deliver(sid, pubend, payload)
                 stream.positions[sid].sent = events.ticks[-1]
         for member in merge.members():
             stream = self._streams[member.pubend]

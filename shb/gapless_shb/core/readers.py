@@ -77,7 +77,7 @@ class Sink(Protocol):
     def events(self, events: EventBatch) -> EventBatch | None:
         """Takes events that match: at least one, unless it is full.
 
-        Returns the events that it has no room for, or None.
+        Returns the events that it has no room for, or None. If it is not full then, the first one is too large for it.
         """
 
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
@@ -222,7 +222,11 @@ class Reader(ABC):
                 rest = self._hand_over(events)
                 if rest is not None:
                     self._ready[0] = rest
-                    return
+                    if self._sink.full:
+                        return
+                    self._keep_open(too_large(rest.ticks[0]))
+                    self._ready[0] = rest.slice(1, len(rest))
+                    continue
             self._ready.popleft()
 
     def _wanted(self, events: EventBatch, _wall: int) -> EventBatch:
@@ -236,7 +240,8 @@ class Reader(ABC):
         self._close_gap()
         rest = self._sink.events(events)
         self._handed_out = True
-        self._told(events.ticks[len(events) - (0 if rest is None else len(rest)) - 1])
+        if taken := len(events) - (0 if rest is None else len(rest)):
+            self._told(events.ticks[taken - 1])
         return rest
 
     def _keep_open(self, lost: GapSegment) -> None:
@@ -269,6 +274,11 @@ class Reader(ABC):
             self._close_gap()
 
 
+def too_large(tick: Tick) -> GapSegment:
+    """Returns the gap in place of an event that no frame can carry."""
+    return GapSegment(tick - 1, tick, GapReason.TOO_LARGE)
+
+
 class ConsumerSink:
     """A sink that sends to a consumer as much as its credit allows."""
 
@@ -282,9 +292,12 @@ class ConsumerSink:
         return self._consumer.starved
 
     def events(self, events: EventBatch) -> EventBatch | None:
-        """Sends as many events as the credit allows. Returns the rest, or None if all were sent."""
+        """Sends as many events as the credit allows, up to one that is too large. Returns the rest, or None."""
         while count := self._consumer.affordable(events, BATCH):
-            self._consumer.send(self._pubend, count, events.slice(0, count).payload((1 << count) - 1))
+            payload = events.slice(0, count).payload((1 << count) - 1)
+            if self._consumer.is_too_large(payload):
+                return events
+            self._consumer.send(self._pubend, count, payload)
             if count == len(events):
                 return None
             events = events.slice(count, len(events))
@@ -401,14 +414,17 @@ class CatchUpReader(Reader):
             # Subscriptions with the same mask share the joined payload; only a part for little credit is joined alone.
             if mask.bit_count() <= consumer.credit_events:
                 payload = page.payload(mask)
-            if not payload or len(payload) > consumer.credit_bytes:
+            if not payload or len(payload) > min(consumer.credit_bytes, consumer.payload_max):
                 part = lowest(mask, consumer.affordable(page.select(mask), BATCH))
                 payload = page.part(part)
+            mask ^= part
+            if consumer.is_too_large(payload):
+                self._keep_open(too_large(page.ticks[part.bit_length() - 1]))
+                continue
             self._close_gap()
             consumer.send(self.stream.pubend, part.bit_count(), payload)
             self._handed_out = True
             self._told(page.ticks[part.bit_length() - 1])
-            mask ^= part
         self._ready_upto = page.index
 
     def _read_pfs(self) -> None:

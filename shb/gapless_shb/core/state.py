@@ -41,6 +41,8 @@ class BrokerState:
         """The channels, by the number of their session."""
         self.catch_up = CatchUp()
         self.selector_limits = SelectorLimits()
+        self.payload_max = 0
+        """The limit of a delivery's payload."""
         self.may_tell_loss: Callable[[int, PubendId, int], bool] = lambda _sid, _pubend, _now: True
         """Whether a guest may be told a gap on a pubend now; see `Guests.may_tell_loss`."""
         self.unsaved = False

@@ -462,6 +462,7 @@ class Subscribing:
             session.instance,
             request.credit_events,
             request.credit_bytes,
+            self._hosting.payload_max,
             request.request,
             request.attempt,
             since=wall,

@@ -17,7 +17,7 @@ from gapless_phb.config import PhbSection, PubendSection, settings_from
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.policies import Limits
 
-NOT_CONFIGURABLE = {"max_event_bytes", "void_limit", "logs"}
+NOT_CONFIGURABLE = {"max_event_bytes", "max_delivery_bytes", "void_limit", "logs"}
 
 
 def test_nothing_said_is_the_default() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from gapless.core.ports import LogCapabilities, NumberedLog
 from gapless.core.stream.ticks import Tick
 from gapless_log.kafka.format import KafkaFormat
+from gapless_log.kafka.lineage import offset_of
 from gapless_log.kafka.messages import Topic
 from gapless_log.kafka.options import TopicSection
 from gapless_log.kafka.tail import PartitionLog
@@ -104,6 +105,7 @@ class OpenTopic:
             rules=rules.encode(),
             refuses=self.refuses,
             warnings=self.warnings,
+            place=place_of,
         )
 
 
@@ -126,6 +128,11 @@ class FormerTopic:
 def encoded(topic_id: bytes) -> str:
     """Returns an id as it stands in names."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def place_of(tick: Tick) -> str:
+    """Says where the record of a tick is, to people who know Kafka."""
+    return f"offset {offset_of(tick) - 1}"
 
 
 def unfit(settings: Mapping[str, str]) -> str:

@@ -28,6 +28,7 @@ from gapless.core.client.items import Delivery, Item
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import ClientTimer, Key
 from gapless.core.deadlines import Deadlines
+from gapless.core.stream.batch_bytes import COUNT_BYTES
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import (
@@ -55,8 +56,6 @@ WINDOW_BYTES = 4 << 20
 FORMER_SIDS = 1024
 SILENCE_PAUSE = 5_000_000_000
 """Nanoseconds. So long after an attachment silence is acknowledged, then after twice as long each time."""
-COUNT_BYTES = 4
-"""The bytes of a delivery's count, which it costs besides its rows and events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from gapless.core.stream.events import CheckedHeader, Header, PlainProperties, e
 from gapless.selectors.columns import Groups, group_values
 
 PAIR = Struct("<II")
+COUNT_BYTES = 4
+"""Before the rows of a batch, how many there are."""
 ROW = Struct("<QII")
 """The row of an event in a delivery: its tick, its length, the length of its body."""
 LITTLE_ENDIAN = pack("=H", 1) == b"\1\0"

@@ -36,6 +36,7 @@ class RangeDelivery(Credited):
         self._request = request.request
         self.credit_events = request.credit_events
         self.credit_bytes = request.credit_bytes
+        self.payload_max = hosting.payload_max
 
     @property
     def full(self) -> bool:
@@ -51,9 +52,11 @@ class RangeDelivery(Credited):
         raise AssertionError("a delivery wants events")
 
     def events(self, events: EventBatch) -> EventBatch | None:
-        """Sends as many events as the credit allows. Returns the rest."""
+        """Sends as many events as the credit allows, up to one that is too large. Returns the rest."""
         while count := self.affordable(events, FRAME_EVENTS, FRAME_BYTES):
             payload = events.slice(0, count).payload((1 << count) - 1)
+            if self.is_too_large(payload):
+                return events
             self.spend(count, len(payload))
             head = range_head(self._session, self._request)
             self._hosting.outbox.emit(Transmit(self._session, ((head, payload),)))

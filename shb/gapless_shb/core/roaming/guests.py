@@ -498,6 +498,7 @@ class Guests:
             session.instance,
             request.credit_events,
             request.credit_bytes,
+            hosting.payload_max,
             request.request,
             request.attempt,
             since=wall,

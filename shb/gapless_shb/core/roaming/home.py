@@ -299,7 +299,7 @@ class Home:
         session = self._new_session(renew.client_id, renew.instance, "")
         hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
         channel = hosting.channel(session.number)
-        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, renew.attempt, since=wall))
+        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, 0, renew.attempt, since=wall))
         lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
         self._leases[renew.sid] = lease
         return lease

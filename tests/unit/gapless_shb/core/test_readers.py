@@ -37,7 +37,9 @@ class Bench:
         self.effects: list[object] = []
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.channel = Channel(1, self.effects.append, [])
-        self.consumer = Consumer(subscription, self.channel, "i", credit, 1 << 20, request=1, attempt=1, since=0)
+        self.consumer = Consumer(
+            subscription, self.channel, "i", credit, 1 << 20, 4 << 20, request=1, attempt=1, since=0
+        )
         self.position = SubscriptionPosition(start, since=since, acked=start)
         readers: dict[int, CatchUpReader] = {}
         self.page_cache = PageCache(self.pfs, FOREVER, readers, self.read_pages, self.fetch, 1 << 20)

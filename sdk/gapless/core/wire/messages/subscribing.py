@@ -274,6 +274,8 @@ class GapReason(Enum):
     """The log of the pubend is not the broker's own, and has lost them.
 
     What the subscription had matched was cut off; or the log is gone, or was trimmed, before the broker had read it."""
+    TOO_LARGE = "too large to deliver"
+    """The event is in no frame that a client takes: a log of others has larger ones, or the limit was lowered."""
     RETIRED = "this broker was retired"
     """The pubend no longer counted this SHB, and gave up events that it had not delivered (T10)."""
 
