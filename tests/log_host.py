@@ -1,33 +1,25 @@
-"""A host of numbered logs that notes everything: it opens topics of a Kafka, real or a model, and follows them."""
+"""A host of numbered logs that notes everything, of topics of a Kafka, real or a model: the suite's own."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeAlias, TypeVar
 
 from typing_extensions import Self
 
 from gapless.core.ports import (
-    Append,
     Appended,
-    Follow,
     Grown,
-    Locate,
-    Located,
     LogAnswer,
     LogEnded,
     LogPiece,
     LogRead,
-    LogsFound,
     LogStart,
     LogTrouble,
     NumberedLog,
-    ReadLog,
     Refused,
-    Taken,
     Uncertain,
 )
 from gapless.core.stream.ticks import Tick
@@ -36,76 +28,97 @@ from gapless_log.kafka.logs import KafkaLogs
 from gapless_log.kafka.options import section_from
 from gapless_log.kafka.requests import Access, Connection, connect
 from gapless_testing.kafka import KafkaCluster
+from gapless_testing.log import LogHarness
+from gapless_testing.log.host import Host, bodies_of
+from gapless_testing.log.truth import Truth
 
 Answer = TypeVar("Answer")
-
-WINDOW = 1 << 20
-PATIENCE = 45.0
+Connect: TypeAlias = "Callable[[str], Awaitable[Connection]]"
 
 
-class LogHost:
-    """What the plugin has answered, in order; each log that is found is followed from where it is decided."""
+class KafkaSectionHarness(LogHarness):
+    """Topics as a configuration has them, and the plugin that opens them."""
+
+    quiet = 0.001
+    patience = 9.0  # a broker that is killed takes its time
 
     def __init__(
         self,
         server: str,
-        connect: Callable[[str], Awaitable[Connection]],
+        connect: Connect,
+        topics: Sequence[object],
+        gone_seconds: float,
+    ) -> None:
+        self._section = section_from({"servers": [server], "topics": list(topics)})
+        self._connect = connect
+        self._gone_seconds = gone_seconds
+        self.plugin: KafkaLogs
+
+    async def make(self) -> None:
+        """Others make topics."""
+
+    def open(self, known: Mapping[str, str], answer: Callable[[LogAnswer], None]) -> KafkaLogs:
+        self.plugin = KafkaLogs(self._section, known, self._connect, answer, lambda: 1, gone_seconds=self._gone_seconds)
+        return self.plugin
+
+
+class LogHost:
+    """The suite's host, for topics of Kafka: each log that is found is followed from where it is decided.
+
+    At its end it fails for what the plugin has said and may not.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        connect: Connect,
         *topics: object,
         follow: bool = True,
         gone_seconds: float = 60.0,
         known: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`topics`: as a configuration has them. `known`: the logs of a former life, with their families."""
-        self._section = section_from({"servers": [server], "topics": list(topics)})
-        self._connect = connect
+        self._harness = KafkaSectionHarness(server, connect, topics, gone_seconds)
         self._follow = follow
-        self._gone_seconds = gone_seconds
         self._known = known
-        self.said: list[LogAnswer] = []
-        self.logs: dict[str, NumberedLog] = {}
-        """As they were described last."""
-        self.takes = True
-        """Whether what comes is taken at once."""
-        self._came = asyncio.Event()
-        self._count = 0
-        self.plugin: KafkaLogs
+        self.host: Host
 
     async def __aenter__(self) -> Self:
-        self.plugin = KafkaLogs(
-            self._section, self._known, self._connect, self._on_answer, lambda: 1, gone_seconds=self._gone_seconds
-        )
+        self.host = Host(self._harness, Truth(), self._known)
+        if self._follow:
+            self.host.on_new = self._on_new
+        self.host.open()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.plugin.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.host.close()
+        assert kind is not None or self.host.breaches == [], self.host.breaches
 
-    def _on_answer(self, answer: LogAnswer) -> None:
-        self.said.append(answer)
-        self._came.set()
-        if isinstance(answer, LogsFound):
-            for found in answer.logs:
-                is_new = found.log not in self.logs
-                self.logs[found.log] = found
-                if is_new and self._follow:
-                    self.plugin.ask(Follow(found.log, found.decided, WINDOW))
-        elif isinstance(answer, Grown) and self.takes:
-            self.plugin.ask(Taken(answer.log, answer.size))
+    def _on_new(self, found: NumberedLog) -> None:
+        self.host.follow(found.log, found.decided)
 
-    async def until(self, holds: Callable[[], Answer]) -> Answer:
+    @property
+    def plugin(self) -> KafkaLogs:
+        """What is tested."""
+        return self._harness.plugin
+
+    @property
+    def logs(self) -> Mapping[str, NumberedLog]:
+        """As they were described last."""
+        return self.host.logs
+
+    @property
+    def said(self) -> Sequence[LogAnswer]:
+        """What the plugin has answered, in order."""
+        return self.host.said
+
+    async def until(self, holds: Callable[[], Answer | None]) -> Answer:
         """Waits until this is true of what was said."""
-        loop = asyncio.get_running_loop()
-        due = loop.time() + PATIENCE
-        while not (found := holds()):
-            self._came.clear()
-            waiting = asyncio.ensure_future(self._came.wait())
-            await asyncio.wait([waiting], timeout=max(0, due - loop.time()))
-            waiting.cancel()
-            assert loop.time() < due, f"it did not happen: {self.said}"
-        return found
+        return await self.host.until(holds, lambda: "it did not happen")
 
     def all_of(self, kind: type[Answer]) -> list[Answer]:
         """Everything of a kind that was said."""
-        return [each for each in self.said if isinstance(each, kind)]
+        return self.host.all_of(kind)
 
     async def found(self, partition: int = 0) -> NumberedLog:
         """The log of a partition, once it is found."""
@@ -114,15 +127,11 @@ class LogHost:
             alive = [log for name, log in self.logs.items() if f".{partition}@" in name]
             return alive[-1] if alive else None
 
-        found = await self.until(there)
-        assert found is not None
-        return found
+        return await self.until(there)
 
     def grown(self, log: str) -> list[Grown]:
-        """How a log has grown; each begins where the one before has ended."""
-        grown = [each for each in self.all_of(Grown) if each.log == log]
-        assert [each.lo for each in grown[1:]] == [each.hi for each in grown[:-1]]
-        return grown
+        """How a log has grown."""
+        return [each for each in self.all_of(Grown) if each.log == log]
 
     def reached(self, log: str) -> Tick:
         """Where it has been told to."""
@@ -135,33 +144,20 @@ class LogHost:
 
     async def behind(self, log: str, count: int) -> list[tuple[str, bytes]]:
         """The events that have come, once there are so many."""
-        await self.until(lambda: len(self.events(log)) >= count)
+        await self.until(lambda: len(self.events(log)) >= count or None)
         return self.events(log)
 
     async def read(self, log: str, after: Tick, upto: Tick, max_bytes: int = 1 << 20) -> LogRead:
         """Reads a part of a log."""
-        return await self._ask(LogRead, lambda cookie: ReadLog(log, after, upto, cookie, max_bytes))
+        return await self.host.read(log, after, upto, max_bytes)
 
     async def locate(self, log: str, at: LogStart | int) -> Tick:
         """Finds a place."""
-        return (await self._ask(Located, lambda cookie: Locate(log, at, cookie))).tick
+        return await self.host.locate(log, at)
 
     async def append(self, log: str, *records: bytes) -> Appended | Refused | Uncertain:
         """Appends records."""
-        kinds: Any = (Appended, Refused, Uncertain)
-        answer: Appended | Refused | Uncertain = await self._ask(
-            kinds, lambda cookie: Append(log, cookie, records, None)
-        )
-        return answer
-
-    async def _ask(self, kind: type[Answer], question: Callable[[int], Any]) -> Answer:
-        self._count += 1
-        cookie = self._count
-        self.plugin.ask(question(cookie))
-        answered = await self.until(
-            lambda: [each for each in self.all_of(kind) if getattr(each, "cookie", 0) == cookie]
-        )
-        return answered[0]
+        return await self.host.append(log, *records)
 
     def troubles(self) -> list[tuple[str, str]]:
         """What stood still, and why."""
@@ -181,13 +177,7 @@ def host_of(kafka: KafkaCluster, *topics: object, follow: bool = True, gone_seco
 
 def events_of(log: NumberedLog, pieces: Sequence[LogPiece]) -> list[tuple[str, bytes]]:
     """The events of pieces, each as place and body."""
-    found = []
-    for piece in pieces:
-        if piece.raw is not None:
-            batch, _ = log.format.decode(piece, log.rules)
-            pairs = zip(batch.ticks, batch.events, batch.body_lengths, strict=True)
-            found += [(place(tick), event[len(event) - length :]) for tick, event, length in pairs]
-    return found
+    return [(place(tick), body) for tick, body in bodies_of(log, pieces)]
 
 
 def place(tick: Tick) -> str:

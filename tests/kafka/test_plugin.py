@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gapless.core.ports import Appended, Follow, LogMark, LogsFound, LogStart, Refused, Taken, Trim
+from gapless.core.ports import Appended, LogMark, LogsFound, LogStart, Refused
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless_log.kafka.records import Compression
@@ -103,7 +103,7 @@ async def test_records_deleted_in_the_middle_of_a_batch(kafka: KafkaCluster, log
     await log.publish(*(b"%d" % n for n in range(10)))
     async with host_of(kafka, {"name": log.topic.name, "retention": "delete"}) as host:
         found = await host.found()
-        host.plugin.ask(Trim(found.log, 4))
+        host.host.trim(found.log, 4)
         await host.until(lambda: host.logs[found.log].first == 4)
         read = await host.read(found.log, 0, 10)
         gone = await host.read(found.log, 1, 3)
@@ -124,7 +124,7 @@ async def test_a_follower_below_the_start_of_the_log_goes_on_there(kafka: KafkaC
     async with host_of(kafka, log.topic.name, follow=False) as host:
         found = await host.found()
         await kafka.delete_records(log.topic.name, 2)
-        host.plugin.ask(Follow(found.log, 0, 1000))
+        host.host.follow(found.log, 0, 1000)
         events = await host.behind(found.log, 1)
 
     assert events == [("0/3", b"c")]
@@ -211,6 +211,7 @@ async def test_a_compacted_topic_is_refused_and_a_hole_is_covered_by_no_piece(ka
         await kafka.alter_topic(name, cleanup_policy="compact")
         while (await log.batches(0))[0].last < 40:
             pass
+        host.host.has_holes = True
         end = await host.locate(found.log, LogStart.DECIDED)
         read = await host.read(found.log, 0, end)
         async with host_of(kafka, name) as other:
@@ -233,7 +234,7 @@ async def test_a_topic_that_is_not_there_is_told_and_found_when_it_is_made(kafka
 
 async def test_the_window_is_kept(kafka: KafkaCluster, log: KafkaLog) -> None:
     async with host_of(kafka, log.topic.name) as host:
-        host.takes = False
+        host.host.takes = False
         found = await host.found()
         for _ in range(30):
             await log.publish(b"x" * 100_000)
@@ -241,8 +242,8 @@ async def test_the_window_is_kept(kafka: KafkaCluster, log: KafkaLog) -> None:
         stands = host.reached(found.log)
         read = await host.read(found.log, 0, 30, max_bytes=100_000)  # nothing waits for that
         assert host.reached(found.log) == stands < 15
-        host.takes = True
-        host.plugin.ask(Taken(found.log, sum(grown.size for grown in host.grown(found.log))))
+        host.host.takes = True
+        host.host.take_all(found.log)
         await host.behind(found.log, 30)
 
     assert read.hi == 1

@@ -79,6 +79,8 @@ class Host:
         """The logs that are gone, and why."""
         self.takes = True
         """Whether what comes is taken at once."""
+        self.on_new: Callable[[NumberedLog], None] = _nothing
+        """Called with each log that is new."""
         self.has_holes = False
         """Whether records are missing."""
         self.following: dict[str, Following] = {}
@@ -92,7 +94,8 @@ class Host:
         self._published = 0
         self._reserved: dict[str, Tick] = {}
         """Where the host numbers the records: up to where it did."""
-        self._breaches = BREACHES.get([])
+        self.breaches = BREACHES.get([])
+        """What no plugin may say, and this one has."""
         self._thread = threading.get_ident()
         self._came = asyncio.Event()
 
@@ -352,6 +355,8 @@ class Host:
             self._raise_first(log.log, log.first)
             self.logs[log.log] = log
             self.truth.forget(log.log, voids)
+            if before is None:
+                self.on_new(log)
 
     def _raise_first(self, log: str, first: Tick) -> None:
         before = self.first.setdefault(log, first)
@@ -447,12 +452,16 @@ class Host:
                 self._breach(f"indices {list(question.indices)} were proposed, and {indices} were taken")
 
     def _breach(self, what: str) -> None:
-        self._breaches.append(what)
+        self.breaches.append(what)
 
 
 def bodies_of(log: NumberedLog, pieces: Sequence[LogPiece]) -> list[tuple[Tick, bytes]]:
     """The events of pieces, each as tick and body."""
     return [(event.tick, event.body) for piece in pieces for event in events_of(log, piece)]
+
+
+def _nothing(_: NumberedLog) -> None:
+    """Nobody waits for it."""
 
 
 def _short(answer: LogAnswer) -> str:

@@ -10,9 +10,7 @@ import msgspec
 import pytest
 
 from gapless.core.ports import (
-    Append,
     Appended,
-    Follow,
     Grown,
     LogEnded,
     LogMark,
@@ -20,7 +18,6 @@ from gapless.core.ports import (
     LogStart,
     LogTrouble,
     Refused,
-    Trim,
     Uncertain,
 )
 from gapless.core.stream.columns import EventColumns
@@ -237,7 +234,7 @@ async def test_a_position_beyond_the_end_is_a_cut_and_never_a_reset(kafka: Kafka
     async with kafka.host(follow=False) as host:
         found = await host.found()
         kafka.elect(is_clean=False)  # offset 10 is out of range from now on
-        host.plugin.ask(Follow(found.log, 10, 1000))
+        host.host.follow(found.log, 10, 1000)
         await asyncio.sleep(0.02)
         kafka.publish(b"new")
         events = await host.behind(found.log, 1)
@@ -507,10 +504,10 @@ async def test_records_that_kafka_does_not_delete_are_told_where_it_never_will(
         kafka.change = lambda _broker, request, answer: (
             Deleted(code, UNKNOWN) if isinstance(request, DeleteRecords) else answer
         )
-        host.plugin.ask(Trim(found.log, 2))
+        host.host.trim(found.log, 2)
         await asyncio.sleep(0.02)
         kafka.change = lambda _broker, _request, answer: answer
-        host.plugin.ask(Trim(found.log, 3))
+        host.host.trim(found.log, 3)
         await host.until(lambda: host.logs[found.log].first == 3)
         await asyncio.sleep(0.02)
 
@@ -568,10 +565,11 @@ async def test_what_is_asked_of_a_log_that_is_gone_is_answered(kafka: Kafka, hos
     kafka.topic = kafka.create("orders")
     await host.until(host.ended)
 
-    host.plugin.ask(Append(log, "cookie", [b"x"], None))
+    answer = await host.append(log, b"x")
     read = await host.read(log, 0, 1)
 
-    assert host.all_of(Refused) == [Refused("cookie", "the log is gone")]
+    assert isinstance(answer, Refused)
+    assert answer.why == "the log is gone"
     assert read.error == "the log is gone"
 
 

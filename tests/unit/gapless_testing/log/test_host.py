@@ -62,8 +62,7 @@ class Rig:
     def __init__(self) -> None:
         self.log = Says()
         self.host = Host(self.log, Truth(), {})
-        self.breaches: list[str] = []
-        self.host._breaches = self.breaches
+        self.breaches = self.host.breaches
         self.host.open()
 
     def tell(self, *answers: LogAnswer) -> list[str]:
