@@ -135,3 +135,16 @@ async def test_a_kafka_that_asks_for_tls_and_a_password(
 
     assert "guessed" not in caplog.text
     assert PASSWORD not in caplog.text
+
+
+@pytest.mark.timeout(60)
+async def test_nodes_that_map_a_topic_by_other_rules_show_another_number(kafka: KafkaCluster, log: KafkaLog) -> None:
+    """They have no link to each other: whoever watches both sees it."""
+    name, numbers = log.topic.name, []
+    for topic in (name, {"name": name}, {"name": name, "types": {"kind": "int"}}):
+        async with gateway(kafka, topic) as node, gapless.connect(node.url) as connection:
+            pubend = await pubend_of(connection, name)
+            numbers.append((await connection.status()).value("gapless_pubend_rules", pubend=pubend))
+
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert 0 < numbers[0] < 1 << 53

@@ -41,6 +41,11 @@ REFUSING = Family("gapless_pubend_refusing", "Whether nothing can be published, 
 FOLLOWED_BYTES = Family(
     "gapless_pubend_followed_bytes_total", "What a log that others append to has brought.", _PUBEND, counter=True
 )
+RULES = Family(
+    "gapless_pubend_rules",
+    "A number of the rules by which records of a log of others become events: the same at every node over that log.",
+    _PUBEND,
+)
 CLOCK_SUSPECT = Family(
     "gapless_pubend_clock_suspect", "Whether the wall clock leapt ahead, and is not followed.", _PUBEND
 )

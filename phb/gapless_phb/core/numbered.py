@@ -7,6 +7,7 @@ log, so a broker that has lost its volume knows them again.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from hashlib import blake2b
 
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
@@ -176,6 +177,7 @@ class Numbered:
         yield gauges.STABLE.gauge(log.stable, name)
         yield gauges.DAMAGED_RANGES.gauge(len(log.damage.listing(log.lost)), name)
         yield gauges.FOLLOWED_BYTES.gauge(log.index.total, name)
+        yield gauges.RULES.gauge(int.from_bytes(blake2b(log.found.rules, digest_size=6).digest(), "big"), name)
         yield from self._publishing.gauges()
 
 
