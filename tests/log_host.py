@@ -44,12 +44,12 @@ class KafkaSectionHarness(LogHarness):
 
     def __init__(
         self,
-        server: str,
+        servers: Sequence[str],
         connect: Connect,
         topics: Sequence[object],
         gone_seconds: float,
     ) -> None:
-        self._section = section_from({"servers": [server], "topics": list(topics)})
+        self._section = section_from({"servers": servers, "topics": list(topics)})
         self._connect = connect
         self._gone_seconds = gone_seconds
         self.plugin: KafkaLogs
@@ -70,7 +70,7 @@ class LogHost:
 
     def __init__(
         self,
-        server: str,
+        servers: Sequence[str],
         connect: Connect,
         *topics: object,
         follow: bool = True,
@@ -78,7 +78,7 @@ class LogHost:
         known: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`topics`: as a configuration has them. `known`: the logs of a former life, with their families."""
-        self._harness = KafkaSectionHarness(server, connect, topics, gone_seconds)
+        self._harness = KafkaSectionHarness(servers, connect, topics, gone_seconds)
         self._follow = follow
         self._known = known
         self.host: Host
@@ -171,8 +171,7 @@ class LogHost:
 def host_of(kafka: KafkaCluster, *topics: object, follow: bool = True, gone_seconds: float = 60.0) -> LogHost:
     """A host of topics of a real Kafka."""
     connecting = partial(connect, access=Access(patience=20))
-    server, *_ = kafka.bootstrap.split(",")
-    return LogHost(server, connecting, *topics, follow=follow, gone_seconds=gone_seconds)
+    return LogHost(kafka.bootstrap.split(","), connecting, *topics, follow=follow, gone_seconds=gone_seconds)
 
 
 def events_of(log: NumberedLog, pieces: Sequence[LogPiece]) -> list[tuple[str, bytes]]:

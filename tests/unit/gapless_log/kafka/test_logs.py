@@ -120,7 +120,7 @@ class Kafka:
         follow = options.pop("follow", True)
         known = options.pop("known", {})
         topic = {"name": "orders", **options}
-        return LogHost("kafka-1:9092", self.connect, topic, follow=follow, gone_seconds=gone_seconds, known=known)
+        return LogHost(["kafka-1:9092"], self.connect, topic, follow=follow, gone_seconds=gone_seconds, known=known)
 
 
 @pytest.fixture
