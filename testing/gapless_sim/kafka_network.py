@@ -42,7 +42,7 @@ TOPIC = "kafka"
 SERVERS = 3
 LATENCY = 200_000
 """Nanoseconds from one side to the other, at least."""
-PRODUCES_BROKEN = 0.06
+PRODUCES_BROKEN = 0.15
 """So often the connection of a produce breaks."""
 PRODUCE_FATES = ("is lost", "arrives unanswered", "is late", "comes twice")
 LATE_MOST = 6 * SECOND

@@ -130,6 +130,7 @@ def test_a_partition_that_appears_later_begins_at_its_beginning(rig: Rig) -> Non
     later = rig.kafka.pubend_of(rig.topic, 1)
     with pytest.raises(Violation, match="later than others of its topic, and begins it at 5"):
         whole.opened("node1", PubendMeta(later, "node1", created=5), {})
+    whole.opened("node1", PubendMeta(later, "node1", created=5, sealed=True), {})  # it is gone
 
 
 def test_latest_begins_where_the_gateway_says_and_earliest_at_the_beginning(rig: Rig) -> None:
