@@ -106,6 +106,8 @@ class VolumeLogs:
         self._following: tuple[Tick, int] | None = None
         """How far it was told, and what room there is."""
         self._is_closed = False
+        self._syncing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._soon(self.on_changed)
 
     def _soon(self, call: Callable[..., None], *arguments: object) -> None:
@@ -116,9 +118,9 @@ class VolumeLogs:
         if self._harness.is_made and not self._harness.told.get(self):
             self._harness.told[self] = True
             self._describe()
-        while self._following is not None and self._following[1] > 0 and self._following[0] < self._stream.last:
+        while self._following is not None and self._following[1] > 0 and self._following[0] < self._harness.durable:
             after, room = self._following
-            pieces = self._pieces(after, self._stream.last, 1)
+            pieces = self._pieces(after, self._harness.durable, 1)
             size = sum(len(piece.raw or b"") for piece in pieces)
             self._following = pieces[-1].last, room - size
             self._tell(Grown(PUBEND, after, pieces[-1].last, pieces, self._stream.first, size))
@@ -169,17 +171,17 @@ class VolumeLogs:
                     self._following = self._following[0], self._following[1] + question.size
                 self.on_changed()
             case ReadLog():
-                pieces = self._pieces(question.after, question.upto, question.max_bytes)
+                upto = min(question.upto, self._harness.durable)
+                pieces = self._pieces(question.after, upto, question.max_bytes)
                 hi = min(question.upto, pieces[-1].last if pieces else max(question.after, self._stream.first))
                 first = self._stream.first
                 self._tell(LogRead(question.cookie, question.after, max(question.after, hi), pieces, first, ""))
             case Locate():
                 places = {"EARLIEST": self._stream.first}
                 name = "" if isinstance(question.at, int) else question.at.name
-                self._tell(Located(question.cookie, places.get(name, self._stream.last)))
+                self._tell(Located(question.cookie, places.get(name, self._harness.durable)))
             case Trim():
-                self._write(Chop(stream_of(PUBEND), question.upto))
-                self._describe()
+                self._write(Chop(stream_of(PUBEND), question.upto), self._describe)
             case Append():
                 self._append(question)
 
@@ -202,18 +204,30 @@ class VolumeLogs:
                 )
             )
             previous = index
-        self._write(Append(stream_of(PUBEND), append.cookie, records, append.indices))
-        self._tell(Appended(append.cookie, append.indices))
+        answer = Appended(append.cookie, append.indices)
+        self._write(Append(stream_of(PUBEND), append.cookie, records, append.indices), lambda: self._tell(answer))
 
-    def _write(self, operation: Append | Chop) -> None:
+    def _write(self, operation: Append | Chop, then: Callable[[], None]) -> None:
         self._writer.write([operation])
-        self._harness.volume.sync()
+        task = asyncio.get_running_loop().create_task(self._sync(then))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _sync(self, then: Callable[[], None]) -> None:
+        """Makes what was written durable; one after the other, so that answers come in order."""
+        async with self._syncing:
+            written = self._stream.last
+            await asyncio.to_thread(self._harness.volume.sync)
+            self._harness.durable = written
+        if not self._is_closed:
+            then()
         for logs in self._harness.told:
             logs._soon(logs.on_changed)
 
     async def close(self) -> None:
         """Says nothing more."""
         self._is_closed = True
+        await asyncio.gather(*self._tasks)
 
 
 class VolumeHarness(LogHarness):
@@ -224,6 +238,8 @@ class VolumeHarness(LogHarness):
     def __init__(self, volume: LogVolume) -> None:
         self.volume = volume
         self.is_made = False
+        self.durable: Tick = 0
+        """The last index that is: nothing above it is told."""
         self.told: dict[VolumeLogs, bool] = {}
         """Who has opened it, and whether the log was described to them."""
 
