@@ -1,7 +1,8 @@
 """The workload `kafka`: a topic that strangers write to, nodes that are gateways to it, and applications at them.
 
 Strangers know nothing of gapless. They append records, and have transactions that are aborted or hang. Applications
-publish to the topic through the first node, the only gateway that publishes, and consume it at all of them.
+publish to the topic through one of the nodes, the only gateway that publishes at a time, and consume it at all of them.
+In the end, when all is consumed, strangers go on for a while: then it is looked at what nodes fetch.
 """
 
 from __future__ import annotations
