@@ -11,8 +11,8 @@ was; one for each broker fetches what is followed there, and waits for more. Not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import accumulate, islice
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ from gapless.core.ports import (
 from gapless.core.stream.ticks import Tick
 from gapless_log.kafka.cluster import CONNECTION_ERRORS, Cluster
 from gapless_log.kafka.format import joined
-from gapless_log.kafka.lineage import TicksExhaustedError, tick_at
+from gapless_log.kafka.lineage import TicksExhaustedError, offset_of, tick_at
 from gapless_log.kafka.messages import LATEST, UNKNOWN, Code, Fetch, Fetched, FetchFrom, PartitionState
 from gapless_log.kafka.options import KafkaSection, TopicSection
 from gapless_log.kafka.records import CorruptBatchError, batches
@@ -130,6 +130,8 @@ class KafkaLogs:
         self._stale = asyncio.Event()
         """What is known of leaders is out of date."""
         self._reads = asyncio.Semaphore(READS_MAX)
+        self._reading: dict[str, list[tuple[int, int, asyncio.Event]]] = {}
+        """Of each log the reads under way: the offsets between which they read, and what is set at their ends."""
         self._failing: dict[str, float] = {}
         """Of what does not work, since when."""
         self._troubles: dict[str, str] = {}
@@ -351,6 +353,7 @@ class KafkaLogs:
             for each in state.partitions:
                 partition = topic.logs.get(each.partition)
                 if partition is not None:
+                    partition.recent.rest()
                     self._led(partition, each)
                 elif topic.section.partitions is None:
                     added.append(each)
@@ -554,6 +557,7 @@ class KafkaLogs:
         for partition in topic.logs.values():
             partition.following = None
             del self._logs[partition.log]
+            self._reading.pop(partition.log, None)
             self._failing.pop(partition.log, None)
             self._troubles.pop(partition.log, None)
             self._wake(partition)
@@ -587,13 +591,31 @@ class KafkaLogs:
         self._decline(question)
 
     async def _read_once(self, topic: OpenTopic, partition: PartitionLog, question: ReadLog) -> LogRead:
-        read = await read_range(await self._leader(partition, "read"), partition, question)
+        async with self._behind_others(partition, question):
+            read = await read_range(await self._leader(partition, "read"), partition, question)
         if read is not None:
             return read
         await self._relearn(topic, partition)
         if partition.first < question.upto:
             raise NotNowError("the log is not what it was")
         return LogRead(question.cookie, question.after, question.upto, (), partition.first, "")
+
+    @asynccontextmanager
+    async def _behind_others(self, partition: PartitionLog, question: ReadLog) -> AsyncIterator[None]:
+        """Waits for reads that began before and may bring the same batches, so that these are fetched once."""
+        under_way = self._reading.setdefault(partition.log, [])
+        lo, hi = offset_of(question.after), offset_of(question.upto)
+        far = partition.recent.longest or hi
+        near = [done for low, high, done in under_way if low <= hi + far and lo <= high + far]
+        mine = (lo, hi, asyncio.Event())
+        under_way.append(mine)
+        try:
+            for done in near:
+                await done.wait()
+            yield
+        finally:
+            under_way.remove(mine)
+            mine[2].set()
 
     async def _locate(self, question: Locate) -> None:
         """Finds a place, however long it takes."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gapless.core.ports import LogPiece, LogRead, LogStart, ReadLog
 from gapless.core.stream.ticks import Tick
 from gapless_log.kafka.cluster import CONNECTION_ERRORS, Cluster
-from gapless_log.kafka.lineage import Lineage
+from gapless_log.kafka.lineage import Lineage, offset_of
 from gapless_log.kafka.messages import (
     EARLIEST,
     LATEST,
@@ -23,7 +23,7 @@ from gapless_log.kafka.messages import (
     Topic,
 )
 from gapless_log.kafka.requests import Connection
-from gapless_log.kafka.tail import PartitionLog, pieces_of
+from gapless_log.kafka.tail import PartitionLog, pieces_from, pieces_of
 from gapless_log.kafka.topics import FormerTopic
 
 
@@ -100,19 +100,24 @@ async def place_found(
 async def read_range(connection: Connection, partition: PartitionLog, question: ReadLog) -> LogRead | None:
     """Reads what is in a part of a log; None if the log is not what it was. Raises NotNowError."""
     after, upto = question.after, question.upto
-    place = partition.place_of(after)
-    bytes_max = max(1, question.max_bytes)
-    start = FetchFrom(
-        partition.topic_id, partition.partition, place.offset, partition.leader_epoch, place.last_epoch, bytes_max
-    )
-    answer = await connection.fetch(Fetch((start,), True, 0, 1, bytes_max))
-    checked(answer.code)
-    (fetched,) = answer.partitions
-    if fetched.diverging is not None or fetched.code is Code.OFFSET_OUT_OF_RANGE:
-        return None
-    checked(fetched.code)
-    partition.start = max(partition.start, fetched.first)
-    found = pieces_of(fetched.records, fetched.aborted, place.offset, partition.start)
+    place, recent = partition.place_of(after), partition.recent
+    known = recent.read(place.offset, offset_of(upto))
+    if known and place.offset >= partition.start:
+        found = pieces_from(known, place.offset, partition.start, "")
+    else:
+        bytes_max = max(1, question.max_bytes)
+        start = FetchFrom(
+            partition.topic_id, partition.partition, place.offset, partition.leader_epoch, place.last_epoch, bytes_max
+        )
+        answer = await connection.fetch(Fetch((start,), True, 0, 1, bytes_max))
+        checked(answer.code)
+        (fetched,) = answer.partitions
+        if fetched.diverging is not None or fetched.code is Code.OFFSET_OUT_OF_RANGE:
+            return None
+        checked(fetched.code)
+        partition.start = max(partition.start, fetched.first)
+        found = pieces_of(fetched.records, fetched.aborted, place.offset, partition.start)
+        recent.keep(found.batches)
     covered = max(after, partition.first) if place.offset <= partition.start else after
     pieces = []
     for piece in found.pieces:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from gapless.core.ports import Grown, LogPiece
 from gapless.core.stream.ticks import Tick
@@ -13,6 +15,11 @@ from gapless_log.kafka.records import Batch, CorruptBatchError, batches, without
 
 FETCH_BYTES_MAX = 4 << 20
 """So much is fetched of one partition at once."""
+RECENT_BYTES = 4 << 20
+"""So much of what was read of one partition is kept for who reads on there."""
+
+JudgedBatch: TypeAlias = tuple[Batch, bool]
+"""A batch, and whether its records count."""
 
 
 @dataclass(slots=True)
@@ -33,6 +40,59 @@ class Following:
         return self.window - self.pending
 
 
+class Recent:
+    """The batches that were read last: who reads on inside of one, or behind it, does not have it fetched again.
+
+    They are as good as on the day they were read, as long as the lineage is the same.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[int, JudgedBatch] = {}
+        """By their first offsets; those that were used last are at the end."""
+        self._firsts: list[int] = []
+        self._size = 0
+        self._is_used = False
+        self.longest = 0
+        """So many records the longest batch has that was ever kept."""
+
+    def keep(self, found: Sequence[JudgedBatch]) -> None:
+        """Keeps batches that were fetched, and drops the oldest beyond the limit."""
+        self._is_used = True
+        for batch, counts in found:
+            if batch.first not in self._batches:
+                insort(self._firsts, batch.first)
+                self._size += len(batch.raw)
+            self._batches[batch.first] = batch, counts
+            self.longest = max(self.longest, batch.last - batch.first + 1)
+        while self._size > RECENT_BYTES and len(self._batches) > 1:
+            self._drop(next(iter(self._batches)))
+
+    def read(self, offset: int, upto: int) -> Sequence[JudgedBatch]:
+        """Returns the batches from that with `offset` on, as far as they follow each other and begin below `upto`."""
+        self._is_used = True
+        found: list[JudgedBatch] = []
+        for first in self._firsts[max(0, bisect_right(self._firsts, offset) - 1) :]:
+            batch, _ = self._batches[first]
+            if not (first <= offset <= batch.last) or (found and first >= upto):
+                break
+            found.append(self._batches.pop(first))
+            self._batches[first] = found[-1]
+            offset = batch.last + 1
+        return found
+
+    def rest(self) -> None:
+        """Forgets all if nothing was read since this was called the last time."""
+        if not self._is_used:
+            for first in list(self._batches):
+                self._drop(first)
+        self._is_used = False
+
+    def _drop(self, first: int) -> None:
+        batch, _ = self._batches.pop(first)
+        del self._firsts[bisect_left(self._firsts, first)]
+        self._size -= len(batch.raw)
+
+
 @dataclass(slots=True)
 class PartitionLog:
     """What is known of one partition."""
@@ -48,6 +108,7 @@ class PartitionLog:
     following: Following | None = None
     is_paused: bool = False
     """Whether what comes next cannot be read, and nothing is fetched for a while."""
+    recent: Recent = field(default_factory=Recent)
 
     @property
     def first(self) -> Tick:
@@ -58,6 +119,7 @@ class PartitionLog:
         """The leader has told the lineage anew."""
         reached = None if self.following is None else offset_of(self.following.reached)
         self.lineage = self.lineage.told_anew(lineage, reached)
+        self.recent = Recent()  # a read that is under way keeps what it finds in the former one
 
     @property
     def is_followed(self) -> bool:
@@ -120,8 +182,7 @@ class PartitionLog:
 class FoundPieces:
     """Batches that were fetched."""
 
-    batches: Sequence[tuple[Batch, bool]]
-    """Each with whether its records count."""
+    batches: Sequence[JudgedBatch]
     pieces: Sequence[LogPiece]
     size: int
     fault: str
@@ -146,6 +207,11 @@ def pieces_of(records: bytes, aborted: Sequence[Aborted], offset: int, start: in
         judged = list(without_aborted(list(read()), aborted))
     except CorruptBatchError as error:
         judged, fault = [], str(error)
+    return pieces_from(judged, offset, start, fault)
+
+
+def pieces_from(judged: Sequence[JudgedBatch], offset: int, start: int, fault: str) -> FoundPieces:
+    """The same, of batches. `fault`: what is wrong behind them, or ""."""
     found = [(batch, counts) for batch, counts in judged if batch.last >= max(offset, start)]
     pieces = [
         LogPiece(

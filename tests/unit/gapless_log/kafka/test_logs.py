@@ -551,12 +551,47 @@ async def test_a_read_waits_for_a_leader_and_gives_up_in_time(
     await asyncio.sleep(0.02)
     kafka.learn()
     read = await reading
+    kafka.publish(b"b")
+    await host.behind(only(host), 2)
     monkeypatch.setattr(logs, "READ_SECONDS", 0.0)
     kafka.cluster.elect(kafka.partition, is_clean=True)
-    failed = await host.read(only(host), 0, 1)
+    failed = await host.read(only(host), tick_at(1, 1), tick_at(1, 2))
 
     assert [body for _, body in events_of(host.logs[only(host)], read.pieces)] == [b"a"]
-    assert (failed.hi, failed.error) == (0, "Kafka answers NOT_LEADER_OR_FOLLOWER")
+    assert (failed.hi, failed.error) == (tick_at(1, 1), "Kafka answers NOT_LEADER_OR_FOLLOWER")
+
+
+def reads(kafka: Kafka) -> int:
+    """How many fetches were no following."""
+    return sum(isinstance(request, Fetch) and request.wait_ms == 0 for _, request in kafka.asked)
+
+
+async def test_a_batch_is_fetched_once_for_all_who_read_in_it_at_one_time(kafka: Kafka, host: LogHost) -> None:
+    kafka.publish(b"a", b"b", b"c")
+    kafka.publish(b"d")
+    await host.behind(only(host), 4)
+
+    found = await asyncio.gather(*(host.read(only(host), at, at + 1) for at in range(4)))
+
+    assert [body for read in found for _, body in events_of(host.logs[only(host)], read.pieces)] == [
+        *b"a b c d".split()
+    ]
+    assert reads(kafka) == 1
+
+
+async def test_what_was_read_before_the_log_was_cut_is_not_read_again(kafka: Kafka, host: LogHost) -> None:
+    kafka.publish(b"a")
+    kafka.publish(b"b")
+    await host.behind(only(host), 2)
+    await host.read(only(host), 0, 2)
+    kafka.partition.copied = 1
+    kafka.elect(is_clean=False)
+    kafka.publish(b"other")
+    await host.behind(only(host), 3)
+
+    read = await host.read(only(host), 0, tick_at(1, 2))
+
+    assert [body for _, body in events_of(host.logs[only(host)], read.pieces)] == [b"a", b"other"]
 
 
 async def test_what_is_asked_of_a_log_that_is_gone_is_answered(kafka: Kafka, host: LogHost) -> None:

@@ -11,7 +11,7 @@ from gapless.core.ports import LogPiece
 from gapless_log.kafka.lineage import Lineage, Place, tick_at
 from gapless_log.kafka.messages import UNKNOWN, Aborted, Code, Fetched
 from gapless_log.kafka.records import Compression, NewRecord, encode
-from gapless_log.kafka.tail import FETCH_BYTES_MAX, PartitionLog, pieces_of
+from gapless_log.kafka.tail import FETCH_BYTES_MAX, RECENT_BYTES, PartitionLog, Recent, pieces_of
 
 TOPIC = b"t" * 16
 
@@ -164,3 +164,34 @@ def test_below_the_start_of_the_log_one_goes_on_there(after: int) -> None:
     assert log.following is not None
     assert log.following.place == Place(7, UNKNOWN)
     assert log.first == 7
+
+
+def kept(*raws: bytes) -> Recent:
+    recent = Recent()
+    recent.keep(pieces_of(b"".join(raws), (), 0, 0).batches)
+    return recent
+
+
+def test_recent_batches_are_read_as_far_as_they_follow_one_another() -> None:
+    recent = kept(batch(0, 3), batch(3, 2), batch(7))
+
+    def read(offset: int, upto: int) -> list[int]:
+        return [found.first for found, _ in recent.read(offset, upto)]
+
+    assert (read(0, 100), read(2, 3), read(1, 4), read(4, 100)) == ([0, 3], [0], [0, 3], [3])
+    assert (read(5, 100), read(7, 8), read(8, 100)) == ([], [7], [])
+    assert recent.longest == 3
+
+
+def test_of_recent_batches_the_last_used_stay_and_all_go_when_nobody_reads() -> None:
+    size = len(batch(0))
+    recent = kept(*(batch(offset) for offset in range(RECENT_BYTES // size)))
+    recent.read(0, 1)
+    recent.keep(pieces_of(batch(1 << 20), (), 0, 0).batches)
+
+    assert (bool(recent.read(0, 1)), recent.read(1, 2)) == (True, [])
+    recent.rest()
+    assert recent.read(0, 1)
+    recent.rest()
+    recent.rest()
+    assert not recent.read(0, 1)
