@@ -101,11 +101,11 @@ async def read_range(connection: Connection, partition: PartitionLog, question: 
     """Reads what is in a part of a log; None if the log is not what it was. Raises NotNowError."""
     after, upto = question.after, question.upto
     place, recent = partition.place_of(after), partition.recent
-    known = recent.read(place.offset, offset_of(upto))
+    bytes_max = max(1, question.max_bytes)
+    known = recent.read(place.offset, offset_of(upto), bytes_max)
     if known and place.offset >= partition.start:
         found = pieces_from(known, place.offset, partition.start, "")
     else:
-        bytes_max = max(1, question.max_bytes)
         start = FetchFrom(
             partition.topic_id, partition.partition, place.offset, partition.leader_epoch, place.last_epoch, bytes_max
         )

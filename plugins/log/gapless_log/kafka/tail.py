@@ -67,13 +67,18 @@ class Recent:
         while self._size > RECENT_BYTES and len(self._batches) > 1:
             self._drop(next(iter(self._batches)))
 
-    def read(self, offset: int, upto: int) -> Sequence[JudgedBatch]:
-        """Returns the batches from that with `offset` on, as far as they follow each other and begin below `upto`."""
+    def read(self, offset: int, upto: int, bytes_max: int) -> Sequence[JudgedBatch]:
+        """Returns the batches from that with `offset` on, as far as they follow each other and begin below `upto`.
+
+        They have at most `bytes_max` together; the first one is returned in any case, if it is here.
+        """
         self._is_used = True
         found: list[JudgedBatch] = []
+        size = 0
         for first in self._firsts[max(0, bisect_right(self._firsts, offset) - 1) :]:
             batch, _ = self._batches[first]
-            if not (first <= offset <= batch.last) or (found and first >= upto):
+            size += len(batch.raw)
+            if not (first <= offset <= batch.last) or (found and (first >= upto or size > bytes_max)):
                 break
             found.append(self._batches.pop(first))
             self._batches[first] = found[-1]

@@ -558,7 +558,8 @@ async def test_a_read_waits_for_a_leader_and_gives_up_in_time(
     failed = await host.read(only(host), tick_at(1, 1), tick_at(1, 2))
 
     assert [body for _, body in events_of(host.logs[only(host)], read.pieces)] == [b"a"]
-    assert (failed.hi, failed.error) == (tick_at(1, 1), "Kafka answers NOT_LEADER_OR_FOLLOWER")
+    assert failed.hi == tick_at(1, 1)
+    assert failed.error in {"Kafka answers NOT_LEADER_OR_FOLLOWER", f"{only(host)} has no leader at the moment"}
 
 
 def reads(kafka: Kafka) -> int:

@@ -175,23 +175,24 @@ def kept(*raws: bytes) -> Recent:
 def test_recent_batches_are_read_as_far_as_they_follow_one_another() -> None:
     recent = kept(batch(0, 3), batch(3, 2), batch(7))
 
-    def read(offset: int, upto: int) -> list[int]:
-        return [found.first for found, _ in recent.read(offset, upto)]
+    def read(offset: int, upto: int, bytes_max: int = 1 << 20) -> list[int]:
+        return [found.first for found, _ in recent.read(offset, upto, bytes_max)]
 
     assert (read(0, 100), read(2, 3), read(1, 4), read(4, 100)) == ([0, 3], [0], [0, 3], [3])
     assert (read(5, 100), read(7, 8), read(8, 100)) == ([], [7], [])
+    assert (read(0, 100, 1), read(0, 100, len(batch(0, 3) + batch(3, 2)))) == ([0], [0, 3])
     assert recent.longest == 3
 
 
 def test_of_recent_batches_the_last_used_stay_and_all_go_when_nobody_reads() -> None:
     size = len(batch(0))
     recent = kept(*(batch(offset) for offset in range(RECENT_BYTES // size)))
-    recent.read(0, 1)
+    recent.read(0, 1, 1)
     recent.keep(pieces_of(batch(1 << 20), (), 0, 0).batches)
 
-    assert (bool(recent.read(0, 1)), recent.read(1, 2)) == (True, [])
+    assert (bool(recent.read(0, 1, 1)), recent.read(1, 2, 1)) == (True, [])
     recent.rest()
-    assert recent.read(0, 1)
+    assert recent.read(0, 1, 1)
     recent.rest()
     recent.rest()
-    assert not recent.read(0, 1)
+    assert not recent.read(0, 1, 1)
