@@ -296,7 +296,7 @@ class PublisherHostingBroker:
             if pubend.source.knows(request.publisher, keyed=request.keyed):
                 return pubend, _FOUND
         if request.topic in self.settings.topics_of_logs:
-            text = f"the log of topic {request.topic!r} is not found yet"
+            text = f"the log of topic {request.topic!r} is not found yet{self._gateway.reason(request.topic)}"
             return self._gateway.assigned(request.publisher, request.topic), Outcome(Verdict.RETRY, text)
         name = assign(self.settings.pubends, request.publisher, request.topic)
         if name is None:

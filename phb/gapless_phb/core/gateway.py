@@ -68,6 +68,10 @@ class Gateway:
         self._members = tuple(members)
         self._add = add
         self._pubends: dict[PubendId, tuple[Pubend, Numbered]] = {}
+        self._warned: dict[str, str] = {}
+        """How each log is less safe than a durable receipt promises, as it was said last."""
+        self._troubles: dict[str, str] = {}
+        """What is wrong with logs, and with topics of which none is found."""
         self._families = {each.row.family for each in self._saved.values()}
         self._names = {name_of(each.row.pubend) for each in self._saved.values()}
 
@@ -115,6 +119,11 @@ class Gateway:
         hashed = int.from_bytes(blake2b(publisher.encode(), digest_size=8).digest(), "big")
         return here[hashed % len(here)]
 
+    def reason(self, topic: str) -> str:
+        """Returns why no log of a topic is found, to be put behind a text; "" if that is not known."""
+        why = self._troubles.get(topic)
+        return f": {why}" if why else ""
+
     # ------------------------------------------------------------------------------------- what a plugin says
 
     def _on_found(self, message: LogsFound, now: int, wall: int) -> None:
@@ -134,8 +143,7 @@ class Gateway:
                 saved = self._create(found, 0 if is_later else found.decided)
             saved.row = _with_rules(replace(saved.row, voids=tuple(found.voids)), found)
             pubend, _ = self._make(saved, found, is_new=is_new, now=now)
-            for text in found.warnings:
-                self._outbox.emit(Alarm(AlarmCode.LOG_LESS_SAFE, f"{found.log}: {text}", found.log))
+            self._warn(found)
             self._compare_limits(found)
             pubend.begin(now, wall)
 
@@ -171,14 +179,24 @@ class Gateway:
 
     def _learn(self, pubend: Pubend, source: Numbered, found: NumberedLog, now: int) -> None:
         """Something of a log has changed. Other voids go to the network before anything that lies above them (TK20)."""
+        self._warn(found)
         if source.learn(found, now):
             pubend.learn_voids(tuple(found.voids))
+
+    def _warn(self, found: NumberedLog) -> None:
+        """Tells the operator how safe a log is, if that has changed: in one alarm, for a later one takes its place."""
+        text = "; ".join(found.warnings)
+        if text != self._warned.get(found.log, ""):
+            self._warned[found.log] = text
+            said = f"{found.log}: {text or 'it keeps what publishers have receipts for'}"
+            self._outbox.emit(Alarm(AlarmCode.LOG_LESS_SAFE, said, found.log, over=not text))
 
     def _on_grown(self, grown: Grown, now: int, _wall: int) -> None:
         if grown.log in self._pubends:
             self._pubends[grown.log][1].on_grown_log(grown, now)
 
     def _on_trouble(self, trouble: LogTrouble, _now: int, _wall: int) -> None:
+        self._troubles[trouble.log] = trouble.why
         text = f"{trouble.log}: {trouble.why or 'the log goes on'}"
         self._outbox.emit(Alarm(AlarmCode.LOG_STANDS_STILL, text, trouble.log, over=not trouble.why))
 

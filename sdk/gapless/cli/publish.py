@@ -20,6 +20,7 @@ from gapless.cli.connecting import connected, run
 from gapless.cli.lines import message_of
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
 from gapless.cli.output import print_json
+from gapless.cli.waiting import telling_why
 from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError, InvalidTopicError
 
 if TYPE_CHECKING:
@@ -101,11 +102,12 @@ async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: 
         messages = _messages(lines, outcome)
         with stopping_on_interrupt(lines.stop), _Progress() as progress:
             try:
-                async for receipt in publisher.send_all(messages):
-                    outcome.lines.popleft()
-                    outcome.count += 1
-                    outcome.last = receipt
-                    progress.show(outcome.count)
+                async with telling_why(connection, [topic], lambda: outcome.count if outcome.lines else None):
+                    async for receipt in publisher.send_all(messages):
+                        outcome.lines.popleft()
+                        outcome.count += 1
+                        outcome.last = receipt
+                        progress.show(outcome.count)
             except (InvalidMessageError, InvalidTopicError) as error:
                 # It comes in the place of the receipt of its own line: all before it have theirs.
                 outcome.error = type(error)(f"line {outcome.lines[0]}: {error}; nothing from there on was sent")

@@ -19,6 +19,7 @@ from gapless.cli.connecting import connected, run
 from gapless.cli.lines import aware_time, fields_of_event, fields_of_gap, readable_event
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
 from gapless.cli.publish import stopping_on_interrupt
+from gapless.cli.waiting import telling_why
 from gapless.errors import ConfigurationError, GapError, InvalidTokenError
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def subscribe(
             )
             async with subscribing as subscription:
                 with stopping_on_interrupt(subscription.drain):
-                    await consumer.consume(subscription)
+                    async with telling_why(connection, topic, lambda: consumer.printed):
+                        await consumer.consume(subscription)
 
     run(consume())
     if consumer.gaps:
@@ -151,10 +153,12 @@ class EventPrinter:
 
     def __init__(self, token_file: Path | None, count: int | None, *, ack: bool, as_json: bool) -> None:
         self.gaps: list[Gap] = []
+        self.printed = 0
+        """How many events and gaps were printed."""
         self._token_file = token_file
         self._left = count
         self._ack = ack
-        self._printed = _Printed(as_json)
+        self._how = _Printed(as_json)
 
     async def consume(self, subscription: Subscription[Any, Any]) -> None:
         """Consumes until the subscription is drained, or as many as were asked for."""
@@ -174,9 +178,11 @@ class EventPrinter:
 
         if isinstance(item, Gap):
             self.gaps.append(item)
-            await asyncio.to_thread(self._printed.gap, item)
+            await asyncio.to_thread(self._how.gap, item)
+            self.printed += 1
             return
-        await asyncio.to_thread(self._printed.events, item)
+        await asyncio.to_thread(self._how.events, item)
+        self.printed += len(item)
         if self._left is not None:
             self._left -= len(item)
 

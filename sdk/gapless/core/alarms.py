@@ -159,6 +159,7 @@ _LASTING: Final = frozenset(
         AlarmCode.CLOCK_DOUBTFUL,
         AlarmCode.CLOCK_BEHIND,
         AlarmCode.LOG_STANDS_STILL,
+        AlarmCode.LOG_LESS_SAFE,
         AlarmCode.NODE_UNREACHABLE,
         AlarmCode.MAPS_DIFFER,
         AlarmCode.DISK_LOW,

@@ -438,6 +438,7 @@ class LogTrouble(Struct, frozen=True, gc=False):
     """A log stands still, or something is wrong with it: why; "" when that is over."""
 
     log: str
+    """Its identity; or the topic of its events, as long as no log is found for that."""
     why: str
 
 

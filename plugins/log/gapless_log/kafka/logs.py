@@ -241,13 +241,13 @@ class KafkaLogs:
             try:
                 why = await self._open(section)
             except CONNECTION_ERRORS as error:
-                self._fails(section.name, _text(error))
+                self._fails(section.rules.topic, _text(error))
                 why = _text(error)
             else:
                 if not why:
-                    self._works(section.name)
+                    self._works(section.rules.topic)
                     return
-                self._trouble(section.name, why)
+                self._trouble(section.rules.topic, why)
             await asyncio.sleep(FIND_SECONDS)
 
     async def _open(self, section: TopicSection) -> str:
@@ -372,7 +372,7 @@ class KafkaLogs:
     async def _refresh_settings(self) -> None:
         for topic in [*self._topics.values()]:
             if why := await self._learn_settings(topic):
-                self._trouble(topic.section.name, why)
+                self._trouble(topic.section.rules.topic, why)
             self._tell(topic, *topic.logs)
 
     # ------------------------------------------------------------------------------------ following

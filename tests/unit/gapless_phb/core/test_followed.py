@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Held, Hold, Know, Opened
-from gapless.core.ports import Follow, Grown, Locate, LogTrouble, OpenLogs, ReadLog, Taken, Trim
+from gapless.core.ports import Follow, Grown, Locate, LogsFound, LogTrouble, OpenLogs, ReadLog, Taken, Trim
 from gapless_phb.core.followed import END
 from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, place, told
 
@@ -318,6 +320,22 @@ def test_a_log_that_stands_still_is_the_operators_news() -> None:
     first, second = rig.sent(Alarm)
     assert (first.code, first.over, first.about) == (AlarmCode.LOG_STANDS_STILL, False, LOG)
     assert second.over
+
+
+def test_how_a_log_is_less_safe_is_one_alarm_until_it_is_over() -> None:
+    """A later alarm about the same log takes the place of an earlier one: each has to say all of it."""
+    rig = followed()
+    found = rig.log.described()
+
+    for warnings in (("one replica", "one in sync"), ("one replica", "one in sync"), ("one replica",), ()):
+        rig.feed(LogsFound([replace(found, warnings=warnings)]))
+
+    said = [(alarm.text, alarm.over) for alarm in rig.sent(Alarm) if alarm.code is AlarmCode.LOG_LESS_SAFE]
+    assert said == [
+        (f"{LOG}: one replica; one in sync", False),
+        (f"{LOG}: one replica", False),
+        (f"{LOG}: it keeps what publishers have receipts for", True),
+    ]
 
 
 def test_growth_of_a_former_follow_is_passed_over_and_a_jump_is_asked_for_again() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Append, LogMark
+from gapless.core.ports import Append, LogMark, LogTrouble
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
 from gapless_phb.core import rows
 from gapless_phb.core.numbered_publishing import CHECKPOINT_EVERY
@@ -219,6 +219,18 @@ def test_a_publisher_waits_until_the_log_of_its_topic_is_found() -> None:
 
     outcome = rig.sent(Submitted)[-1].outcome
     assert (outcome.verdict, outcome.reason) == (Verdict.RETRY, "the log of topic 'topic' is not found yet")
+
+
+def test_a_publisher_that_waits_for_a_log_is_told_why_it_is_not_found() -> None:
+    rig = NumberedRig(ModelLog(topic="topic", rules=b"topic"), pubends=(PubendSettings("own"),))
+    rig.sync()
+    rig.feed(LogTrouble("other", "the disk is full"))
+    rig.feed(LogTrouble("topic", "Kafka has no topic topic"))
+
+    TestPublisher(rig, "ann").open("topic")
+
+    why = "the log of topic 'topic' is not found yet: Kafka has no topic topic"
+    assert rig.sent(Submitted)[-1].outcome.reason == why
 
 
 def test_a_repetition_after_a_restart_gets_the_same_answer() -> None:
