@@ -14,11 +14,13 @@ import gapless
 from gapless.core.stream.ticks import Tick
 from gapless_testing.kafka import KafkaCluster
 from integration.broker_process import BrokerProcess, until
+from kafka3.test_leaders import NODES, state, until_in_sync
 from kafka_front import gateway, pubend_of, session_at
 
 pytestmark = pytest.mark.timeout(400)
 
 KILLS = 10
+LEADERS = 4
 NAMES = ("one", "two", "three")
 
 
@@ -164,3 +166,35 @@ async def test_ten_kills_of_the_gateway_while_publishers_publish_through_it(
     for events in (there, here, again):
         check(events, publishing.receipts)
     assert loses_volume or publishing.interrupted == []
+
+
+async def test_kills_of_the_leader_while_publishers_publish(kafka: KafkaCluster) -> None:
+    """The gateway does not know then what became of what it has appended: it finds out by reading."""
+    topic = "published-over-elections"
+    await kafka.create_topic(topic)
+    publishing, events = Publishing(), list[Any]()
+    async with (
+        gateway(kafka, {"name": topic, "publish": True}) as node,
+        session_at(node) as (connection, session),
+        session.subscribe(topic, name="all", start="earliest") as everything,
+        tasks(take(everything, events), *(publishing.publish(node.url, topic, name) for name in NAMES)) as (
+            _,
+            *publishers,
+        ),
+    ):
+        await pubend_of(connection, topic)
+        for _ in range(LEADERS):
+            await publishing.until_more(100)
+            leader = (await state(kafka, topic)).leader
+            await kafka.kill(leader)
+            await publishing.until_more(100)
+            await kafka.restart(leader)
+            await until_in_sync(kafka, topic, *NODES)
+        publishing.stop()
+        await asyncio.wait_for(asyncio.gather(*publishers), 60)
+        await until(lambda: len(events) >= publishing.count, "the last events", 60)
+        left = [(alarm.code, alarm.text) for alarm in node.alarms() if not alarm.over]
+
+    check(events, publishing.receipts)
+    assert publishing.interrupted == []
+    assert left == []
