@@ -63,7 +63,7 @@ class AlarmCode(Enum):
     )
     LOG_STANDS_STILL = (
         "log_stands_still",
-        "A log that others append to as well brings nothing at the moment, or keeps what it should delete; nothing is lost.",
+        "A log that others append to as well brings nothing now, or keeps what it should delete; nothing is lost.",
         "Do what the text says; look at the servers that keep the log, and at what is between.",
     )
     LOG_GONE = (
