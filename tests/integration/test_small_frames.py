@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -56,6 +57,19 @@ async def test_many_events_for_who_has_credit_for_more_than_a_frame(tmp_path: Pa
 
     for events in (of_there, of_away, of_late, read):
         assert [event.body for event in events if isinstance(event, gapless.Event)] == bodies
+
+
+async def test_many_events_are_published_in_batches_that_fit(tmp_path: Path) -> None:
+    bodies = [b"%02d" % number * 1500 for number in range(40)]
+    async with broker(tmp_path, 8192, 4096) as (_, session):
+        publisher = session.publisher("t")
+        async for _ in publisher.send_all(map(gapless.Message, bodies)):
+            pass
+        await asyncio.gather(*map(publisher.send, bodies))
+        async with session.subscribe("t", name="all", start="earliest") as everything:
+            events = [await anext(everything) for _ in range(80)]
+
+    assert [event.body for event in events] == bodies * 2
 
 
 async def test_an_event_that_is_too_large_since_the_limit_was_lowered_is_a_gap(tmp_path: Path) -> None:

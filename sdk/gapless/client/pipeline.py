@@ -55,6 +55,11 @@ class ReadAhead:
             self.size = max(1, min(BATCH_EVENTS, BATCH_BYTES // max(1, average)))
 
 
+def batch_bytes(limits: Welcome) -> int:
+    """Returns how many bytes of events a batch may gather: it fits into a frame, with a length for each of them."""
+    return min(BATCH_BYTES, limits.max_frame_bytes // 2)
+
+
 class BatchSink(Protocol):
     """A publisher, as far as a pipeline has to know it."""
 
@@ -163,7 +168,7 @@ class Pipeline:
         self._portion.adapt(encoded)
         self._publisher.ship()
         try:
-            for columns in encoded.columns.portions(BATCH_BYTES, BATCH_EVENTS):
+            for columns in encoded.columns.portions(batch_bytes(self._publisher.limits), BATCH_EVENTS):
                 submission = self._publisher.give(columns, ())
                 submission.listener = self._wake
                 self._submissions.append(submission)

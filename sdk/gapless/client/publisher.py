@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.driver import Driver, Recipient
 from gapless.client.messages import Encoder, Message
-from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, Pipeline
+from gapless.client.pipeline import BATCH_EVENTS, Pipeline, batch_bytes
 from gapless.client.receipts import Receipt, Recovery, Submission
 from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
 from gapless.core.stream.columns import EventColumns
@@ -119,8 +119,8 @@ class Publisher(ClosedWhenLeft, Recipient):
         event, body_length = self._encoder.encode(message, self.limits.max_event_bytes)
         if self.unanswered_bytes > UNANSWERED_BYTES_MAX:
             raise PublishRejectedError(f"{self.unanswered_bytes} bytes wait for their receipts; this is not taken")
-        batch = self._batch
-        if batch is None or batch.topic != topic:
+        batch, most = self._batch, batch_bytes(self.limits)
+        if batch is None or batch.topic != topic or batch.size + len(event) > most:
             self.ship()
             batch = self._batch = GatheringBatch(topic)
             # Full or not, the batch leaves at the end of this turn: batching costs no waiting.
@@ -130,7 +130,7 @@ class Publisher(ClosedWhenLeft, Recipient):
         batch.events.append(event)
         batch.body_lengths.append(body_length)
         batch.size += len(event)
-        if len(batch.events) >= BATCH_EVENTS or batch.size >= BATCH_BYTES:
+        if len(batch.events) >= BATCH_EVENTS or batch.size >= most:
             self.ship()
         return waiter
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import Self, Unpack
 
 from gapless.client.messages import Message
-from gapless.client.pipeline import BATCH_BYTES, BATCH_EVENTS, ReadAhead
+from gapless.client.pipeline import BATCH_EVENTS, ReadAhead, batch_bytes
 from gapless.client.publisher import checked_tokens
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Publisher:
                     error, reading = raised, False
                 encoded = encoder.encode_all(listed, bytes_max)
                 portion.adapt(encoded)
-                for columns in encoded.columns.portions(BATCH_BYTES, BATCH_EVENTS):
+                for columns in encoded.columns.portions(batch_bytes(self._publisher.limits), BATCH_EVENTS):
                     parts.append(self._runner.begin(_Part(self._publisher, columns)))
                 if encoded.error is not None:
                     error, reading = encoded.error, False
