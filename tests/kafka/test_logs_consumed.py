@@ -8,6 +8,7 @@ import time
 import pytest
 
 import gapless
+from gapless_log.kafka.messages import EARLIEST
 from gapless_testing.kafka import KafkaCluster
 from integration.broker_process import until
 from kafka_front import alarms, consume, gateway, given, numbered, pubend_of, session_at, until_alarmed
@@ -75,6 +76,36 @@ async def test_records_deleted_in_the_middle_of_a_batch_are_a_gap(kafka: KafkaCl
     assert first == numbered(0, *BODIES[:2])
     assert of_away == [(2, 4, "released early"), *numbered(4, *BODIES[4:10])]
     assert of_done == numbered(7, *BODIES[7:10])
+    assert of_late == numbered(4, *BODIES[4:10])
+
+
+async def test_a_gateway_deletes_what_every_subscription_is_done_with_and_nothing_else(
+    kafka: KafkaCluster, log: KafkaLog
+) -> None:
+    """Also in the middle of a batch."""
+    name = log.topic.name
+    topic = {"name": name, "retention": "delete"}
+    async with gateway(kafka, topic, sections={"shb": {"checkpoint_seconds": 0.05}}) as node:
+        async with session_at(node) as (connection, session):
+            pubend = await pubend_of(connection, name)
+            async with consume(session, name, "slow"):
+                pass
+            async with consume(session, name, "quick") as quick, consume(session, name, "slow") as slow:
+                await log.publish(*BODIES[:10])
+                of_quick = await given(quick, pubend, 10)
+                await quick.acknowledge()
+                of_slow = await given(slow, pubend, 4)
+                await slow.acknowledge()
+            while (await log.offset_of(EARLIEST)).offset == 0:
+                pass
+            first = (await log.offset_of(EARLIEST)).offset
+            async with consume(session, name, "slow") as slow:
+                of_slow += await given(slow, pubend, 10)
+            async with consume(session, name, "late", start="earliest") as late:
+                of_late = await given(late, pubend, 10)
+
+    assert first == 4
+    assert of_quick == of_slow == numbered(0, *BODIES[:10])
     assert of_late == numbered(4, *BODIES[4:10])
 
 

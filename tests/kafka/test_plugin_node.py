@@ -11,7 +11,7 @@ import trustme
 
 import gapless
 from gapless_testing.kafka import KafkaCluster
-from kafka_front import gateway, pubend_of
+from kafka_front import consume, gateway, given, pubend_of, session_at
 from kafka_kit import PASSWORD, KafkaLog
 
 
@@ -148,3 +148,36 @@ async def test_nodes_that_map_a_topic_by_other_rules_show_another_number(kafka: 
 
     assert numbers[0] == numbers[1] != numbers[2]
     assert 0 < numbers[0] < 1 << 53
+
+
+@pytest.mark.timeout(60)
+async def test_a_publisher_that_has_gone_to_another_gateway_is_fenced_at_the_former_one(
+    kafka: KafkaCluster, log: KafkaLog
+) -> None:
+    """Both publish, which nobody should configure: still no event is there twice, and none that was refused."""
+    name = log.topic.name
+    topic = {"name": name, "publish": True}
+    async with (
+        gateway(kafka, topic) as one,
+        gateway(kafka, topic) as other,
+        session_at(one) as (connection, former),
+        session_at(other) as (_, later),
+    ):
+        pubend = await pubend_of(connection, name)
+        stays = former.publisher(name, name="loader")
+        receipts = [await stays.send(b"0")]
+        moved = later.publisher(name, name="loader")
+        done = (await moved.recover()).sequence
+        receipts.append(await moved.send(b"1"))
+        with pytest.raises(gapless.PublisherFencedError):
+            await stays.send(b"late")
+        receipts.append(await moved.send(b"2"))
+        end = receipts[-1].tick
+        async with (
+            consume(former, name, "all", start="earliest") as here,
+            consume(later, name, "all", start="earliest") as there,
+        ):
+            of_here, of_there = await given(here, pubend, end), await given(there, pubend, end)
+
+    assert done == 1
+    assert of_here == of_there == [(receipt.tick, b"%d" % number) for number, receipt in enumerate(receipts)]
