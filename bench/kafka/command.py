@@ -49,8 +49,15 @@ def measure_catchup(options: Options) -> Figures:
     """100 subscribers of 25 % that catch up: gapless on Kafka, gapless on its own log, and consumer groups."""
     figures, results = in_race("catchup", [ON, OURS, *GROUPS], options)
     for name in (OURS, *GROUPS):
-        figures[f"ratio_rate_to_{name.replace('-', '_')}"] = _ratio(results, "catchup", name, "deliveries_per_second")
+        known = name.replace("-", "_")
+        figures[f"ratio_rate_to_{known}"] = _ratio(results, name, lambda round_: round_["deliveries_per_second"])
+        figures[f"ratio_deliveries_per_cpu_second_to_{known}"] = _ratio(results, name, lambda round_: 1 / _cpu(round_))
     return figures
+
+
+def _cpu(figures: Figures) -> float:
+    """Processor time of a delivery, that of clients, Kafka and gapless together: what a busy machine spoils least."""
+    return figures["server_cpu_us_per_delivery"] + figures["client_cpu_us_per_delivery"]
 
 
 def measure_live(options: Options) -> Figures:
@@ -107,11 +114,12 @@ def in_race(work: str, systems: Sequence[str], options: Options) -> tuple[Figure
     return figures, results
 
 
-def _ratio(results: Results, work: str, name: str, key: str) -> float:
+def _ratio(results: Results, name: str, figure: Callable[[Figures], float]) -> float:
     """How many times that of another system a figure of gapless on Kafka is: the median over the rounds."""
+    (work,) = results.works
     ours, theirs = results.rounds.get((work, ON), {}), results.rounds.get((work, name), {})
     both = ours.keys() & theirs.keys()
-    return median(ours[round_][key] / theirs[round_][key] for round_ in both) if both else 0.0
+    return median(figure(ours[round_]) / figure(theirs[round_]) for round_ in both) if both else 0.0
 
 
 def add_options(parser: ArgumentParser) -> None:
