@@ -291,11 +291,13 @@ class SimKafka:
                 yield topic, number, partition
 
     def serves(self, client: SimClient) -> bool:
-        """Whether a client reaches its node: something may be left broken for good."""
-        network = self.world.network
-        return not any(
-            network.is_cut(client.name, each) or network.is_cut(each, client.name) for each in client.addresses
-        )
+        """Whether a client reaches its node, and that a gateway: something may be left broken for good."""
+        gateways = [name for name, broker in self.world.brokers.items() if "phb" in broker.roles]
+        pairs = [(client.name, each) for each in client.addresses]
+        if len(gateways) == 1:
+            pairs += [(each, gateways[0]) for each in client.addresses if each not in gateways]
+        is_cut = self.world.network.is_cut
+        return not any(is_cut(one, other) or is_cut(other, one) for one, other in pairs)
 
     # ------------------------------------------------------------------------------------ what goes wrong
 

@@ -285,10 +285,13 @@ def draw_options(
         drawn = replace(drawn, max_retain_seconds=None, retires=0.0, policy_changes=0.0, disk=disk)
         return replace(drawn, roaming=True) if drawn.workload == "transactions" else drawn
     if drawn.workload == "kafka":
-        # Gateways side by side: each node has both roles. Nothing is released early, for retention is Kafka's.
+        # Gateways side by side, each a node with both roles; or one gateway for SHBs elsewhere. Nothing is released
+        # early, for retention is Kafka's.
         nodes = choices.stream("options/kafka").between(1, 2)
         disk = replace(drawn.disk, wipe=0.0, restore=0.0)
-        drawn = replace(drawn, router="local", phbs=nodes, shbs=nodes, together=True, topology="", disk=disk)
+        drawn = replace(drawn, phbs=nodes, shbs=nodes, together=True, topology="", disk=disk)
+        if router != "local":
+            drawn = replace(drawn, phbs=1, together=False)
         return replace(drawn, max_retain_seconds=None, retires=0.0, additions=0.0, policy_changes=0.0)
     if drawn.workload in {"roaming", "committing"}:
         # Their applications know of no disk that is lost, and of no SHB that is given up.

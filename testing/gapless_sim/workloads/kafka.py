@@ -2,6 +2,7 @@
 
 Strangers know nothing of gapless. They append records, and have transactions that are aborted or hang. Applications
 publish to the topic through one of the nodes, the only gateway that publishes at a time, and consume it at all of them.
+Under the router `local` nodes are side by side, each with both roles; under others SHBs elsewhere have one gateway.
 In the end, when all is consumed, strangers go on for a while: then it is looked at what nodes fetch.
 """
 
@@ -82,8 +83,8 @@ class KafkaApplication:
 
     @property
     def publishes(self) -> bool:
-        """Whether it is at the gateway that publishes."""
-        return self.client.addresses == [self.workload.publishing]
+        """Whether the gateway that publishes is its node, or serves it."""
+        return len(self.workload.gateways) == 1 or self.client.addresses == [self.workload.publishing]
 
     def start(self, client: SimClient) -> None:
         """A process begins: it goes on with what its database has."""
@@ -171,10 +172,11 @@ class KafkaApplications(Oracle):
         assert world.kafka is not None
         self.kafka: SimKafka = world.kafka
         self.draws = world.choices.stream("workload/kafka")
-        self.publishing = next(iter(world.brokers))
+        self.gateways = {name: broker for name, broker in world.brokers.items() if "phb" in broker.roles}
+        self.publishing = next(iter(self.gateways))
         """The gateway that publishes."""
         self.kafka.publishing.add(self.publishing)
-        if len(world.brokers) == 1 and self.draws.chance(0.4):  # one gateway alone may decide what a log keeps
+        if len(self.gateways) == 1 and self.draws.chance(0.4):  # one gateway alone may decide what a log keeps
             self.kafka.deleting.add(self.publishing)
         self.in_liveness = False
         self.has_lost_volumes = False
@@ -186,7 +188,7 @@ class KafkaApplications(Oracle):
         self.applications = [
             KafkaApplication(self, client, number) for number, client in enumerate(world.clients.values())
         ]
-        for broker in world.brokers.values():
+        for broker in self.gateways.values():
             self._configure(broker)
             if self.faults.may_lose_volumes:  # otherwise tokens would have positions at pubends that are lost
                 take_only(broker, "own")
@@ -200,7 +202,7 @@ class KafkaApplications(Oracle):
     def take_over(self) -> None:
         """Another gateway publishes from now on: both are started anew, and the publishers are at the other one."""
         before = self.publishing
-        self.publishing = next(name for name in self.world.brokers if name != before)
+        self.publishing = next(name for name in self.gateways if name != before)
         self.kafka.publishing.add(self.publishing)
         for name in (before, self.publishing):
             self._configure(self.world.brokers[name])

@@ -98,7 +98,7 @@ class KafkaFaults:
             happens += [self._make_anew] * 2
         if self.may_lose_volumes:
             happens += [self._wipe_gateway, self._wipe_node]
-        if len(self.world.brokers) > 1:
+        if len(self.workload.gateways) > 1:
             happens.append(self._take_over)
         self._draws.pick(happens)()
         self._plan()
@@ -212,7 +212,7 @@ class KafkaFaults:
 
     def _wipe_gateway(self) -> None:
         """A gateway loses what it knows of Kafka's logs; the SHB beside it keeps all that it has (R1)."""
-        broker = self._draws.pick(list(self.world.brokers.values()))
+        broker = self._draws.pick(list(self.workload.gateways.values()))
         if not broker.running or not self._draws.chance(0.5):
             return
         broker.kill()
@@ -238,8 +238,11 @@ class KafkaFaults:
         broker.disk.kill()
 
     def _wipe_node(self) -> None:
-        """A node loses its volume: its subscriptions are made anew, from the tokens that applications have."""
-        broker = self._draws.pick(list(self.world.brokers.values()))
+        """A node loses its volume: its subscriptions are made anew, from the tokens that applications have.
+
+        Where SHBs are elsewhere, they would wait for the gateway's own pubends for ever.
+        """
+        broker = self._draws.pick([broker for broker in self.world.brokers.values() if "shb" in broker.roles])
         if broker.running and self._draws.chance(0.3):
             self.world.sometimes("kafka.node wiped")
             broker.kill()

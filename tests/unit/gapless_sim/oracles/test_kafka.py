@@ -107,6 +107,22 @@ def test_a_gap_has_a_cause(rig: Rig) -> None:
         whole.handed_out(consumer, Gap(rig.pubend, 1, 2, GapReason.RELEASED_EARLY.value))
 
 
+def test_a_gap_in_which_no_record_was_is_of_a_gateway_that_has_restarted(rig: Rig) -> None:
+    """It may not know a leader epoch any more that Kafka has forgotten."""
+    rig.write(1)
+    rig.partition.elect(1, is_clean=True)
+    rig.write(2)
+    rig.partition.trim(1)
+    whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
+    whole.attached(consumer, cast("Any", None), {rig.pubend: 1})
+    gap = Gap(rig.pubend, 1, (1 << 44) + 1, GapReason.RELEASED_EARLY.value)
+    with pytest.raises(Violation, match="no record was ever there"):
+        whole.handed_out(consumer, gap)
+    rig.world.brokers["node1"] = cast("Any", SimpleNamespace(roles={"phb", "shb"}, boots=2))
+
+    whole.handed_out(consumer, gap)
+
+
 def test_a_gap_says_that_the_log_has_lost_it(rig: Rig) -> None:
     """No gateway keeps anything, so whom it counts has nothing to do with it."""
     rig.write(1)
@@ -273,7 +289,7 @@ def test_it_is_not_settled_before_everybody_knows_that_a_topic_is_gone(rig: Rig)
 
 def test_it_is_not_settled_before_every_gateway_has_found_everything(rig: Rig) -> None:
     rig.write(1)
-    rig.world.brokers["node1"] = cast("Any", None)  # only its name counts
+    rig.world.brokers["node1"] = cast("Any", SimpleNamespace(roles={"phb", "shb"}))
     whole = KI4Whole(rig.world, rig.logs)
     settled = KI4Settled(rig.world, rig.logs, whole)
     assert not settled.settled()
