@@ -112,9 +112,14 @@ class Gateway:
         return pubend, source
 
     def assigned(self, publisher: str, topic: str) -> Pubend | None:
-        """Returns the pubend for a publisher that is on none yet, by a hash of its name; None if there is none yet."""
-        here = [pubend for pubend, source in self._pubends.values() if _takes(pubend, source, topic)]
-        if not here:
+        """Returns the pubend for a publisher that is on none yet, by a hash of its name; None if there is none yet.
+
+        Nor before all of them are read: another gateway may have had the publisher on any of them, and with another
+        number of them the hash leads elsewhere.
+        """
+        found = [(pubend, source) for pubend, source in self._pubends.values() if _takes(pubend, source, topic)]
+        here = [pubend for pubend, _ in found]
+        if not here or (len(here) > 1 and not all(source.is_read for _, source in found)):
             return None
         hashed = int.from_bytes(blake2b(publisher.encode(), digest_size=8).digest(), "big")
         return here[hashed % len(here)]
@@ -122,6 +127,8 @@ class Gateway:
     def reason(self, topic: str) -> str:
         """Returns why no log of a topic is found, to be put behind a text; "" if that is not known."""
         why = self._troubles.get(topic)
+        if not why and any(_takes(*each, topic) for each in self._pubends.values()):
+            why = "what its publishers have sent is still being read"
         return f": {why}" if why else ""
 
     # ------------------------------------------------------------------------------------- what a plugin says

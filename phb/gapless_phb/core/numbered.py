@@ -123,6 +123,11 @@ class Numbered:
         """How many publishers are known."""
         return self._publishing.publisher_count
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the publishers are known that the log has marks of, or none can be taken anyway."""
+        return bool(self.log.found.refuses) or self._publishing.is_scanned
+
     def knows(self, publisher: str, *, keyed: bool) -> bool:
         """Whether a publisher, or a producer of keyed batches, has published to this pubend through gapless."""
         return not self.log.ended and self._publishing.knows(publisher, keyed=keyed)

@@ -67,7 +67,7 @@ class NumberedPublishing:
             sealed=False,
         )
         self._keyed = NumberedKeyed(saved.number, saved.keyed, self._appends, self._table, self._handler, check, outbox)
-        self._is_started = self._is_scanned = False
+        self._is_started = self.is_scanned = False
         self._held: list[Judged] = []
         """What was met while the past is being read."""
         self._openings: list[tuple[Hashable, Callable[[], None]]] = []
@@ -82,7 +82,7 @@ class NumberedPublishing:
         self._is_started = True
 
         def scanned(found: Sequence[Judged]) -> None:
-            self._is_scanned = True
+            self.is_scanned = True
             held, self._held = self._held, []
             for tick, mark, is_twin in [*found, *held]:
                 self._meet(tick, mark, is_twin=is_twin)
@@ -106,7 +106,7 @@ class NumberedPublishing:
 
     def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
         """Opens a publisher; first the past has to be read."""
-        if not self._is_scanned:
+        if not self.is_scanned:
             self._openings.append((reply_to, lambda: self.open(request, reply_to, now, wall)))
         elif request.keyed:
             self._keyed.open(request, reply_to)
@@ -115,7 +115,7 @@ class NumberedPublishing:
 
     def take(self, pub: Pub, reply_to: Hashable, refusal: str, now: int, wall: int) -> Outcome | None:
         """Takes a batch. Returns None if the answer follows when the batch is met, else the answer."""
-        if not self._is_scanned:
+        if not self.is_scanned:
             return Outcome(Verdict.RETRY, _READING, pub.first)
         taker = self._keyed if pub.keyed else self._handler
         return taker.take(pub, reply_to, refusal, now, wall)
@@ -134,7 +134,7 @@ class NumberedPublishing:
 
     def on_told(self, found: Sequence[Judged], now: int) -> None:
         """The log was told further, with these marked batches in it."""
-        if not self._is_scanned:
+        if not self.is_scanned:
             if self._is_started:
                 self._held += found
             return
@@ -218,7 +218,7 @@ class NumberedPublishing:
 
     def on_removed(self) -> None:
         """Retention may have removed marks that no checkpoint covers: then only this broker's memory has them."""
-        if self._is_scanned and self._log.lost > self._checkpoints.tick:
+        if self.is_scanned and self._log.lost > self._checkpoints.tick:
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
@@ -236,7 +236,7 @@ class NumberedPublishing:
         """
         if self._log.found.refuses or self._checkpoints.tick >= min(upto, self._log.newest):
             return True
-        if self._is_scanned:
+        if self.is_scanned:
             self._checkpoints.begin(lambda now, _wall: again(now))
         return False
 

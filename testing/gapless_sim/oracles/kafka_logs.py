@@ -39,6 +39,13 @@ class Truth:
     """Everything at or below it was removed."""
     transactional: set[Tick] = field(default_factory=set)
     """The events of transactions: if the end of one is cut off, it may end otherwise later."""
+    twins: dict[Tick, tuple[int, Tick]] = field(default_factory=dict)
+    """The records of twins: each with its key, and where the newest batch is whose twin it is."""
+
+    def is_unmasked(self, tick: Tick, key: int) -> bool:
+        """Whether this is a twin of a batch that is removed: then nobody can tell, and it counts as none."""
+        found = self.twins.get(tick)
+        return found is not None and found[0] == key and found[1] <= self.first
 
     def between(self, lo: Tick, hi: Tick) -> Sequence[Tick]:
         """The events in (lo, hi]."""
@@ -159,24 +166,28 @@ class KafkaLogs:
         log.state = state
         keys: dict[Tick, int] = {}
         transactional: set[Tick] = set()
+        twins: dict[Tick, tuple[int, Tick]] = {}
         met: list[tuple[Tick, Mark]] = []
         for batch, counts in partition.committed():
             if not counts:
                 continue
             below = batch.leader_epoch << OFFSETS
-            silent_upto = -1
+            silent_upto, settled_at = -1, 0
             for offset, key, mark in self._decode(log, batch):
                 tick = below + offset + 1
                 if mark is not None:
-                    if any(mark.after < at < tick and mark.is_settled_by(other) for at, other in met):
-                        silent_upto = offset + mark.events - 1
+                    before = [at for at, other in met if mark.after < at < tick and mark.is_settled_by(other)]
+                    if before:
+                        silent_upto, settled_at = offset + mark.events - 1, before[-1]
                     met.append((tick, mark))
-                if offset > silent_upto:
+                if offset <= silent_upto:
+                    twins[tick] = key, settled_at
+                else:
                     keys[tick] = key
                     if batch.is_transactional:
                         transactional.add(tick)
         stable = _position(partition, partition.stable)
-        log.truth = Truth(sorted(keys), keys, stable, _beginning(partition), transactional)
+        log.truth = Truth(sorted(keys), keys, stable, _beginning(partition), transactional, twins)
         log.ever |= keys
 
     def _decode(self, log: _Log, batch: Batch) -> Sequence[tuple[int, int, Mark | None]]:

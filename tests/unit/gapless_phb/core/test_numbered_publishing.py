@@ -318,6 +318,36 @@ def test_an_instance_that_another_gateway_has_opened_over_does_not_go_on_here() 
     assert outcomes(here.said)[-1].verdict is Verdict.FENCED
 
 
+def test_a_publisher_is_placed_when_all_logs_are_read() -> None:
+    """Found by the simulator: another gateway had it on one of them, and the hash of its name led to another one."""
+    logs = [ModelLog(f"orders.{number}@id", topic="topic", rules=b"topic") for number in range(2)]
+    before = NumberedRig(*logs)
+    before.open()
+    publisher = opened(before)
+    publisher.send()
+    before.serve()
+    used = publisher.pubend
+    other = ModelLog("orders.2@id", topic="topic", rules=b"topic")
+    rig = NumberedRig(*logs, other)
+    rig.find()
+    rig.sync()
+    again = TestPublisher(rig, "ann", "i2")
+
+    again.open("topic")
+    outcome = outcomes(rig.said)[-1]
+    rig.serve()
+    again.open("topic")
+    rig.sync()
+    rig.serve()
+    again.opened()
+
+    assert (outcome.verdict, outcome.reason.rpartition(": ")[2]) == (
+        Verdict.RETRY,
+        "what its publishers have sent is still being read",
+    )
+    assert (again.pubend, again.next) == (used, 2)
+
+
 def checkpoint(rig: NumberedRig) -> int:
     """How far the durable checkpoint covers the log."""
     found = [value for _, value in rig.volume.table(TABLES.checkpoints).scan()]

@@ -82,6 +82,18 @@ def test_silence_stays_silence(rig: Rig) -> None:
     told.ended()
 
 
+def test_a_twin_of_what_is_removed_counts_as_none(rig: Rig) -> None:
+    """Nobody can tell any more that it is one."""
+    for _ in range(2):
+        rig.write(1, 2, headers=rig.mark(1, 2, after=0))
+    told = KI2Told(rig.world, rig.logs)
+    with pytest.raises(Violation, match="record 1 at 3"):
+        told.known("node1", rig.know(2, 4, (3, 1), (4, 2)))
+    rig.partition.trim(2)
+
+    told.known("node1", rig.know(2, 4, (3, 1), (4, 2), lost=2))
+
+
 def test_a_consumer_passes_nothing_that_it_wants(rig: Rig) -> None:
     rig.write(1, 2, 3)
     whole, odd = KI4Whole(rig.world, rig.logs), rig.consumer(wants=lambda key: key % 2)
