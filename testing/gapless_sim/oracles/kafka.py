@@ -107,6 +107,8 @@ class KI4Whole(KafkaJudge):
         self._positions: dict[Consumer, dict[PubendId, Tick]] = {}
         self._created: dict[tuple[str, PubendId], Tick] = {}
         """Where each gateway says that a pubend began for it."""
+        self._latest: dict[tuple[str, PubendId], Tick] = {}
+        """The same, at the latest that it has ever said: whoever begins there may have heard that before it forgot."""
         self._families: dict[tuple[str, str], int] = {}
         """When a gateway opened the first pubend of a topic."""
         self.on_passed: list[Callable[[Consumer, PubendId, Tick, Tick], None]] = []
@@ -120,7 +122,9 @@ class KI4Whole(KafkaJudge):
         since = self._families.setdefault((broker, name), self.world.now)
         if meta.created and since < self.world.now and not meta.sealed:
             self.fail(f"{broker} has {meta.pubend} later than others of its topic, and begins it at {meta.created}")
-        self._created[broker, meta.pubend] = meta.created
+        place = broker, meta.pubend
+        self._created[place] = meta.created
+        self._latest[place] = max(meta.created, self._latest.get(place, 0))
 
     def wiped(self, broker: SimBroker) -> None:
         """A node has lost everything, and its gateway what it knew."""
@@ -204,7 +208,7 @@ class KI4Whole(KafkaJudge):
         """Where it may begin on a pubend that was not known when it attached."""
         if consumer.row.start is not StartAt.LATEST:
             return 0
-        return max(self._created.get((name, pubend), 0) for name in self._gateways_of(consumer))
+        return max(self._latest.get((name, pubend), 0) for name in self._gateways_of(consumer))
 
     def knows(self, consumer: Consumer, pubend: PubendId) -> bool:
         """Whether its gateway has ever had a pubend."""

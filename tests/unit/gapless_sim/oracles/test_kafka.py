@@ -169,6 +169,7 @@ def test_latest_begins_where_the_gateway_says_and_earliest_at_the_beginning(rig:
     for consumer in (latest, earliest):
         whole.attached(consumer, cast("Any", None), {})
 
+    whole.forgotten(cast("Any", SimpleNamespace(name="node1")))  # who begins has heard of it before
     whole.handed_out(latest, Silence(rig.pubend, 0, 1))
 
     with pytest.raises(Violation, match="passes record 1"):
