@@ -65,6 +65,12 @@ async def pubend_of(connection: gapless.Connection, name: str, *others: str) -> 
                 return pubend.pubend
 
 
+async def until_lost(connection: gapless.Connection, pubend: str, upto: Tick) -> None:
+    """Waits until the node knows that everything up to a tick was removed: before, it may still have it in memory."""
+    while not any(each.pubend == pubend and each.lost >= upto for each in await connection.pubends()):
+        pass
+
+
 def consume(session: gapless.Session, topic: str, name: str, **options: Any) -> Any:
     """A subscription that is also given silence and gaps."""
     return session.subscribe(topic, name=name, silence=True, on_gap="deliver", **options)

@@ -11,7 +11,7 @@ import gapless
 from gapless_log.kafka.messages import EARLIEST
 from gapless_testing.kafka import KafkaCluster
 from integration.broker_process import until
-from kafka_front import alarms, consume, gateway, given, numbered, pubend_of, session_at, until_alarmed
+from kafka_front import alarms, consume, gateway, given, numbered, pubend_of, session_at, until_alarmed, until_lost
 from kafka_kit import KafkaLog
 
 pytestmark = pytest.mark.timeout(60)
@@ -68,6 +68,7 @@ async def test_records_deleted_in_the_middle_of_a_batch_are_a_gap(kafka: KafkaCl
             await given(done, pubend, 7)
             await done.acknowledge()
         await kafka.delete_records(name, 4)
+        await until_lost(connection, pubend, 4)
         async with consume(session, name, "away") as away, consume(session, name, "done") as done:
             of_away, of_done = await given(away, pubend, 10), await given(done, pubend, 10)
         async with consume(session, name, "late", start="earliest") as late:
