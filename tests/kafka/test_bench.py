@@ -19,6 +19,7 @@ def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False, cwd=ROOT, env=env)
 
 
+@pytest.mark.large
 @pytest.mark.timeout(120)
 def test_intake_has_its_figures_and_bars(kafka: KafkaCluster) -> None:
     """It starts a Kafka of its own; the fixture skips where there can be none."""

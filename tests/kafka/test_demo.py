@@ -110,6 +110,7 @@ def left_in(directory: Path) -> list[Path]:
     return list(directory.iterdir())
 
 
+@pytest.mark.large
 def test_with_a_kafka_that_it_starts_brokers_of_both_are_killed(tmp_path: Path) -> None:
     """Also people are told what is going on, and no data is left."""
     done = demo("--subscribers", 60, "--kills", 3, "--data", tmp_path / "d")
