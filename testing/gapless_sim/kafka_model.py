@@ -105,6 +105,8 @@ class Partition:
     """Each aborted transaction, with the offset of its marker."""
     removed: list[Batch] = field(default_factory=list)
     """What was before the log, and was trimmed."""
+    retained: int = 0
+    """How far retention has removed it, unasked."""
     compacted: list[Batch] = field(default_factory=list)
     """What compaction has removed from the middle."""
     cuts: int = 0

@@ -310,9 +310,9 @@ class SimKafka:
         self.changed()
 
     def start(self, broker: Broker) -> None:
-        """A broker is there again."""
+        """A broker is there again, and learns anew what there is."""
         broker.is_up = True
-        broker.learn()
+        broker.topics = ()
         for _, _, partition in self.partitions():
             if not self.cluster.brokers[partition.leader - 1].is_up:
                 self.cluster.elect(partition, is_clean=True)

@@ -16,7 +16,7 @@ from gapless.core.wire.messages.subscribing import GapReason
 from gapless_log.kafka.lineage import offset_of
 from gapless_phb.core.followed import END
 from gapless_sim.model import begins_of
-from gapless_sim.oracles.kafka_guests import KI7Once, KI8Guest
+from gapless_sim.oracles.kafka_guests import KI7Asked, KI7Once, KI8Guest
 from gapless_sim.oracles.kafka_logs import KafkaJudge, KafkaLogs
 from gapless_sim.producer import key_of
 
@@ -51,6 +51,8 @@ class KI2Told(KafkaJudge):
         super().__init__(world, logs)
         self._silent: dict[PubendId, list[tuple[str, Tick, Tick, frozenset[Tick]]]] = {}
         """What was told: by whom, of which range, and its events."""
+        self._events: dict[tuple[str, PubendId], dict[Tick, bytes]] = {}
+        """Each event as a gateway told it, until it loses its volume, and so the rules of the past."""
 
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """Compares what a gateway says with the log."""
@@ -74,9 +76,20 @@ class KI2Told(KafkaJudge):
             told.add(tick)
             if ever.get(tick) != key and not truth.is_unmasked(tick, key):
                 self.fail(f"{broker} says record {key} at {tick} of {pubend}, where the log has {ever.get(tick)}")
+            before = self._events.setdefault((broker, pubend), {}).setdefault(tick, bytes(event))
+            if before != event:
+                self.fail(f"{broker} says two events at {tick} of {pubend}: {before!r}, and {bytes(event)!r} (TK17)")
         if exists:
             self._look(broker, pubend, truth, lo, hi, told)
             self._silent.setdefault(pubend, []).append((broker, lo, hi, frozenset(told)))
+
+    def wiped(self, broker: SimBroker) -> None:
+        """A node has lost its volume, and a gateway its rules."""
+        self.forgotten(broker)
+
+    def forgotten(self, broker: SimBroker) -> None:
+        """Likewise."""
+        self._events = {key: told for key, told in self._events.items() if key[0] != broker.name}
 
     def ended(self) -> None:
         """Whatever was silence still is."""
@@ -111,6 +124,8 @@ class KI4Whole(KafkaJudge):
         """The same, at the latest that it has ever said: whoever begins there may have heard that before it forgot."""
         self._families: dict[tuple[str, str], int] = {}
         """When a gateway opened the first pubend of a topic."""
+        self._is_forgotten = False
+        """Whether a gateway may have asked for what somebody needs to be removed."""
         self.on_passed: list[Callable[[Consumer, PubendId, Tick, Tick], None]] = []
         """Called with (consumer, pubend, lo, hi) when a consumer passes (lo, hi] without an event or a gap in it."""
 
@@ -131,7 +146,8 @@ class KI4Whole(KafkaJudge):
         self.forgotten(broker)
 
     def forgotten(self, broker: SimBroker) -> None:
-        """A gateway takes everything on anew."""
+        """A gateway takes everything on anew. If it deletes records, it does not wait for whom it has forgotten."""
+        self._is_forgotten = True
         self._created = {key: tick for key, tick in self._created.items() if key[0] != broker.name}
         self._families = {key: since for key, since in self._families.items() if key[0] != broker.name}
 
@@ -165,8 +181,9 @@ class KI4Whole(KafkaJudge):
         elif isinstance(item, Gap):
             self._pass(consumer, pubend, item.start)
             exists, cuts = self.logs.exists(pubend), self.logs.cuts(pubend)
-            if exists and not cuts and item.end > truth.first:
-                self.fail(f"{consumer.lane} was told {item}, and the log begins at {truth.first}")
+            removed = truth.first if self._is_forgotten else truth.retained
+            if exists and not cuts and item.end > removed:
+                self.fail(f"{consumer.lane} was told {item}, and retention has removed what is up to {removed}")
             is_empty = offset_of(item.start) >= offset_of(item.end)
             if exists and not cuts and is_empty and not self._has_restarted(consumer):
                 self.fail(f"{consumer.lane} was told {item}, and no record was ever there")
@@ -195,6 +212,7 @@ class KI4Whole(KafkaJudge):
         for call in self.on_passed:
             call(consumer, pubend, at, tick)
         if self.logs.exists(pubend):
+            # With its marker a transaction has lost its end, and may get another one.
             undecided = truth.transactional if self.logs.cuts(pubend) else ()
             for passed in truth.between(at, tick):
                 if passed not in undecided and consumer.row.matches(truth.keys[passed]):  # type: ignore[arg-type]
@@ -231,7 +249,8 @@ class KI4Whole(KafkaJudge):
 
     def position(self, consumer: Consumer, pubend: PubendId) -> Tick:
         """Up to where it has taken a pubend."""
-        return self._positions.get(consumer, {}).get(pubend, 0)
+        at = self._positions.get(consumer, {}).get(pubend)
+        return self._begin(consumer, pubend) if at is None else at
 
 
 class KI5Cut(KafkaJudge):
@@ -332,7 +351,7 @@ class KI6Published(KafkaJudge):
         if tick:
             before = self._receipts.get(publication.key, (pubend, tick))
             self._receipts[publication.key] = pubend, tick
-            if before != (pubend, tick) and not self._is_forgotten(*before):
+            if before != (pubend, tick) and not self._is_forgotten(before[0]):
                 self.fail(f"publication {publication.key} was said to be at {before}, and now at {(pubend, tick)}")
 
     def wiped(self, broker: SimBroker) -> None:
@@ -343,17 +362,15 @@ class KI6Published(KafkaJudge):
         """Likewise."""
         self._are_checkpoints_lost = True
 
-    def _is_forgotten(self, pubend: PubendId, tick: Tick) -> bool:
-        """Whether nobody can know that an event was published: its topic is gone, or it was cut off or removed.
+    def _is_forgotten(self, pubend: PubendId) -> bool:
+        """Whether nobody may know what was published to a log: its topic is gone, or some of its records are.
 
-        Unless it was removed because every subscription was done with it: that is in a checkpoint before.
+        Unless they were removed because every subscription was done with them: then they are in a checkpoint.
         """
         truth = self.logs.truth(pubend)
-        if truth is None or not self.logs.exists(pubend):
+        if truth is None or not self.logs.exists(pubend) or self.logs.cuts(pubend) or self.logs.has_holes(pubend):
             return True
-        if self.logs.cuts(pubend) and tick not in truth.keys:
-            return True
-        return tick <= truth.first and (self._are_checkpoints_lost or self.world.hits["kafka.retention"] > 0)
+        return truth.first > 0 and (self._are_checkpoints_lost or self.world.hits["kafka.retention"] > 0)
 
     def ended(self) -> None:
         """No publication is an event twice, and none of a publisher comes before an earlier one, in what there is."""
@@ -364,7 +381,7 @@ class KI6Published(KafkaJudge):
                 if truth.keys.get(tick) != key:
                     self.fail(f"publication {key} has a receipt for {tick} of {pubend}, and there is nothing")
         places: dict[int, tuple[PubendId, Tick]] = {}
-        for pubend in filter(self.logs.exists, self.logs.pubends):
+        for pubend in [each for each in self.logs.pubends if not self._is_forgotten(each)]:
             if self.logs.has_holes(pubend):
                 continue  # marks are missing, too
             truth = self.logs.truth(pubend)
@@ -443,4 +460,6 @@ def kafka_oracles(world: World) -> list[Oracle]:
         KI4Settled(world, logs, whole),
     ]
     # Where a network loses frames, SHBs ask for what was lost; and nobody tells them of silence at the end of a log.
-    return [*oracles, KI7Once(world, logs, world.kafka)] if world.options.router == "local" else oracles
+    if world.options.router == "local":
+        oracles += [KI7Once(world, logs, world.kafka), KI7Asked(world, logs)]
+    return oracles

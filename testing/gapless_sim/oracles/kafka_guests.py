@@ -19,7 +19,7 @@ from gapless_log.kafka.records import batches
 from gapless_sim.oracles.kafka_logs import KafkaJudge
 
 if TYPE_CHECKING:
-    from gapless.core.network.facts import Progress
+    from gapless.core.network.facts import Progress, Want
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_log.kafka.messages import FetchAnswer
     from gapless_sim.kafka_model import Partition
@@ -102,6 +102,21 @@ class KI7Once(KafkaJudge):
         for node, fetched in self._fetched.items():
             if fetched > ONCE * written:
                 self.fail(f"{node} has fetched {fetched:,} bytes, and only {written:,} were written")
+
+
+class KI7Asked(KafkaJudge):
+    """Nobody asks for what lies ahead of a log: nobody but the log itself could give it (KI7)."""
+
+    name = "KI7"
+
+    def asked(self, broker: str, want: Want) -> None:
+        """A PHB is asked for ranges."""
+        truth = self.logs.truth(want.pubend)
+        if truth is None:
+            return
+        is_as_it_was = self.logs.exists(want.pubend) and not self.logs.cuts(want.pubend)
+        if is_as_it_was and want.ranges and want.ranges[-1][1] > truth.stable:
+            self.fail(f"{want.shb} asks for {want.ranges[-1]} of {want.pubend}, decided up to {truth.stable} (TK22)")
 
 
 class KI8Guest(KafkaJudge):

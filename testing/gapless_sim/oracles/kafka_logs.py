@@ -41,6 +41,8 @@ class Truth:
     """The events of transactions: if the end of one is cut off, it may end otherwise later."""
     twins: dict[Tick, tuple[int, Tick]] = field(default_factory=dict)
     """The records of twins: each with its key, and where the newest batch is whose twin it is."""
+    retained: Tick = 0
+    """Everything at or below it was removed, and no gateway had asked for that."""
 
     def is_unmasked(self, tick: Tick, key: int) -> bool:
         """Whether this is a twin of a batch that is removed: then nobody can tell, and it counts as none."""
@@ -164,6 +166,7 @@ class KafkaLogs:
         if state == log.state:
             return
         log.state = state
+        first, retained = _beginning(partition, partition.start), _beginning(partition, partition.retained)
         keys: dict[Tick, int] = {}
         transactional: set[Tick] = set()
         twins: dict[Tick, tuple[int, Tick]] = {}
@@ -187,7 +190,7 @@ class KafkaLogs:
                     if batch.is_transactional:
                         transactional.add(tick)
         stable = _position(partition, partition.stable)
-        log.truth = Truth(sorted(keys), keys, stable, _beginning(partition), transactional, twins)
+        log.truth = Truth(sorted(keys), keys, stable, first, transactional, twins, retained)
         log.ever |= keys
 
     def _decode(self, log: _Log, batch: Batch) -> Sequence[tuple[int, int, Mark | None]]:
@@ -214,8 +217,7 @@ def _position(partition: Partition, offset: int) -> Tick:
     return (partition.begins[0][0] if epoch is None else epoch) << OFFSETS | offset
 
 
-def _beginning(partition: Partition) -> Tick:
-    offset = partition.start
+def _beginning(partition: Partition, offset: int) -> Tick:
     begins = [begin for _, begin in partition.begins]
     return partition.begins[max(0, bisect_right(begins, offset) - 1)][0] << OFFSETS | offset
 

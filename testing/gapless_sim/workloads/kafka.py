@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.errors import (
     ConnectionClosedError,
@@ -19,7 +21,8 @@ from gapless.errors import (
     SubscriptionTakenOverError,
     TokenAheadError,
 )
-from gapless_log.kafka.records import Compression, NewRecord, encode
+from gapless_log.kafka.format import MARK
+from gapless_log.kafka.records import Compression, NewRecord, encode, records
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.kafka_model import by_producer
 from gapless_sim.kafka_network import PRODUCE_FATES, TOPIC
@@ -50,6 +53,7 @@ SOMETIMES = (
     *kafka_faults.SOMETIMES,
     "kafka.stale metadata",
     "kafka.published",
+    "kafka.mirrored",
     "kafka.aborted",
     "kafka.committed",
     "kafka.gap",
@@ -178,6 +182,12 @@ class KafkaApplications(Oracle):
         self.kafka.publishing.add(self.publishing)
         if len(self.gateways) == 1 and self.draws.chance(0.4):  # one gateway alone may decide what a log keeps
             self.kafka.deleting.add(self.publishing)
+        self._rules = "key"
+        """The property that is the key of a record."""
+        self._transactional = self.draws.pick((0.75, 0.1))
+        """So many batches of strangers are in transactions: while one is open, nothing behind it is decided."""
+        self._is_mirrored = self.draws.chance(0.3)
+        """Whether somebody copies into this topic what was published to another one."""
         self.in_liveness = False
         self.has_lost_volumes = False
         self._keys = 0
@@ -197,7 +207,14 @@ class KafkaApplications(Oracle):
     def _configure(self, broker: SimBroker) -> None:
         """From its next start on a gateway publishes or does not, and deletes or does not."""
         retention = "delete" if broker.name in self.kafka.deleting else "kafka"
-        change_kafka_topic(broker, publish=broker.name == self.publishing, retention=retention)
+        change_kafka_topic(broker, publish=broker.name == self.publishing, retention=retention, key=self._rules)
+
+    def change_rules(self) -> None:
+        """By other rules records become events from now on: all gateways are started anew."""
+        self._rules = "id" if self._rules == "key" else "key"
+        for broker in self.world.brokers.values():
+            self._configure(broker)
+            broker.kill()
 
     def take_over(self) -> None:
         """Another gateway publishes from now on: both are started anew, and the publishers are at the other one."""
@@ -315,10 +332,13 @@ class KafkaApplications(Oracle):
         partition = self._partition()
         if partition is None:
             return
-        producer = self.draws.draw(STRANGERS + 1)
-        if producer and producer in partition.open and self.draws.chance(0.5):
+        producer = 1 + self.draws.draw(STRANGERS) if self.draws.chance(self._transactional) else 0
+        open_ones = [each for each in sorted(partition.open) if each <= STRANGERS]
+        if self._is_mirrored and self.draws.chance(0.2):
+            self._mirror(partition)
+        elif open_ones and self.draws.chance(0.4):
             commits = self.draws.chance(0.5)
-            partition.end_transaction(producer, commits=commits)
+            partition.end_transaction(self.draws.pick(open_ones), commits=commits)
             self.world.sometimes("kafka.committed" if commits else "kafka.aborted")
             self.kafka.changed()
         else:
@@ -326,7 +346,26 @@ class KafkaApplications(Oracle):
 
     def _append(self, partition: Partition, producer: int) -> None:
         keys = [self.next_key() for _ in range(self.draws.between(1, 5))]
-        new = [NewRecord(1, None, key.to_bytes(KEY_BYTES, "big"), [("kind", kind_of(key).encode())]) for key in keys]
-        batch = encode(new, Compression.NONE)
+        batch = encode([_record(key) for key in keys], Compression.NONE)
         partition.append(by_producer(batch, producer) if producer else batch)
         self.kafka.changed()
+
+    def _mirror(self, partition: Partition) -> None:
+        """Copies what a publisher has published to another topic, marks and all: here it is a stranger's (TK16)."""
+        for batch in reversed(partition.log):
+            headers = [] if batch.is_control else records(batch)[0].headers
+            if headers and headers[0][0] == MARK:
+                mark = msgspec.msgpack.decode(headers[0][1] or b"")
+                mark[1] = 1  # the tag of that topic
+                mark[4] += mark[5]  # its next sequences
+                copied = [_record(self.next_key()) for _ in range(mark[5])]
+                marked = [(MARK, msgspec.msgpack.encode(mark)), *copied[0].headers]
+                self.world.sometimes("kafka.mirrored")
+                partition.append(encode([copied[0]._replace(headers=marked), *copied[1:]], Compression.NONE))
+                self.kafka.changed()
+                return
+
+
+def _record(key: int) -> NewRecord:
+    """A record of a stranger's."""
+    return NewRecord(1, str(key).encode(), key.to_bytes(KEY_BYTES, "big"), [("kind", kind_of(key).encode())])

@@ -46,6 +46,7 @@ SOMETIMES = (
     "kafka.gateway wiped",
     "kafka.node wiped",
     "kafka.publishing taken over",
+    "kafka.rules changed",
 )
 
 
@@ -100,6 +101,7 @@ class KafkaFaults:
             happens += [self._wipe_gateway, self._wipe_node]
         if len(self.workload.gateways) > 1:
             happens.append(self._take_over)
+        happens.append(self._change_rules)
         self._draws.pick(happens)()
         self._plan()
 
@@ -150,6 +152,7 @@ class KafkaFaults:
         if self._has_retention and partition.stable > partition.start:
             self.world.sometimes("kafka.retention")
             partition.trim(partition.start + 1 + self._draws.draw(partition.stable - partition.start))
+            partition.retained = partition.start
             self.kafka.changed()
 
     def _hang(self, partition: Partition) -> None:
@@ -253,3 +256,9 @@ class KafkaFaults:
         if self._draws.chance(0.5):
             self.world.sometimes("kafka.publishing taken over")
             self.workload.take_over()
+
+    def _change_rules(self) -> None:
+        """Records become other events from now on: all gateways are restarted."""
+        if self._draws.chance(0.3):
+            self.world.sometimes("kafka.rules changed")
+            self.workload.change_rules()

@@ -15,29 +15,6 @@ SEARCHED = 400
 
 BROKEN: dict[str, tuple[tuple[Edit | Replace, ...], str]] = {
     "no batch is a twin": ((Replace("gapless_phb.core.twins:_settles", "return False"),), "KI"),
-    "TK12: what Kafka answers is the receipt": (
-        (
-            Edit(
-                f"{_APPENDS}._on_answer",
-                "        self._when_told(max(answer.indices)",
-                "        for number, index in zip(numbers, answer.indices):\n"
-                "            if number in self._batches:\n"
-                "                batch = self._batches[number][0]\n"
-                "                batch.tick, batch.last_tick = index - batch.count + 1, index\n"
-                "                for reply in batch.replies:\n"
-                "                    from gapless.core.network.facts import Submitted\n"
-                "                    from gapless_phb.core.publishers import runs_of\n"
-                "                    self._outbox.emit(Submitted(reply, self.pubend, Outcome(Verdict.OK,"
-                " sequence=batch.last, ticks=runs_of(batch))))\n"
-                "        self._when_told(max(answer.indices)",
-            ),
-        ),
-        "KI6",
-    ),
-    "TK14: `after` is where the log ends when the append lands": (
-        (Edit(f"{_APPENDS}._encode", "self._log.stable,", "self._log.stable + (1 << 40),"),),
-        "KI6",
-    ),
     "what is uncertain is appended again without reading first": (
         (
             Edit(f"{_APPENDS}._on_answer", "self._when_told(located.tick, 0,", "self._when_told(0, 0,"),

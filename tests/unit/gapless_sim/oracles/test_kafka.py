@@ -9,13 +9,18 @@ import pytest
 
 from gapless.core.client import Gap, Silence
 from gapless.core.network.facts import Progress, PubendMeta
+from gapless.core.stream.columns import EventBatch, EventColumns
+from gapless.core.stream.events import encode_event
+from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless_phb.core.followed import END
 from gapless_sim.kafka_model import by_producer
+from gapless_sim.kafka_network import TOPIC
 from gapless_sim.observation import Violation
 from gapless_sim.options import SECOND
 from gapless_sim.oracles.kafka import KI2Told, KI4Settled, KI4Whole, KI5Cut, KI6Published
+from gapless_sim.producer import KEY_BYTES
 from unit.gapless_sim.oracles.kafka_rig import Rig
 
 
@@ -106,16 +111,28 @@ def test_a_consumer_passes_nothing_that_it_wants(rig: Rig) -> None:
         whole.handed_out(odd, Silence(rig.pubend, 2, 3))
 
 
+def test_an_event_stays_what_it_was_told_as(rig: Rig) -> None:
+    """TK17."""
+    rig.write(1)
+    told, first = KI2Told(rig.world, rig.logs), rig.know(0, 1, (1, 1))
+    told.known("node1", first)
+    other = EventColumns.of([encode_event(TOPIC, {"id": "1"}, None, (1).to_bytes(KEY_BYTES, "big"))], [KEY_BYTES])
+
+    with pytest.raises(Violation, match="two events at 1"):
+        told.known("node1", Knowledge(rig.pubend, 0, 1, EventBatch.of([1], [other])))
+
+
 def test_a_gap_has_a_cause(rig: Rig) -> None:
     rig.write(1, 2)
-    rig.partition.trim(1)
+    rig.partition.trim(2)
+    rig.partition.retained = 1
     rig.kafka.changed()
     whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
     whole.attached(consumer, cast("Any", None), {rig.pubend: 0})
 
     whole.handed_out(consumer, Gap(rig.pubend, 0, 1, GapReason.RELEASED_EARLY.value))
 
-    with pytest.raises(Violation, match="the log begins at 1"):
+    with pytest.raises(Violation, match="retention has removed what is up to 1"):
         whole.handed_out(consumer, Gap(rig.pubend, 1, 2, GapReason.RELEASED_EARLY.value))
 
 
@@ -125,6 +142,7 @@ def test_a_gap_in_which_no_record_was_is_of_a_gateway_that_has_restarted(rig: Ri
     rig.partition.elect(1, is_clean=True)
     rig.write(2)
     rig.partition.trim(1)
+    rig.partition.retained = 1
     whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
     whole.attached(consumer, cast("Any", None), {rig.pubend: 1})
     gap = Gap(rig.pubend, 1, (1 << 44) + 1, GapReason.RELEASED_EARLY.value)

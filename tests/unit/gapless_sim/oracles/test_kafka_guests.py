@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from gapless.core.network.facts import Progress
+from gapless.core.network.facts import Progress, Want
 from gapless_log.kafka.messages import (
     UNKNOWN,
     Code,
@@ -22,7 +22,7 @@ from gapless_log.kafka.messages import (
 from gapless_log.kafka.messages import Topic as TopicName
 from gapless_sim.kafka_network import TOPIC
 from gapless_sim.observation import Violation
-from gapless_sim.oracles.kafka_guests import KI7Once, KI8Guest
+from gapless_sim.oracles.kafka_guests import KI7Asked, KI7Once, KI8Guest
 from unit.gapless_sim.oracles.kafka_rig import Rig
 
 
@@ -115,3 +115,14 @@ def test_a_gateway_joins_no_group_and_configures_nothing(rig: Rig) -> None:
 
     with pytest.raises(Violation, match="KI8: node1 asks Kafka for 'JoinGroup'"):
         rig.request("node1", "JoinGroup")
+
+
+def test_who_asks_for_what_lies_ahead_is_found(rig: Rig) -> None:
+    """TK22."""
+    rig.write(1)
+    asked = KI7Asked(rig.world, rig.logs)
+
+    asked.asked("node1", Want(rig.pubend, ((0, 1),), None, "shb", again=False))
+
+    with pytest.raises(Violation, match="decided up to 1"):
+        asked.asked("node1", Want(rig.pubend, ((0, 2),), None, "shb", again=False))

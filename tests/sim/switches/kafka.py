@@ -1,0 +1,292 @@
+"""Broken rules of pubends whose logs are Kafka's (protocol: numbered-logs)."""
+
+from __future__ import annotations
+
+from sim.switches.edits import Change, Edit, Replace
+from sim.switches.switch import Switch
+
+_LOGS = "gapless_log.kafka.logs:KafkaLogs"
+_LINEAGE = "gapless_log.kafka.lineage"
+_TAIL = "gapless_log.kafka.tail"
+_RECORDS = "gapless_log.kafka.records"
+_FOLLOWED = "gapless_phb.core.followed:FollowedLog"
+_APPENDS = "gapless_phb.core.appends:Appends"
+_PUBLISHING = "gapless_phb.core.numbered_publishing:NumberedPublishing"
+_GATEWAY = "gapless_phb.core.gateway:Gateway"
+
+
+def _switch(name: str, trap: str, wrong: str, edits: tuple[Change, ...], oracle: tuple[str, ...], needs: str) -> Switch:
+    return Switch(name, (trap,), wrong, edits, oracle, needs, workload="kafka", routers=("local",))
+
+
+TOPICS = (
+    _switch(
+        "topic_known_by_its_name",
+        "TK1",
+        "A topic that was deleted and made anew is gone on with, where the former one was read up to.",
+        (
+            Edit(
+                f"{_LOGS}._judge",
+                "    if why:\n",
+                "    if why.endswith('made anew'):\n"
+                "        (state,) = (await self._cluster.metadata(names=[topic.section.name])).topics\n"
+                "        del self._topics[topic.id]\n"
+                "        topic.id, self._topics[state.id] = state.id, topic\n"
+                "        for partition in topic.logs.values():\n"
+                "            partition.topic_id, partition.leader_epoch = state.id, UNKNOWN\n"
+                "    elif why:\n",
+            ),
+        ),
+        ("KI2", "KI4"),
+        "A topic is deleted and made anew.",
+    ),
+)
+
+TICKS = (
+    _switch(
+        "tick_is_an_offset",
+        "TK3",
+        "A tick is the offset alone.",
+        (
+            Replace(f"{_LINEAGE}:tick_at", "return offset"),
+            Replace(
+                f"{_LINEAGE}:Lineage.seek",
+                "offset = offset_of(tick)\nreturn Place(offset, self._epoch_at(offset - 1) if offset else UNKNOWN)",
+            ),
+            Replace(f"{_LINEAGE}:Lineage.voids", "return ()"),
+        ),
+        ("KI2", "KI4"),
+        "An election.",
+    ),
+    _switch(
+        "seek_beyond_a_cut",
+        "TK4",
+        "Reading goes on at the offset of a position, whatever became of its leader epoch.",
+        (
+            Edit(
+                f"{_LINEAGE}:Lineage.seek",
+                "    if at < len(self._begins):\n        offset = min(offset, self._begins[at])\n",
+                "",
+            ),
+        ),
+        ("KI2", "KI4"),
+        "The end of the log is cut off.",
+    ),
+    _switch(
+        "out_of_range_is_the_end",
+        "TK5",
+        "A reader whose offset is out of range goes on at the end of the log.",
+        (
+            Edit(
+                f"{_LOGS}._take",
+                "    elif fetched.diverging is not None or fetched.code is Code.OFFSET_OUT_OF_RANGE:\n",
+                "    elif fetched.code is Code.OFFSET_OUT_OF_RANGE:\n"
+                "        following = partition.following\n"
+                "        following.place = following.place.__class__(fetched.stable, UNKNOWN)\n"
+                "    elif fetched.diverging is not None:\n",
+            ),
+        ),
+        ("KI2", "KI4"),
+        "The end of the log is cut off.",
+    ),
+    _switch(
+        "out_of_range_is_retention",
+        "TK5",
+        "What is out of range was removed by retention.",
+        (
+            Edit(
+                f"{_LOGS}._take",
+                "    elif fetched.diverging is not None or fetched.code is Code.OFFSET_OUT_OF_RANGE:\n",
+                "    elif fetched.code is Code.OFFSET_OUT_OF_RANGE:\n"
+                "        following = partition.following\n"
+                "        partition.start = max(partition.start, fetched.stable)\n"
+                "        following.place = following.place.__class__(fetched.stable, UNKNOWN)\n"
+                "        self._tell(topic, partition.partition)\n"
+                "    elif fetched.diverging is not None:\n",
+            ),
+        ),
+        ("KI2", "KI4"),
+        "The end of the log is cut off.",
+    ),
+)
+
+COMMITTED = (
+    _switch(
+        "undecided_is_told",
+        "TK7",
+        "The log is read up to its high watermark, decided or not.",
+        (
+            Edit(f"{_LOGS}._fetch_once", "Fetch(tuple(starts.values()), True,", "Fetch(tuple(starts.values()), False,"),
+            Edit("gapless_log.kafka.survey:read_range", "Fetch((start,), True,", "Fetch((start,), False,"),
+        ),
+        ("KI2",),
+        "A transaction is open.",
+    ),
+    _switch(
+        "found_at_the_high_watermark",
+        "TK7",
+        "What a log has when it is found is decided.",
+        (Edit(f"{_LOGS}._add", "LATEST, is_committed=True", "LATEST, is_committed=False"),),
+        ("KI2", "KI4", "KI7"),
+        "A transaction is open when a node starts.",
+    ),
+    _switch(
+        "abort_has_no_end",
+        "TK8",
+        "Everything is aborted that a producer writes after one of its transactions was.",
+        (Edit(f"{_RECORDS}:without_aborted", "aborting.discard(batch.producer_id)", "pass"),),
+        ("KI2",),
+        "A transaction is aborted, and the next one of its producer is committed.",
+    ),
+    _switch(
+        "aborted_are_told",
+        "TK8",
+        "Aborted records are events.",
+        (Edit(f"{_RECORDS}:without_aborted", "aborting.add(ahead.pop().producer_id)", "ahead.pop()"),),
+        ("KI2",),
+        "A transaction is aborted.",
+    ),
+    _switch(
+        "nothing_is_told_of_markers",
+        "TK9",
+        "Of markers, and of aborted batches, nothing is told.",
+        (
+            Edit(
+                f"{_TAIL}:pieces_from",
+                "if batch.last >= max(offset, start)]",
+                "if counts and batch.last >= max(offset, start)]",
+            ),
+        ),
+        ("KI7", "KI4"),
+        "A transaction.",
+    ),
+)
+
+PUBLISHING = (
+    _switch(
+        "appended_is_the_receipt",
+        "TK12",
+        "What Kafka answers is the receipt.",
+        (
+            Edit(
+                f"{_APPENDS}._on_answer",
+                "        self._when_told(max(answer.indices)",
+                "        from gapless.core.network.facts import Submitted\n"
+                "        from gapless_phb.core.publishers import runs_of\n\n"
+                "        for number, index in zip(numbers, answer.indices, strict=True):\n"
+                "            if number in self._batches:\n"
+                "                batch = self._batches[number][0]\n"
+                "                batch.tick, batch.last_tick = index - batch.count + 1, index\n"
+                "                for reply in batch.replies:\n"
+                "                    outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))\n"
+                "                    self._outbox.emit(Submitted(reply, self.pubend, outcome))\n"
+                "        self._when_told(max(answer.indices)",
+            ),
+        ),
+        ("KI6",),
+        "A connection breaks at a produce that arrives late.",
+    ),
+    _switch(
+        "after_is_where_it_lands",
+        "TK14",
+        "The mark of a batch says that the log was read up to where the batch is.",
+        (Edit(f"{_APPENDS}._encode", "self._log.stable,", "self._log.stable + (1 << 40),"),),
+        ("KI6", "KI4", "KI2"),
+        "A connection breaks at a produce that arrives late.",
+    ),
+    _switch(
+        "batch_in_two_pieces",
+        "TK15",
+        "A batch is appended as two.",
+        (
+            Edit(
+                f"{_LOGS}._append",
+                "        produced = await",
+                "        from gapless_log.kafka.records import Compression, NewRecord, encode, records\n\n"
+                "        parts = [record for each in batches(batch) for record in records(each)]\n"
+                "        if len(parts) > 1:\n"
+                "            half = len(parts) // 2\n"
+                "            halves = [\n"
+                "                encode([NewRecord(self._wall(), each.key, each.value, each.headers) for each in some],"
+                " Compression.NONE)\n"
+                "                for some in (parts[:half], parts[half:])\n"
+                "            ]\n"
+                "            await connection.produce(topic.topic, partition.partition, halves[0], PRODUCE_MS)\n"
+                "            batch = halves[1]\n"
+                "        produced = await",
+            ),
+        ),
+        ("KI6", "KI4", "KI2"),
+        "A connection breaks between the two, or somebody else's batch comes between them.",
+    ),
+)
+
+GATEWAYS = (
+    _switch(
+        "partition_begins_at_its_latest",
+        "TK18",
+        "A subscription begins where a new partition was when the gateway found it.",
+        (Edit(f"{_GATEWAY}._on_found", "0 if is_later else found.decided", "found.decided"),),
+        ("KI4",),
+        "A partition is added, or a topic is made anew.",
+    ),
+    _switch(
+        "what_was_cut_off_is_silence",
+        "TK19",
+        "A record that was cut off is silence, also to a subscription that it had matched.",
+        (Replace("gapless_shb.core.pubend:ServedPubend.cut", "return ()"),),
+        ("KI5", "KI4"),
+        "The end of the log is cut off, and a subscription was not delivered a match in it.",
+    ),
+    _switch(
+        "asks_ahead_of_a_numbered_log",
+        "TK22",
+        "An SHB that hears nothing asks for what lies ahead, also where only the log moves its end.",
+        (Edit("gapless_shb.core.constream:Constream.on_deadline", "if self.meta.timed:", "if self.head >= 0:"),),
+        ("KI7",),
+        "A log does not grow for a while.",
+    ),
+)
+
+READING = (
+    _switch(
+        "what_is_missing_is_silence",
+        "TK6",
+        "Where no record is between two that are there, there was none.",
+        (Replace(f"{_FOLLOWED}._holes", "return ()"),),
+        ("KI2",),
+        "The topic is compacted.",
+    ),
+    _switch(
+        "marks_of_others_count",
+        "TK16",
+        "Every mark in a log is of a batch that was published to it.",
+        (Edit(f"{_FOLLOWED}._decode", "if mark.tag == self._tag]", "if mark.count]"),),
+        ("KI2", "KI6"),
+        "Somebody copies what the same publisher has published to another topic into this one.",
+    ),
+    _switch(
+        "rules_of_today_for_the_past",
+        "TK17",
+        "Records of the past become events by the rules of today.",
+        (
+            Edit(
+                f"{_GATEWAY.removesuffix('Gateway')}_with_rules",
+                "rules=(*row.rules, (since, found.rules))",
+                "rules=((0, found.rules),)",
+            ),
+        ),
+        ("KI2",),
+        "The rules are changed, and what was told before is asked for again.",
+    ),
+    _switch(
+        "every_gateway_deletes",
+        "TK21",
+        "Every gateway removes what its own subscriptions are done with.",
+        (Edit("gapless_log.kafka.topics:OpenTopic.numbered", 'self.section.retention == "delete"', "True"),),
+        ("KI8", "KI4"),
+        "Two gateways have one topic.",
+    ),
+)
+
+KAFKA = (*READING, *TOPICS, *TICKS, *COMMITTED, *PUBLISHING, *GATEWAYS)
