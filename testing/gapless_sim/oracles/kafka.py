@@ -266,7 +266,7 @@ class KI5Cut(KafkaJudge):
         super().__init__(world, logs)
         self._is_precise = world.options.pfs == "precise"
         self._joined: dict[int, int] = {}
-        """When a subscription was there first."""
+        """Since when a subscription is there."""
         self._done: dict[tuple[str, PubendId], Tick] = {}
         """How far an SHB durably is."""
         self._sent: dict[tuple[str, PubendId], dict[Tick, int]] = {}
@@ -276,7 +276,9 @@ class KI5Cut(KafkaJudge):
         whole.on_passed.append(self._passed)
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
-        """A subscription is there."""
+        """A subscription is there: perhaps another one, where a node has lost the first."""
+        if result.created:
+            self._joined[consumer.row.number] = self.world.now
         self._joined.setdefault(consumer.row.number, self.world.now)
 
     def delivered(self, broker: str, knowledge: Knowledge) -> None:
@@ -302,7 +304,9 @@ class KI5Cut(KafkaJudge):
 
     def wiped(self, broker: SimBroker) -> None:
         """What it had matched is forgotten."""
-        self._matched = {place: found for place, found in self._matched.items() if place[0] != broker.name}
+        for known in (self._matched, self._sent, self._done):
+            for place in [place for place in known if place[0] == broker.name]:
+                del known[place]
 
     def _passed(self, consumer: Consumer, pubend: PubendId, lo: Tick, hi: Tick) -> None:
         if not self._is_precise or not self.logs.cuts(pubend) or not self.logs.exists(pubend):

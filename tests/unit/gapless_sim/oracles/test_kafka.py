@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from gapless.core.client import Gap, Silence
+from gapless.core.client.effects import Attached
 from gapless.core.network.facts import Progress, PubendMeta
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import encode_event
@@ -194,8 +195,11 @@ def test_latest_begins_where_the_gateway_says_and_earliest_at_the_beginning(rig:
         whole.handed_out(earliest, Silence(rig.pubend, 0, 1))
 
 
-def cut_off(rig: Rig, *, joined: int, sent: int, told: int) -> tuple[KI4Whole, Any]:
-    """Record 2 is cut off, when an SHB was sent it at the second `sent`, and has told of it at `told`."""
+def cut_off(rig: Rig, *, joined: int, sent: int, told: int, anew: int | None = None) -> tuple[KI4Whole, Any]:
+    """Record 2 is cut off, when an SHB was sent it at the second `sent`, and has told of it at `told`.
+
+    A subscription is there from `joined` on, and at `anew` another one in its place.
+    """
     rig.write(1)
     rig.partition.lag(waits=False)
     rig.write(2)
@@ -203,9 +207,9 @@ def cut_off(rig: Rig, *, joined: int, sent: int, told: int) -> tuple[KI4Whole, A
     cut = KI5Cut(rig.world, rig.logs, whole)
     for second in range(4):
         rig.world.run_until(second * SECOND)
-        if second == joined:
-            whole.attached(consumer, cast("Any", None), {rig.pubend: 1})
-            cut.attached(consumer, cast("Any", None), {rig.pubend: 1})
+        if second in (joined, anew):
+            for oracle in (whole, cut):
+                oracle.attached(consumer, Attached(1, 1, created=True), {rig.pubend: 1})
         if second == sent:
             cut.delivered("node1", rig.know(0, 2, (1, 1), (2, 2)))
         if second == 2:
@@ -228,6 +232,12 @@ def test_who_had_matched_what_is_cut_off_gets_a_gap(rig: Rig) -> None:
 
     whole.handed_out(consumer, Gap(rig.pubend, 1, 2, GapReason.CUT.value))
     whole.handed_out(consumer, Silence(rig.pubend, 2, (1 << 44) + 1))
+
+
+def test_who_was_made_anew_at_a_wiped_node_passes_what_another_had_matched_there(rig: Rig) -> None:
+    whole, consumer = cut_off(rig, joined=0, sent=1, told=1, anew=2)
+
+    whole.handed_out(consumer, Silence(rig.pubend, 1, (1 << 44) + 1))
 
 
 @pytest.mark.parametrize(("joined", "told"), [(1, 1), (0, 3)])
