@@ -19,7 +19,9 @@ from gapless_log.kafka.records import batches
 from gapless_sim.oracles.kafka_logs import KafkaJudge
 
 if TYPE_CHECKING:
-    from gapless.core.network.facts import Progress, Want
+    from collections.abc import Mapping
+
+    from gapless.core.network.facts import Progress, PubendMeta, Want
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_log.kafka.messages import FetchAnswer
     from gapless_sim.kafka_model import Partition
@@ -105,9 +107,21 @@ class KI7Once(KafkaJudge):
 
 
 class KI7Asked(KafkaJudge):
-    """Nobody asks for what lies ahead of a log: nobody but the log itself could give it (KI7)."""
+    """Nobody asks for what lies ahead of a log: nobody but the log itself could give it (KI7).
+
+    A gateway that does not know the leader epoch in which an emptied log ended says that it ends in a later one.
+    """
 
     name = "KI7"
+
+    def __init__(self, world: World, logs: KafkaLogs) -> None:
+        super().__init__(world, logs)
+        self._opened: dict[PubendId, Tick] = {}
+        """How far a log is decided, as gateways said when they opened it."""
+
+    def opened(self, broker: str, meta: PubendMeta, members: Mapping[str, Tick]) -> None:
+        """A gateway says how far a log is."""
+        self._opened[meta.pubend] = max(meta.stable, self._opened.get(meta.pubend, 0))
 
     def asked(self, broker: str, want: Want) -> None:
         """A PHB is asked for ranges."""
@@ -115,8 +129,9 @@ class KI7Asked(KafkaJudge):
         if truth is None:
             return
         is_as_it_was = self.logs.exists(want.pubend) and not self.logs.cuts(want.pubend)
-        if is_as_it_was and want.ranges and want.ranges[-1][1] > truth.stable:
-            self.fail(f"{want.shb} asks for {want.ranges[-1]} of {want.pubend}, decided up to {truth.stable} (TK22)")
+        stable = max(truth.stable, self._opened.get(want.pubend, 0))
+        if is_as_it_was and want.ranges and want.ranges[-1][1] > stable:
+            self.fail(f"{want.shb} asks for {want.ranges[-1]} of {want.pubend}, decided up to {stable} (TK22)")
 
 
 class KI8Guest(KafkaJudge):
