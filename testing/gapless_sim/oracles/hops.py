@@ -6,7 +6,7 @@ These hold for routers that work by hops. They watch the frames between brokers,
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gapless.core.network.frames import Address, Message
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.stamps import Stamp
-    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless_sim.frame_tap import Hop
     from gapless_sim.model import Model
 
@@ -37,6 +37,8 @@ ANSWERED_WITHIN = 5 * SECOND
 """So long an answer that is there may wait: turns may be late."""
 ASKED_AGAIN_AFTER = 380 * MILLISECOND
 """No broker passes on a want for one range again within that: RFT, by a clock that goes 5 % too fast."""
+HEARD_WITHIN = SECOND
+"""All neighbours have heard by then that a pubend has begun anew."""
 QUEUED_MOST = LINK_HIGH + (1 << 20)
 """So many bytes wait on a link at most when one more piece of knowledge is sent there."""
 
@@ -322,14 +324,20 @@ class K6Queued(Judge):
 class K7Consolidated(HopJudge):
     """A PHB is asked for one range by each of its neighbours once in a while, however many SHBs there are.
 
-    Who was answered meanwhile may ask again: it has kept nothing of it.
+    Who was answered meanwhile may ask again: it has kept nothing of it. So may who hears that the pubend has begun
+    anew: a PHB that was not ready has taken no notice of what it was asked.
     """
 
     name = "K7"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
+        self._began: dict[PubendId, int] = {}
         self._recent: dict[PubendId, list[tuple[int, Hop, Stamp, IntervalSet]]] = {}
+
+    def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
+        """A pubend begins anew, and its neighbours are about to hear of it."""
+        self._began[meta.pubend] = self.world.now
 
     def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
         """A neighbour asks, or is answered."""
@@ -337,7 +345,7 @@ class K7Consolidated(HopJudge):
         history = self.model.histories.get(message.pubend) if type(message) is Want else None
         if history is None or history.broker != hop.target or type(message) is not Want:
             return
-        since = self.world.now - ASKED_AGAIN_AFTER
+        since = max(self.world.now - ASKED_AGAIN_AFTER, self._began.get(message.pubend, -HEARD_WITHIN) + HEARD_WITHIN)
         recent = [each for each in self._recent.get(message.pubend, ()) if each[0] > since and each[1].is_up]
         for _, asker, need, ranges in recent:
             if asker.source == hop.source and covers(message.need, need) and not covers(need, message.need):

@@ -265,13 +265,18 @@ class Streams:
         """A link to a broker is gone, with the answers that were on their way."""
         for stream in self._streams.values():
             stream.askers.link_down(broker)
-            stream.asked.begin_anew()
+            self._begin_anew(stream, broker)
 
     def on_link_up(self, broker: BrokerId) -> None:
         """A broker is there: it is told of the pubends that come its way. No want has found the way there before."""
         for stream in self._streams.values():
-            stream.asked.begin_anew()
+            self._begin_anew(stream, broker)
             self._notify(stream, broker)
+
+    def _begin_anew(self, stream: PubendStream, broker: BrokerId) -> None:
+        """If wants go by way of a broker, those that were sent may have been lost, or waited for it."""
+        if self._cells.of(broker) in (stream.up, self._cells.own):
+            stream.asked.begin_anew()
 
     def probe(self, probe: Probe, sender: BrokerId | None = None) -> None:
         """Progress is overdue: every SHB is asked for it, by whoever knows a way to it."""
