@@ -212,7 +212,7 @@ class KafkaApplications(Oracle):
     def change_rules(self) -> None:
         """By other rules records become events from now on: all gateways are started anew."""
         self._rules = "id" if self._rules == "key" else "key"
-        for broker in self.world.brokers.values():
+        for broker in self.gateways.values():
             self._configure(broker)
             broker.kill()
 
