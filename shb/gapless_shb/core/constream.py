@@ -169,6 +169,13 @@ class Constream(ServedPubend):
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
         """Takes knowledge. It may arrive in any order, and more than once."""
+        if self.meta.timed or not self.meta.voids:
+            self._take(knowledge, now, wall)
+            return
+        for part in knowledge.without_events_in(self.meta.voids):
+            self._take(part, now, wall)
+
+    def _take(self, knowledge: Knowledge, now: int, wall: int) -> None:
         self.lost = max(self.lost, knowledge.lost)
         if knowledge.reply:
             self._curiosity.answered(knowledge.lo, knowledge.hi, now)
@@ -206,8 +213,13 @@ class Constream(ServedPubend):
             self._heard_at = now
 
     def begin_anew(self, now: int) -> None:
-        """The PHB was down, and has forgotten what it was asked for before."""
+        """The PHB was down, and has forgotten what it was asked for before. Or its log was cut, by another void."""
         self._curiosity.begin_anew(now)
+        if not self.meta.timed:
+            for lo, hi in self.meta.voids:
+                self._istream.forget(max(lo, self.head), hi)
+                self.scheduler.forget(lo, hi, now)
+            self._want_unknown(self._istream.known_upto, now)
 
     def on_deadline(self, now: int, stalled_after: int) -> None:
         """Asks for what lies ahead if nothing new has come for `stalled_after` ns (DCT).

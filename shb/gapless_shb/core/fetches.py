@@ -183,6 +183,10 @@ class RangeFetch:
         self._known.trim(self.start)
         self._known.forget(self._asked_upto, FOREVER)
 
+    def forget(self, lo: Tick, hi: Tick) -> None:
+        """Nothing is known of (lo, hi] any more."""
+        self._known.forget(max(lo, self.start), hi)
+
     def ranges(self) -> Ranges:
         """Returns the ranges to ask for."""
         return self._known.unknown(self.start, self._asked_upto, RAW)

@@ -130,6 +130,16 @@ class Reader(ABC):
         if self._fetch is not None and knowledge.hi > self._fetch.start and not self._doubtful:
             self._fetch.offer(knowledge)
 
+    def forget(self, lo: Tick, hi: Tick) -> Ranges:
+        """The log has lost what it had in (lo, hi]: if all of it is read, that is unknown again.
+
+        Returns what is missing then.
+        """
+        if not isinstance(self._fetch, RangeFetch) or self._doubtful:
+            return ()
+        self._fetch.forget(lo, hi)
+        return self._fetch.ranges()
+
     def lose(self, ranges: Ranges) -> None:
         """The log has lost what it had in these ranges: what was noted there, and is not here yet, is a gap."""
         if isinstance(self._fetch, TickFetch) and not self._doubtful:

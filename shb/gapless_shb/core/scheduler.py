@@ -186,6 +186,12 @@ class Scheduler:
         self._woken(self.page_cache.on_knowledge(knowledge))
         self.pump(now, wall)
 
+    def forget(self, lo: Tick, hi: Tick, now: int) -> None:
+        """The log has lost what it had in (lo, hi]: for whoever reads all of it, that is asked for once more."""
+        for sid in self._fetching:
+            if (reader := self.readers.get(sid)) is not None and (ranges := reader.forget(lo, hi)):
+                self.fetch(ranges, now)
+
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:
         """The PFS was read, for one reader or for the page cache."""
         if result.error:

@@ -185,6 +185,8 @@ class SubscriberSide:
             return
         followed = self._followed(meta.pubend)
         if followed.meta is None or meta.stable >= followed.meta.stable:
+            if followed.meta is not None and followed.meta.voids != meta.voids:
+                followed.cache = None  # what a log has lost is not to be remembered
             followed.meta = meta
         followed.told = max(followed.told, meta.stable)
         enrolled_at = seen.enrolled_at if shb == self._shb else None

@@ -168,6 +168,7 @@ class Streams:
         stream = self._stream(meta)
         if stream is None:
             return
+        _forget_cut(stream, meta)
         stream.meta = meta
         stream.dropped_at |= {shb: self._state.now for shb in stream.enrolled if shb not in members}
         stream.enrolled = dict(members)
@@ -217,6 +218,7 @@ class Streams:
         )
         if stream.life != notice.life or stream.meta.voids != meta.voids:
             stream.asked.begin_anew()  # its PHB was down, and has forgotten what it was asked for
+            _forget_cut(stream, meta)
         stream.meta = replace(meta, stable=max(meta.stable, stream.meta.stable))
         stream.enrolled, stream.life, stream.number = dict(notice.enrolled), notice.life, notice.number
         self.lives[meta.broker] = notice.life
@@ -351,6 +353,11 @@ class Streams:
     # -------------------------------------------------------------------------------------- knowledge
 
     def _on_knowledge(self, stream: PubendStream, knowledge: Knowledge, sender: BrokerId | None) -> None:
+        voids = () if stream.meta.timed else stream.meta.voids
+        for part in knowledge.without_events_in(voids) if voids else (knowledge,):
+            self._pass(stream, part, sender)
+
+    def _pass(self, stream: PubendStream, knowledge: Knowledge, sender: BrokerId | None) -> None:
         if stream.up is None:
             stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
         if knowledge.reply:
@@ -654,6 +661,13 @@ class Streams:
 def _memory(cache: KnowledgeStream) -> int:
     """What the events of a cache take, about."""
     return cache.size + EVENT_BYTES * cache.event_count
+
+
+def _forget_cut(stream: PubendStream, meta: PubendMeta) -> None:
+    """What a log that numbers its records had before it was cut is no answer any more."""
+    if not meta.timed and meta.voids != stream.meta.voids:
+        for lo, hi in meta.voids:
+            stream.cache.forget(lo, hi)
 
 
 def _fitting(answer: Knowledge, room: int) -> Knowledge:

@@ -17,11 +17,13 @@ Any run may be forgotten at any time. What is stored stays true then; there is o
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.intervals import IntervalMap, IntervalSet, Ranges
@@ -50,6 +52,26 @@ class Knowledge(Struct, frozen=True, gc=False):
     def of_damage(cls, pubend: PubendId, lo: Tick, hi: Tick, lost: Tick) -> Knowledge:
         """Returns the answer to a want for a range that an operator has given up."""
         return cls(pubend, lo, hi, EMPTY, lost, RAW, reply=True, damaged=True)
+
+    def without_events_in(self, cut: Ranges) -> list[Knowledge]:
+        """Returns the same, but nothing of ranges that are known to have no events, if it has any there.
+
+        That is what a log told before it was cut, and a broker on the way may still have.
+        """
+        ticks = self.data.ticks
+        wrong = [(lo, hi) for lo, hi in cut if bisect_right(ticks, lo) < bisect_right(ticks, hi)]
+        if not wrong:
+            return [self]
+        return [
+            replace(
+                self,
+                lo=lo,
+                hi=hi,
+                data=self.data.slice(bisect_right(ticks, lo), bisect_right(ticks, hi)),
+                lost=min(self.lost, hi) if self.lost > lo else 0,
+            )
+            for lo, hi in (IntervalSet([(self.lo, self.hi)]) - IntervalSet(wrong)).ranges
+        ]
 
 
 class Kind(Enum):

@@ -141,6 +141,19 @@ def test_a_want_whose_way_is_gone_holds_back_no_repetition(what: str) -> None:
     assert len(asked(net)) == 1
 
 
+def test_what_a_log_told_before_it_was_cut_is_in_no_cache() -> None:
+    """Neither what was there nor what comes late: whoever asks is answered by the pubend."""
+    net = subscribed(FORK)
+    net.say(0, 10)
+    net.say(10, 20, "a")
+    net.open(members={"s@disk": 0, "t@disk": 0}, grain=1, voids=((10, 200),), stable=200)
+    net.arrive("p", "i", knowledge(10, 20, "a"))
+    net.forget()
+    net.tell("s", want(10, 20))
+
+    assert len(asked(net)) == 1
+
+
 def test_what_was_pushed_after_all_says_nothing_of_how_long_answers_take() -> None:
     net = subscribed()
     net.lost = lambda sent: sent.to == "p" and isinstance(sent.message, Want)

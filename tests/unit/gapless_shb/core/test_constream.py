@@ -355,6 +355,25 @@ def test_a_log_that_numbers_its_records_is_not_asked_for_what_lies_ahead() -> No
     assert timed._curiosity.deadline() is not None
 
 
+def test_what_a_log_told_before_it_was_cut_holds_up_nothing() -> None:
+    """The event may come before the void or after it: from a broker on the way that has kept it."""
+    world, _, _ = world_with()
+    meta = PubendMeta("orders@1", "broker", stable=20, grain=1)
+    stream = Constream(meta, 10, Pfs("orders@1", 1, 10, 0), world.role._hosting)
+    event = EventBatch([17], [encode_event("t", {}, None, b"x")], [1])
+    told = Knowledge("orders@1", 15, 20, event)
+    silence = Knowledge("orders@1", 10, 100, reply=True)
+
+    stream.on_knowledge(told, 0, world.wall)
+    stream.learn(replace(meta, stable=100, voids=((12, 100),)))
+    stream.begin_anew(0)
+    stream.on_knowledge(told, 0, world.wall)
+    stream.on_knowledge(silence, 0, world.wall)
+
+    assert stream.head == 100
+    assert not world.alarms
+
+
 def test_a_position_inside_a_void_of_numbered_ticks_is_of_lost_data() -> None:
     world, _, timed = world_with()
     meta = PubendMeta("orders@1", "broker", stable=200, voids=((10, 100), (150, 160)), grain=1)

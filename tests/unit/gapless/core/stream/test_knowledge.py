@@ -35,6 +35,15 @@ def stream(*statements: Knowledge, base: int = 0) -> KnowledgeStream:
     return held
 
 
+def test_events_where_none_can_be_take_only_what_is_said_there_with_them() -> None:
+    said = say(2, 12, 3, 5, 9, lost=2)
+
+    assert said.without_events_in(((5, 8), (9, 11))) == [said]
+    assert said.without_events_in(((4, 8), (9, 11))) == [say(2, 4, 3), say(8, 12, 9)]
+    assert say(2, 12, 9, lost=5).without_events_in(((8, 20),)) == [say(2, 8, lost=5)]
+    assert say(2, 12, 9).without_events_in(((0, 20),)) == []
+
+
 # ------------------------------------------------------------------------------------------ the table
 
 
