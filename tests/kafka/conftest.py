@@ -1,4 +1,4 @@
-"""One broker for all tests of this folder; each test has a topic of its own."""
+"""One broker for all tests of this folder in a process; each test has a topic of its own."""
 
 from __future__ import annotations
 
