@@ -18,16 +18,18 @@ _TRIES_MAX: Final = 1_000
 def free_ports(count: int) -> list[int]:
     """Ports of loopback, all different, on which nobody listens now.
 
-    Raises OSError when there are not so many.
+    As long as this process lives, nobody else is given them here, in whatever process: each stays bound, in such a way
+    that a server can listen there. Raises OSError when there are not so many.
     """
     ports = random.SystemRandom().sample(_PORTS, min(len(_PORTS), count + _TRIES_MAX))
     free: list[int] = []
-    with contextlib.ExitStack() as stack:
-        while len(free) < count:
-            if not ports:
-                raise OSError(f"found {len(free)} free ports of {count} from {_PORTS.start} to {_PORTS.stop - 1}")
-            port = ports.pop()
-            with contextlib.suppress(OSError):
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-                free.append(port)
+    while len(free) < count:
+        if not ports:
+            raise OSError(f"found {len(free)} free ports of {count} from {_PORTS.start} to {_PORTS.stop - 1}")
+        port = ports.pop()
+        with contextlib.suppress(OSError), socket.socket() as sock:
+            sock.bind(("127.0.0.1", port))  # fails where anyone has it
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server sets it, so that both may have it
+            sock.detach()
+            free.append(port)
     return free
