@@ -63,6 +63,10 @@ class Cluster:
         key = (address, use)
         async with self._locks.setdefault(key, asyncio.Lock()):
             found = self._connections.get(key)
-            if found is None or not found.is_open:
+            if found is not None and not found.is_open:
+                del self._connections[key]
+                await found.close()  # the broker has closed its end only, so far
+                found = None
+            if found is None:
                 found = self._connections[key] = await self._connect(address)
             return found

@@ -46,6 +46,9 @@ from gapless_log.kafka.wire import Reader, Writer
 AIOKAFKA: Final = "0.14"
 """The only aiokafka that this was tested with; `gapless[kafka]` asks for it."""
 
+GOODBYE_SECONDS: Final = 1.0
+"""How long a broker may take to close a connection that we have closed."""
+
 Answer = TypeVar("Answer")
 
 
@@ -106,7 +109,7 @@ class Connection:
 
     async def close(self) -> None:
         """Ends it; what waits for an answer gets a ConnectionError."""
-        await self._connection.close()
+        await _closed(self._connection)
 
     async def ask(self, request: Request[Answer]) -> Answer:
         """Sends a request; returns its answer."""
@@ -190,17 +193,25 @@ async def connect(address: str, access: Access) -> Connection:
     PluginError when another aiokafka is installed than the tested one.
     """
     require_tested(installed_version("aiokafka"))
-    from aiokafka.conn import create_conn, get_ip_port_afi
+    from aiokafka.conn import AIOKafkaConnection, get_ip_port_afi
     from aiokafka.errors import KafkaError
 
     host, port, _ = get_ip_port_afi(address)
+    connection = AIOKafkaConnection(host, port, **access.options())
     try:
-        connection = await create_conn(host, port, **access.options())
+        await connection.connect()
     except asyncio.TimeoutError as error:
         raise TimeoutError(f"Kafka at {address} does not answer") from error
     except (OSError, KafkaError) as error:
+        if connection._protocol is not None:  # noqa: SLF001 - there has been a connection: aiokafka says so in no other way
+            await _closed(connection)
         raise ConnectionError(f"cannot connect to Kafka at {address}: {error}") from error
     return Connection(connection, address)
+
+
+async def _closed(connection: Any) -> None:
+    """Closes a connection of aiokafka's, and waits for it: under TLS both ends say goodbye before."""
+    await asyncio.wait([connection.close()], timeout=GOODBYE_SECONDS)
 
 
 class _Header(NamedTuple):

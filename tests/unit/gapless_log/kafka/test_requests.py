@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from gapless.errors import ConfigurationError, PluginError
+from gapless_log.kafka.cluster import Cluster
 from gapless_log.kafka.messages import (
     EARLIEST,
     Api,
@@ -41,13 +43,16 @@ class Broker:
         self.names = names
         self.sent: list[str] = []
         self.answers: dict[str, Any] = {}
-        self.open = True
+        self.at_eof = False
+        self.closed = asyncio.get_running_loop().create_future()
 
     def connected(self) -> bool:
-        return self.open
+        return not self.at_eof and not self.closed.done()
 
-    def close(self) -> None:
-        self.open = False
+    def close(self) -> asyncio.Future[None]:
+        if not self.closed.done():
+            self.closed.set_result(None)
+        return self.closed
 
     async def send(self, request: _Versioned[Any]) -> Any:
         prepared = request.prepare(ALL)
@@ -144,6 +149,49 @@ async def test_a_connection_that_has_just_gone_is_closed() -> None:
         await connection.ask(ListOffsets("t", (), is_committed=True))
 
     assert not connection.is_open
+
+
+async def test_a_connection_that_is_refused_is_closed_before_one_hears_of_it() -> None:
+    """Under TLS that takes two: whoever ends the loop at once would leave the socket open."""
+    authority, goodbyes = trustme.CA(), []
+    serving, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(serving)
+    authority.configure_trust(trusting)
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in (struct.pack(">hihhhhhh", 0, 2, 17, 0, 1, 18, 0, 0), struct.pack(">hi", 33, 0)):  # no mechanism
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            request = await reader.readexactly(size)
+            writer.write(struct.pack(">i", len(answer) + 4) + request[4:8] + answer)
+        await reader.read()
+        goodbyes.append("client's")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0, ssl=serving)
+    host, port = server.sockets[0].getsockname()
+    with pytest.raises(ConnectionError, match="cannot connect to Kafka"):
+        await connect(f"{host}:{port}", Access(tls=trusting, mechanism="PLAIN", user="u", password="p"))
+    server.close()
+
+    assert goodbyes
+
+
+async def test_what_the_broker_has_closed_is_closed_here_before_there_is_another() -> None:
+    connections: list[tuple[Connection, Broker]] = []
+
+    async def another(address: str) -> Connection:
+        broker = Broker({A: "t"})
+        connections.append((Connection(broker, address), broker))
+        return connections[-1][0]
+
+    cluster = Cluster(["here:1"], another)
+    await cluster.metadata(ids=(A,))
+    (_, first) = connections[0]
+    first.at_eof = True
+    await cluster.metadata(ids=(A,))
+
+    assert len(connections) == 2
+    assert first.closed.done()
 
 
 def test_a_request_is_framed_as_aiokafka_asks_for_it() -> None:
