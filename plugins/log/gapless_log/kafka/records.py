@@ -10,7 +10,7 @@ import enum
 import struct
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import google_crc32c
 
@@ -230,40 +230,53 @@ def join(raws: Sequence[bytes]) -> bytes:
     """
     if len(raws) == 1:
         return raws[0]
-    parts: list[bytes] = []
-    number = 0
-    for raw in raws:
-        for record in _cut(raw):
-            head = _place(number)
-            parts += (_varint(2 * (len(head) + len(record))), head, record)
-            number += 1
+    parts = [raws[0][_HEAD.size :]]  # its records stand where they will stand
+    number = _count(raws[0])
+    for raw in raws[1:]:
+        at = _HEAD.size
+        count = _count(raw)
+        places = _places(number + count)
+        for old, new in zip(places[:count], places[number:], strict=True):
+            low, high = raw[at], raw[at + 1]
+            if low < 0x80:
+                length, at = low, at + 1
+            elif high < 0x80:  # as nearly always
+                length, at = low & 0x7F | high << 7, at + 2
+            else:
+                length, at = _long_length(raw, at)
+            end = at + (length >> 1)
+            parts += (_varint(length + 2 * (len(new) - len(old))), new, raw[at + len(old) : end])
+            at = end
+        number += count
     body = b"".join(parts)
     length = _HEAD.size - _PREFIX + len(body)
     return _HEAD.pack(0, length, -1, _MAGIC, 0, 0, number - 1, 0, 0, -1, -1, -1, number) + body
 
 
-def _cut(raw: bytes) -> Iterator[bytes]:
-    """The records of an encoded batch, each without its length and its place."""
-    at = _HEAD.size
-    (count,) = _COUNT.unpack_from(raw, at - _COUNT.size)
-    for number in range(count):
-        length = shift = 0
-        while True:
-            byte = raw[at]
-            at += 1
-            length |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        end = at + (length >> 1)
-        yield raw[at + len(_place(number)) : end]
-        at = end
+def _count(raw: bytes) -> int:
+    """How many records an encoded batch has."""
+    (count,) = _COUNT.unpack_from(raw, _HEAD.size - _COUNT.size)
+    return cast("int", count)
 
 
-@lru_cache(maxsize=1 << 14)
-def _place(number: int) -> bytes:
-    """What a record begins with: no attributes, its time (that of the batch), its place in the batch."""
-    return b"\0\0" + _varint(2 * number)
+def _long_length(raw: bytes, at: int) -> tuple[int, int]:
+    """What a varint of any length says, and where it ends."""
+    length = shift = 0
+    while (byte := raw[at]) > 0x7F:
+        length |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+    return length | byte << shift, at + 1
+
+
+_PLACES: Final[list[bytes]] = []
+
+
+def _places(count: int) -> list[bytes]:
+    """What the first records of a batch begin with: no attributes, their time (that of the batch), where they stand."""
+    for number in range(len(_PLACES), count):
+        _PLACES.append(b"\0\0" + _varint(2 * number))
+    return _PLACES[:count]
 
 
 @lru_cache(maxsize=1 << 12)

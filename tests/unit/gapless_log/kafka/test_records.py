@@ -231,11 +231,12 @@ def test_joined_batches_are_as_if_they_had_been_encoded_together(values: list[li
 
 def test_records_of_every_size_and_place_are_joined() -> None:
     sizes = [0, 50, 60, 8_000, 9_000, 1 << 20, 1 << 21]
-    new = [[NewRecord(0, None, bytes(size), []) for size in sizes], [NewRecord(0, None, b"x", [])] * 9_000]
+    sized = [NewRecord(0, None, bytes(size), []) for size in sizes]
+    new = [sized, [NewRecord(0, None, b"x", [])] * 9_000, sized]
 
     joined = bytearray(join([encode(some, Compression.NONE) for some in new]))
 
     joined[17:21] = struct.pack(">I", google_crc32c.value(bytes(joined[21:])))
     (batch,) = batches(bytes(joined))
-    assert [record.offset for record in records(batch)] == list(range(len(sizes) + 9_000))
-    assert [len(record.value or b"") for record in records(batch)] == [*sizes, *[1] * 9_000]
+    assert [record.offset for record in records(batch)] == list(range(9_000 + 2 * len(sizes)))
+    assert [len(record.value or b"") for record in records(batch)] == [*sizes, *[1] * 9_000, *sizes]
