@@ -228,6 +228,13 @@ class Partition:
                 )
                 yield batch, not batch.is_control and not (batch.is_transactional and void)
 
+    def undecided(self) -> Iterator[Batch]:
+        """Every batch that no election takes away, lies behind an open transaction, and belongs to none."""
+        for batch in self.log:
+            is_its_own = not batch.is_control and not batch.is_transactional
+            if is_its_own and self.stable <= batch.last < self.high_watermark:
+                yield batch
+
 
 @dataclass(slots=True)
 class Topic:

@@ -326,7 +326,10 @@ class KI5Cut(KafkaJudge):
 
 
 class KI6Published(KafkaJudge):
-    """What was published through a gateway is an event once, in order, where its receipt says (KI6)."""
+    """What was published through a gateway is an event once, in order, where its receipt says (KI6).
+
+    And whoever opens its publisher again learns of it.
+    """
 
     name = "KI6"
 
@@ -357,6 +360,21 @@ class KI6Published(KafkaJudge):
             self._receipts[publication.key] = pubend, tick
             if before != (pubend, tick) and not self._is_forgotten(before[0]):
                 self.fail(f"publication {publication.key} was said to be at {before}, and now at {(pubend, tick)}")
+
+    def ready(self, producer: Producer, sequence: int) -> None:
+        """A publisher that comes back learns at least of what was logged, decided or not, before it asked."""
+        if not producer.named or producer.outbox.common:
+            return
+        for pubend in self.logs.pubends:
+            if self._is_forgotten(pubend):
+                continue
+            logged_at = self.logs.logged_at(pubend)
+            for publication in producer.outbox.publications[sequence:]:
+                if logged_at.get(publication.key, producer.asked_at) < producer.asked_at:
+                    self.fail(
+                        f"{producer.name} asked at {producer.asked_at} and is told that {sequence} of its publications"
+                        f" are logged: {publication.key} is in {pubend} since {logged_at[publication.key]}"
+                    )
 
     def wiped(self, broker: SimBroker) -> None:
         """Its checkpoints are lost."""

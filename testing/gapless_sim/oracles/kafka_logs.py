@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
@@ -95,6 +96,8 @@ class _Log:
     truth: Truth = field(default_factory=lambda: Truth([], {}, 0, 0))
     ever: dict[Tick, int] = field(default_factory=dict)
     """Every event that this log ever had, those that were cut off too."""
+    logged_at: dict[int, int] = field(default_factory=dict)
+    """When each event was there for the first time, decided or not, by its key."""
     decoded: dict[int, Sequence[tuple[int, int, Mark | None]]] = field(default_factory=dict)
     """By batch: of each record the offset, the key, and the mark in it."""
 
@@ -144,6 +147,11 @@ class KafkaLogs:
         self._refresh(self._logs[pubend])
         return self._logs[pubend].ever
 
+    def logged_at(self, pubend: PubendId) -> Mapping[int, int]:
+        """When each event was in its log for the first time, decided or not, by its key."""
+        self._refresh(self._logs[pubend])
+        return self._logs[pubend].logged_at
+
     def is_empty(self, pubend: PubendId) -> bool:
         """Whether there is nothing in it."""
         return not self._logs[pubend].partition.log
@@ -157,6 +165,7 @@ class KafkaLogs:
         state = (
             len(partition.removed) + len(partition.log),
             partition.stable,
+            partition.high_watermark,
             partition.start,
             partition.cuts,
             partition.epoch,
@@ -171,7 +180,7 @@ class KafkaLogs:
         transactional: set[Tick] = set()
         twins: dict[Tick, tuple[int, Tick]] = {}
         met: list[tuple[Tick, Mark]] = []
-        for batch, counts in partition.committed():
+        for batch, counts in chain(partition.committed(), zip(partition.undecided(), repeat(True))):
             if not counts:
                 continue
             below = batch.leader_epoch << OFFSETS
@@ -186,6 +195,9 @@ class KafkaLogs:
                 if offset <= silent_upto:
                     twins[tick] = key, settled_at
                 else:
+                    log.logged_at.setdefault(key, self._kafka.world.now)
+                    if offset >= partition.stable:
+                        continue
                     keys[tick] = key
                     if batch.is_transactional:
                         transactional.add(tick)

@@ -160,8 +160,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
     " batch is rare. The plugin's unit tests have it (test_tail), and so has the conformance suite of logs",
     "TK11": "found by no seed yet: it takes a hole that a gateway meets while it follows a log, and nothing else is"
     " absent. Of holes nothing is asserted, which `what_is_missing_is_silence` breaks",
-    "TK13": "no promise breaks: the rule of twins keeps the log right, whatever an opening has said. A unit test of"
-    " publishing has it (test_numbered_publishing)",
     "TK20": "found by no seed: a gateway says nothing of what it takes for a hole, so nothing is asserted above a void"
     " that it does not know. A unit test of the gateway has it (test_followed)",
     "before S4 mode": _SHARDED,

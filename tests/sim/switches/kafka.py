@@ -187,6 +187,14 @@ PUBLISHING = (
         "A connection breaks at a produce that arrives late.",
     ),
     _switch(
+        "opened_by_what_is_decided",
+        "TK13",
+        "What an opening reads ends where an open transaction begins.",
+        (Edit("gapless_log.kafka.survey:place_found", "at is not LogStart.LATEST", "True"),),
+        ("KI6",),
+        "A publisher is opened while a transaction is open, and what it sent before lies behind that.",
+    ),
+    _switch(
         "after_is_where_it_lands",
         "TK14",
         "The mark of a batch says that the log was read up to where the batch is.",
