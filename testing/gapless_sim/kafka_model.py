@@ -177,6 +177,7 @@ class Partition:
     def _cut(self, end: int) -> None:
         gone = [batch for batch in self.log if batch.last >= end]
         self.log = self.log[: len(self.log) - len(gone)]
+        self.compacted = [batch for batch in self.compacted if batch.last < end]
         self.cuts += 1
         self.begins = [(epoch, begin) for epoch, begin in self.begins if begin <= self.end]
         self.aborted = [(each, at) for each, at in self.aborted if at < end]

@@ -125,8 +125,8 @@ class Numbered:
 
     @property
     def is_read(self) -> bool:
-        """Whether the publishers are known that the log has marks of, or none can be taken anyway."""
-        return bool(self.log.found.refuses) or self._publishing.is_scanned
+        """Whether the publishers are known that the log had marks of at the start, or none can be taken anyway."""
+        return bool(self.log.found.refuses) or self._publishing.is_read
 
     def knows(self, publisher: str, *, keyed: bool) -> bool:
         """Whether a publisher, or a producer of keyed batches, has published to this pubend through gapless."""

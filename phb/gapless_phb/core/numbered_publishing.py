@@ -68,6 +68,8 @@ class NumberedPublishing:
         )
         self._keyed = NumberedKeyed(saved.number, saved.keyed, self._appends, self._table, self._handler, check, outbox)
         self._is_started = self.is_scanned = False
+        self.is_read = False
+        """Whether everything was met that was in the log at the start, decided or not."""
         self._held: list[Judged] = []
         """What was met while the past is being read."""
         self._openings: list[tuple[Hashable, Callable[[], None]]] = []
@@ -89,6 +91,10 @@ class NumberedPublishing:
             openings, self._openings = self._openings, []
             for _, call in openings:
                 call()
+            self._appends.settle((), read)
+
+        def read(_now: int, _wall: int) -> None:
+            self.is_read = True
 
         self._log.scan(max(self._checkpoint, self._log.lost), scanned)
         self._forget_gone(now)

@@ -318,8 +318,12 @@ def test_an_instance_that_another_gateway_has_opened_over_does_not_go_on_here() 
     assert outcomes(here.said)[-1].verdict is Verdict.FENCED
 
 
-def test_a_publisher_is_placed_when_all_logs_are_read() -> None:
-    """Found by the simulator: another gateway had it on one of them, and the hash of its name led to another one."""
+@pytest.mark.parametrize("undecided", [0, 1])
+def test_a_publisher_is_placed_when_all_logs_are_read(undecided: int) -> None:
+    """Found by the simulator: another gateway had it on one of them, and the hash of its name led to another one.
+
+    And again where what it had sent before was behind an open transaction (TK13).
+    """
     logs = [ModelLog(f"orders.{number}@id", topic="topic", rules=b"topic") for number in range(2)]
     before = NumberedRig(*logs)
     before.open()
@@ -328,13 +332,18 @@ def test_a_publisher_is_placed_when_all_logs_are_read() -> None:
     before.serve()
     used = publisher.pubend
     other = ModelLog("orders.2@id", topic="topic", rules=b"topic")
+    (log,) = [log for log in logs if log.name == used]
+    log.undecided = undecided
     rig = NumberedRig(*logs, other)
     rig.find()
     rig.sync()
     again = TestPublisher(rig, "ann", "i2")
+    if undecided:
+        rig.serve()
 
     again.open("topic")
     outcome = outcomes(rig.said)[-1]
+    log.undecided = 0
     rig.serve()
     again.open("topic")
     rig.sync()
