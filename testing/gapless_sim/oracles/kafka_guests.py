@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
+from gapless.core.wire.messages import Subscribe
 from gapless_log.kafka.messages import (
     DeleteRecords,
     DescribeTopic,
@@ -61,6 +62,12 @@ class KI7Once(KafkaJudge):
             return  # what is missing is asked for again and again
         for topic, number, partition in self._kafka.partitions():
             self._ends[topic.id, number] = partition, partition.end
+
+    def received(self, broker: str, session: int, message: Any) -> None:
+        """Who comes back in the quiet time, because its client found the broker late, catches up: that is no fault."""
+        if isinstance(message, Subscribe):
+            self._ends.clear()
+            self._fetched.clear()
 
     def progressed(self, broker: str, progress: Progress) -> None:
         """An SHB has come further."""
