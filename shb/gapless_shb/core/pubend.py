@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace, nsmallest
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from gapless.core.network.facts import Held, Hold, PubendMeta
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
@@ -66,9 +68,13 @@ class ServedPubend:
         self.durable_sids = state.registry.durable_sids
 
     def learn(self, meta: PubendMeta) -> None:
-        """Takes the PHB's description of the pubend, unless a newer one was taken: it would lack voids and seals."""
+        """Takes the PHB's description of the pubend, unless a newer one was taken: it would lack voids and seals.
+
+        Where the pubend began stays as it was heard first: a gateway that has lost its volume says that a log begins
+        later, and subscriptions are owed what lies between.
+        """
         if meta.stable >= self.meta.stable:
-            self.meta = meta
+            self.meta = replace(meta, created=min(meta.created, self.meta.created))
 
     def enrol(self, at: Tick) -> bool:
         """The PHB counts this SHB from `at` on, or did so before a crash. Returns whether that is new.

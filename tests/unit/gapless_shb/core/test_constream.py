@@ -341,6 +341,18 @@ def test_where_ticks_are_no_times_none_is_read_as_one() -> None:
     assert timed.at(world.wall) == tick_at(world.wall) - 1
 
 
+def test_a_pubend_begins_where_it_was_heard_of_first() -> None:
+    """Found by the simulator: a gateway lost its volume, and subscriptions got a gap for records that Kafka had."""
+    world, _, _ = world_with()
+    numbered = PubendMeta("orders@1", "broker", created=0, stable=17, grain=1)
+    stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.role._hosting)
+    late = SubscriptionRecord(7, "client", "name", 1, ("#",), "", 1, late_start=tick_at(world.wall), start={})
+
+    stream.learn(replace(numbered, created=17, stable=20))
+
+    assert (stream.meta.stable, stream.start_of(late)) == (20, 0)
+
+
 def test_a_log_that_numbers_its_records_is_not_asked_for_what_lies_ahead() -> None:
     """TK22: it alone moves its end, and every question would be in vain."""
     world, _, timed = world_with()
