@@ -180,6 +180,7 @@ class KafkaLogs:
         transactional: set[Tick] = set()
         twins: dict[Tick, tuple[int, Tick]] = {}
         met: list[tuple[Tick, Mark]] = []
+        missing: set[Tick] = set()
         for batch, counts in chain(partition.committed(), zip(partition.undecided(), repeat(True))):
             if not counts:
                 continue
@@ -190,8 +191,12 @@ class KafkaLogs:
                 if mark is not None:
                     before = [at for at, other in met if mark.after < at < tick and mark.is_settled_by(other)]
                     if before:
-                        silent_upto, settled_at = offset + mark.events - 1, before[-1]
+                        # Where compaction has removed what settles it, nobody can tell.
+                        silent_upto = offset + mark.events - 1
+                        settled_at = max((at for at in before if at not in missing), default=0)
                     met.append((tick, mark))
+                    if batch in partition.compacted:
+                        missing.add(tick)
                 if offset <= silent_upto:
                     twins[tick] = key, settled_at
                 else:
