@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.core.wire.messages import Subscribe
+from gapless_log.kafka.format import MARK
 from gapless_log.kafka.messages import (
     DeleteRecords,
     DescribeTopic,
@@ -16,7 +17,7 @@ from gapless_log.kafka.messages import (
     MetadataRequest,
     Produce,
 )
-from gapless_log.kafka.records import batches
+from gapless_log.kafka.records import batches, records
 from gapless_sim.oracles.kafka_logs import KafkaJudge
 
 if TYPE_CHECKING:
@@ -66,8 +67,11 @@ class KI7Once(KafkaJudge):
     def received(self, broker: str, session: int, message: Any) -> None:
         """Who comes back in the quiet time, because its client found the broker late, catches up: that is no fault."""
         if isinstance(message, Subscribe):
-            self._ends.clear()
-            self._fetched.clear()
+            self._stop()
+
+    def _stop(self) -> None:
+        self._ends.clear()
+        self._fetched.clear()
 
     def progressed(self, broker: str, progress: Progress) -> None:
         """An SHB has come further."""
@@ -98,7 +102,11 @@ class KI7Once(KafkaJudge):
             self.fail(f"{node} is caught up, and reads {places} besides what it follows")
         for each in answer.partitions:
             _, end = self._ends.get((each.topic_id, each.partition), (None, 0))
-            self._fetched[node] += sum(len(batch.raw) for batch in batches(each.records) if batch.first >= end)
+            came = [batch for batch in batches(each.records) if batch.first >= end]
+            self._fetched[node] += sum(len(batch.raw) for batch in came)
+            if any(record.headers and record.headers[0][0] == MARK for batch in came for record in records(batch)):
+                self._stop()  # a produce came late: to judge it, others that are marked may be read again
+                return
 
     def ended(self) -> None:
         """Compares what was fetched with what was written."""
