@@ -307,7 +307,8 @@ class KI5Cut(KafkaJudge):
                 matched[tick] = since
 
     def wiped(self, broker: SimBroker) -> None:
-        """What it had matched is forgotten."""
+        """What it had matched is forgotten, and which subscriptions it had, until they are attached again."""
+        self._joined.clear()
         for known in (self._matched, self._sent, self._done):
             for place in [place for place in known if place[0] == broker.name]:
                 del known[place]
