@@ -63,10 +63,9 @@ class Cluster:
         key = (address, use)
         async with self._locks.setdefault(key, asyncio.Lock()):
             found = self._connections.get(key)
-            if found is not None and not found.is_open:
-                del self._connections[key]
+            if found is not None and found.is_open:
+                return found
+            if found is not None:
                 await found.close()  # the broker has closed its end only, so far
-                found = None
-            if found is None:
-                found = self._connections[key] = await self._connect(address)
+            found = self._connections[key] = await self._connect(address)
             return found

@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import google_crc32c
 
 from gapless.errors import PluginError
 from gapless_log.kafka.messages import Aborted
+from gapless_log.kafka.wire import Reader, varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -243,9 +243,10 @@ def join(raws: Sequence[bytes]) -> bytes:
             elif high < 0x80:  # as nearly always
                 length, at = low & 0x7F | high << 7, at + 2
             else:
-                length, at = _long_length(raw, at)
+                reader = Reader(raw, at)
+                length, at = reader.varint(), reader.at
             end = at + (length >> 1)
-            parts += (_varint(length + 2 * (len(new) - len(old))), new, raw[at + len(old) : end])
+            parts += (varint(length + 2 * (len(new) - len(old))), new, raw[at + len(old) : end])
             at = end
         number += count
     body = b"".join(parts)
@@ -259,32 +260,11 @@ def _count(raw: bytes) -> int:
     return cast("int", count)
 
 
-def _long_length(raw: bytes, at: int) -> tuple[int, int]:
-    """What a varint of any length says, and where it ends."""
-    length = shift = 0
-    while (byte := raw[at]) > 0x7F:
-        length |= (byte & 0x7F) << shift
-        at += 1
-        shift += 7
-    return length | byte << shift, at + 1
-
-
 _PLACES: Final[list[bytes]] = []
 
 
 def _places(count: int) -> list[bytes]:
     """What the first records of a batch begin with: no attributes, their time (that of the batch), where they stand."""
     for number in range(len(_PLACES), count):
-        _PLACES.append(b"\0\0" + _varint(2 * number))
+        _PLACES.append(b"\0\0" + varint(2 * number))
     return _PLACES[:count]
-
-
-@lru_cache(maxsize=1 << 12)
-def _varint(value: int) -> bytes:
-    """An unsigned number, seven bits a byte; a signed one that is not negative is written as its double."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

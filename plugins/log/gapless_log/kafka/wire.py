@@ -7,12 +7,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 
 ID_BYTES: Final = 16
 """The length of a topic's id."""
+
+
+@lru_cache(maxsize=1 << 12)
+def varint(value: int) -> bytes:
+    """An unsigned number, seven bits a byte; a signed one that is not negative is written as its double."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 class Writer:
@@ -53,12 +65,7 @@ class Writer:
 
     def varint(self, value: int) -> None:
         """An unsigned number, seven bits a byte."""
-        encoded = bytearray()
-        while value > 0x7F:
-            encoded.append(value & 0x7F | 0x80)
-            value >>= 7
-        encoded.append(value)
-        self._parts.append(bytes(encoded))
+        self._parts.append(varint(value))
 
     def blob(self, value: bytes | None) -> None:
         """Bytes, or null."""
