@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import trustme
 import gapless
 from gapless_testing.kafka import KafkaCluster
 from kafka_front import consume, gateway, given, pubend_of, session_at
-from kafka_kit import PASSWORD, KafkaLog
+from kafka_kit import PASSWORD, KafkaLog, add_partitions
 
 
 @pytest.mark.timeout(60)
@@ -181,3 +183,45 @@ async def test_a_publisher_that_has_gone_to_another_gateway_is_fenced_at_the_for
 
     assert done == 1
     assert of_here == of_there == [(receipt.tick, b"%d" % number) for number, receipt in enumerate(receipts)]
+
+
+@pytest.mark.timeout(60)
+async def test_a_takeover_behind_an_open_transaction_of_others(kafka: KafkaCluster, name: str) -> None:
+    """What was sent before is hidden by it, and with more partitions the publisher's name leads to another one."""
+    await kafka.create_topic(name, partitions=2, retention_ms=-1)
+    topic = {"name": name, "publish": True}
+    async with contextlib.AsyncExitStack() as stack:
+        log = await stack.enter_async_context(KafkaLog(kafka, name))
+        stranger = await stack.enter_async_context(log.producer(transactional_id=name))
+        _, before = await stack.enter_async_context(session_at(await stack.enter_async_context(gateway(kafka, topic))))
+        publisher = before.publisher(name, name="ann")
+        await publisher.recover()
+        await stranger.begin_transaction()
+        for partition in (0, 1):
+            await stranger.send_and_wait(name, b"x", partition=partition)
+        sending = asyncio.ensure_future(publisher.send(b"first"))
+        while not any([await end_of(kafka, name, partition) > 1 for partition in (0, 1)]):
+            pass
+        await add_partitions(kafka, name, 5)
+        connection, after = await stack.enter_async_context(
+            session_at(await stack.enter_async_context(gateway(kafka, topic)))
+        )
+        while len(await connection.pubends()) < 5:
+            pass
+        again = after.publisher(name, name="ann")
+        recovering = asyncio.ensure_future(again.recover())
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(recovering), 1)
+        await stranger.commit_transaction()
+        recovered = (await recovering).sequence
+        first, second = await sending, await again.send(b"second")
+
+    assert recovered == 1
+    assert second.pubend == first.pubend
+    assert second.tick > first.tick
+
+
+async def end_of(kafka: KafkaCluster, name: str, partition: int) -> int:
+    """The offset behind the last record of a partition, decided or not."""
+    async with KafkaLog(kafka, name, partition=partition) as log:
+        return (await log.offset_of()).offset
