@@ -55,13 +55,17 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
 
 
 def known_by_id(hosting: Hosting, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:
-    """Returns the subscription that a client names by its id. Raises RefusedError unless it is the client's own."""
+    """Returns the subscription that a client names by its id. Raises RefusedError unless it is the client's own.
+
+    A volume that was lost may have given the same id to a subscription with another name, which is not meant then.
+    """
     if named.home not in {"", hosting.seals.home}:
         if named.home.rpartition("@")[0] == hosting.shb.rpartition("@")[0]:
             raise RefusedError(Code.NOT_FOUND, "the subscription is gone: its SHB has another volume now")
         raise RefusedError(Code.CONFIGURATION, is_elsewhere(named.home, hosting))
     found = hosting.registry.get(named.sid)
-    if found is None or found.generation != named.generation or found.client_id != session.client_id:
+    is_own = found is not None and found.generation == named.generation and found.client_id == session.client_id
+    if found is None or not is_own or (isinstance(named, Subscribe) and found.name != (named.name or "")):
         raise RefusedError(Code.NOT_FOUND, "the subscription does not exist any more")
     return found
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery, Gap
+from gapless.core.stream.stamps import covers
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless_log.kafka.lineage import offset_of
@@ -23,9 +24,9 @@ from gapless_sim.producer import key_of
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.client.effects import Attached
-    from gapless.core.network.facts import Progress, PubendMeta
+    from gapless.core.network.facts import Interest, Progress, PubendMeta
     from gapless.core.stream.knowledge import Knowledge
-    from gapless.core.stream.ticks import PubendId, Tick
+    from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless.core.wire.tokens import CheckpointToken
     from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer
@@ -260,7 +261,7 @@ class KI4Whole(KafkaJudge):
 class KI5Cut(KafkaJudge):
     """Who had matched an event that is cut off, or whose transaction lost its end, has had it or gets a gap (KI5).
 
-    Had matched: the SHB was sent the event when the subscription was there already, and has told since that it durably
+    Had matched: the SHB was sent the event when it counted the subscription already, and has told since that it durably
     is done with it, all while the log still had it. Only a precise PFS knows whom that concerned.
     """
 
@@ -269,29 +270,48 @@ class KI5Cut(KafkaJudge):
     def __init__(self, world: World, logs: KafkaLogs, whole: KI4Whole) -> None:
         super().__init__(world, logs)
         self._is_precise = world.options.pfs == "precise"
-        self._joined: dict[int, int] = {}
-        """Since when a subscription is there."""
+        self._shbs: dict[str, ShbId] = {}
+        """What each node calls its SHB, since it has its volume."""
+        self._versions: dict[tuple[str, int], int] = {}
+        """The version with which an SHB began to want a subscription's events."""
+        self._sids: dict[int, int] = {}
+        """What an SHB calls the subscription of a row."""
+        self._told: dict[tuple[str, PubendId], Tick] = {}
+        """Up to where an SHB was sent anything."""
+        self._counted: dict[tuple[str, PubendId, int], Tick] = {}
+        """From where on it counts the subscription, at the latest: all that it is sent above is of that version."""
         self._done: dict[tuple[str, PubendId], Tick] = {}
         """How far an SHB durably is."""
-        self._sent: dict[tuple[str, PubendId], dict[Tick, int]] = {}
-        """The events above that which an SHB was sent, with the times."""
-        self._matched: dict[tuple[str, PubendId], dict[Tick, int]] = {}
-        """Those that it durably has matched."""
+        self._sent: dict[tuple[str, PubendId], set[Tick]] = {}
+        """The events above that which an SHB was sent."""
+        self._matched: dict[tuple[str, PubendId], set[Tick]] = {}
+        """Those that it durably is done with."""
         whole.on_passed.append(self._passed)
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
         """A subscription is there: perhaps another one, where a node has lost the first."""
-        if result.created:
-            self._joined[consumer.row.number] = self.world.now
-        self._joined.setdefault(consumer.row.number, self.world.now)
+        self._sids[consumer.row.number] = result.sid
+
+    def wanted(self, broker: str, interest: Interest) -> None:
+        """An SHB wants the events of subscriptions."""
+        self._shbs[broker] = interest.shb
+        for sid in interest.add:
+            self._versions.setdefault((broker, sid), interest.version)
 
     def delivered(self, broker: str, knowledge: Knowledge) -> None:
-        """An SHB is sent events."""
+        """An SHB is sent events, and silence, which says the subscriptions of which version were asked."""
         place = broker, knowledge.pubend
-        done, sent = self._done.get(place, 0), self._sent.setdefault(place, {})
-        for tick in knowledge.data.ticks:
-            if tick > done:
-                sent.setdefault(tick, self.world.now)
+        done, sent = self._done.get(place, 0), self._sent.setdefault(place, set())
+        sent.update(tick for tick in knowledge.data.ticks if tick > done)
+        told = self._told[place] = max(knowledge.hi, self._told.get(place, 0))
+        for (name, sid), version in self._versions.items():
+            key = broker, knowledge.pubend, sid
+            if name != broker or knowledge.hi <= self._counted.get(key, 0):
+                continue
+            if not covers(knowledge.stamp, {self._shbs[broker]: version}):
+                self._counted.pop(key, None)
+            elif knowledge.hi == told:
+                self._counted.setdefault(key, told)
 
     def progressed(self, broker: str, progress: Progress) -> None:
         """It is durably done with some of them."""
@@ -300,18 +320,18 @@ class KI5Cut(KafkaJudge):
         if truth is None:
             return
         self._done[place] = max(self._done.get(place, 0), progress.delivered)
-        sent, matched = self._sent.get(place, {}), self._matched.setdefault(place, {})
-        for tick in [tick for tick in sent if tick <= progress.delivered]:
-            since = sent.pop(tick)
-            if tick in truth.keys:
-                matched[tick] = since
+        sent, matched = self._sent.get(place, set()), self._matched.setdefault(place, set())
+        done = {tick for tick in sent if tick <= progress.delivered}
+        sent -= done
+        matched |= done & truth.keys.keys()
 
     def wiped(self, broker: SimBroker) -> None:
         """What it had matched is forgotten, and which subscriptions it had, until they are attached again."""
-        self._joined.clear()
-        for known in (self._matched, self._sent, self._done):
-            for place in [place for place in known if place[0] == broker.name]:
-                del known[place]
+        self._sids.clear()
+        tables: list[dict[Any, Any]] = [self._versions, self._told, self._counted]
+        for table in (*tables, self._done, self._sent, self._matched):
+            for key in [key for key in table if key[0] == broker.name]:
+                del table[key]
 
     def _passed(self, consumer: Consumer, pubend: PubendId, lo: Tick, hi: Tick) -> None:
         if not self._is_precise or not self.logs.cuts(pubend) or not self.logs.exists(pubend):
@@ -320,10 +340,11 @@ class KI5Cut(KafkaJudge):
         assert truth is not None
         row, ever = consumer.row, self.logs.ever(pubend)
         for address in consumer.client.addresses:
-            for tick, since in self._matched.get((address, pubend), {}).items():
-                if lo < tick <= hi and tick not in truth.keys:
+            counted = self._counted.get((address, pubend, self._sids.get(row.number, 0)), hi)
+            for tick in self._matched.get((address, pubend), ()):
+                if max(lo, counted) < tick <= hi and tick not in truth.keys:
                     self.world.sometimes("kafka.passed what was cut off")
-                    if since > self._joined.get(row.number, since) and row.matches(ever[tick]):  # type: ignore[arg-type]
+                    if row.matches(ever[tick]):  # type: ignore[arg-type]
                         self.fail(
                             f"{consumer.lane} passes record {ever[tick]} at {tick} of {pubend} as silence: it had"
                             " matched, and was cut off"

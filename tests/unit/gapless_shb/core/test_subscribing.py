@@ -500,6 +500,16 @@ def test_the_same_client_object_takes_its_own_subscription_back_at_once() -> Non
     assert desk.world.ended == [desk.session(1).number]
 
 
+@pytest.mark.parametrize("name", ["other", None])
+def test_who_names_an_id_that_is_anothers_since_a_volume_was_lost_is_told_that_it_is_gone(name: str | None) -> None:
+    """Hostile 20172: its client has created another subscription first, which got the same id and generation."""
+    desk, subscribed = attached(instance="me")
+    desk.ask(2, name, instance="me", sid=subscribed.sid, generation=1)
+
+    assert desk.refused(2).code is m.Code.NOT_FOUND
+    assert desk.world.ended == []
+
+
 def test_a_zombies_acknowledgement_is_ignored() -> None:
     """U09: the session that lost the subscription releases nothing for its successor."""
     desk, subscribed = attached()
