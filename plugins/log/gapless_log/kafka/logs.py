@@ -46,7 +46,6 @@ from gapless_log.kafka.requests import Connection
 from gapless_log.kafka.survey import (
     NotNowError,
     checked,
-    learn_start,
     lineage_of,
     offset_found,
     place_found,
@@ -285,7 +284,6 @@ class KafkaLogs:
             partition = PartitionLog(topic.log_of(number), topic.id, number)
             partition.leader, partition.leader_epoch = state.leader, state.leader_epoch
             connection = await self._leader(partition)
-            await learn_start(connection, topic.topic, partition)
             partition.learn(await lineage_of(connection, topic.topic, partition))
             end = await offset_found(connection, topic.topic, partition, LATEST, is_committed=True)
             topic.decided[number] = partition.lineage.position(end.offset)
@@ -508,7 +506,6 @@ class KafkaLogs:
         """
         try:
             connection = await self._leader(partition)
-            await learn_start(connection, topic.topic, partition)
             partition.learn(await lineage_of(connection, topic.topic, partition))
         except CONNECTION_ERRORS as error:
             self._fails(partition.log, _text(error))

@@ -48,7 +48,8 @@ async def offset_found(
 
 
 async def lineage_of(connection: Connection, topic: Topic, partition: PartitionLog) -> Lineage:
-    """Asks the leader for all leader epochs above the log's start, from the newest one down. Raises NotNowError."""
+    """Asks the leader where the log starts, and for all leader epochs above that. Raises NotNowError."""
+    await learn_start(connection, topic, partition)
     current = partition.leader_epoch
 
     async def ask(epoch: int) -> EpochFound:
@@ -70,7 +71,10 @@ async def lineage_of(connection: Connection, topic: Topic, partition: PartitionL
         epoch = below.leader_epoch
     if epoch == 0 or begins[-1][1] == 0:
         begins.append((0, 0))  # nothing was ever below, also if no record came under the first leader epoch
-    return Lineage(reversed(begins))
+    # If records were removed meanwhile, the leader has told of epochs at their place, where none began.
+    await learn_start(connection, topic, partition)
+    known = next((count for count, (_, begin) in enumerate(begins, 1) if 0 < begin <= partition.start), len(begins))
+    return Lineage(reversed(begins[:known]))
 
 
 async def learn_start(connection: Connection, topic: Topic, partition: PartitionLog) -> None:

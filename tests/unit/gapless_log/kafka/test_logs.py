@@ -29,6 +29,7 @@ from gapless_log.kafka.messages import (
     Code,
     Deleted,
     DeleteRecords,
+    EpochEnds,
     Fetch,
     FetchAnswer,
     MetadataRequest,
@@ -194,6 +195,26 @@ async def test_who_has_read_all_that_was_removed_stands_where_the_log_begins(kaf
     assert place(found.first) == place(stood) == "0/2"
     assert [tuple(map(place, void)) for void in found.voids] == [("0/2", "1/2")]
     assert events_of(found, back.pieces) == events[2:] == [("1/3", b"c")]
+
+
+async def test_an_epoch_does_not_begin_where_records_were_removed_while_it_was_asked_for(kafka: Kafka) -> None:
+    """Hostile 20342: of an epoch whose records are gone Kafka says that it ended where the log begins."""
+    kafka.publish(b"a")
+    kafka.elect()
+    kafka.publish(b"b", b"c", b"d")
+
+    def trimmed(_broker: Broker, request: Any, answer: Any) -> Any:
+        if isinstance(request, EpochEnds):
+            kafka.partition.trim(3)
+        return answer
+
+    kafka.change = trimmed
+    async with kafka.host() as host:
+        found = await host.found()
+        read = await host.read(found.log, tick_at(1, 2), tick_at(1, 4))
+
+    assert (place(found.first), found.voids) == ("1/3", ())
+    assert (place(read.first), [place(piece.first) for piece in read.pieces]) == ("1/3", ["1/4"])
 
 
 async def test_voids_are_told_before_what_lies_above_them(kafka: Kafka, host: LogHost) -> None:
