@@ -219,13 +219,20 @@ def of_concern(
     return [position for position in positions if is_of_concern(position)]
 
 
-def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream], who: str) -> None:
-    """Refuses a token of another epoch of a pubend, or of events that a broker has lost (U03). `who` has the token."""
+def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream], who: str, now: int) -> None:
+    """Refuses a token of another epoch of a pubend, or of events that a broker has lost (U03). `who` has the token.
+
+    A log of others may end and begin anew at any time, and its host describes the former one, too. Until that has
+    arrived, whoever has a token of it has to ask again.
+    """
     names = {pubend.rpartition("@")[0]: pubend for pubend in streams}
     for position in positions:
         name = position.pubend.rpartition("@")[0]
         stream = streams.get(position.pubend)
         if stream is None and name in names:
+            successor = streams[names[name]]
+            if not successor.meta.timed and successor.is_new(now):
+                raise RefusedError(Code.RETRY, f"{position.pubend} is not known here yet")
             raise RefusedError(
                 Code.TOKEN_MISMATCH,
                 f"the token of {who} names {position.pubend}, but that pubend began anew as {names[name]}",

@@ -251,6 +251,7 @@ class SubscriberHostingBroker:
             assert seen.enrolled_at is not None
             stream = self._discover(seen.meta, seen.enrolled_at, now, wall)
         stream.learn(seen.meta)
+        stream.seen(now)
         if known is not None and known.voids != stream.meta.voids:
             stream.begin_anew(now)
         if known is None or (known.topics, known.sealed) != (stream.meta.topics, stream.meta.sealed):

@@ -24,6 +24,8 @@ from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
+NEW = 3_000_000_000
+"""For so long after a pubend was described here first, others that its PHB has may be on their way, in nanoseconds."""
 REPEAT = 1_000_000_000
 """How long a row of holds waits for its answer before it is sent again, in nanoseconds."""
 
@@ -45,6 +47,7 @@ class ServedPubend:
         self.holds = PubendHolds(state.shb, meta.pubend)
         self.lost = 0
         self.enrolled = False
+        self._seen_at: int | None = None
         self.enrolled_at = 0
         """The tick from which the PHB counts this SHB.
 
@@ -66,6 +69,15 @@ class ServedPubend:
         self.open_gaps: dict[int, GapSegment] = {}
         """Gaps that live consumers have not been sent yet, while the head moves on: a gap may still become longer."""
         self.durable_sids = state.registry.durable_sids
+
+    def seen(self, now: int) -> None:
+        """The PHB has described the pubend."""
+        if self._seen_at is None:
+            self._seen_at = now
+
+    def is_new(self, now: int) -> bool:
+        """Whether the PHB has described it for the first time since this broker started just now, or not yet."""
+        return self._seen_at is None or now - self._seen_at < NEW
 
     def learn(self, meta: PubendMeta) -> None:
         """Takes the PHB's description of the pubend, unless a newer one was taken: it would lack voids and seals.

@@ -115,7 +115,7 @@ class Subscribing:
         same = not is_changed(session, request, found, self._hosting)
         assert same, "who attaches without consuming changes nothing"
         check_token(request, found, self._hosting)
-        self._check_positions(request)
+        self._check_positions(request, now)
         if not found.begun and found.sid not in self._creations:  # a crash interrupted its creation
             self._creations[found.sid] = Creation(None, request, found, durable=True)
             self.may_complete = True
@@ -196,9 +196,10 @@ class Subscribing:
             return known_by_id(self._hosting, session, request)
         return registry.find(session.client_id, request.name) if request.name else None
 
-    def _check_positions(self, request: Subscribe) -> None:
+    def _check_positions(self, request: Subscribe, now: int) -> None:
         streams = self._hosting.streams
-        check_positions(of_concern(request.positions or (), streams, request.topics), streams, called(request.name))
+        concerned = of_concern(request.positions or (), streams, request.topics)
+        check_positions(concerned, streams, called(request.name), now)
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         checked_filter(session, request, self._hosting.selector_limits)
@@ -206,7 +207,7 @@ class Subscribing:
         original, request = request, self._expiry.resumed(session.client_id, request)
         hosting = self._hosting
         if request.start is StartAt.TOKEN:
-            self._check_positions(request)
+            self._check_positions(request, now)
             self._ahead.check(request.positions or (), called(request.name))
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
@@ -355,7 +356,7 @@ class Subscribing:
     ) -> None:
         changed = is_changed(session, request, subscription, self._hosting)
         check_token(request, subscription, self._hosting)
-        self._check_positions(request)
+        self._check_positions(request, now)
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
         sid = subscription.sid

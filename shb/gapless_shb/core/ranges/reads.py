@@ -92,7 +92,7 @@ class Reads:
         if stream is None:
             raise RefusedError(Code.TOKEN_MISMATCH, f"this broker knows of no pubend {request.pubend!r}")
         edges = [Position(request.pubend, request.lo), Position(request.pubend, request.hi)]
-        check_positions(edges, self._hosting.streams, called(subscription.name))
+        check_positions(edges, self._hosting.streams, called(subscription.name), now)
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
         delivery = RangeDelivery(self._hosting, session.number, request)

@@ -155,12 +155,12 @@ class Ranges:
         self._exclusive.on_end(session, request)
         self._pass_leases_on(now, wall)
 
-    def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, _now: int, _wall: int) -> None:
+    def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, now: int, _wall: int) -> None:
         """Takes a reader's position, and answers when it is durable. A repeated request changes nothing."""
         subscription = found_for_ranges(self._hosting, session, request.target)
         if request.target.sid:
             check_sealed(subscription, request.target.home, request.token_seal, self._hosting)
-        check_positions(request.positions, self._hosting.streams, called(subscription.name))
+        check_positions(request.positions, self._hosting.streams, called(subscription.name), now)
         streams = self._hosting.streams
         news = [
             said

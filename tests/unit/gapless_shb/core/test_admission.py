@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.wire.messages import InUse, Position, StartAt, Subscribe
+from gapless.core.wire.messages import Code, InUse, Position, StartAt, Subscribe
 from gapless.core.wire.tokens import seal
 from gapless_shb.core.admission import RefusedError, called, check_positions, check_token, of_concern, origin_of
 from gapless_shb.core.seals import Seals
@@ -28,8 +28,13 @@ def subscription(**fields: Any) -> SubscriptionRecord:
     return SubscriptionRecord(7, "client", "s", 1, ("#",), "", 1, 0, {PUBEND: 100}, **fields)
 
 
-def hosting(acked: int = 100, lost: int = 0) -> Any:
-    stream = SimpleNamespace(positions={7: SimpleNamespace(acked=acked, start=100)}, is_lost=lost.__eq__)
+def hosting(acked: int = 100, lost: int = 0, *, timed: bool = True, is_new: bool = True) -> Any:
+    stream = SimpleNamespace(
+        positions={7: SimpleNamespace(acked=acked, start=100)},
+        is_lost=lost.__eq__,
+        meta=SimpleNamespace(timed=timed),
+        is_new=lambda _now: is_new,
+    )
     return SimpleNamespace(seals=Seals("h", NETWORK, SECRET, None), streams={PUBEND: stream})
 
 
@@ -61,9 +66,9 @@ def test_the_request_that_created_it_may_come_again_until_something_is_acknowled
 def test_a_token_of_a_lost_event_is_refused_and_the_error_says_whose_it_is() -> None:
     streams = hosting(lost=150).streams
 
-    check_positions([Position(PUBEND, 149)], streams, "subscription 'orders'")
+    check_positions([Position(PUBEND, 149)], streams, "subscription 'orders'", 0)
     with pytest.raises(RefusedError, match="'orders' stands at an event of p@1 that the broker never logged"):
-        check_positions([Position(PUBEND, 150)], streams, "subscription 'orders'")
+        check_positions([Position(PUBEND, 150)], streams, "subscription 'orders'", 0)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("orders", "subscription 'orders'"), ("", "a subscription")])
@@ -79,6 +84,17 @@ def test_of_a_former_pubend_that_carries_nothing_for_a_subscription_no_position_
     assert of_concern([here, former, elsewhere], streams, ("own.letters",)) == [here, former, elsewhere]
 
 
-def test_another_epoch_of_a_pubend_is_refused() -> None:
-    with pytest.raises(RefusedError, match="began anew"):
-        check_positions([Position("p@0", 5)], hosting().streams, "a subscription")
+@pytest.mark.parametrize(
+    ("timed", "is_new", "code"),
+    [(True, True, Code.TOKEN_MISMATCH), (False, False, Code.TOKEN_MISMATCH), (False, True, Code.RETRY)],
+)
+def test_another_epoch_of_a_pubend_is_refused_or_asked_for_again_until_its_host_has_said_all(
+    *, timed: bool, is_new: bool, code: Code
+) -> None:
+    """Hostile 333: a Kafka topic was made anew, and the SHB had not heard again that the former one is sealed."""
+    streams = hosting(timed=timed, is_new=is_new).streams
+
+    with pytest.raises(RefusedError) as refused:
+        check_positions([Position("p@0", 5)], streams, "a subscription", 0)
+
+    assert refused.value.code is code

@@ -500,6 +500,19 @@ def test_the_same_client_object_takes_its_own_subscription_back_at_once() -> Non
     assert desk.world.ended == [desk.session(1).number]
 
 
+def test_a_token_of_a_log_that_began_anew_is_refused_only_when_its_gateway_has_had_time_to_tell_of_it() -> None:
+    """It may be sealed, and on its way."""
+    desk = Desk()
+    desk.world.feed(Seen(PubendMeta("orders.0@b", "gateway", topics=("orders",), grain=1), 0))
+    desk.world.pump()
+    former = [m.Position("orders.0@a", 17)]
+    desk.ask(1, start=m.StartAt.TOKEN, positions=former)
+    desk.world.now += 3_000_000_000
+    desk.ask(2, start=m.StartAt.TOKEN, positions=former)
+
+    assert [desk.refused(number).code for number in (1, 2)] == [m.Code.RETRY, m.Code.TOKEN_MISMATCH]
+
+
 @pytest.mark.parametrize("name", ["other", None])
 def test_who_names_an_id_that_is_anothers_since_a_volume_was_lost_is_told_that_it_is_gone(name: str | None) -> None:
     """Hostile 20172: its client has created another subscription first, which got the same id and generation."""
