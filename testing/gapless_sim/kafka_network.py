@@ -319,6 +319,17 @@ class SimKafka:
         self.spread()
         self.changed()
 
+    def restart(self, broker: Broker) -> None:
+        """A broker starts anew, so fast that it leads what it led; and it has heard of no topic yet."""
+        for connection in [each for each in self.connections.values() if each.broker is broker]:
+            connection.end("the broker starts anew")
+        broker.topics = ()
+        for _, _, partition in self.partitions():
+            if partition.leader == broker.id:
+                partition.elect(broker.id, is_clean=True)
+        self.spread()
+        self.changed()
+
     def elect(self, partition: Partition, *, is_clean: bool) -> None:
         """A partition has another leader."""
         self.cluster.elect(partition, is_clean=is_clean)

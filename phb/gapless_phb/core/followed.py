@@ -301,11 +301,14 @@ class FollowedLog:
         """Reads what is in (after, upto], or the first part of it, and judges which batches are twins."""
 
         def failed(why: str, now: int) -> None:
-            then(Found([], 0, self.lost, 0, why, 0), now)
+            if self.ended:  # meanwhile; all of it is lost
+                then(Found([], upto, self.lost, 0, "", 0), now)
+            else:
+                then(Found([], 0, self.lost, 0, why, 0), now)
 
         def answered(read: LogRead, now: int, _wall: int) -> None:
             if self.ended or read.error:
-                failed(read.error or "the log is gone", now)
+                failed(read.error, now)
                 return
             self.raise_lost(read.first)
             pieces, reached, fault, hole = self._covered(after, read)

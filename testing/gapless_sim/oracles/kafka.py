@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from gapless.core.alarms import AlarmCode
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.stamps import covers
 from gapless.core.wire.messages import StartAt
@@ -22,6 +23,7 @@ from gapless_sim.oracles.kafka_logs import KafkaJudge, KafkaLogs
 from gapless_sim.producer import key_of
 
 if TYPE_CHECKING:
+    from gapless.core.alarms import Alarm
     from gapless.core.client import Item
     from gapless.core.client.effects import Attached
     from gapless.core.network.facts import Interest, Progress, PubendMeta
@@ -75,6 +77,10 @@ class KI2Told(KafkaJudge):
             event = data.events[index]
             key = key_of(event[len(event) - data.body_lengths[index] :])
             told.add(tick)
+            if not knowledge.lo < tick <= hi:
+                self.fail(
+                    f"{broker} says record {key} at {tick} of {pubend}, and speaks of {knowledge.lo} to {hi} (TK10)"
+                )
             if ever.get(tick) != key and not truth.is_unmasked(tick, key):
                 self.fail(f"{broker} says record {key} at {tick} of {pubend}, where the log has {ever.get(tick)}")
             before = self._events.setdefault((broker, pubend), {}).setdefault(tick, bytes(event))
@@ -83,6 +89,11 @@ class KI2Told(KafkaJudge):
         if exists:
             self._look(broker, pubend, truth, lo, hi, told)
             self._silent.setdefault(pubend, []).append((broker, lo, hi, frozenset(told)))
+
+    def alarmed(self, broker: SimBroker, alarm: Alarm) -> None:
+        """A gateway misses records only where compaction has removed some."""
+        if alarm.code is AlarmCode.LOG_UNREADABLE and not self.world.hits["kafka.compacted"]:
+            self.fail(f"{broker.name} says that {alarm.text}, and all of it is there")
 
     def wiped(self, broker: SimBroker) -> None:
         """A node has lost its volume, and a gateway its rules."""

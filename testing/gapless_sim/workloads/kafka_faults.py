@@ -34,6 +34,7 @@ PARTITIONS_MOST = 3
 SOMETIMES = (
     "kafka.connections broke",
     "kafka.broker killed",
+    "kafka.broker restarted",
     "kafka.election",
     "kafka.unclean election",
     "kafka.lagging",
@@ -82,7 +83,7 @@ class KafkaFaults:
         if self.workload.in_liveness:
             return
         found = [partition for _, _, partition in self.kafka.partitions()]
-        happens: list[Callable[[], None]] = [lambda: None, self._break, self._kill, self._add_partition]
+        happens: list[Callable[[], None]] = [lambda: None, self._break, self._kill, self._restart, self._add_partition]
         if found:
             partition = self._draws.pick(found)
             happens += [
@@ -120,6 +121,12 @@ class KafkaFaults:
             self.world.note("kafka", "kill", f"broker {broker.id}")
             self.kafka.kill(broker)
             self.world.after(self._draws.draw(3 * SECOND), "kafka", "start", self.kafka.start, broker)
+
+    def _restart(self) -> None:
+        broker = self._draws.pick([broker for broker in self.kafka.cluster.brokers if broker.is_up])
+        self.world.sometimes("kafka.broker restarted")
+        self.world.note("kafka", "restart", f"broker {broker.id}")
+        self.kafka.restart(broker)
 
     def _elect(self, partition: Partition) -> None:
         is_clean = not self._is_unclean or partition.copied is None

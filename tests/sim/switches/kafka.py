@@ -21,6 +21,14 @@ def _switch(name: str, trap: str, wrong: str, edits: tuple[Change, ...], oracle:
 
 TOPICS = (
     _switch(
+        "one_broker_is_believed",
+        "TK2",
+        "A topic is gone as soon as the broker that leads one of its partitions does not know it.",
+        (Edit(f"{_LOGS}._take", "self._suspect(topic)", "self._end(topic, 'it was deleted')\n        return"),),
+        ("KI2", "KI4"),
+        "A broker starts anew, and leads before it has heard of any topic.",
+    ),
+    _switch(
         "topic_known_by_its_name",
         "TK1",
         "A topic that was deleted and made anew is gone on with, where the former one was read up to.",
@@ -257,6 +265,53 @@ GATEWAYS = (
 )
 
 READING = (
+    _switch(
+        "whole_batches_are_told",
+        "TK10",
+        "A batch is told whole, from wherever in it somebody begins to read.",
+        (
+            Edit(f"{_TAIL}:pieces_from", "max(batch.first, offset, start) + 1", "batch.first + 1"),
+            Replace(f"{_FOLLOWED.partition(':')[0]}:DecodedPiece.within", "return self.events"),
+        ),
+        ("KI2", "KI4"),
+        "Somebody begins to read in the middle of a batch.",
+    ),
+    _switch(
+        "log_begins_where_something_is",
+        "TK11",
+        "A log begins where the first record is that was found.",
+        (
+            Edit(
+                "gapless_log.kafka.survey:read_range",
+                "partition.start = max(partition.start, fetched.first)",
+                "from gapless_log.kafka.records import batches\n\n"
+                "        there = next((each.first for each in batches(fetched.records)), 0)\n"
+                "        partition.start = max(partition.start, fetched.first, there if there > place.offset else 0)",
+            ),
+        ),
+        ("KI2",),
+        "The topic is compacted, and somebody reads where a record is missing.",
+    ),
+    _switch(
+        "voids_are_told_behind_what_lies_above",
+        "TK20",
+        "What a fetch has brought is told before the leader epoch that begins with it.",
+        (
+            Edit(
+                f"{_LOGS}._grow",
+                "    if is_other or (is_trimmed and grown is None):\n"
+                "        self._tell(topic, partition.partition)\n"
+                "    if grown is not None:\n"
+                "        self._answer(grown)\n",
+                "    if grown is not None:\n"
+                "        self._answer(grown)\n"
+                "    if is_other or (is_trimmed and grown is None):\n"
+                "        self._tell(topic, partition.partition)\n",
+            ),
+        ),
+        ("KI2",),
+        "An election.",
+    ),
     _switch(
         "what_is_missing_is_silence",
         "TK6",

@@ -121,6 +121,8 @@ async def read_range(connection: Connection, partition: PartitionLog, question: 
         checked(fetched.code)
         partition.start = max(partition.start, fetched.first)
         found = pieces_of(fetched.records, fetched.aborted, place.offset, partition.start)
+        if any(batch.leader_epoch > partition.lineage.last_epoch for batch, _ in found.batches):
+            return None  # a void below it has to be told first (TK20)
         recent.keep(found.batches)
     covered = max(after, partition.first) if place.offset <= partition.start else after
     pieces = []
@@ -132,6 +134,8 @@ async def read_range(connection: Connection, partition: PartitionLog, question: 
         covered = max(covered, piece.last)
     covered = min(partition.lineage.behind(covered), upto)
     error = found.fault if covered <= after else ""
+    if covered <= after and not error:
+        return None  # what was decided is not there, or not decided any more
     return LogRead(question.cookie, after, max(covered, after), pieces, partition.first, error)
 
 

@@ -616,6 +616,25 @@ async def test_what_was_read_before_the_log_was_cut_is_not_read_again(kafka: Kaf
     assert [body for _, body in events_of(host.logs[only(host)], read.pieces)] == [b"a", b"other"]
 
 
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_read_of_what_was_cut_off_is_answered_when_the_void_is_told(kafka: Kafka, after: int) -> None:
+    """TK20; found by the simulator: its host called the topic compacted, or said that nothing was read."""
+    kafka.publish(b"a")
+    kafka.publish(b"b")
+    async with kafka.host(follow=False) as host:
+        found = await host.found()
+        kafka.partition.copied = 1
+        kafka.elect(is_clean=False)
+        if after == 0:
+            kafka.publish(b"other")
+        read = await host.read(found.log, after, 2)
+        voids = host.logs[found.log].voids
+
+    assert [tuple(map(place, void)) for void in voids] == [("0/1", "1/1")]
+    assert (read.error, read.hi) == ("", 2)
+    assert [body for _, body in events_of(found, read.pieces)] == [b"a"][after:]
+
+
 async def test_what_is_asked_of_a_log_that_is_gone_is_answered(kafka: Kafka, host: LogHost) -> None:
     log = only(host)
     kafka.cluster.delete(kafka.topic)

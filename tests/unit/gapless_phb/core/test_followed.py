@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.network.facts import Held, Hold, Know, Opened
-from gapless.core.ports import Follow, Grown, Locate, LogsFound, LogTrouble, OpenLogs, ReadLog, Taken, Trim
+from gapless.core.network.facts import AskPubend, Held, Hold, Know, Opened, Want
+from gapless.core.ports import Follow, Grown, Locate, LogRead, LogsFound, LogTrouble, OpenLogs, ReadLog, Taken, Trim
 from gapless_phb.core.followed import END
 from unit.gapless_phb.model_log import LOG, ModelLog, NumberedRig, at, place, told
 
@@ -181,6 +181,22 @@ def test_a_log_that_is_made_anew_is_another_pubend_and_the_former_one_is_lost() 
     assert (later.meta.pubend, later.meta.created, later.meta.stable) == ("orders.0@new", 0, 1)
     assert (opened if later is ended else ended).meta.stable == END
     assert told(rig.ask((0, 1))) == [f"(0, 1] silence lost={place(END)}"]
+
+
+def test_a_read_that_fails_because_its_log_has_ended_is_no_alarm() -> None:
+    """Found by the simulator: all of it is lost then, and that is the answer."""
+    rig = followed()
+    rig.log.add("one", "two")
+    rig.serve()
+    rig.feed(AskPubend(Want(LOG, ((0, 2),), None, "shb", again=False), "shb"))
+    (read,) = rig.asked
+    rig.asked = []
+
+    rig.end()
+    said = rig.feed(LogRead(read.cookie, 0, 0, (), 0, "the log is gone"))
+
+    assert [effect.text for effect in rig.sent(Alarm) if effect.code is AlarmCode.LOG_UNREADABLE] == []
+    assert told(said) == [f"(0, 2] silence lost={place(END)}"]
 
 
 def test_an_ended_log_is_told_again_after_a_restart() -> None:
