@@ -164,6 +164,10 @@ class ListSource:
         """As far as it is decided."""
         return min(tick, self.stable)
 
+    def is_silent(self, lo: Tick, _hi: Tick) -> bool:
+        """Whether nothing was logged above it."""
+        return lo >= self.newest
+
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
         """What is in a range: nothing is ever missing."""
 

@@ -289,13 +289,18 @@ class FollowedLog:
     def answered_upto(self, tick: Tick) -> Tick:
         """Returns how far the answer goes to a want that ends at `tick`: as far as the log was told, or a little more.
 
-        None ends inside a void: a position there would look like one of a record that was cut off.
+        None ends inside a void, where a position would look like one of a record that was cut off: unless the log was
+        told up to there before it was cut, and nothing has come since.
         """
         upto = min(tick, self.stable)
         for lo, hi in self.voids:
             if lo < upto < hi:
-                return hi if hi <= self.stable else lo
+                return min(hi, self.stable)
         return upto
+
+    def is_silent(self, lo: Tick, hi: Tick) -> bool:
+        """Whether it is known without a read that no event is in (lo, hi]: it lies behind the newest one, or in voids."""
+        return lo >= self.newest or not self.voids.gaps(lo, hi)
 
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
         """Reads what is in (after, upto], or the first part of it, and judges which batches are twins."""

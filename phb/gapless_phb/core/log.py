@@ -282,6 +282,10 @@ class Log:
         """Returns how far the answer goes to a want that ends at `tick`: as far as all is decided."""
         return min(tick, self.stable)
 
+    def is_silent(self, lo: Tick, _hi: Tick) -> bool:
+        """Whether it is known without a read that no event is above `lo`."""
+        return lo >= self.newest
+
     def has_something(self, upto: Tick) -> bool:
         """Whether giving up everything to a tick would remove at least one record."""
         following = self.index.next(self.lost_asked)

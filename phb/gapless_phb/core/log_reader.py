@@ -98,7 +98,7 @@ class LogReader:
         for lo, hi, is_given_up in self._parts(ranges):
             if is_given_up:
                 self._outbox.emit(Know(Knowledge.of_damage(self._log.pubend, lo, hi, self._log.lost), reply_to))
-            elif lo >= self._log.newest:
+            elif self._log.is_silent(lo, hi):
                 self._reply(reply_to, lo, hi, EMPTY)
             elif wanted.spans and self._is_near(wanted.spans[-1].upto, lo):
                 wanted.spans[-1].upto = hi

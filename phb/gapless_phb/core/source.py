@@ -172,6 +172,9 @@ class Facts(Protocol):
     def answered_upto(self, tick: Tick) -> Tick:
         """Returns how far the answer goes to a want that ends at `tick`."""
 
+    def is_silent(self, lo: Tick, hi: Tick) -> bool:
+        """Whether it is known without a read that no event is in (lo, hi], which is decided."""
+
     @property
     def suspect(self) -> bool:
         """Whether the age of events is unknown."""

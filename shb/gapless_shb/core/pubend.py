@@ -6,6 +6,7 @@ The constream moves these on. Readers and deliveries look them up, and note how 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, ValuesView
 from dataclasses import dataclass, field
 from heapq import heappop, heappush, heapreplace, nsmallest
@@ -153,14 +154,13 @@ class ServedPubend:
 
         A log that numbers its records may lose the newest ones when it changes its leader; and with the end of a
         transaction, what is below that may not be committed any more. A subscription that had matched one of them has
-        to be told: what an answer does not have, which is not filtered, will never come.
+        to be told: what knowledge does not have, which is not filtered, will never come. Above the head nothing was
+        noted as a match.
         """
-        lo, hi, voids = knowledge.lo, knowledge.hi, self.meta.voids
-        if self.meta.timed or knowledge.damaged:
+        lo, hi, events = knowledge.lo, min(knowledge.hi, self.head), knowledge.data.ticks
+        if self.meta.timed or knowledge.damaged or lo >= hi:
             return ()
-        if not knowledge.reply:
-            return tuple((max(lo, low), min(hi, high)) for low, high in voids if low < hi and lo < high)
-        ticks = (lo, *knowledge.data.ticks, hi + 1)
+        ticks = (lo, *events[: bisect_right(events, hi)], hi + 1)
         return tuple((before, tick - 1) for before, tick in pairwise(ticks) if before < tick - 1)
 
     def touch(self, sid: int, position: SubscriptionPosition) -> None:

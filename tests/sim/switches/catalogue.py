@@ -154,14 +154,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "T38": "the hierarchy router is not there yet",
     "TS14": "claims come from one home, which counts them, and a later one ends an earlier one that is on its way, so"
     " none comes late. The pubend refuses such a one all the same, which its unit tests see to",
-    "TK2": "found by no seed yet: that a broker which has not heard of a topic leads one of its partitions takes an"
-    " election in the moment after its start. A unit test of the plugin has it (test_logs)",
-    "TK10": "found by no seed yet: three parts of the code cut what was not asked for, and retention in the middle of a"
-    " batch is rare. The plugin's unit tests have it (test_tail), and so has the conformance suite of logs",
-    "TK11": "found by no seed yet: it takes a hole that a gateway meets while it follows a log, and nothing else is"
-    " absent. Of holes nothing is asserted, which `what_is_missing_is_silence` breaks",
-    "TK20": "found by no seed: a gateway says nothing of what it takes for a hole, so nothing is asserted above a void"
-    " that it does not know. A unit test of the gateway has it (test_followed)",
     "before S4 mode": _SHARDED,
     "notices of what is not pushed": "no promise breaks: an SHB asks at once for what is on its way, and whoever was"
     " asked may answer; it costs a want and a copy",

@@ -278,19 +278,21 @@ class KafkaLogs:
         return unfit(config.settings) and f"the Kafka topic {topic.section.name}: {unfit(config.settings)}"
 
     async def _add(self, topic: OpenTopic, partitions: Sequence[PartitionState]) -> None:
-        """Tells of partitions that are new, all in one message."""
+        """Tells of partitions that are new, all in one message, as soon as all is known of each of them."""
+        found: list[tuple[PartitionLog, Tick]] = []
         for state in partitions:
-            number = state.partition
-            partition = PartitionLog(topic.log_of(number), topic.id, number)
+            partition = PartitionLog(topic.log_of(state.partition), topic.id, state.partition)
             partition.leader, partition.leader_epoch = state.leader, state.leader_epoch
             connection = await self._leader(partition)
             partition.learn(await lineage_of(connection, topic.topic, partition))
             end = await offset_found(connection, topic.topic, partition, LATEST, is_committed=True)
-            topic.decided[number] = partition.lineage.position(end.offset)
-            topic.logs[number] = partition
+            found.append((partition, partition.lineage.position(end.offset)))
+        if topic.logs and topic.id not in self._topics:
+            return  # meanwhile it has ended
         self._topics[topic.id] = topic
-        for state in partitions:
-            self._logs[topic.log_of(state.partition)] = topic, topic.logs[state.partition]
+        for partition, decided in found:
+            topic.logs[partition.partition], topic.decided[partition.partition] = partition, decided
+            self._logs[partition.log] = topic, partition
         self._tell(topic, *(state.partition for state in partitions))
 
     def _tell(self, topic: OpenTopic, *partitions: int) -> None:

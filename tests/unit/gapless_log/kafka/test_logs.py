@@ -32,6 +32,7 @@ from gapless_log.kafka.messages import (
     EpochEnds,
     Fetch,
     FetchAnswer,
+    ListOffsets,
     MetadataRequest,
     Produce,
     Produced,
@@ -673,6 +674,34 @@ async def test_closed_while_it_waits_to_read_again_it_does_not_begin_anew(
     await asyncio.sleep(0.05)
 
     assert len(kafka.asked) == asked
+
+
+async def test_new_partitions_are_all_followed_also_if_a_connection_breaks_between_them(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hostile 31479: the first one was described, but not there when its host wanted to follow it."""
+    monkeypatch.setattr(logs, "METADATA_SECONDS", 0.001)
+    broken: list[Any] = []
+
+    def breaks_once(_broker: Broker, request: Any, answer: Any) -> Any:
+        if isinstance(request, ListOffsets) and request.partitions[0].partition == 2 and not broken:
+            broken.append(request)
+            raise ConnectionError("the connection broke")
+        return answer
+
+    async with kafka.host() as host:
+        await host.found()
+        kafka.change = breaks_once
+        for _ in range(2):
+            kafka.cluster.add_partition(kafka.topic)
+        kafka.learn()
+        added = [await host.found(number) for number in (1, 2)]
+        for number, partition in enumerate(kafka.topic.partitions[1:]):
+            partition.append(encode([NewRecord(1000, None, b"%d" % number, [])], Compression.NONE))
+        events = [await host.behind(found.log, 1) for found in added]
+
+    assert broken
+    assert [body for ((_, body),) in events] == [b"0", b"1"]
 
 
 async def test_a_topic_is_looked_for_until_it_is_there(kafka: Kafka) -> None:

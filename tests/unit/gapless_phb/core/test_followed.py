@@ -86,6 +86,19 @@ def test_no_answer_ends_inside_a_void() -> None:
     assert told(rig.ask((1, 1000))) == ["(1, 1/1] silence"]
 
 
+def test_what_was_told_and_cut_off_is_answered_although_nothing_has_come_since() -> None:
+    """Hostile 30277: who had matched some of it waited for the log to grow."""
+    rig = followed()
+    rig.log.add("one", "two")
+    rig.log.add("gone")
+    rig.serve()
+
+    rig.log.elect(2)
+    rig.find()
+
+    assert told(rig.ask((0, 3))) == ["(0, 3] 1=one 2=two"]
+
+
 def test_a_hole_is_neither_silence_nor_skipped() -> None:
     """TK6: a compacted topic answers without an error."""
     rig = followed()
