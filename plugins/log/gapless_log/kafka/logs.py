@@ -516,6 +516,8 @@ class KafkaLogs:
             return
         self._tell(topic, partition.partition)
         partition.seek()
+        if (removed := partition.removed()) is not None:
+            self._answer(removed)
 
     # ------------------------------------------------------------------------------------ the end of a topic
 

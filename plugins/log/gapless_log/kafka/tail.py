@@ -145,6 +145,15 @@ class PartitionLog:
         if self.following is not None:
             self.following.place = self.place_of(self.following.reached)
 
+    def removed(self) -> Grown | None:
+        """Returns what the host is told where the log begins above all that it was told: nothing else may come for long."""
+        following = self.following
+        if following is None or self.first <= following.reached:
+            return None
+        grown = Grown(self.log, following.reached, self.first, (), self.first, 0)
+        following.reached = grown.hi
+        return grown
+
     def wanted(self) -> FetchFrom | None:
         """Returns what to fetch next; None if nothing is wanted, or there is no room."""
         following = self.following

@@ -636,6 +636,20 @@ async def test_a_read_of_what_was_cut_off_is_answered_when_the_void_is_told(kafk
     assert [body for _, body in events_of(found, read.pieces)] == [b"a"][after:]
 
 
+async def test_what_was_removed_before_it_was_read_is_told_although_nothing_comes(kafka: Kafka, host: LogHost) -> None:
+    """Hostile 31266: publishers waited for an emptied log to grow."""
+    kafka.publish(*[b"old"] * 4)
+    await host.behind(only(host), 4)
+    kafka.partition.copied = 0
+    kafka.elect(is_clean=False)
+    kafka.publish(*[b"new"] * 5)
+    kafka.partition.trim(5)
+    await host.until(lambda: place(host.reached(only(host))) == "1/5" or None)
+
+    removed = host.grown(only(host))[-1]
+    assert (place(removed.lo), place(removed.first), removed.pieces) == ("0/4", "1/5", ())
+
+
 async def test_what_is_asked_of_a_log_that_is_gone_is_answered(kafka: Kafka, host: LogHost) -> None:
     log = only(host)
     kafka.cluster.delete(kafka.topic)
