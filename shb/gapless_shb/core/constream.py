@@ -197,6 +197,11 @@ class Constream(ServedPubend):
         except KnowledgeConflict as conflict:
             text = f"two brokers contradict each other about {self.pubend}: {conflict}"
             self._state.outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
+            if not self.meta.timed:
+                # With the end of a log the end of a transaction may be cut off, and another one decides otherwise.
+                self._istream.forget(max(knowledge.lo, self.head), knowledge.hi)
+                scheduler.forget(knowledge.lo, knowledge.hi, now)
+                self._want_unknown(self._istream.known_upto, now)
 
     def catch_up(self, upto: Tick, now: int) -> None:
         """The pubend is decided up to `upto`: asks for what is missing, one window at a time."""

@@ -140,8 +140,8 @@ class KafkaApplication:
     @staticmethod
     def _on_attached(consumer: Consumer) -> None:
         """A subscription that was made once more has a token of its own, which is kept at once."""
-        token, core = consumer.row.token, consumer.core
-        if token is not None and (token.home, token.sid, token.generation) != (core.home, core.sid, core.generation):
+        token, core = consumer.row.token or consumer.row.start_token, consumer.core
+        if token is not None and (token.sid, token.generation, token.seal) != (core.sid, core.generation, core.seal):
             consumer.commit()
 
     def _on_over(self, consumer: Consumer, error: GaplessError) -> None:

@@ -367,6 +367,23 @@ def test_a_log_that_numbers_its_records_is_not_asked_for_what_lies_ahead() -> No
     assert timed._curiosity.deadline() is not None
 
 
+def test_a_log_that_is_told_otherwise_later_holds_up_nothing() -> None:
+    """Hostile 32970: a cut took the marker that aborted a transaction below it, and then that was committed."""
+    world, _, _ = world_with()
+    meta = PubendMeta("orders@1", "broker", stable=20, grain=1)
+    stream = Constream(meta, 10, Pfs("orders@1", 1, 10, 0), world.role._hosting)
+    event = EventBatch([17], [encode_event("t", {}, None, b"x")], [1])
+    answer = Knowledge("orders@1", 10, 20, event, reply=True)
+
+    stream.on_knowledge(Knowledge("orders@1", 12, 20), 0, world.wall)
+    stream.on_knowledge(answer, 0, world.wall)
+    world.pump()
+    assert [alarm.partition(":")[0] for alarm in world.alarms] == ["two brokers contradict each other about orders@1"]
+    stream.on_knowledge(answer, 0, world.wall)
+
+    assert (stream.head, stream.newest_event) == (20, 17)
+
+
 def test_what_a_log_told_before_it_was_cut_holds_up_nothing() -> None:
     """The event may come before the void or after it: from a broker on the way that has kept it."""
     world, _, _ = world_with()
