@@ -299,7 +299,7 @@ class FollowedLog:
         return upto
 
     def is_silent(self, lo: Tick, hi: Tick) -> bool:
-        """Whether it is known without a read that no event is in (lo, hi]: it lies behind the newest one, or in voids."""
+        """Whether it is known without a read that no event is in (lo, hi]: none is above it, or it is void."""
         return lo >= self.newest or not self.voids.gaps(lo, hi)
 
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:

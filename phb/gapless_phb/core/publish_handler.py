@@ -277,7 +277,9 @@ def _repeated(publisher: PublisherState, pub: Pub, crc: int, reply_to: Hashable)
     """
     last = pub.first + pub.events.count - 1
     if publisher.owner(pub.first) != term_of(pub.epoch):
-        return Outcome(Verdict.INVALID, f"events {pub.first} to {last} are another instance's", pub.first)
+        text = f"events {pub.first} to {last} are another instance's: recover() shows what is there"
+        # Where that may be logged late, and the same events with it, whoever opened the name did not know.
+        return Outcome(Verdict.FENCED if publisher.may_be_late else Verdict.INVALID, text, pub.first)
     pending = publisher.find_pending(pub.first)
     if pending is not None and (pending.crc, pending.count) == (crc, pub.events.count):
         pending.replies.append(reply_to)

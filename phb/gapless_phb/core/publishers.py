@@ -152,6 +152,8 @@ class PublisherState:
 
     step: ClassVar[Tick] = STEP
     """How far neighbouring events of one batch are apart."""
+    may_be_late: ClassVar[bool] = False
+    """Whether what former instances have sent may be logged although a later one was told that it is not."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -428,6 +430,7 @@ class NumberedPublisher(PublisherState):
 
     __slots__ = ("proven",)
     step = 1
+    may_be_late = True
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -146,7 +146,7 @@ class PartitionLog:
             self.following.place = self.place_of(self.following.reached)
 
     def removed(self) -> Grown | None:
-        """Returns what the host is told where the log begins above all that it was told: nothing else may come for long."""
+        """Returns what the host is told if the log begins above all that it was told: nothing may come for long."""
         following = self.following
         if following is None or self.first <= following.reached:
             return None

@@ -189,6 +189,7 @@ def test_a_publisher_is_known_again_from_the_log_alone() -> None:
     assert again.next == 4
     assert again.epoch > publisher.epoch
     again.repeat(1, 2)
+    assert (outcomes(fresh.said)[-1].verdict, again.next) == (Verdict.FENCED, 4)
     assert "another instance's" in outcomes(fresh.said)[-1].reason
 
 
