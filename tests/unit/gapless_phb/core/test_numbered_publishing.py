@@ -298,7 +298,7 @@ def test_who_comes_back_to_a_gateway_without_a_volume_may_repeat_what_is_logged(
     other = opened(rig, instance="i2")
     assert term_of(other.epoch) > term_of(publisher.epoch)
     other.repeat(1, 2)
-    assert answers(rig)[-1].startswith("invalid")
+    assert answers(rig)[-1].startswith("fenced")
 
 
 def test_an_instance_that_another_gateway_has_opened_over_does_not_go_on_here() -> None:
