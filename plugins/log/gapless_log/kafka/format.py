@@ -13,8 +13,9 @@ The time of an event is its record's.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Any, Final
 
 import google_crc32c
@@ -29,6 +30,7 @@ from gapless.errors import PluginError, VolumeCorruptError
 from gapless_log.kafka.lineage import offset_of, tick_at
 from gapless_log.kafka.mapping import CONVERSIONS, RESERVED, Convert, RecordMapping, mapping_of
 from gapless_log.kafka.records import (
+    NO_VALUE,
     Batch,
     Compression,
     CorruptBatchError,
@@ -37,9 +39,12 @@ from gapless_log.kafka.records import (
     Record,
     batches,
     encode,
+    encode_all,
     join,
     records,
+    sized,
 )
+from gapless_log.kafka.wire import varint
 
 MARK: Final = RESERVED
 TYPES: Final = f"{RESERVED}.types"
@@ -159,12 +164,50 @@ class KafkaFormat:
             raise ValueError(
                 f"this Kafka topic takes events of topic {self._topic!r} alone, not of {', '.join(map(repr, others))}"
             )
-        new = [
-            _record(header, event[len(event) - length :])
-            for header, event, length in zip(headers, *events.cut(), strict=True)
-        ]
+        bodies = [event[len(event) - length :] for event, length in zip(*events.cut(), strict=True)]
+        alike = _encoded_alike(head, headers, bodies)
+        if alike is not None:
+            return alike
+        new = list(map(_record, headers, bodies))
         new[0] = new[0]._replace(headers=[(MARK, head), *new[0].headers])
         return encode(new, Compression.NONE)
+
+
+def _encoded_alike(mark: bytes, headers: Sequence[Header], bodies: Sequence[bytes]) -> bytes | None:
+    """Returns what `encode` makes of events that all have the same properties and types, and no extras.
+
+    That is nearly always so, and by columns it takes half the time. `mark`: that of the batch.
+    """
+    found = [header.properties for header in headers]
+    if len(set(map(tuple, found))) > 1 or any(header.extras is not None for header in headers):
+        return None
+    names = tuple(found[0])
+    kinds = tuple(map(type, found[0].values()))
+    values = list(zip(*(properties.values() for properties in found), strict=True))
+    if any({*map(type, column)} != {kind} for kind, column in zip(kinds, values, strict=True)):
+        return None
+    columns = [list(map(_TEXTS[kind], column)) for kind, column in zip(kinds, values, strict=True)]
+    typed, starts = _header_starts(names, kinds)
+    marked = _named(MARK) + sized([mark])[0] + mark + typed
+    counted = (varint(2 * len(names) + 4) + marked, varint(2 * len(names) + 2) + typed)
+    keys = columns[names.index("key")] if found[0].get("key").__class__ is str else None
+    parts: list[Iterable[bytes]] = [repeat(NO_VALUE)] if keys is None else [sized(keys), keys]
+    parts += (sized(bodies), bodies, chain(counted[:1], repeat(counted[1])))
+    for start, column in zip(starts, columns, strict=True):
+        parts += (repeat(start), sized(column), column)
+    return encode_all(list(map(b"".join, zip(*parts, strict=False))))
+
+
+@lru_cache(maxsize=1024)
+def _header_starts(names: tuple[str, ...], kinds: tuple[type, ...]) -> tuple[bytes, Sequence[bytes]]:
+    """Returns the header that says of which types properties are, and what each header of theirs begins with."""
+    types = _types_of(kinds)
+    return _named(TYPES) + sized([types])[0] + types, [_named(name) for name in names]
+
+
+def _named(name: str) -> bytes:
+    encoded = name.encode()
+    return sized([encoded])[0] + encoded
 
 
 def _record(header: Header, body: bytes) -> NewRecord:

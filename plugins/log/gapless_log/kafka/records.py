@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import add
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import google_crc32c
@@ -32,6 +34,8 @@ _CHECKED: Final = 21
 _MAGIC: Final = 2
 _COMPRESSION, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _MARKER: Final = struct.Struct(">hh")
+NO_VALUE: Final = b"\1"
+"""What stands in a record where there is no key, or no value."""
 
 
 class CorruptBatchError(ValueError):
@@ -222,6 +226,21 @@ def encode(new: Sequence[NewRecord], compression: Compression) -> bytes:
     return bytes(builder.build())
 
 
+def sized(values: Sequence[bytes]) -> list[bytes]:
+    """Returns what stands before each of these values in a record: how long it is."""
+    return [_SIZES[size] if size < len(_SIZES) else varint(2 * size) for size in map(len, values)]
+
+
+def encode_all(contents: Sequence[bytes]) -> bytes:
+    """One batch, as `encode` makes it of records that bear the time 0; of each the bytes from its key on."""
+    places = _places(len(contents))
+    placed = list(map(add, places, contents))
+    body = b"".join(chain.from_iterable(zip(sized(placed), placed, strict=True)))
+    head = _head(len(contents), len(body))
+    checksum: int = google_crc32c.value(head[_CHECKED:] + body)
+    return head[: _CHECKED - 4] + checksum.to_bytes(4, "big") + head[_CHECKED:] + body
+
+
 def join(raws: Sequence[bytes]) -> bytes:
     """Joins batches of `encode` that are not compressed, and whose records bear the time 0, to one, with no checksum.
 
@@ -250,8 +269,12 @@ def join(raws: Sequence[bytes]) -> bytes:
             at = end
         number += count
     body = b"".join(parts)
-    length = _HEAD.size - _PREFIX + len(body)
-    return _HEAD.pack(0, length, -1, _MAGIC, 0, 0, number - 1, 0, 0, -1, -1, -1, number) + body
+    return _head(number, len(body)) + body
+
+
+def _head(count: int, size: int) -> bytes:
+    """What a batch of so many records of so many bytes begins with; it has no checksum."""
+    return _HEAD.pack(0, _HEAD.size - _PREFIX + size, -1, _MAGIC, 0, 0, count - 1, 0, 0, -1, -1, -1, count)
 
 
 def _count(raw: bytes) -> int:
@@ -260,6 +283,7 @@ def _count(raw: bytes) -> int:
     return cast("int", count)
 
 
+_SIZES: Final = [varint(2 * size) for size in range(1 << 11)]
 _PLACES: Final[list[bytes]] = []
 
 

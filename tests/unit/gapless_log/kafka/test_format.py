@@ -241,6 +241,23 @@ def test_a_record_of_ours_is_the_same_whatever_stands_beside_it(found: Sequence[
     assert together.headers == alone
 
 
+ALIKE = st.lists(st.tuples(st.text(max_size=3), st.integers(), st.booleans(), st.binary(max_size=80)), min_size=1)
+
+
+@given(rows=ALIKE, name=st.sampled_from(["key", "k", "n"]), long=st.booleans())
+def test_records_that_are_alike_are_encoded_as_one_by_one(rows: Sequence[Any], name: str, *, long: bool) -> None:
+    events = [({name: text, "i": number % (1 << 62), "b": flag}, None, body) for text, number, flag, body in rows]
+    if long:
+        events = [({**properties, name: "x" * 3000}, None, body * 100) for properties, _, body in events]
+    unlike = [*events, ({}, Extras(7), b"")]
+
+    alike = FORM.encode(MARK, columns(*events))
+
+    (batch,) = batches(FORM.encode(MARK, columns(*unlike)))
+    one_by_one = [NewRecord(0, record.key, record.value, record.headers) for record in records(batch)[:-1]]
+    assert alike == encode(one_by_one, Compression.NONE)
+
+
 def test_an_append_is_one_batch_with_its_time() -> None:
     first, second = columns(({"n": 1}, None, b"a")), columns(({}, None, b"b"), ({}, None, b"c"))
     raws = [FORM.encode(MARK, each) for each in (first, second)]
