@@ -165,7 +165,7 @@ COMMITTED = (
                 "if counts and batch.last >= max(offset, start)]",
             ),
         ),
-        ("KI7", "KI4"),
+        ("KI2", "KI4", "KI7"),
         "A transaction.",
     ),
 )
