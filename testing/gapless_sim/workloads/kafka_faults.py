@@ -59,7 +59,7 @@ class KafkaFaults:
         self.world: World = workload.world
         self.kafka: SimKafka = workload.kafka
         self._draws = self.world.choices.stream("workload/kafka/faults")
-        self._is_unclean = self._draws.chance(0.25)
+        self._is_unclean = self._draws.chance(0.35)
         """Whether the topic may lose the end of its log."""
         self._is_made_anew = self._draws.chance(0.2)
         self._has_retention = self._draws.chance(0.3)
@@ -95,7 +95,7 @@ class KafkaFaults:
             if self._compacts:
                 happens.append(lambda: self._compact(partition))
             if self._is_unclean:
-                happens += [lambda: self._cut(partition)] * 2
+                happens += [lambda: self._cut(partition)] * 5
         if self._is_made_anew:
             happens += [self._make_anew] * 2
         if self.may_lose_volumes:
@@ -142,9 +142,17 @@ class KafkaFaults:
             self.world.after(self._draws.draw(2 * SECOND), "kafka", "copied", self._copied, partition)
 
     def _cut(self, partition: Partition) -> None:
-        """The leader goes on alone for a while; then another one goes on without what only it had."""
+        """The leader goes on alone for a while; then another one goes on without what only it had.
+
+        Perhaps an application is away all that time: what it had matched it does not get any more.
+        """
         partition.lag(waits=False)
-        self.world.after(self._draws.draw(3 * SECOND), "kafka", "elect", self._elect_unclean, partition)
+        lasts = self._draws.draw(3 * SECOND)
+        client = self._draws.pick(list(self.world.clients.values()))
+        if self._draws.chance(0.7) and client.running:
+            client.crash()
+            self.world.after(lasts + self._draws.draw(SECOND), client.name, "start", client.start)
+        self.world.after(lasts, "kafka", "elect", self._elect_unclean, partition)
 
     def _elect_unclean(self, partition: Partition) -> None:
         if not self.workload.in_liveness and any(each is partition for _, _, each in self.kafka.partitions()):

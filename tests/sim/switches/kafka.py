@@ -250,7 +250,14 @@ GATEWAYS = (
         "what_was_cut_off_is_silence",
         "TK19",
         "A record that was cut off is silence, also to a subscription that it had matched.",
-        (Replace("gapless_shb.core.pubend:ServedPubend.cut", "return ()"),),
+        (
+            Edit("gapless_shb.core.pages:Page.losses", "(cut, GapReason.CUT), ", ""),
+            Edit(
+                "gapless_shb.core.fetches:TickFetch.segments",
+                "lost = [tick for tick in self._missing if not",
+                "lost = [tick for tick in self._missing if tick not in self._cut and not",
+            ),
+        ),
         ("KI5", "KI4"),
         "The end of the log is cut off, and a subscription was not delivered a match in it.",
     ),
