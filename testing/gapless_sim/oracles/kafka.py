@@ -200,7 +200,7 @@ class KI4Whole(KafkaJudge):
             is_late = self._is_forgotten or self.world.options.router != "local"
             removed = truth.first if is_late else truth.retained
             had = [key for tick, key in self.logs.ever(pubend).items() if item.start < tick <= item.end]
-            is_empty = offset_of(item.start) >= offset_of(item.end) and not had
+            is_empty = offset_of(item.start) == offset_of(item.end) and not had
             # A gateway may have forgotten with which leader epoch the log went on behind all that was removed.
             is_of_nothing = offset_of(item.end) <= offset_of(truth.first) and not any(map(consumer.row.matches, had))  # type: ignore[arg-type]
             if exists and not cuts and not (is_of_nothing and self._has_restarted(consumer)):
@@ -326,7 +326,7 @@ class KI5Cut(KafkaJudge):
                 continue
             if not covers(knowledge.stamp, {self._shbs[broker]: version}):
                 self._counted.pop(key, None)
-            elif knowledge.hi == told:
+            elif knowledge.hi == told and not knowledge.reply:  # what was asked for may lie below where it began
                 self._counted.setdefault(key, told)
 
     def progressed(self, broker: str, progress: Progress) -> None:
@@ -497,6 +497,9 @@ class KI4Settled(KafkaJudge):
                     assert truth is not None
                     wanted = [tick for tick in truth.ticks if consumer.row.matches(truth.keys[tick])]  # type: ignore[arg-type]
                     at = self._whole.position(consumer, pubend)
+                    if self.logs.cuts(pubend) and offset_of(at) >= offset_of(truth.first):
+                        # Of a cut below where the log begins now Kafka tells nothing any more.
+                        wanted = [tick for tick in wanted if tick > truth.first]
                     if not consumer.attached:
                         return f"{consumer.lane} has no subscription"
                     if not self.logs.exists(pubend):
