@@ -114,8 +114,10 @@ class KI2Told(KafkaJudge):
                 self._look(broker, pubend, truth, lo, hi, told)
 
     def _look(self, broker: str, pubend: PubendId, truth: Truth, lo: Tick, hi: Tick, told: Collection[Tick]) -> None:
-        # Where the end of a transaction was cut off, what was aborted may be committed after all.
+        # Where the end of a transaction was cut off, what was aborted may be committed after all; and of a cut below
+        # where the log begins now Kafka tells nothing any more.
         undecided = truth.transactional if self.logs.cuts(pubend) else ()
+        lo = max(lo, truth.first) if self.logs.cuts(pubend) else lo
         hidden = next((tick for tick in truth.between(lo, hi) if tick not in told and tick not in undecided), None)
         if hidden is not None:
             self.fail(f"{broker} says silence at {hidden} of {pubend}, where record {truth.keys[hidden]} is")
