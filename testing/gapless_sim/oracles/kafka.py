@@ -237,7 +237,8 @@ class KI4Whole(KafkaJudge):
         if self.logs.exists(pubend):
             # With its marker a transaction has lost its end, and may get another one.
             undecided = truth.transactional if self.logs.cuts(pubend) else ()
-            for passed in truth.between(at, tick):
+            is_past = self.logs.cuts(pubend) and offset_of(at) >= offset_of(truth.first)
+            for passed in truth.between(max(at, truth.first) if is_past else at, tick):
                 if passed not in undecided and consumer.row.matches(truth.keys[passed]):  # type: ignore[arg-type]
                     self.fail(
                         f"{consumer.lane} passes record {truth.keys[passed]} at {passed} of {pubend} on its way from"

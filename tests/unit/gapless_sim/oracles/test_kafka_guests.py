@@ -56,9 +56,10 @@ def test_following_once_is_right_at_every_node(rig: Rig) -> None:
 
 
 def test_following_twice_is_found(rig: Rig) -> None:
+    rig.write(1)
     once = KI7Once(rig.world, rig.logs, rig.kafka)
     rig.kafka.begin_quiet()
-    rig.write(1)
+    rig.write(2)
     for _ in range(2):
         once._on_fetched("node1", fetch(rig, 500), answer(rig, 0))
 
@@ -66,7 +67,20 @@ def test_following_twice_is_found(rig: Rig) -> None:
         once.ended()
 
 
+def test_of_a_log_that_was_empty_nobody_is_caught_up(rig: Rig) -> None:
+    """An SHB may not have heard of it."""
+    once = KI7Once(rig.world, rig.logs, rig.kafka)
+    rig.kafka.begin_quiet()
+    rig.write(1)
+
+    for _ in range(2):
+        once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))
+
+    once.ended()
+
+
 def test_reading_although_one_is_caught_up_is_found(rig: Rig) -> None:
+    rig.write(1)
     once = KI7Once(rig.world, rig.logs, rig.kafka)
     rig.kafka.begin_quiet()
 
