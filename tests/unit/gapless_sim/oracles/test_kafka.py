@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.client import Gap, Silence
 from gapless.core.client.effects import Attached
 from gapless.core.network.facts import Interest, Progress, PubendMeta
@@ -47,6 +48,7 @@ def test_what_the_log_has_is_right(rig: Rig) -> None:
         ((0, 2, (1, 1)), "silence at 2"),
         ((0, 2, (1, 1), (2, 3)), "record 3 at 2"),
         ((0, 3, (1, 1), (2, 2)), "stable end is 2"),
+        ((1, 2, (1, 1), (2, 2)), "record 1 at 1 .* speaks of 1 to 2"),
     ],
 )
 def test_what_the_log_has_not_is_found(rig: Rig, known: tuple[Any, ...], what: str) -> None:
@@ -61,6 +63,20 @@ def test_more_is_called_lost_than_is(rig: Rig) -> None:
 
     with pytest.raises(Violation, match=r"everything up to 1 .* lost; the log begins at 0"):
         KI2Told(rig.world, rig.logs).known("node1", rig.know(0, 2, (2, 2), lost=1))
+
+
+def test_a_gateway_misses_records_only_where_some_were_removed_from_the_middle(rig: Rig) -> None:
+    rig.write(1)
+    rig.logs.look()
+    told, gateway = KI2Told(rig.world, rig.logs), cast("Any", SimpleNamespace(name="node1"))
+    missing = Alarm(AlarmCode.LOG_UNREADABLE, "records are missing", rig.pubend)
+    told.alarmed(gateway, Alarm(AlarmCode.LOG_UNREADABLE, "damage", "own@1"))
+    told.alarmed(gateway, Alarm(AlarmCode.LOG_GONE, "gone", rig.pubend))
+    with pytest.raises(Violation, match="node1 says that records are missing, and all of it is there"):
+        told.alarmed(gateway, missing)
+
+    rig.world.sometimes("kafka.compacted")
+    told.alarmed(gateway, missing)
 
 
 def test_a_twin_is_silence_and_a_batch_that_follows_is_none(rig: Rig) -> None:
@@ -154,6 +170,43 @@ def test_a_gap_in_which_no_record_was_is_of_a_gateway_that_has_restarted(rig: Ri
     rig.world.brokers["node1"] = cast("Any", SimpleNamespace(roles={"phb", "shb"}, boots=2))
 
     whole.handed_out(consumer, gap)
+
+
+@pytest.mark.parametrize("wants", [False, True])
+def test_a_gap_of_such_a_gateway_may_also_cover_what_its_consumer_does_not_want(rig: Rig, *, wants: bool) -> None:
+    """That was removed because everybody was done with it."""
+    rig.write(1, 2)
+    rig.partition.trim(2)
+    whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer(wants=lambda key: wants and key == 2)
+    whole.attached(consumer, cast("Any", None), {rig.pubend: 1})
+    rig.world.brokers["node1"] = cast("Any", SimpleNamespace(roles={"phb", "shb"}, boots=2))
+    gap = Gap(rig.pubend, 1, 2, GapReason.RELEASED_EARLY.value)
+
+    if wants:
+        with pytest.raises(Violation, match="retention has removed what is up to 0"):
+            whole.handed_out(consumer, gap)
+    else:
+        whole.handed_out(consumer, gap)
+
+
+def test_who_stands_where_a_log_begins_that_was_cut_below_has_passed_nothing(rig: Rig) -> None:
+    """Kafka tells nothing of the cut any more."""
+    rig.write(1)
+    rig.partition.lag(waits=False)
+    rig.write(2)
+    whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
+    settled = KI4Settled(rig.world, rig.logs, whole)
+    whole.attached(consumer, cast("Any", None), {rig.pubend: 2})
+    rig.world.clients["c"] = cast("Any", SimpleNamespace(name="c", addresses=[], consumers={1: consumer}))
+    rig.partition.elect(1, is_clean=False)
+    rig.write(3)
+    rig.kafka.changed()
+    assert settled._missing() == f"c stands at 2 of {rig.pubend}, and 1 events are behind that"
+    rig.partition.trim(2)
+    rig.kafka.changed()
+
+    assert settled._missing() == ""
+    whole.handed_out(consumer, Silence(rig.pubend, 2, (1 << 44) + 2))
 
 
 def test_a_gap_says_that_the_log_has_lost_it(rig: Rig) -> None:
