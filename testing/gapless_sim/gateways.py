@@ -204,7 +204,9 @@ class Gateway:
             return
         grown, is_other, fault = self.log.grow(fetched)
         assert not fault, fault
-        if is_other or grown is None:
+        if is_other:
+            self.relearn()
+        elif grown is None:
             self.describe()
         if grown is not None:
             self.world.judge.fetched(self.name, grown)

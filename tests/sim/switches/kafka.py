@@ -302,20 +302,8 @@ READING = (
     _switch(
         "voids_are_told_behind_what_lies_above",
         "TK20",
-        "What a fetch has brought is told before the leader epoch that begins with it.",
-        (
-            Edit(
-                f"{_LOGS}._grow",
-                "    if is_other or (is_trimmed and grown is None):\n"
-                "        self._tell(topic, partition.partition)\n"
-                "    if grown is not None:\n"
-                "        self._answer(grown)\n",
-                "    if grown is not None:\n"
-                "        self._answer(grown)\n"
-                "    if is_other or (is_trimmed and grown is None):\n"
-                "        self._tell(topic, partition.partition)\n",
-            ),
-        ),
+        "What was written in a leader epoch is told before the void below that.",
+        (Replace(f"{_TAIL}:PartitionLog.is_other", "return False"),),
         ("KI2",),
         "An election.",
     ),

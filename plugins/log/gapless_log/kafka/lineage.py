@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from gapless.core.stream.ticks import OFFSET_BITS, Tick
@@ -55,10 +56,10 @@ class Lineage:
 
     def __init__(self, begins: Iterable[tuple[int, int]]) -> None:
         """`begins`: leader epochs, rising, each with the offset of its first record."""
-        self._epochs: list[int] = []
-        self._begins: list[int] = []
-        for epoch, begin in begins:
-            self._add(epoch, begin)
+        found = list(begins)
+        assert all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(found)), found
+        self._epochs = [epoch for epoch, _ in found]
+        self._begins = [begin for _, begin in found]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Lineage):
@@ -79,13 +80,6 @@ class Lineage:
     def last_epoch(self) -> int:
         """The newest leader epoch."""
         return self._epochs[-1] if self._epochs else 0
-
-    def goes_on(self, epoch: int, begin: int) -> bool:
-        """Takes the next batch that was read. Returns whether it is the first one of its leader epoch."""
-        if self._epochs and epoch <= self._epochs[-1]:
-            return False
-        self._add(epoch, begin)
-        return True
 
     def position(self, offset: int) -> Tick:
         """Returns the tick of one who has read everything below `offset`.
@@ -135,15 +129,6 @@ class Lineage:
     def behind(self, tick: Tick) -> Tick:
         """Returns the end of the void that begins at `tick` or contains it; without one, `tick`."""
         return next((hi for lo, hi in self.voids if lo <= tick < hi), tick)
-
-    def _add(self, epoch: int, begin: int) -> None:
-        """An epoch in which nothing was written, or of which all was cut off, has left no trace in the log."""
-        while self._begins and self._begins[-1] > begin:
-            self._epochs.pop()
-            self._begins.pop()
-        assert not self._epochs or epoch > self._epochs[-1], (epoch, self.begins)
-        self._epochs.append(epoch)
-        self._begins.append(begin)
 
     def _epoch_at(self, offset: int) -> int:
         """Returns the leader epoch of the record at an offset; of the oldest one that is known, for one below."""

@@ -439,8 +439,7 @@ class KafkaLogs:
             self._suspect(topic)
             self._lost_leader(partition)
         elif fetched.diverging is not None or fetched.code is Code.OFFSET_OUT_OF_RANGE:
-            partition.is_paused = True  # meanwhile the broker's other partitions go on
-            self._run(self._regain(topic, partition))
+            self._regain_soon(topic, partition)
         elif fetched.code is not Code.NONE:
             self._fails(partition.log, f"Kafka answers {fetched.code.name}")
             self._lost_leader(partition)
@@ -453,7 +452,9 @@ class KafkaLogs:
             grown, is_other, fault = partition.grow(fetched)
         except TicksExhaustedError as error:
             grown, is_other, fault = None, False, str(error)
-        if is_other or (is_trimmed and grown is None):
+        if is_other:
+            self._regain_soon(topic, partition)
+        elif is_trimmed and grown is None:
             self._tell(topic, partition.partition)
         if grown is not None:
             self._answer(grown)
@@ -463,6 +464,10 @@ class KafkaLogs:
             asyncio.get_running_loop().call_later(DAMAGED_SECONDS, self._go_on, partition)
         elif not self._is_stuck(topic, partition, fetched):
             self._works(partition.log)
+
+    def _regain_soon(self, topic: OpenTopic, partition: PartitionLog) -> None:
+        partition.is_paused = True  # meanwhile the broker's other partitions go on
+        self._run(self._regain(topic, partition))
 
     def _go_on(self, partition: PartitionLog) -> None:
         partition.is_paused = False

@@ -121,8 +121,8 @@ async def read_range(connection: Connection, partition: PartitionLog, question: 
         checked(fetched.code)
         partition.start = max(partition.start, fetched.first)
         found = pieces_of(fetched.records, fetched.aborted, place.offset, partition.start)
-        if any(batch.leader_epoch > partition.lineage.last_epoch for batch, _ in found.batches):
-            return None  # a void below it has to be told first (TK20)
+        if partition.is_other(found.batches):
+            return None
         recent.keep(found.batches)
     covered = max(after, partition.first) if place.offset <= partition.start else after
     pieces = []

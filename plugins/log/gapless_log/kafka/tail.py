@@ -166,17 +166,14 @@ class PartitionLog:
     def grow(self, fetched: Fetched) -> tuple[Grown | None, bool, str]:
         """Takes what a fetch has brought, which began where `wanted` said.
 
-        Returns what the host is to be told, whether new voids have to be told before that, and what is wrong.
+        Returns what the host is to be told, whether the lineage has to be learned before that, and what is wrong.
         """
         following = self.following
         assert following is not None
         self.start = max(self.start, fetched.first)
         found = pieces_of(fetched.records, fetched.aborted, following.place.offset, self.start)
-        is_other = False
-        for batch, _ in found.batches:
-            is_other = self.lineage.goes_on(batch.leader_epoch, batch.first) or is_other
-        if not found.batches:
-            return None, False, found.fault
+        if not found.batches or self.is_other(found.batches):
+            return None, bool(found.batches), found.fault
         last, _ = found.batches[-1]
         grown = Grown(
             self.log,
@@ -189,7 +186,15 @@ class PartitionLog:
         following.reached = grown.hi
         following.place = Place(last.last + 1, last.leader_epoch)
         following.pending += grown.size
-        return grown, is_other, found.fault
+        return grown, False, found.fault
+
+    def is_other(self, found: Sequence[JudgedBatch]) -> bool:
+        """Whether a leader epoch is not known in which one of these batches was written.
+
+        Then a void lies below it, which has to be told first (TK20). The batch does not say where that ends: records
+        may be missing before it.
+        """
+        return any(batch.leader_epoch > self.lineage.last_epoch for batch, _ in found)
 
 
 @dataclass(slots=True)

@@ -43,22 +43,10 @@ def test_between_leader_epochs_there_are_voids() -> None:
 
 
 def test_a_leader_epoch_without_records_makes_one_void_with_its_neighbour() -> None:
-    lineage = Lineage([(0, 0), (2, 100)])
-
-    assert lineage.goes_on(4, 100)
+    lineage = Lineage([(0, 0), (2, 100), (4, 100)])
 
     assert lineage.voids == ((tick_at(0, 100), tick_at(4, 100)),)
     assert lineage.position(100) == tick_at(0, 100)
-
-
-def test_only_the_first_batch_of_a_leader_epoch_is_news() -> None:
-    lineage = Lineage([(0, 0)])
-
-    assert not lineage.goes_on(0, 50)
-    assert lineage.goes_on(2, 100)
-    assert not lineage.goes_on(2, 120)
-
-    assert lineage == Lineage([(0, 0), (2, 100)])
 
 
 def test_a_position_is_in_the_epoch_of_the_record_before() -> None:
@@ -119,13 +107,13 @@ def test_behind_a_void_and_not_elsewhere() -> None:
 def test_every_record_has_its_own_tick_that_rises_and_lies_in_no_void(
     steps: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    lineage, ticks, epoch, offset = Lineage(()), [], -1, 0
+    begins, ticks, epoch, offset = list[tuple[int, int]](), list[int](), -1, 0
     for more, count in steps:
         epoch += more
-        lineage.goes_on(epoch, offset)
+        begins.append((epoch, offset))
         ticks += [tick_at(epoch, at + 1) for at in range(offset, offset + count)]
         offset += count
-    place = data.draw(st.integers(0, len(ticks) - 1))
+    lineage, place = Lineage(begins), data.draw(st.integers(0, len(ticks) - 1))
 
     assert ticks == sorted(set(ticks))
     assert not any(lo < tick <= hi for tick in ticks for lo, hi in lineage.voids)

@@ -59,6 +59,7 @@ def test_growth_goes_on_where_it_ended() -> None:
 
 def test_what_is_asked_for_is_checked_by_the_brokers() -> None:
     log = partition()
+    log.learn(Lineage([(0, 0), (4, 3)]))
     log.grow(fetched(batch(0, 3, epoch=0), batch(3, epoch=4)))
 
     wanted = log.wanted()
@@ -67,15 +68,20 @@ def test_what_is_asked_for_is_checked_by_the_brokers() -> None:
     assert (wanted.offset, wanted.leader_epoch, wanted.last_epoch) == (4, 4, 4)
 
 
-def test_another_leader_epoch_is_a_void_that_has_to_be_told() -> None:
+@pytest.mark.parametrize("missing", [0, 1])
+def test_of_another_leader_epoch_nothing_is_taken_before_it_is_known_where_it_began(missing: int) -> None:
+    """Hostile 60263: records were missing between the two, and some of them would have been in a void."""
     log = partition()
+    brought = fetched(batch(0, 3), batch(3 + missing, epoch=2))
 
-    grown, is_other, _ = log.grow(fetched(batch(0, 3), batch(3, epoch=2)))
+    assert log.grow(brought) == (None, True, "")
+    assert (log.wanted(), log.following and log.following.reached) == (partition().wanted(), 0)
 
-    assert is_other
-    assert log.lineage.voids == ((3, tick_at(2, 3)),)
+    log.learn(Lineage([(0, 0), (2, 3)]))
+    grown, is_other, _ = log.grow(brought)
+    assert (is_other, log.lineage.voids) == (False, ((3, tick_at(2, 3)),))
     assert grown is not None
-    assert spelt(grown.pieces) == [(1, 3, True), (tick_at(2, 4), tick_at(2, 4), True)]
+    assert spelt(grown.pieces) == [(1, 3, True), (*(2 * (tick_at(2, 4 + missing),)), True)]
 
 
 def test_markers_and_what_was_aborted_are_covered_and_have_no_events() -> None:
