@@ -128,7 +128,7 @@ async def test_a_follower_below_the_start_of_the_log_goes_on_there(kafka: KafkaC
         events = await host.behind(found.log, 1)
 
     assert events == [("0/3", b"c")]
-    assert [(grown.lo, grown.hi, grown.first) for grown in host.grown(found.log)] == [(0, 3, 2)]
+    assert [(grown.lo, grown.hi, grown.first) for grown in host.grown(found.log)] == [(0, 2, 2), (2, 3, 2)]
 
 
 async def test_a_topic_that_is_made_anew_is_another_log(kafka: KafkaCluster, log: KafkaLog) -> None:
