@@ -77,7 +77,7 @@ TICKS = (
                 "",
             ),
         ),
-        ("KI2", "KI4"),
+        ("KI2", "KI4", "KI7"),
         "The end of the log is cut off.",
     ),
     _switch(
