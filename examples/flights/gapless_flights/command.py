@@ -65,6 +65,10 @@ def demo(
         str | None,
         typer.Option(metavar="HOST:PORT", help="With --kafka: your own Kafka; only a topic of its own is made there."),
     ] = None,
+    access: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --bootstrap: TOML with the tables [tls] and [sasl] of [[phb.kafka]]."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides whom to kill when; drawn if it is not given.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave all data there to be looked at.")] = False,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the data go, and stay; new or empty.")] = None,
@@ -84,13 +88,15 @@ def demo(
 
     if bootstrap is not None and not kafka:
         raise ConfigurationError("--bootstrap says where your Kafka is: it needs --kafka")
+    if access is not None and bootstrap is None:
+        raise ConfigurationError("--access says how to get into your Kafka: it needs --bootstrap")
     if not kafka and subscribers is not None and subscribers > SUBSCRIBERS_MAX:
         raise ConfigurationError(f"--subscribers: without --kafka there are at most {SUBSCRIBERS_MAX}")
     console = Console(stderr=as_json)
     seed = secrets.randbelow(1 << 32) if seed is None else seed
     wanted = Wanted(rows, subscribers, kills, seed)
     with directory(data, keep=keep) as place:
-        run = kafka_run(wanted, bootstrap, place) if kafka else own_run(wanted, place)
+        run = kafka_run(wanted, bootstrap, access, place) if kafka else own_run(wanted, place)
         outcome = run_to_its_end(run, report_for(console))
         kept = str(place) if keep or data is not None else None
     if as_json:
@@ -127,19 +133,21 @@ def own_run(wanted: Wanted, place: Path) -> DemoRun:
     return DemoRun(lines, selections, plan, wanted.seed, rate, place)
 
 
-def kafka_run(wanted: Wanted, bootstrap: str | None, place: Path) -> DemoRun:
+def kafka_run(wanted: Wanted, bootstrap: str | None, access: Path | None, place: Path) -> DemoRun:
     """A run over a Kafka: a new one, or somebody's own."""
     from gapless_flights.data import TOPIC, flights
+    from gapless_flights.kafka_access import KafkaAccess
     from gapless_flights.kafka_run import BROKERS, KafkaRun, check_aiokafka, consumer_names
     from gapless_flights.plan import kafka_kill_plan
     from gapless_flights.selections import many_selections
 
     check_aiokafka()
+    own = None if bootstrap is None else KafkaAccess.of(bootstrap, access)
     lines, kills = flights(wanted.rows or KAFKA_ROWS), wanted.kills
     selections = many_selections(TOPIC, wanted.subscribers or KAFKA_SUBSCRIBERS)
-    plan = kafka_kill_plan(wanted.seed, kills, consumer_names(len(selections)), 0 if bootstrap else BROKERS)
+    plan = kafka_kill_plan(wanted.seed, kills, consumer_names(len(selections)), 0 if own else BROKERS)
     rate = len(lines) / (kills * KAFKA_SECONDS_PER_KILL) if kills else 0
-    return KafkaRun(lines, selections, plan, wanted.seed, rate, place, bootstrap)
+    return KafkaRun(lines, selections, plan, wanted.seed, rate, place, own)
 
 
 @contextmanager

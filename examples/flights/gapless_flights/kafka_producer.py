@@ -15,6 +15,7 @@ from time import monotonic
 from typing import Any, Final
 
 from gapless_flights.data import read_lines
+from gapless_flights.kafka_access import KafkaAccess
 from gapless_flights.kafka_records import record_of
 from gapless_flights.reporting import Reporter, Stop
 
@@ -29,8 +30,8 @@ PATIENCE_MS: Final = 120_000
 class KafkaProducing:
     """Writes the flights, in order, and reports how many are in the log."""
 
-    def __init__(self, servers: str, topic: str, rate: float, stop: Stop) -> None:
-        self._servers = servers
+    def __init__(self, access: KafkaAccess, topic: str, rate: float, stop: Stop) -> None:
+        self._access = access
         self._topic = topic
         self._rate = rate
         self._stop = stop
@@ -44,7 +45,7 @@ class KafkaProducing:
         from aiokafka import AIOKafkaProducer
 
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._servers,
+            **self._access.options(),
             acks="all",
             enable_idempotence=True,
             compression_type="lz4",
@@ -78,19 +79,21 @@ class KafkaProducing:
         self._reporter.report(published=self._published, **more)
 
 
-async def _main(servers: str, topic: str, path: Path, rate: float) -> None:
-    await KafkaProducing(servers, topic, rate, Stop()).run(path)
+async def _main(access: KafkaAccess, topic: str, path: Path, rate: float) -> None:
+    await KafkaProducing(access, topic, rate, Stop()).run(path)
 
 
 def main() -> None:
     """Reads the arguments and writes."""
     parser = argparse.ArgumentParser(description="Writes the demo's flights to a Kafka topic.")
     parser.add_argument("--servers", required=True)
+    parser.add_argument("--access", type=Path, help="a file with the tables [tls] and [sasl] of [[phb.kafka]]")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--flights", type=Path, required=True)
     parser.add_argument("--rate", type=float, default=0, help="flights a second at most; 0 = no limit")
     arguments = parser.parse_args()
-    asyncio.run(_main(arguments.servers, arguments.topic, arguments.flights, arguments.rate))
+    access = KafkaAccess.of(arguments.servers, arguments.access)
+    asyncio.run(_main(access, arguments.topic, arguments.flights, arguments.rate))
 
 
 if __name__ == "__main__":

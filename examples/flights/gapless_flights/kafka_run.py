@@ -21,6 +21,7 @@ from typing_extensions import Self
 
 from gapless.errors import ConfigurationError
 from gapless_flights.data import TOPIC, fields_of
+from gapless_flights.kafka_access import KafkaAccess
 from gapless_flights.kafka_records import MAPPING, ORIGINS, value_of
 from gapless_flights.kafka_topic import KafkaTopicError, make_topic, remove_topic
 from gapless_flights.plan import KAFKA
@@ -48,7 +49,7 @@ OFFSETS: Final = (1 << 44) - 1
 class KafkaRun(DemoRun):
     """What a run over Kafka is to do."""
 
-    bootstrap: str | None
+    own: KafkaAccess | None
     """Somebody's own Kafka; None: one is started."""
 
     @property
@@ -91,7 +92,7 @@ class KafkaSupervisor(Supervisor):
         self._run = run
         self._say = say
         self._topic = f"gapless-demo-{secrets.token_hex(4)}"
-        self._servers = run.bootstrap or ""
+        self._access = run.own or KafkaAccess("")
         self._cluster: KafkaCluster | None = None
         self._has_topic = False
         self._back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -103,7 +104,7 @@ class KafkaSupervisor(Supervisor):
     async def __aenter__(self) -> Self:
         """Starts Kafka, if it is not there, makes the topic, and then starts the rest."""
         try:
-            if self._run.bootstrap is None:
+            if self._run.own is None:
                 await self._start_kafka()
             await self._make_topic()
             self._say(f"starting a gapless broker over it, and {len(self._run.selections):,} subscribers")
@@ -154,13 +155,15 @@ class KafkaSupervisor(Supervisor):
     def configuration(self) -> str:
         """The topic, as pubends."""
         return (
-            f"\n[[phb.kafka]]\nservers = {json.dumps(self._servers.split(','))}\n"
+            f"{self._access.configuration}"
             f"\n[[phb.kafka.topics]]\nname = {json.dumps(self._topic)}\ntopic = {json.dumps(TOPIC)}\n{MAPPING}"
         )
 
     def publisher(self) -> list[str]:
         """The Kafka producer."""
-        options = ["--servers", self._servers, "--topic", self._topic]
+        options = ["--servers", self._access.servers, "--topic", self._topic]
+        if self._access.file is not None:
+            options += ["--access", str(self._access.file.resolve())]
         options += ["--flights", str(self.flights), "--rate", str(self.rate)]
         return [sys.executable, "-m", "gapless_flights.kafka_producer", *options]
 
@@ -189,8 +192,8 @@ class KafkaSupervisor(Supervisor):
             ) from error
         except KafkaFailedError as error:
             raise WorkerFailedError(str(error)) from error
-        self._servers = self._cluster.bootstrap
-        self._say(f"Kafka serves at {self._servers}")
+        self._access = KafkaAccess(self._cluster.bootstrap)
+        self._say(f"Kafka serves at {self._access.servers}")
 
     async def _restart_kafka(self) -> None:
         from gapless_testing.kafka_node import KafkaFailedError
@@ -202,13 +205,13 @@ class KafkaSupervisor(Supervisor):
             raise WorkerFailedError(str(error)) from error
 
     async def _make_topic(self) -> None:
-        copies = await make_topic(self._servers, self._topic, len(ORIGINS))
+        copies = await make_topic(self._access, self._topic, len(ORIGINS))
         self._has_topic = True
         self._say(f"made the topic {self._topic}: {len(ORIGINS)} partitions, replicas: {copies}")
 
     async def _remove_topic(self) -> None:
         try:
-            await remove_topic(self._servers, self._topic)
+            await remove_topic(self._access, self._topic)
         except KafkaTopicError as error:  # what the run has shown is worth more
             self._say(f"the topic {self._topic} stays: {error}")
         else:

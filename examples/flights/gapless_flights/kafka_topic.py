@@ -12,6 +12,8 @@ from gapless.errors import GaplessError
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient
 
+    from gapless_flights.kafka_access import KafkaAccess
+
 COPIES: Final = 3
 PATIENCE_MS: Final = 20_000
 
@@ -20,14 +22,14 @@ class KafkaTopicError(GaplessError):
     """A Kafka did not make or remove the demo's topic."""
 
 
-async def make_topic(servers: str, name: str, partitions: int) -> int:
+async def make_topic(access: KafkaAccess, name: str, partitions: int) -> int:
     """Makes the topic, with three replicas or as many as there are brokers, and says how many that are.
 
     Raises KafkaTopicError.
     """
     from aiokafka.admin import NewTopic
 
-    async with _administrator(servers, f"make the topic {name}") as administrator:
+    async with _administrator(access, f"make the topic {name}") as administrator:
         copies = min(COPIES, len((await administrator.describe_cluster())["brokers"]))
         settings = {"cleanup.policy": "delete"}
         if copies == COPIES:
@@ -37,27 +39,28 @@ async def make_topic(servers: str, name: str, partitions: int) -> int:
     return copies
 
 
-async def remove_topic(servers: str, name: str) -> None:
+async def remove_topic(access: KafkaAccess, name: str) -> None:
     """Removes the topic. Raises KafkaTopicError."""
-    async with _administrator(servers, f"remove the topic {name}") as administrator:
+    async with _administrator(access, f"remove the topic {name}") as administrator:
         removed = await administrator.delete_topics([name])
         _check([(error[1], None) for error in removed.topic_error_codes])
 
 
 @asynccontextmanager
-async def _administrator(servers: str, what: str) -> AsyncIterator[AIOKafkaAdminClient]:
+async def _administrator(access: KafkaAccess, what: str) -> AsyncIterator[AIOKafkaAdminClient]:
     from aiokafka.admin import AIOKafkaAdminClient
-    from aiokafka.errors import KafkaError
+    from aiokafka.errors import KafkaConnectionError, KafkaError
 
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())  # what it has to say, the error says
-    administrator = AIOKafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=PATIENCE_MS)
+    administrator = AIOKafkaAdminClient(**access.options(), request_timeout_ms=PATIENCE_MS)
     try:
         await administrator.start()
         yield administrator
     except (KafkaError, OSError, ValueError) as error:
-        raise KafkaTopicError(
-            f"cannot {what} in the Kafka at {servers}: {str(error) or type(error).__name__}"
-        ) from error
+        why = str(error) or type(error).__name__
+        if isinstance(error, KafkaConnectionError):  # which does not say who refused what
+            why += ": is it there, and does --access say what it asks for?"
+        raise KafkaTopicError(f"cannot {what} in the Kafka at {access.servers}: {why}") from error
     finally:
         await administrator.close()
 

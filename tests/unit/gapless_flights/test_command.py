@@ -60,6 +60,7 @@ def test_what_cannot_be_is_refused(gapless: Gapless, options: list[str]) -> None
     ("options", "why"),
     [
         (["--bootstrap", "here:1"], "it needs --kafka"),
+        (["--kafka", "--access", "access.toml"], "it needs --bootstrap"),
         (["--subscribers", "9"], "without --kafka there are at most 8"),
     ],
 )
