@@ -34,6 +34,7 @@ from gapless.core.wire.tokens import BatchTokens, CheckpointToken, Tokens, join_
 from gapless.errors import (
     GaplessError,
     InvalidTokenError,
+    PublisherFencedError,
     PublishRejectedError,
     PublishUncertainError,
     RemoteProtocolError,
@@ -140,9 +141,17 @@ class PublisherCore:
     def on_opened(self, opened: PublisherOpened) -> None:
         """The broker has opened the publisher, and reports how many events of its name are logged, and its tokens.
 
+        If others are logged than this publisher has sent, it is over: a former one of the name has sent them, they came
+        into a log of others late, and what this one was given to publish may be the same.
+
         Raises RemoteProtocolError if they are no tokens.
         """
         if self.phase is not PublisherPhase.OPENING:
+            return
+        may_be_logged = any(batch.first or batch.uncertain for batch in self._batches)
+        if self._was_open and opened.sequence > self.logged and not may_be_logged:
+            text = f"events up to {opened.sequence} of publisher {self.name!r} were logged late, and are not its own"
+            self.fail(PublisherFencedError(f"{text}: recover() shows what is there"))
             return
         try:
             self.tokens = tuple(map(CheckpointToken.parse, opened.tokens))

@@ -279,6 +279,19 @@ def test_a_newer_twin_ends_it() -> None:
     assert world.publish(newer, b"c") in world.receipts(newer)
 
 
+def test_what_a_former_one_has_logged_late_ends_it() -> None:
+    """Local 70428: a produce came late to Kafka, and its events were given to the next publisher of the name, too."""
+    world = World().start()
+    publisher = world.open("loader")
+    world.cut()
+    world.broker.names["loader"].sequence += 1
+    ticket = world.core.publish(publisher, columns(b"a"), (), world.now)
+    world.advance(20)
+
+    assert type(world.receipts(publisher)[ticket]) is PublisherFencedError
+    assert "events up to 1 of publisher 'loader' were logged late" in str(world.failure(publisher))
+
+
 def test_what_an_earlier_session_took_with_it_is_uncertain_when_fenced() -> None:
     """It may have been logged before the twin came."""
     world = World().start()
