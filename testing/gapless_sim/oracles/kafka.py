@@ -91,10 +91,11 @@ class KI2Told(KafkaJudge):
             self._silent.setdefault(pubend, []).append((broker, lo, hi, frozenset(told)))
 
     def alarmed(self, broker: SimBroker, alarm: Alarm) -> None:
-        """A gateway misses records only where compaction has removed some."""
+        """A gateway misses records only where compaction has removed some, or where they are undecided again."""
         if alarm.code is not AlarmCode.LOG_UNREADABLE or self.logs.truth(alarm.about) is None:
             return
-        if self.logs.exists(alarm.about) and not self.world.hits["kafka.compacted"]:
+        is_whole = not self.logs.cuts(alarm.about) and not self.world.hits["kafka.compacted"]
+        if self.logs.exists(alarm.about) and is_whole:
             self.fail(f"{broker.name} says that {alarm.text}, and all of it is there")
 
     def wiped(self, broker: SimBroker) -> None:

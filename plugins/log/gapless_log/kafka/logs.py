@@ -599,9 +599,12 @@ class KafkaLogs:
     async def _read_once(self, topic: OpenTopic, partition: PartitionLog, question: ReadLog) -> LogRead:
         async with self._behind_others(partition, question):
             read = await read_range(await self._leader(partition, "read"), partition, question)
-        if read is not None:
+        if read is not None and (read.error or read.hi > question.after):
             return read
+        before = partition.lineage
         await self._relearn(topic, partition)
+        if read is not None and partition.lineage == before:
+            return read  # nothing is there yet, or nothing is decided any more
         if partition.first < question.upto:
             raise NotNowError("the log is not what it was")
         return LogRead(question.cookie, question.after, question.upto, (), partition.first, "")

@@ -134,8 +134,6 @@ async def read_range(connection: Connection, partition: PartitionLog, question: 
         covered = max(covered, piece.last)
     covered = min(partition.lineage.behind(covered), upto)
     error = found.fault if covered <= after else ""
-    if covered <= after and not error:
-        return None  # what was decided is not there, or not decided any more
     return LogRead(question.cookie, after, max(covered, after), pieces, partition.first, error)
 
 
