@@ -7,7 +7,8 @@ import time
 
 DAY = 86_400 * 10**9
 DAILY = 200
-"""Each under `local` and `hostile`; a third under `knowledge`, too, and a tenth there with the workload `roaming`."""
+"""Each under `local` and `hostile`; a third under `knowledge`, too, and a tenth there with the workload `roaming`. A
+quarter with the workload `kafka`."""
 
 
 def seed_count() -> int:
