@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from gapless.core.ports import ClientSession, ReadResult, Tell
@@ -78,8 +79,8 @@ class Listings:
         self._listings[self._count] = Listing(session.number, request.request, list(self._hosting.streams))
         self._read(self._count, 0)
 
-    def _on_read(self, number: int, result: ReadResult) -> None:
-        """Counts the blocks of a part of a PFS that was read."""
+    def _on_read(self, number: int, upto: Tick, result: ReadResult, _now: int, _wall: int) -> None:
+        """Counts the blocks of a part of a PFS that was read, up to where it was sealed then."""
         listing = self._listings.get(number)
         if listing is None:
             return
@@ -87,7 +88,10 @@ class Listings:
         if stream is None or result.error or not result.records:
             if result.error:
                 listing.uncounted[listing.todo[0]] = None
-            self._finish_stream(number, listing, stream)
+            if stream is not None and not result.error and stream.pfs.sealed_upto > upto:
+                self._read(number, upto)  # a block was sealed meanwhile, so it is not among the open ones any more
+            else:
+                self._finish_stream(number, listing, stream)
             return
         for index, data in result.records:
             block = Block(index, data)
@@ -126,9 +130,7 @@ class Listings:
                 lowest = stream.retention_floor.lowest()
                 start = max(after, stream.head if lowest is None else lowest, stream.pfs.chopped)
                 upto = max(stream.pfs.sealed_upto, start)
-                self._hosting.outbox.read(
-                    stream.pfs.stream, start, upto, lambda result, _now, _wall: self._on_read(number, result)
-                )
+                self._hosting.outbox.read(stream.pfs.stream, start, upto, partial(self._on_read, number, upto))
                 return
             listing.todo.pop(0)
         del self._listings[number]

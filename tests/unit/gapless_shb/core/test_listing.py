@@ -56,6 +56,24 @@ def test_the_lag_counts_matching_events_that_are_not_acknowledged() -> None:
     assert row.connected
 
 
+def test_a_block_that_is_sealed_while_the_list_is_made_counts_too() -> None:
+    """It was not in what was read, and is not open any more."""
+    world, _, _ = world_with("TRUE")
+    push(world, 3)
+    world.said.clear()
+    world.feed(m.ListSubscriptions(5), world.session_of(world.clients[0]))
+    world.pump()
+    world.pause(300)
+    world.sync()
+
+    world.read()
+    world.pump()
+    world.read()
+
+    (row,) = [row for part in parts(world) for row in part.rows]
+    assert row.lag_events == 3
+
+
 def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message has its limits, and other sessions wait: a part at a time, also of two lists at once."""
     monkeypatch.setattr(listing, "ROWS_MAX", 2)
