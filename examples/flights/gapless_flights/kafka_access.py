@@ -7,7 +7,6 @@ and `sasl` of `[[phb.kafka]]`. Passwords stay where these tables say they are, a
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,8 @@ KEYS: Final[Mapping[str, frozenset[str]]] = {
     "sasl": frozenset({"mechanism", "user", "password_file", "password_env"}),
 }
 FILES: Final = frozenset({"ca", "certificate", "key", "password_file"})
+_OWN: Final = frozenset({"client_id", "request_timeout_ms"})
+"""What each client of the demo decides for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class KafkaAccess:
 
     @classmethod
     def of(cls, servers: str, file: Path | None) -> Self:
-        """Reads the file. Raises ConfigurationError for what it may not have."""
+        """Reads the file. Raises ConfigurationError for what it may not have, and for what a gapless broker refuses."""
         if file is None:
             return cls(servers)
         tables: dict[str, dict[str, str]] = {}
@@ -50,7 +51,9 @@ class KafkaAccess:
                     " [phb.kafka.tls] and [phb.kafka.sasl], and texts as values"
                 )
             tables[name] = {key: str(Path(text).resolve()) if key in FILES else text for key, text in table.items()}
-        return cls(servers, file, tables)
+        access = cls(servers, file, tables)
+        access.options()
+        return access
 
     @property
     def configuration(self) -> str:
@@ -63,32 +66,16 @@ class KafkaAccess:
             yield from (f"{key} = {json.dumps(value)}" for key, value in table.items())
 
     def options(self) -> dict[str, Any]:
-        """The options of aiokafka's clients. Raises ConfigurationError if a file cannot be read."""
-        from aiokafka.helpers import create_ssl_context
+        """The options of aiokafka's clients, as the broker's own plugin makes them.
 
-        tls, sasl = self.tables.get("tls"), self.tables.get("sasl")
-        options: dict[str, Any] = {"bootstrap_servers": self.servers}
+        Raises ConfigurationError if it refuses a table, or cannot read a file.
+        """
+        from gapless_log.kafka.options import section_from
+
+        section = {"servers": self.servers.split(","), "topics": ["demo"], **self.tables}
         try:
-            if tls is not None:
-                options["ssl_context"] = create_ssl_context(
-                    cafile=tls.get("ca"), certfile=tls.get("certificate"), keyfile=tls.get("key")
-                )
-            if sasl is not None:
-                options |= {
-                    "sasl_mechanism": sasl.get("mechanism"),
-                    "sasl_plain_username": sasl.get("user"),
-                    "sasl_plain_password": _password(sasl),
-                }
-        except OSError as error:
-            raise ConfigurationError(f"{self.file}: {error}") from error
-        options["security_protocol"] = ("" if sasl is None else "SASL_") + ("PLAINTEXT" if tls is None else "SSL")
-        return options
-
-
-def _password(sasl: Mapping[str, str]) -> str:
-    if "password_file" in sasl:
-        return Path(sasl["password_file"]).read_text("utf-8").removesuffix("\n")
-    name = sasl.get("password_env", "")
-    if name not in os.environ:
-        raise ConfigurationError(f"sasl.password_env: there is no variable {name!r}")
-    return os.environ[name]
+            made = section_from(section).access().options()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self.file or '--bootstrap'}: {error}") from error
+        wanted = {key: value for key, value in made.items() if value and key not in _OWN}
+        return {"bootstrap_servers": self.servers, **wanted}

@@ -70,7 +70,7 @@ def test_a_password_may_be_in_the_environment(access: Path, monkeypatch: pytest.
         monkeypatch.setenv("SECRET", "open")
         assert KafkaAccess.of("a:1", access).options()["sasl_plain_password"] == "open"
     else:
-        with pytest.raises(ConfigurationError, match="there is no variable 'SECRET'"):
+        with pytest.raises(ConfigurationError, match="there is no variable SECRET"):
             KafkaAccess.of("a:1", access).options()
 
 
@@ -82,6 +82,12 @@ def test_a_password_may_be_in_the_environment(access: Path, monkeypatch: pytest.
         ("[sasl]\nuser = 7", "user: it may have"),
         ("tls = 1", "tls: it may have"),
         ("[tls", "is not TOML"),
+        ('[sasl]\nuser = "alice"\npassword_file = "secret"', "mechanism: Field required"),
+        (
+            '[sasl]\nmechanism = "GSSAPI"\nuser = "alice"\npassword_file = "secret"',
+            "mechanism: Input should be 'PLAIN'",
+        ),
+        ('[sasl]\nmechanism = "PLAIN"\nuser = "alice"', "says where the password is"),
     ],
 )
 def test_what_the_file_may_not_have_is_named(access: Path, text: str, why: str) -> None:
