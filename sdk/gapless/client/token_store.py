@@ -22,6 +22,7 @@ import inspect
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 from gapless.core.wire.tokens import CheckpointToken
@@ -43,6 +44,8 @@ _CLAIM = (
 # How many rows it has touched, psycopg does not know within a pipeline; what it returns is waited for.
 _SAVE = "UPDATE gapless_tokens SET token = {token} WHERE name = {name} AND owner = {owner} RETURNING name"
 _RETURNS = " RETURNING "
+_BY_NAME = {"named", "pyformat"}
+"""The paramstyles whose values are a mapping; the others' are a sequence."""
 _DIALECTS = {"postgresql", "sqlite"}
 _WHERE = "TokenStore keeps tokens in PostgreSQL, and in SQLite from 3.35 on"
 
@@ -124,26 +127,31 @@ def _create_table(run: _Run) -> None:
 
 def _statements_of(db: Any) -> _Run:
     """What runs statements in the transaction that `db` is in. Raises ConfigurationError."""
+    kind: Any = type(db)  # for mypy, which does not take a class for hashable
+    return _way_of(kind)(db)
+
+
+@lru_cache(maxsize=16)  # each batch comes with the same class
+def _way_of(kind: type[Any]) -> Callable[[Any], _Run]:
+    """How to run statements on objects of a class. Raises ConfigurationError."""
     orm, engine, asyncio = (sys.modules.get(f"sqlalchemy.{part}") for part in ("orm", "engine", "ext.asyncio"))
-    if asyncio is not None and isinstance(db, (asyncio.AsyncSession, asyncio.AsyncConnection)):
-        raise ConfigurationError(
-            f"with an {type(db).__name__}: await session.run_sync(tokens.claim), and likewise save"
-        )
-    if orm is not None and isinstance(db, (orm.Session, orm.scoped_session)):
-        return _sqlalchemy(db.connection())
-    if engine is not None and isinstance(db, engine.Connection):
-        return _sqlalchemy(db)
-    if not (callable(getattr(db, "cursor", None)) and callable(getattr(db, "commit", None))):
+    if asyncio is not None and issubclass(kind, (asyncio.AsyncSession, asyncio.AsyncConnection)):
+        raise ConfigurationError(f"with an {kind.__name__}: await session.run_sync(tokens.claim), and likewise save")
+    if orm is not None and issubclass(kind, (orm.Session, orm.scoped_session)):
+        return lambda session: _sqlalchemy(session.connection())
+    if engine is not None and issubclass(kind, engine.Connection):
+        return _sqlalchemy
+    if not (callable(getattr(kind, "cursor", None)) and callable(getattr(kind, "commit", None))):
         raise ConfigurationError(
             "a token is saved by what the transaction runs on: a Session or Connection of SQLAlchemy 2, or a DB-API "
-            f"connection; this is a {type(db).__module__}.{type(db).__qualname__}"
+            f"connection; this is a {kind.__module__}.{kind.__qualname__}"
         )
-    if inspect.iscoroutinefunction(db.commit):
+    if inspect.iscoroutinefunction(kind.commit):
         raise ConfigurationError(
-            f"{type(db).__module__}.{type(db).__qualname__} is asynchronous: use it through SQLAlchemy's AsyncSession, "
-            "and run_sync"
+            f"{kind.__module__}.{kind.__qualname__} is asynchronous: use it through SQLAlchemy's AsyncSession, and "
+            "run_sync"
         )
-    return _dbapi(db)
+    return partial(_dbapi, style=_paramstyle_of(kind))
 
 
 def _sqlalchemy(connection: Any) -> _Run:
@@ -155,24 +163,35 @@ def _sqlalchemy(connection: Any) -> _Run:
     text = sys.modules["sqlalchemy"].text
 
     def run(statement: str, parameters: Mapping[str, str]) -> Sequence[Sequence[Any]]:
-        placed = statement.format_map({name: f":{name}" for name in parameters})
-        result = connection.execute(text(placed), dict(parameters))
+        placed = text(_placed(statement, tuple(parameters), "named"))
+        result = connection.execute(placed, dict(parameters))
         return result.all() if _RETURNS in statement else ()
 
     return run
 
 
-def _dbapi(connection: Any) -> _Run:
-    module, style = _driver_of(connection)
-    if module == "sqlite3" and sys.modules["sqlite3"].sqlite_version_info < (3, 35):
-        raise ConfigurationError(f"{_WHERE}; this one is SQLite {sys.modules['sqlite3'].sqlite_version}")
+def _paramstyle_of(kind: type[Any]) -> str:
+    """How the driver of a class of connections writes parameters (PEP 249). Raises ConfigurationError."""
+    for base in kind.__mro__:  # an application may have made a class of its own
+        name = base.__module__
+        while name:
+            style = getattr(sys.modules.get(name), "paramstyle", None)
+            if isinstance(style, str):
+                if name == "sqlite3" and sys.modules[name].sqlite_version_info < (3, 35):
+                    raise ConfigurationError(f"{_WHERE}; this one is SQLite {sys.modules[name].sqlite_version}")
+                return style
+            name = name.rpartition(".")[0]
+    raise ConfigurationError(f"{kind.__module__} has no paramstyle: is this a DB-API connection (PEP 249)?")
+
+
+def _dbapi(connection: Any, style: str) -> _Run:
     _refuse_autocommit(connection)
 
     def run(statement: str, parameters: Mapping[str, str]) -> Sequence[Sequence[Any]]:
-        placed, values = _placed(statement, parameters, style)
+        placed = _placed(statement, tuple(parameters), style)
         cursor = connection.cursor()
         try:
-            cursor.execute(placed, values)
+            cursor.execute(placed, parameters if style in _BY_NAME else tuple(parameters.values()))
             return cursor.fetchall() if _RETURNS in statement else ()
         finally:
             cursor.close()
@@ -180,24 +199,11 @@ def _dbapi(connection: Any) -> _Run:
     return run
 
 
-def _driver_of(connection: Any) -> tuple[str, str]:
-    """The name of the DB-API module of a connection, and its paramstyle (PEP 249). Raises ConfigurationError."""
-    for kind in type(connection).__mro__:  # an application may have made a class of its own
-        name = kind.__module__
-        while name:
-            style = getattr(sys.modules.get(name), "paramstyle", None)
-            if isinstance(style, str):
-                return name, style
-            name = name.rpartition(".")[0]
-    raise ConfigurationError(f"{type(connection).__module__} has no paramstyle: is this a DB-API connection (PEP 249)?")
-
-
-def _placed(statement: str, parameters: Mapping[str, str], style: str) -> tuple[str, Any]:
-    """The statement as a driver wants it, and its values. Each parameter stands in it once, in their order."""
+@lru_cache(maxsize=16)
+def _placed(statement: str, parameters: tuple[str, ...], style: str) -> str:
+    """The statement as a driver wants it. Each parameter stands in it once, in their order."""
     write = {"named": ":{}", "pyformat": "%({})s", "numeric": ":{1}", "format": "%s", "qmark": "?"}[style]
-    marks = {name: write.format(name, place) for place, name in enumerate(parameters, start=1)}
-    values = dict(parameters) if style in {"named", "pyformat"} else tuple(parameters.values())
-    return statement.format_map(marks), values
+    return statement.format_map({name: write.format(name, place) for place, name in enumerate(parameters, start=1)})
 
 
 def _refuse_autocommit(connection: Any) -> None:
@@ -205,9 +211,11 @@ def _refuse_autocommit(connection: Any) -> None:
     by_itself = getattr(connection, "autocommit", None)
     if not isinstance(by_itself, bool):  # SQLite, whose driver also knows a way of its own, in which this is -1
         by_itself = getattr(connection, "isolation_level", "") is None
+    if not by_itself:
+        return
     # Either driver says whether a transaction was begun by hand.
     status = getattr(getattr(connection, "info", None), "transaction_status", 0)
-    if by_itself and not getattr(connection, "in_transaction", False) and not int(status):
+    if not getattr(connection, "in_transaction", False) and not int(status):
         raise ConfigurationError(
             "this connection commits each statement by itself: token and effects would part; begin a transaction, or "
             "connect without autocommit"

@@ -22,6 +22,7 @@ import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -150,7 +151,7 @@ class CheckpointToken:
     def __str__(self) -> str:
         """Returns the text. Raises InvalidTokenError if it would be longer than `parse` takes: too many pubends."""
         if self._text is None:
-            self._text = _encode(self)
+            self._text = _encode(self._origin, self._ticks)
         return self._text
 
     def __repr__(self) -> str:
@@ -329,37 +330,60 @@ def _epochs(token: CheckpointToken) -> dict[str, set[str]]:
 # ------------------------------------------------------------------------------------------ the text
 
 
-def _encode(token: CheckpointToken) -> str:
-    ids = sorted((pubend.encode(), tick) for pubend, tick in token.ticks.items())
-    highest = max(token.ticks.values(), default=0)
-    network = token.network.encode()
-    head = bytearray()
-    for number in (token.sid, token.generation, len(token.seal)):
-        _put_number(head, number)
-    head += token.seal
-    _put_number(head, len(network))
-    head += network
-    if token.home:
-        home = token.home.encode()
-        _put_number(head, len(home))
-        head += home
-    _put_number(head, len(ids))
+def _encode(origin: _Origin, ticks: Mapping[PubendId, Tick]) -> str:
+    *_, home = origin
+    names = _Names.of(tuple(ticks))
+    highest = max(ticks.values(), default=0)
+    head = bytearray(_encoded_origin(*origin))
+    _put_number(head, len(ticks))
     _put_number(head, highest)
-    before, rests = b"", []
-    for pubend, tick in ids:
-        shared = _shared_length(before, pubend)
-        rests.append(pubend[shared:])
-        for number in (shared, len(pubend) - shared, highest - tick):
-            _put_number(head, number)
-        before = pubend
-    names = b"".join(rests)
-    head += _checksum(head, names, has_home=bool(token.home))
-    readable = _READABLE.fullmatch(names) is not None
-    tail = "." + names.decode().replace("@", "~") if readable else "~" + _base64(names)
-    text = f"gl{2 if token.home else 1}.{_base64(head)}{tail}"
+    for pubend, lengths in names.pubends:
+        head += lengths
+        _put_number(head, highest - ticks[pubend])
+    head += _checksum(head, names.rests, has_home=bool(home))
+    text = f"gl{2 if home else 1}.{_base64(head)}{names.text}"
     if len(text) > TEXT_MAX:
-        raise InvalidTokenError(f"a token of {len(ids)} pubends would be longer than {TEXT_MAX} characters")
+        raise InvalidTokenError(f"a token of {len(ticks)} pubends would be longer than {TEXT_MAX} characters")
     return text
+
+
+# A subscription's tokens differ in their ticks alone. So the rest of their texts is made once.
+
+
+@lru_cache(maxsize=256)
+def _encoded_origin(network: str, sid: int, generation: int, seal: bytes, home: ShbId) -> bytes:
+    head = bytearray()
+    _put_number(head, sid)
+    _put_number(head, generation)
+    for part in (seal, network.encode(), *([home.encode()] if home else ())):
+        _put_number(head, len(part))
+        head += part
+    return bytes(head)
+
+
+class _Names(NamedTuple):
+    """What a text says of pubends, whatever their ticks are."""
+
+    pubends: tuple[tuple[PubendId, bytes], ...]
+    """In the order of their ids; with each, the two lengths of its id."""
+    rests: bytes
+    text: str
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(pubends: tuple[PubendId, ...]) -> _Names:
+        before, rests, placed = b"", bytearray(), []
+        for name, pubend in sorted((pubend.encode(), pubend) for pubend in pubends):
+            shared = _shared_length(before, name)
+            rests += name[shared:]
+            lengths = bytearray()
+            _put_number(lengths, shared)
+            _put_number(lengths, len(name) - shared)
+            placed.append((pubend, bytes(lengths)))
+            before = name
+        is_readable = _READABLE.fullmatch(rests) is not None
+        text = "." + rests.decode().replace("@", "~") if is_readable else "~" + _base64(rests)
+        return _Names(tuple(placed), bytes(rests), text)
 
 
 def _decode(head: bytes, names: bytes, *, has_home: bool) -> CheckpointToken:
@@ -413,10 +437,11 @@ class _Reader:
 
 
 def _put_number(target: bytearray, number: int) -> None:
+    append = target.append
     while number >= 0x80:
-        target.append(number & 0x7F | 0x80)
+        append(number & 0x7F | 0x80)
         number >>= 7
-    target.append(number)
+    append(number)
 
 
 def _shared_length(left: bytes, right: bytes) -> int:
