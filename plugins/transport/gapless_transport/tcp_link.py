@@ -77,9 +77,10 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         if self._phase is not LinkState.OPEN:
             return
         frames = [_frame(payload) for payload in payloads]
-        if not self._blocked and sum(map(len, chain.from_iterable(frames))) <= CHUNK_BYTES:
+        parts = frames[0] if len(frames) == 1 else [*chain.from_iterable(frames)]
+        if not self._blocked and sum(map(len, parts)) <= CHUNK_BYTES:
             # The usual case. Nothing waits, because a link that is not blocked has an empty outbox.
-            self._write(b"".join(chain.from_iterable(frames)))
+            self._write(b"".join(parts))
         else:
             for frame in frames:
                 self._queue.put(frame, sum(map(len, frame)), urgent=urgent)

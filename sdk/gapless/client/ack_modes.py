@@ -24,8 +24,14 @@ class Consumption(Protocol):
     def acknowledge_behind(self, last: Last) -> None:
         """Acknowledges everything up to an item of the current delivery; None: everything before that delivery."""
 
+    def begin_commit(self, max_events: int) -> bool:
+        """Begins to make durable that everything that was handed out is done with. So many events are asked for next.
+
+        Returns whether that has to be waited for.
+        """
+
     async def commit(self, max_events: int) -> None:
-        """Makes durable that everything that was handed out is done with. So many events are asked for next."""
+        """The same, and waits until it is durable."""
 
 
 class AckMode(Enum):
@@ -61,11 +67,12 @@ class ByToken:
     def __init__(self, subscription: Consumption) -> None:
         self._subscription = subscription
 
-    async def on_asked(self, max_events: int) -> None:
+    def on_asked(self, max_events: int) -> bool:
         """The application asks for the next event or batch; only called if `needs_every_step`.
 
-        `max_events`: how many it may be; 0: it is not known yet.
+        `max_events`: how many it may be; 0: it is not known yet. Returns whether something has to be durable before.
         """
+        return False
 
     def on_taken(self) -> None:
         """All of the former delivery was handed out; the next one has been taken."""
@@ -83,9 +90,9 @@ class ByCommit(ByToken):
     needs_every_step = True
     commits = True
 
-    async def on_asked(self, max_events: int) -> None:
+    def on_asked(self, max_events: int) -> bool:
         """The application is done with everything that it was given before."""
-        await self._subscription.commit(max_events)
+        return self._subscription.begin_commit(max_events)
 
     async def on_closed(self) -> None:
         """Commits what was handed out last, too."""

@@ -204,9 +204,10 @@ class Driver:
         self.touch()
 
     def _end_turn(self) -> None:
-        calls, self._before_pump = self._before_pump, []
-        for call in calls:
-            call()
+        if self._before_pump:
+            calls, self._before_pump = self._before_pump, []
+            for call in calls:
+                call()
         self.pump()
 
     def pump(self) -> None:

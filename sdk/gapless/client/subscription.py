@@ -124,11 +124,17 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     async def __anext__(self) -> ItemT:
         if self._steps and not self._put_back:
             self._check_alone()
-            await self._policy.on_asked(1)
+            if self._policy.on_asked(1):
+                await self._durable()
         if not self._events:
-            item = await self._take()
-            if item is not None:
-                return cast("ItemT", item)
+            # A coroutine is made only where something has to be waited for.
+            item = self._next_at_hand(None) or await self._next(None)
+            if isinstance(item, Delivery):
+                self._hold(decode(item))
+            elif isinstance(item, list):
+                self._hold(item)
+            else:
+                return cast("ItemT", self._gap(item) if isinstance(item, Gap) else item)
         event = self.last = self._events.pop()
         self._put_back = False
         return cast("ItemT", event)
@@ -253,17 +259,25 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         """Waits until what was handed out is done with, as if the next event were asked for; but hands out nothing."""
         if self._steps and not self._put_back:
             self._check_alone()
-            await self._policy.on_asked(1)
+            if self._policy.on_asked(1):
+                await self._durable()
+
+    def begin_commit(self, max_events: int) -> bool:
+        """Begins to make durable that everything that was handed out is done with. So many events are asked for next.
+
+        Returns whether that has to be waited for. What is under way already is not begun again.
+        """
+        self._check_alive()
+        driver = self._driver
+        waits = driver.core.commit(self._number, self._positions(), max_events, driver.now())
+        driver.touch()
+        return waits
 
     async def commit(self, max_events: int) -> None:
-        """Makes durable that everything that was handed out is done with. So many events are asked for next."""
-        driver = self._driver
-        self._check_alive()
-        if self._core.committing is not None and self._core.committing.under_way is not None:
-            await self._durable()
-        driver.core.commit(self._number, self._positions(), max_events, driver.now())
-        driver.touch()
+        """The same, and waits until it is durable. If something is under way, it is waited for first."""
         await self._durable()
+        if self.begin_commit(max_events):
+            await self._durable()
 
     async def _durable(self) -> None:
         """Waits until everything is durable that was asked to be."""
@@ -312,7 +326,8 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         """Waits for the next batch, or gap."""
         if self._steps and not self._put_back:
             self._check_alone()
-            await self._policy.on_asked(0 if max_wait else max_events)
+            if self._policy.on_asked(0 if max_wait else max_events):
+                await self._durable()
         if max_wait and not self._events and self._healing is None:
             await self._gather(max_events, max_wait)
         while not self._events:
@@ -351,14 +366,6 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     # How it is done.
 
-    async def _take(self) -> Silence | Gap | None:
-        """Takes the next item: puts a delivery into `_events`, or returns the item."""
-        item = await self._next(None)
-        if isinstance(item, (Delivery, list)):
-            self._hold(decode(item) if isinstance(item, Delivery) else item)
-            return None
-        return self._gap(item) if isinstance(item, Gap) else item
-
     def _hold(self, events: list[Event]) -> None:
         """Makes events the current delivery. Raises StopAsyncIteration if they must not be handed out."""
         events.reverse()
@@ -369,17 +376,18 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     async def _next(self, max_events: int | None) -> Delivery | Piece:
         """Waits for the next item. Raises StopAsyncIteration if there will be none."""
-        while True:
-            if self._ended is not None:
-                raise self._ended
-            if self._draining:
-                raise StopAsyncIteration
-            self._check_alone()
-            healing = self._healing
-            item = self._take_item(max_events) if healing is None else self._take_piece(healing, max_events)
-            if item is not None:
-                return item
+        while (item := self._next_at_hand(max_events)) is None:
             await self._arrival(None if self._until is None else self._left(self._until))
+        return item
+
+    def _next_at_hand(self, max_events: int | None) -> Delivery | Piece | None:
+        """Returns the next item; None if it is not there yet. Raises StopAsyncIteration if there will be none."""
+        self._check_alive()
+        if self._draining:
+            raise StopAsyncIteration
+        self._check_alone()
+        healing = self._healing
+        return self._take_item(max_events) if healing is None else self._take_piece(healing, max_events)
 
     def _take_item(self, max_events: int | None) -> Delivery | Silence | Gap | None:
         """Returns the core's next item; None if there is none, or if it is a gap that may be filled."""

@@ -49,8 +49,10 @@ class SubscriptionPosition:
     @property
     def is_idle(self) -> bool:
         """Whether nothing above `done_upto` concerns the subscription."""
-        done_upto = self.done_upto
-        return not self.reading and not self.guest and self.since <= done_upto and self.last_tick <= done_upto
+        if self.reading or self.guest:
+            return False
+        done_upto = max(self.acked, self.passed, self.released)
+        return self.since <= done_upto and self.last_tick <= done_upto
 
     def attach(self, at: Tick, head: Tick) -> None:
         """A consumer goes on from `at`. Sets `sent`: up to where it may hold unacknowledged events.
@@ -66,8 +68,8 @@ class SubscriptionPosition:
 
     def pass_over(self, upto: Tick) -> None:
         """The SHB went on to `upto`. If the consumer is done with all that was sent, nothing up to there is needed."""
-        if self.done_upto >= self.sent:
-            self.passed = max(self.passed, upto)
+        if upto > self.passed and self.done_upto >= self.sent:
+            self.passed = upto
 
     def acknowledge(self, tick: Tick, event: Tick) -> None:
         """The application is done with everything up to `tick`; `event` is the last event of that."""

@@ -140,7 +140,7 @@ SESSIONS = (
             ),
             Edit(
                 "gapless.core.client.connection:ClientCore._on_frame",
-                "if session_of(payload) != self._outbox.session:",
+                "if not payload.startswith(self._outbox.head):",
                 "if len(payload) < 8:",
             ),
             IGNORE_NUMBERS,

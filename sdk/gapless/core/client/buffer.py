@@ -137,14 +137,15 @@ class PubendBuffer:
     def take(self, events_max: int | None, entries_max: int) -> Item:
         """Hands out the next entry. With `events_max`: consecutive events, up to so many.
 
-        They are of `entries_max` entries at most.
+        They are of `entries_max` entries at most; 0: of any number.
         """
         assert self._in_flight is None, "advance before taking"
         entry = self._entries[0]
         if entry.columns is not None:
             if events_max == 1:
                 return self._take_event(entry, entry.columns)
-            return self._take_events(entry.columns.count if events_max is None else events_max, entries_max)
+            room = entry.columns.count if events_max is None else events_max
+            return self._take_events(room, entries_max or len(self._entries))
         self._in_flight = self._entries.popleft()
         if entry.gap is None:
             return Silence(self.pubend, entry.start, entry.upto)
@@ -155,7 +156,7 @@ class PubendBuffer:
     def peek(self, events_max: int, entries_max: int) -> list[Tick]:
         """Returns the ticks of the events that `take` would hand out; none if it would hand out something else."""
         ticks: list[Tick] = []
-        for entry in islice(self._entries, entries_max):
+        for entry in islice(self._entries, entries_max or None):
             if entry.columns is None or len(ticks) >= events_max:
                 break
             ticks += entry.ticks[entry.taken : entry.taken + events_max - len(ticks)]

@@ -58,6 +58,8 @@ class Committing:
 
     gathers: bool = False
     """Whether a unit gathers; else nothing is handed out while something is in hand."""
+    sid: int = 0
+    """The id of the subscription in the present session."""
     epoch: int = 0
     key: str = ""
     """How pubends know the subscription, and `claim`, the epoch under which its home has claimed it there."""
@@ -118,19 +120,19 @@ class Committing:
         return unit.first if unit.first == unit.last else None
 
     def ask(self, positions: list[Acknowledged], unit: Unit | None) -> Commit:
-        """Something has to be durable before anything else is handed out. Returns the message, without its sid."""
+        """Something has to be durable before anything else is handed out. Returns the message."""
         self._number += 1
         if unit is not None and self.allowed(unit) == unit.last:
             unit = None  # its home knows it already, or need not
         elif unit is not None and self.gathers and unit.pubend in self.in_hand:
             unit = Unit(unit.pubend, self.in_hand[unit.pubend].first, unit.last)
-        self.under_way = Commit(0, self.epoch, self._number, positions, unit)
+        self.under_way = Commit(self.sid, self.epoch, self._number, positions, unit)
         return self.under_way
 
     def enlist(self, pubend: PubendId) -> None:
         """A transaction is going to store the position at a pubend: nothing is sent there before its home knows."""
         self._number += 1
-        self.under_way = Commit(0, self.epoch, self._number, [], None, pubend)
+        self.under_way = Commit(self.sid, self.epoch, self._number, [], None, pubend)
 
     def stored(self, positions: Mapping[PubendId, Tick]) -> None:
         """A transaction has stored these positions durably: what it was handed up to there is committed."""
@@ -140,7 +142,9 @@ class Committing:
         """A unit is handed out. Returns it, marked where it may have been handed out before."""
         pubend, first = unit.pubend, unit.first
         begun = self.in_hand.get(pubend)
-        self.in_hand[pubend] = Unit(pubend, begun.first if begun is not None else first, delivery.ticks[-1])
+        last = delivery.ticks[-1]
+        whole = begun is None and unit.last == last and not unit.careful
+        self.in_hand[pubend] = unit if whole else Unit(pubend, begun.first if begun is not None else first, last)
         self._met.add(pubend)
         marked = self._marked.get(pubend, 0)
         if not unit.careful and first > marked:
@@ -174,7 +178,7 @@ class Committing:
 
     def on_attached(self, answer: Subscribed, *, again: bool) -> bool:
         """It is attached. `again`: it was before. Returns whether what was waited for is durable by that."""
-        self.epoch, self.key, self.claim = answer.epoch, answer.key, answer.claim
+        self.sid, self.epoch, self.key, self.claim = answer.sid, answer.epoch, answer.key, answer.claim
         self.enlisted = frozenset(answer.enlisted)
         if not again:
             self._doubt = answer.doubt
@@ -191,11 +195,15 @@ class Committing:
         self._settle(asked)
         return True
 
+    def is_of_this_attachment(self, commit: Commit) -> bool:
+        """Whether a commit was asked since it was attached, in the present session."""
+        return commit.epoch == self.epoch and commit.sid == self.sid
+
     def again(self, positions: list[Acknowledged]) -> Commit | None:
         """Returns what has to be asked in the present attachment."""
         asked = self.under_way
         if asked is not None:
-            self.under_way = asked = Commit(0, self.epoch, asked.number, positions, asked.unit, asked.enlists)
+            self.under_way = asked = Commit(self.sid, self.epoch, asked.number, positions, asked.unit, asked.enlists)
         return asked
 
     def _settle(self, asked: Commit) -> None:

@@ -370,15 +370,20 @@ class ClientCore:
         core = self._subscriptions.get(subscription)
         return None if core is None else core.take_unit(events_max or 1)
 
-    def commit(self, subscription: int, positions: Mapping[PubendId, Tick], events_max: int, now: int) -> None:
+    def commit(self, subscription: int, positions: Mapping[PubendId, Tick], events_max: int, now: int) -> bool:
         """The application is done with everything up to these positions, and wants up to so many events next.
 
-        It is sent at once. `SubscriptionCore.committing` shows whether it is durable; `Arrived` follows then.
+        It is sent at once. Returns whether something is under way; `SubscriptionCore.committing` shows whether it is
+        durable, and `Arrived` follows then.
         """
         self._outbox.now = now
         core = self._subscriptions.get(subscription)
-        if core is not None and not core.commit(positions, events_max):
+        if core is None:
+            return False
+        waits = core.commit(positions, events_max)
+        if not waits:
             self.acknowledge(subscription, positions, now)
+        return waits
 
     def enlist(self, subscription: int, pubend: PubendId, now: int) -> None:
         """A transaction is going to store a subscription's position at a pubend; `Arrived` follows."""
@@ -601,7 +606,8 @@ class ClientCore:
     # In a session.
 
     def _on_frame(self, payload: bytes) -> None:
-        if session_of(payload) != self._outbox.session:
+        if not payload.startswith(self._outbox.head):
+            session_of(payload)  # raises if it is too short for one
             return
         message = decode_server(payload)
         if not (isinstance(message, Closing) and is_unnumbered(payload)) and not self._received.is_new(payload):

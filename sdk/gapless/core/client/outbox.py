@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.client.effects import Effect, Payload, SendFrames
-from gapless.core.wire.codec import encode, encode_keyed, encode_numbered, encode_publish
+from gapless.core.wire.codec import encode, encode_keyed, encode_numbered, encode_publish, session_head
 from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed, Welcome
 from gapless.core.wire.numbering import Sent
 
@@ -18,6 +18,8 @@ class ClientOutbox:
     def __init__(self) -> None:
         self.link = 0
         self.session = 0
+        self.head = b""
+        """The bytes with which the frames of the newest session begin."""
         self.welcome: Welcome | None = None
         """The broker's Welcome to the newest session."""
         self.sent_at = 0
@@ -33,6 +35,7 @@ class ClientOutbox:
     def begin_session(self, welcome: Welcome) -> None:
         """A session is open: its frames are numbered from 1 on."""
         self.session = welcome.session
+        self.head = session_head(welcome.session)
         self.welcome = welcome
         self._sent = Sent()
 

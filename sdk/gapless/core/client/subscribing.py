@@ -34,7 +34,6 @@ from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import (
     Acknowledge,
     Code,
-    Commit,
     Committed,
     Credit,
     Detach,
@@ -194,7 +193,7 @@ class SubscriptionCore:
 
     def end_positions(self) -> dict[PubendId, Tick]:
         """Returns the same, including what is in flight."""
-        return {pubend: buffer.end for pubend, buffer in self._buffers.items() if buffer.end}
+        return {pubend: end for pubend, buffer in self._buffers.items() if (end := buffer.end)}
 
     # What happened.
 
@@ -314,9 +313,8 @@ class SubscriptionCore:
             return None
         turn = self._turns.popleft()
         buffer = self._in_flight = turn.buffer
-        recovered = self._recovered.get(buffer.pubend)
-        before = len(buffer)
-        item = buffer.take(events_max, turn.entries or before)
+        before = len(buffer) if turn.entries else 0
+        item = buffer.take(events_max, turn.entries)
         left = len(buffer)
         if turn.entries:
             turn.entries -= before - left
@@ -330,8 +328,10 @@ class SubscriptionCore:
             assert self._buffered_events >= 0
             assert self._buffered_bytes >= 0
             self._grant()
-            if recovered is not None and item.ticks[0] <= max(recovered):
-                return Redelivery(item, recovered)
+            if self._recovered:
+                recovered = self._recovered.get(buffer.pubend)
+                if recovered is not None and item.ticks[0] <= max(recovered):
+                    return Redelivery(item, recovered)
         return item
 
     def take_unit(self, events_max: int) -> Item | None:
@@ -493,12 +493,12 @@ class SubscriptionCore:
         if not self._turns or self.committing is None:
             return None
         turn = self._turns[0]
-        ticks = turn.buffer.peek(events_max, turn.entries or len(turn.buffer))
+        ticks = turn.buffer.peek(events_max, turn.entries)
         return self.committing.unit(turn.buffer.pubend, ticks) if ticks else None
 
     def _count_upto(self, tick: Tick) -> int:
         turn = self._turns[0]
-        ticks = turn.buffer.peek(self.wanted.window_events, turn.entries or len(turn.buffer))
+        ticks = turn.buffer.peek(self.wanted.window_events, turn.entries)
         return bisect_right(ticks, tick)
 
     def _send_commit(self) -> None:
@@ -507,11 +507,10 @@ class SubscriptionCore:
             return
         commit = self.committing.under_way
         if commit is not None:
-            if commit.epoch != self.committing.epoch:  # it was asked before this attachment
+            if not self.committing.is_of_this_attachment(commit):
                 commit = self.committing.again(self.acknowledging.repeat())
                 assert commit is not None
-            asked = commit.number, commit.positions, commit.unit, commit.enlists
-            self._outbox.send(Commit(self.session_sid, commit.epoch, *asked))
+            self._outbox.send(commit)
 
     def _subscribe(self) -> Subscribe:
         """Returns the message that attaches it.

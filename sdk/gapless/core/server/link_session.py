@@ -23,6 +23,7 @@ class LinkSession:
     __slots__ = (
         "client",
         "handshake",
+        "head",
         "heard",
         "instance_key",
         "link",
@@ -48,6 +49,8 @@ class LinkSession:
         self.paused = False
         self.handshake = Handshake()
         self.client: ClientSession | None = None
+        self.head = b""
+        """The bytes with which the frames of its session begin."""
         self.instance_key: tuple[str, str, str] = ("", "", "")
         self.received = Received()
 

@@ -17,7 +17,7 @@ from gapless.core.server.outbox import LinkOutput, LinkOutputs
 from gapless.core.server.permissions import NEEDS, refusal_of
 from gapless.core.server.publishing import KeyedBatches, KeyedReply, Publishing, ReplyTo
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
-from gapless.core.wire.codec import decode_client, encode, session_of
+from gapless.core.wire.codec import decode_client, encode, session_head, session_of
 from gapless.core.wire.messages import (
     BrokerHeartbeat,
     Challenge,
@@ -340,6 +340,7 @@ class Sessions:
         assert self._counter >> _COUNTER_BITS == 0
         session = self._broker.start << _COUNTER_BITS | self._counter
         connection.client = ClientSession(session, admitted.client_id, admitted.instance, admitted.principal)
+        connection.head = session_head(session)
         connection.instance_key = key
         connection.said = connection.moved = now
         self._instances[key] = connection
@@ -351,9 +352,8 @@ class Sessions:
     # Later frames.
 
     def _on_frame(self, connection: LinkSession, client: ClientSession, payload: bytes, now: int, wall: int) -> None:
-        number = session_of(payload)
-        if number != client.number:
-            if number == 0:
+        if not payload.startswith(connection.head):
+            if session_of(payload) == 0:
                 raise RemoteProtocolError("a second Hello, or a frame without a session")
             return  # of an earlier session
         if not connection.received.is_new(payload):

@@ -94,6 +94,11 @@ def range_head(session: int, request: int) -> bytes:
     return _RANGE.pack(session, 0, _RANGE_KIND, request)
 
 
+def session_head(session: int) -> bytes:
+    """Returns the bytes with which the payloads of a session begin."""
+    return _SESSION.pack(session)
+
+
 def session_of(payload: bytes) -> int:
     """Returns the session of a payload; 0 if it belongs to none."""
     if len(payload) <= SESSION_BYTES:
@@ -107,14 +112,15 @@ def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
     at = SESSION_BYTES if payload.startswith(NO_SESSION) else HEAD_BYTES
     if len(payload) <= at:
         raise RemoteProtocolError(TOO_SHORT)
-    if payload[at] == _PUBLISH_KIND:
+    kind = payload[at]
+    if kind == _PUBLISH_KIND:
         return _decode_publish(payload)
-    if payload[at] == _PUBLISH_TOKENS_KIND:
+    if kind == _PUBLISH_TOKENS_KIND:
         return _decode_publish_tokens(payload)
-    if payload[at] == _KEYED_KIND:
+    if kind == _KEYED_KIND:
         return _decode_keyed(payload)
     try:
-        return _client_decoder.decode(memoryview(payload)[at:])
+        return _client_decoder.decode(payload[at:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"a client's message does not parse: {error}") from error
 
@@ -124,12 +130,13 @@ def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
     at = SESSION_BYTES if payload.startswith(NO_SESSION) else HEAD_BYTES
     if len(payload) <= at:
         raise RemoteProtocolError(TOO_SHORT)
-    if payload[at] == _DELIVER_KIND:
+    kind = payload[at]
+    if kind == _DELIVER_KIND:
         return _decode_deliver(payload)
-    if payload[at] == _RANGE_KIND:
+    if kind == _RANGE_KIND:
         return _decode_range(payload)
     try:
-        return _server_decoder.decode(memoryview(payload)[at:])
+        return _server_decoder.decode(payload[at:])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(f"a broker's message does not parse: {error}") from error
 
