@@ -160,6 +160,11 @@ class Consumer:
         return self.client.core.subscribe(self.wanted, self.client.monotonic())
 
     @property
+    def waits(self) -> bool:
+        """Whether it takes nothing until something else is done, for which any broker may be needed."""
+        return False
+
+    @property
     def lane(self) -> str:
         """What it is called in a trace."""
         return f"{self.client.name}:{self.row.name or self.number}"

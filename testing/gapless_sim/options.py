@@ -6,7 +6,7 @@ comes. So some runs are gentle and long, some have one kind of fault only, and s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -143,6 +143,8 @@ class Options:
     seed: int
     router: str = "local"
     workload: str = "churn"
+    beside: tuple[str, ...] = ()
+    """The workloads whose applications live in the same world as those of `churn`, with clients of their own."""
     scenario: str = ""
     """The scenario that the run is about, which has the world for itself; "": none."""
     phbs: int = 1
@@ -203,6 +205,11 @@ class Options:
     hostility: tuple[tuple[str, float], ...] = ()
 
     @property
+    def is_churn_alone(self) -> bool:
+        """Whether all applications bear what operators do: events are released early, and SHBs given up."""
+        return self.workload == "churn" and not self.beside
+
+    @property
     def early_release(self) -> bool:
         """Whether events may be released that somebody still needs, at some time of the run."""
         limits = self.max_retain_seconds, self.max_retain_bytes
@@ -242,6 +249,12 @@ LATE_SHARE = 0.2
 """In so many of the others frames are late beyond their link."""
 FRAMES_LOST_SHARE = 0.2
 """In so many of them frames vanish on the way to clients and from them."""
+MEETING_NO_GAP = ("transforms", "transactions")
+"""The workloads whose applications know of no gap: nothing is released early, and no disk is lost."""
+BESIDE: Sequence[tuple[str, ...]] = (*((name,) for name in MEETING_NO_GAP), MEETING_NO_GAP)
+"""What lives beside `churn` where anything does."""
+BESIDE_SHARE = 0.12
+"""In so many of those about nothing but `churn`."""
 DAMAGE_SHARE = 0.15
 """In so many of those about nothing but `churn` some records of a log cannot be read any more."""
 
@@ -280,7 +293,10 @@ def draw_options(
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
     drawn = replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
-    if drawn.workload in {"transforms", "transactions"}:  # likewise, and nothing is released early: they meet no gap
+    beside = choices.stream("options/beside")
+    if drawn.workload == "churn" and beside.chance(BESIDE_SHARE):
+        drawn = replace(drawn, beside=beside.pick(BESIDE))
+    if drawn.beside or drawn.workload in MEETING_NO_GAP:
         disk = replace(drawn.disk, wipe=0.0, restore=0.0)
         drawn = replace(drawn, max_retain_seconds=None, retires=0.0, policy_changes=0.0, disk=disk)
         return replace(drawn, roaming=True) if drawn.workload == "transactions" else drawn
@@ -332,7 +348,7 @@ def with_policies(options: Options, draws: Stream) -> Options:
     policy = draws.pick(("", "", "", "", "bytes", "bytes and age", "greedy"))
     lease = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
     max_bytes = draws.pick((2_000, 500, 10_000))
-    if options.workload != "churn":
+    if not options.is_churn_alone:
         return options
     if policy == "greedy":
         options = replace(options, release_policy=policy, max_retain_seconds=None)

@@ -94,9 +94,10 @@ def watched(world: World, run: Callable[[World], None], *, pure: bool = True) ->
 
 def _run(world: World) -> None:
     observe = world.observe
-    workload = WORKLOADS[world.options.workload](world)
+    workloads = [WORKLOADS[name](world) for name in (world.options.workload, *world.options.beside)]
     faults = Faults(world)
-    workload.begin()
+    for workload in workloads:
+        workload.begin()
     faults.begin()
     start = world.choices.stream("start")
     for broker in world.brokers.values():
@@ -106,7 +107,8 @@ def _run(world: World) -> None:
         world.run_until(min(world.now + SECOND, duration))
         observe.checkpoint()
     faults.stop()
-    workload.begin_liveness()
+    for workload in workloads:
+        workload.begin_liveness()
     come_right(world)
 
 

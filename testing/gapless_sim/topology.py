@@ -260,7 +260,7 @@ def with_topology(
 def _map_changes(options: Options, draws: Stream, faults: tuple[str, ...]) -> float:
     """How often an operator changes the map; scenarios know where everybody is."""
     drawn = 0.2 * (1 + draws.draw(4)) / 4 if draws.chance(0.3) else 0.0
-    return drawn if options.workload == "churn" and "operator" in faults else 0.0
+    return drawn if options.is_churn_alone and "operator" in faults else 0.0
 
 
 def _with_link_faults(options: Options, draws: Stream) -> NetworkFaults:
@@ -294,7 +294,7 @@ def with_interest_turns(options: Options, draws: Stream) -> Options:
 def with_replacements(options: Options, draws: Stream) -> Options:
     """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
     often = draws.chance(REPLACED_SHARE)
-    if not often or options.topology != TREE or options.workload != "churn":
+    if not often or options.topology != TREE or not options.is_churn_alone:
         return options
     return replace(options, replacements=0.1)
 

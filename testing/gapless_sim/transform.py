@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.client.transforming import TransformPositions
+from gapless.core.client.transforming import TAKEN_OVER, TransformPositions
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.messages import InUse
 from gapless.core.wire.tokens import CheckpointToken
-from gapless.errors import SubscriptionTakenOverError
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.producer import Outbox, Producer, Publication, key_of
 
@@ -110,14 +109,17 @@ class Transform(Producer):
         """If it was taken over, the answer to its last batch tells whether by a twin; else it is over."""
         positions = self._positions
         can_ask = self.alive and self.client.core.publisher(self.number) is not None
-        if positions is None or not can_ask or not isinstance(error, SubscriptionTakenOverError):
+        if positions is None or not can_ask or not isinstance(error, TAKEN_OVER):
             self.end()
-        elif not len(positions):
+        elif positions.lost_input():
             self._publish([], positions.token)
 
     def attached(self, position: CheckpointToken) -> None:
-        """Its input is attached."""
-        self._positions = TransformPositions(position)
+        """Its input is attached, or attached again."""
+        if self._positions is None:
+            self._positions = TransformPositions(position)
+        else:
+            self._positions.took_back()
 
     def take(self, item: Delivery | Gap, position: CheckpointToken) -> None:
         """An input, and the position behind it."""
@@ -181,15 +183,16 @@ class Transform(Producer):
         assert consumer is not None
         stored = positions.receipted()
         self.client.world.observe.stored(self, stored)
-        if not consumer.works:
-            if not len(positions):
-                self.end()
-            return
-        consumer.acknowledge(stored.ticks)
+        if consumer.works:
+            consumer.acknowledge(stored.ticks)
         owed = positions.owed()
         if owed is not None:
             self._publish([], owed)
-        consumer.go_on(self.pace)
+        if positions.takes_back():
+            self.client.world.sometimes("transforms.input taken back")
+            self._consume((consumer.token(),))
+        elif consumer.works:
+            consumer.go_on(self.pace)
 
     def on_not_published(self, refused: e.NotPublished) -> None:
         """A batch is not logged: nothing behind it may be."""

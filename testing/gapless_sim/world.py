@@ -48,6 +48,8 @@ class World:
         self.hits: Counter[str] = Counter()
         self.brokers: dict[str, SimBroker] = {}
         self.clients: dict[str, SimClient] = {}
+        self.clients_of: dict[str, list[SimClient]] = {}
+        """The clients that each workload has, by its name; an application may add another process."""
         self.topology = topology_of(options)
         """The cells of the network, if it has any."""
         self.roaming = roaming_of(options)
@@ -59,6 +61,7 @@ class World:
         self.seam = RouterTap(self)
         self._heap: list[tuple[int, int, str, str, Callable[..., Any], tuple[Any, ...], Life | None, int]] = []
         self._count = 0
+        self._numbers: Counter[str] = Counter()
         self._secrets = random_of(choices.seed, "secrets")
 
     @property
@@ -142,6 +145,11 @@ class World:
     def new_life() -> Life:
         """Something that is not over."""
         return Life()
+
+    def number(self, kind: str) -> int:
+        """A number that nothing else of its kind has in this world, whichever workload it is of; from 1 on."""
+        self._numbers[kind] += 1
+        return self._numbers[kind]
 
     def token_bytes(self, count: int) -> bytes:
         """What a node takes for randomness of the operating system."""

@@ -66,6 +66,11 @@ def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[
         for number in range(draws.draw(PUBLISHERS_MOST + 1)):
             name = f"writer{number + 1}"
             world.clients[name] = SimClient(world, name, [draws.pick(list(roles))])
+    world.clients_of[options.workload] = list(world.clients.values())
+    for workload in options.beside:
+        clients = [SimClient(world, f"{workload}{number + 1}", [host]) for number, host in enumerate(hosts[:2])]
+        world.clients_of[workload] = clients
+        world.clients |= {client.name: client for client in clients}
     return world
 
 

@@ -17,14 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.batches import Batch
 from gapless.core.client import Gap
-from gapless.core.client.transforming import TransformPositions
-from gapless.errors import (
-    GaplessError,
-    PublisherFencedError,
-    SubscriptionError,
-    SubscriptionInUseError,
-    SubscriptionTakenOverError,
-)
+from gapless.core.client.transforming import TAKEN_OVER, TransformPositions
+from gapless.errors import GaplessError, PublisherFencedError, SubscriptionError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -38,9 +32,6 @@ if TYPE_CHECKING:
 GapT = TypeVar("GapT")
 """Gap, with `on_gap="deliver"`; otherwise Never."""
 TransformT = TypeVar("TransformT", bound="Transform[Any]")
-
-TAKEN_OVER: Final = (SubscriptionTakenOverError, SubscriptionInUseError)
-"""Another consumer has the input. The second one is what a reconnect meets."""
 
 IDLE_SECONDS: Final = 5.0
 """After so long without input, silence is stored and acknowledged, too: the system may release what it covers."""
@@ -254,14 +245,16 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         refuses the stored position of one that is fenced. But a twin that had opened it before, and was paused then,
         takes the input over when it wakes: that one is fenced, and has no use for it.
         """
+        positions = self._positions
         try:
-            if not self._unanswered:
-                self._submit([], self._positions.token)
-            while self._unanswered and self._error is None:
+            if positions.lost_input():
+                self._submit([], positions.token)
+            while not positions.takes_back() and self._error is None:
                 await self._change()
             self._check()
         except PublisherFencedError as fenced:
             raise fenced from taken_over
         self._subscription = await self._attach(self._subscription.token)
+        positions.took_back()
         if self._draining:
             self._subscription.drain()

@@ -89,8 +89,8 @@ class V1LiveDelivery(Judge):
             for pubend, history in self.model.histories.items()
             if not self._reach.is_heard(history, account) or history.has_hole
         ]
-        if held and consumer.wanted.order is Order.TOTAL:
-            return  # of which one member holds the others
+        if held and (consumer.wanted.order is Order.TOTAL or consumer.waits):
+            return  # of which one member holds the others, or a transaction that needs one of them
         for pubend, history in self.model.histories.items():
             if pubend in held:
                 continue

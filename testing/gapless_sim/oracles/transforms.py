@@ -15,6 +15,7 @@ from gapless.errors import StaleTokenError
 from gapless_phb.core import rows
 from gapless_phb.core.records import decode_record
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.oracles.reachability import Reach
 from gapless_sim.pubend_logs import LOG, records_apart
 from gapless_sim.transform import InputConsumer, Recipe, Transform, input_of
 
@@ -53,13 +54,14 @@ class J3Transforms(Judge):
     """The log of a transform's outputs is what follows from its inputs up to the stored token, each once, in order.
 
     No owner meets a gap or is told that its token is stale. What is told to be stored is, and no input is acknowledged
-    beyond that.
+    beyond that. An owner whose input was taken over by a former one takes it back.
     """
 
     name = "J3"
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
+        self._reach = Reach(model)
         self._works: dict[int, Work] = {}
         self._written: dict[str, Tokens] = {}
         """What pubends have ever written, by the publishers' names."""
@@ -114,10 +116,30 @@ class J3Transforms(Judge):
         if isinstance(producer, Transform) and isinstance(error, StaleTokenError):
             self.fail(f"{producer.name} of {producer.client.name} is told: {error}")
 
+    def settled(self) -> bool:
+        """Whether every owner has its input."""
+        return not self.unsettled()
+
+    def unsettled(self) -> str:
+        """Which owner has not, although all brokers can be reached."""
+        return "; ".join(
+            f"{work.owner.name} of {work.owner.client.name} does not take its input back"
+            for work in self._works.values()
+            if self._lacks_input(work.owner)
+        )
+
     def ended(self) -> None:
         """By now every log was read to its end."""
         for work in self._works.values():
             self._judge(work)
+
+    def _lacks_input(self, owner: Transform) -> bool:
+        consumer = owner.consumer
+        if not owner.alive or not owner.client.running or consumer is None or not consumer.over:
+            return False
+        account = self.model.accounts[consumer.row.number]
+        pubends = [history for history in self.model.histories.values() if history.broker]
+        return self._reach.is_served(consumer) and all(self._reach.is_heard(each, account) for each in pubends)
 
     def _check_stored(self, transform: Transform, positions: Mapping[PubendId, Tick], what: str) -> None:
         stored: dict[PubendId, Tick] = {}

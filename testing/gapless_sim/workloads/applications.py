@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from gapless.core.wire.messages import StartAt
@@ -45,6 +46,11 @@ class Application:
         self.properties: Mapping[str, Any] = {}
         """What each of its events says beside what is drawn."""
         self._name = workload.name
+
+    @property
+    def clients(self) -> list[SimClient]:
+        """All its processes, whether they run or not."""
+        return [self.client]
 
     @abstractmethod
     def start(self, client: SimClient) -> None:
@@ -146,17 +152,20 @@ class Applications(Oracle, Generic[ApplicationT]):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.draws = world.choices.stream(f"workload/{self.name}")
-        self.publications = PublicationGenerator(self.draws, world.choices.stream(f"workload/{self.name}/headers"))
+        headers = world.choices.stream(f"workload/{self.name}/headers")
+        self.publications = PublicationGenerator(self.draws, headers, partial(world.number, "publication"))
         self.in_liveness = False
-        self._rows = 0
-        clients = list(world.clients.values())  # an application may add another process
-        self.applications = [self._application(client, number) for number, client in enumerate(clients)]
+        clients = world.clients_of[self.name]
+        self.applications = [self._application(client, world.number("application") - 1) for client in clients]
         world.observe.add(self)
 
     def row_number(self) -> int:
         """A number that no row had before."""
-        self._rows += 1
-        return self._rows
+        return self.world.number("row")
+
+    def has(self, client: SimClient) -> bool:
+        """Whether a process is of one of these applications: others may live in this world, too."""
+        return any(client in application.clients for application in self.applications)
 
     def begin(self) -> None:
         """The processes start, some before there is a broker; subscriptions are added as time goes by."""

@@ -100,7 +100,7 @@ class Churn(Oracle):
         super().__init__(world)
         self.state = ChurnState(world)
         choices = self._choices = self.state.choices
-        self.applications = [self._application(client) for client in list(world.clients.values())]
+        self.applications = [self._application(client) for client in world.clients_of["churn"]]
         publishing = PublishOperations(self.state)
         self._changes = Changes(self.state, self.applications)
         self._commits = Commits(self.state, self.applications)

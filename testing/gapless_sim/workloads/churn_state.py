@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from gapless.core.gauges import values_by
@@ -40,9 +41,8 @@ class ChurnState(Oracle):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.choices = world.choices.stream("workload")
-        self.publications = PublicationGenerator(
-            world.choices.stream("letters"), world.choices.stream("letters/headers")
-        )
+        letters, headers = world.choices.stream("letters"), world.choices.stream("letters/headers")
+        self.publications = PublicationGenerator(letters, headers, partial(world.number, "publication"))
         self.identified: set[str] = set()
         """The applications that say in each event whose it is."""
         self.in_liveness = False
@@ -61,7 +61,6 @@ class ChurnState(Oracle):
         self.on_repair: list[Callable[[], None]] = []
         """Whoever wants to know of that."""
         self._lapsed: dict[tuple[str, str, int], None] = {}
-        self._rows = 0
         world.observe.add(self)
 
     def wiped(self, broker: SimBroker) -> None:
@@ -115,8 +114,7 @@ class ChurnState(Oracle):
 
     def row_number(self) -> int:
         """A number that no row had before."""
-        self._rows += 1
-        return self._rows
+        return self.world.number("row")
 
     def keep_old_token(self, token: CheckpointToken | None) -> None:
         """A token that somebody keeps somewhere."""

@@ -5,6 +5,7 @@ Few, so that every filter matches something and leaves something out. A property
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gapless_sim.producer import Publication
@@ -27,11 +28,11 @@ PADDINGS = (0, 0, 0, 16, 300, 4_000)
 class PublicationGenerator:
     """Writes publications; no key occurs twice."""
 
-    def __init__(self, choices: Stream, headers: Stream) -> None:
-        """`headers` draws what is set beside the properties."""
+    def __init__(self, choices: Stream, headers: Stream, next_key: Callable[[], int]) -> None:
+        """`headers` draws what is set beside the properties. No other publication has a key of `next_key`."""
         self._choices = choices
         self._headers = headers
-        self._last_key = 0
+        self._next_key = next_key
 
     def write(self) -> Publication:
         """A publication that anybody may publish."""
@@ -50,8 +51,7 @@ class PublicationGenerator:
         return self._publication(BAD_TOPIC, {}, 0)
 
     def _publication(self, topic: str, properties: dict[str, Any], padding: int) -> Publication:
-        self._last_key += 1
-        return Publication(self._last_key, topic, properties, padding, draw_headers(self._headers))
+        return Publication(self._next_key(), topic, properties, padding, draw_headers(self._headers))
 
 
 def properties_of(number: int) -> dict[str, Any]:

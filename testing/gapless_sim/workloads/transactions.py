@@ -232,6 +232,8 @@ class Transactions(TwinnedApplications[TransactingApplication]):
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
         """A twin has taken it over, or its process ends."""
+        if not self.has(consumer.client):
+            return
         if isinstance(error, SubscriptionTakenOverError):
             self.world.sometimes("transactions.input taken over")
         elif not isinstance(error, ConnectionClosedError | SubscriptionInUseError):

@@ -40,6 +40,7 @@ SOMETIMES = (
     "transforms.stood still with outputs unsent",
     "transforms.fenced",
     "transforms.input taken over",
+    "transforms.input taken back",
     "transforms.process crashed",
     "transforms.client and broker died together",
     "transforms.moved on later",
@@ -182,6 +183,8 @@ class Transforms(TwinnedApplications[TransformingApplication]):
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
         """A twin has taken the input over, or its process ends."""
+        if not self.has(consumer.client):
+            return
         if isinstance(error, SubscriptionTakenOverError):
             self.world.sometimes("transforms.input taken over")
         elif not isinstance(error, ConnectionClosedError | SubscriptionInUseError):  # a twin may just be creating it

@@ -25,9 +25,14 @@ class TwinnedApplication(Application):
         self.world.clients[self.twin.name] = self.twin
 
     @property
+    def clients(self) -> list[SimClient]:
+        """Both, whether they run or not."""
+        return [self.client, self.twin]
+
+    @property
     def processes(self) -> list[SimClient]:
         """Those that run."""
-        return [process for process in (self.client, self.twin) if process.running]
+        return [process for process in self.clients if process.running]
 
     @property
     def connected(self) -> list[SimClient]:

@@ -127,6 +127,7 @@ SECTIONS: tuple[str, ...] = (
     "order of answers",
     "roaming",
     "committing",
+    "transforms",
     "publishers that move",
     "links",
 )

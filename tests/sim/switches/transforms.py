@@ -108,6 +108,22 @@ TRANSFORMS = (
         workload="transforms",
     ),
     Switch(
+        "input_left_to_a_former_owner",
+        ("transforms",),
+        "A transform whose input was taken over waits for ever, also if no twin has opened its publisher since.",
+        (
+            Edit(
+                "gapless.core.client.transforming:TransformPositions.takes_back",
+                "return self._is_lost and not self._sent",
+                "return False",
+            ),
+        ),
+        ("J3",),
+        "A process opens the publisher and stands still before it attaches the input; a twin does both; then the first"
+        " one wakes, and attaches the input.",
+        workload="transforms",
+    ),
+    Switch(
         "outputs_in_two_batches",
         ("TS11",),
         "The outputs of one input go as two batches, the first of them with the position before the input.",

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from gapless_sim.campaign import Plan
 from gapless_sim.choices import Choices
-from gapless_sim.options import SCENARIOS, SECOND, Options, draw_options, with_order, with_policies
+from gapless_sim.options import BESIDE, SCENARIOS, SECOND, Options, draw_options, with_order, with_policies
 
 
 def drawn(seed: int, **arguments: object) -> Options:
@@ -131,3 +132,17 @@ def test_total_order_is_drawn_where_there_are_several_pubends_and_clocks_are_nea
         replace(several, clock=replace(several.clock, jumps=0.1, jump_ms=7_200_000)),
     ):
         assert all(with_order(other, Choices(seed).stream("order")) == other for seed in range(40))
+
+
+def test_transforms_and_transactions_live_beside_some_churn_and_meet_no_gap() -> None:
+    several = [Plan().options(seed, router) for seed in range(400) for router in ("hostile", "knowledge")]
+    beside = [options for options in several if options.beside]
+
+    assert {options.beside for options in beside} == set(BESIDE)
+    assert {options.workload for options in beside} == {"churn"}
+    for options in beside:
+        assert not options.early_release
+        assert not options.map_changes
+        lost = options.retires, options.replacements, options.disk.wipe, options.disk.restore, options.disk.damage
+        assert not any(lost)
+        assert options.subscription_lease_seconds is None

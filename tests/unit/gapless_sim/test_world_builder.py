@@ -30,6 +30,16 @@ def test_clients_are_spread_over_the_hosts_of_subscriptions() -> None:
     assert [client.addresses for client in world.clients.values()] == [["shb1"], ["shb2"], ["shb1"]]
 
 
+def test_workloads_beside_one_another_have_clients_of_their_own() -> None:
+    options = Options(1, router="hostile", phbs=1, shbs=2, together=False, clients=2, beside=("transforms",))
+    world = build(options, Choices(1), Trace())
+    names = {workload: [client.name for client in clients] for workload, clients in world.clients_of.items()}
+
+    assert names == {"churn": ["client1", "client2"], "transforms": ["transforms1", "transforms2"]}
+    assert [*world.clients] == [name for theirs in names.values() for name in theirs]
+    assert [world.number("row"), world.number("row"), world.number("publication")] == [1, 2, 1]
+
+
 def test_clocks_differ_as_far_as_they_may() -> None:
     options = Options(
         2, router="hostile", phbs=2, shbs=2, together=False, clock=ClockFaults(drift_ppm=100, offset_ms=50)

@@ -200,6 +200,7 @@ class ModelFixture:
             over=False,
             attached=False,
             stopped=False,
+            waits=False,
             error=None,
             core=SimpleNamespace(phase=SubscriptionPhase.ASKING, sid=0, seal=b""),
         )

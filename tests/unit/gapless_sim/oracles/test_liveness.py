@@ -78,6 +78,17 @@ def test_v1_while_their_broker_has_a_volume() -> None:
     assert settled(fixture, V1LiveDelivery)
 
 
+@pytest.mark.parametrize(("waits", "cut"), [(True, True), (True, False), (False, True)])
+def test_v1_a_transaction_may_need_a_pubend_that_is_cut_off(*, waits: bool, cut: bool) -> None:
+    """Found by the simulator: its application is handed nothing of other pubends, either, until it has ended."""
+    fixture, reader = delivering()
+    fixture.opens("other@1")
+    fixture.model.histories["other@1"].gone = cut
+    reader.waits = waits
+
+    assert settled(fixture, V1LiveDelivery) is (waits and cut)
+
+
 def test_v1_nothing_comes_of_a_pubend_that_is_gone() -> None:
     fixture, _ = delivering()
 

@@ -16,7 +16,7 @@ from gapless_phb.core import rows
 from gapless_sim.oracles.transforms import J3Transforms
 from gapless_sim.producer import Outbox
 from gapless_sim.transform import InputConsumer, Recipe, Transform
-from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
 
 OUT = "out@1"
 ONE, TWO, NONE = 1, 5, 3
@@ -130,3 +130,28 @@ def test_no_owner_is_told_that_its_token_is_stale() -> None:
 
     with violates("J3"):
         fixture.oracles[J3Transforms].not_published(process.transform, [], StaleTokenError("stale"))
+
+
+@pytest.mark.parametrize(
+    ("lost", "lives", "reached", "settled"),
+    [
+        (True, True, True, False),
+        (False, True, True, True),
+        (True, False, True, True),
+        (True, True, False, True),
+    ],
+)
+def test_an_owner_takes_its_input_back(*, lost: bool, lives: bool, reached: bool, settled: bool) -> None:
+    fixture, process = stage()
+    fixture.opens()
+    fixture.attach(fixture.row())
+    client = SimpleNamespace(name="client1", running=lives)
+    process.consumer.client = process.transform.client = client
+    process.consumer.over = lost
+    process.transform.consumer, process.transform.over = process.consumer, False
+    process.transform.life = SimpleNamespace(over=False)
+    fixture.world.brokers[NODE].given_up = not reached
+
+    oracle = fixture.oracles[J3Transforms]
+    assert oracle.settled() is settled
+    assert bool(oracle.unsettled()) is not settled

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import count
 from math import prod
 
 from gapless.selectors.topics import check_topic
@@ -17,8 +18,12 @@ from gapless_sim.workloads.publications import (
 ALL = prod(map(len, (NUMBERS, FLAGS, PRICES, TREES)))
 
 
+def generator(choices: Choices) -> PublicationGenerator:
+    return PublicationGenerator(choices.stream("letters"), choices.stream("headers"), count(1).__next__)
+
+
 def test_no_key_occurs_twice() -> None:
-    publications = PublicationGenerator(Choices(1).stream("letters"), Choices(1).stream("headers"))
+    publications = generator(Choices(1))
     keys = [publications.write().key for _ in range(50)] + [publications.write_bad().key]
 
     assert len(set(keys)) == 51
@@ -29,7 +34,7 @@ def test_every_number_has_its_own_properties() -> None:
 
 
 def test_the_benign_publication_has_all_properties_and_no_padding() -> None:
-    publication = PublicationGenerator(Choices(1, {}).stream("letters"), Choices(1, {}).stream("headers")).write()
+    publication = generator(Choices(1, {})).write()
 
     assert (publication.topic, set(publication.properties), publication.padding) == (
         "a",
@@ -40,7 +45,7 @@ def test_the_benign_publication_has_all_properties_and_no_padding() -> None:
 
 
 def test_publications_have_headers() -> None:
-    publications = PublicationGenerator(Choices(1).stream("letters"), Choices(1).stream("headers"))
+    publications = generator(Choices(1))
 
     assert {name for _ in range(50) for name in publications.write().headers} == {"priority", "type", "correlation_id"}
 

@@ -41,3 +41,31 @@ def test_the_next_batch_carries_a_position_that_waits() -> None:
     positions.receipted()
 
     assert positions.owed() is None
+
+
+def test_an_input_that_was_lost_is_taken_back_when_everything_is_answered() -> None:
+    positions = TransformPositions(token(0))
+    assert not positions.takes_back()
+
+    assert positions.lost_input()  # with nothing on its way, the position is sent to be answered
+    positions.sent(token(0))
+    assert not positions.takes_back()
+    positions.receipted()
+    assert positions.takes_back()
+    positions.took_back()
+    assert not positions.takes_back()
+
+
+def test_what_is_on_its_way_already_is_answer_enough() -> None:
+    positions = TransformPositions(token(0))
+    positions.sent(token(1))
+    positions.moved(token(2))
+
+    assert not positions.lost_input()
+    positions.receipted()
+    owed = positions.owed()
+    assert owed == token(2)
+    positions.sent(owed)  # before the input is asked for
+    assert not positions.takes_back()
+    positions.receipted()
+    assert positions.takes_back()
