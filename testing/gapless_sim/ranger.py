@@ -56,7 +56,7 @@ class Ranger:
     """One subscription, read by ranges in one process."""
 
     by_ranges = True
-    commits = is_marked = False
+    commits = is_marked = waits = False
 
     def __init__(self, client: SimClient, row: Row, draws: Stream, token: CheckpointToken | None = None) -> None:
         """`token`: an older one than the database has, where it goes back to on purpose."""

@@ -96,6 +96,8 @@ def _options(shown: Mapping[str, Any]) -> Options:
     for name, part in _PARTS.items():
         if name in values:
             values[name] = part(**_known(values[name], part))
+    if "beside" in values:
+        values["beside"] = tuple(map(str, values["beside"]))
     if "hostility" in values:
         values["hostility"] = tuple((str(kind), float(rate)) for kind, rate in values["hostility"])
     return Options(**_known(values, Options))
