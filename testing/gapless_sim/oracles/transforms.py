@@ -53,7 +53,7 @@ class Work:
 class J3Transforms(Judge):
     """The log of a transform's outputs is what follows from its inputs up to the stored token, each once, in order.
 
-    No owner meets a gap or is told that its token is stale. What is told to be stored is, and no input is acknowledged
+    No owner meets a gap where it has begun, or is told that its token is stale. What is told to be stored is, and no input is acknowledged
     beyond that. An owner whose input was taken over by a former one takes it back.
     """
 
@@ -91,7 +91,7 @@ class J3Transforms(Judge):
         if isinstance(item, Delivery):
             keys = zip(item.ticks, self.model.keys(item), strict=True)
             work.inputs.setdefault(item.pubend, {}).update(keys)
-        elif isinstance(item, Gap) and work.owner is consumer.transform:
+        elif isinstance(item, Gap) and work.owner is consumer.transform and _has_begun(work, item.pubend):
             self.fail(f"{consumer.lane}, which owns its name, meets {item}")
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
@@ -187,3 +187,11 @@ class J3Transforms(Judge):
         for history in self.model.histories.values():
             for tick in history.ticks:
                 yield history.events[tick].publication.key
+
+
+def _has_begun(work: Work, pubend: PubendId) -> bool:
+    """Whether a position on a pubend was stored, or an input taken.
+
+    Before, the subscription may not have been counted there: its broker found the pubend after it was created.
+    """
+    return pubend in work.inputs or any(pubend in token.ticks for token in work.told)

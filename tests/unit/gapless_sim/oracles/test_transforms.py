@@ -107,6 +107,8 @@ def test_what_is_missing_or_in_another_order_is_noticed(logged: list[int]) -> No
 def test_who_owns_the_name_meets_no_gap() -> None:
     fixture, process = stage()
     gap = Gap(P, 30, 40, GapReason.RELEASED_EARLY.value)
+    found_later = Gap("other@1", 0, 40, GapReason.RELEASED_EARLY.value)
+    fixture.oracles[J3Transforms].handed_out(process.consumer, found_later)
     with violates("J3"):
         fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
     Process(fixture, process.transform.recipe, "twin")
