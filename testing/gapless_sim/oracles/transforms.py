@@ -53,8 +53,8 @@ class Work:
 class J3Transforms(Judge):
     """The log of a transform's outputs is what follows from its inputs up to the stored token, each once, in order.
 
-    No owner meets a gap where it has begun, or is told that its token is stale. What is told to be stored is, and no input is acknowledged
-    beyond that. An owner whose input was taken over by a former one takes it back.
+    No owner meets a gap where it has begun, or is told that its token is stale. What is told to be stored is, and no
+    input is acknowledged beyond that. An owner whose input was taken over by a former one takes it back.
     """
 
     name = "J3"
