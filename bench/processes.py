@@ -72,10 +72,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def running_broker(configuration: str = "", under: Path | None = None, storage: str = "") -> Iterator[Broker]:
+def running_broker(
+    configuration: str = "", under: Path | None = None, storage: str = "", slower_sync: float = 0.0
+) -> Iterator[Broker]:
     """A broker process on RocksDB and TCP, on a free port of loopback; its data is removed afterwards.
 
-    `configuration`: further sections; `storage`: further options of the storage.
+    `configuration`: further sections; `storage`: further options of the storage; `slower_sync`: the seconds by which
+    each sync takes longer than on this disk.
     """
     data = Path(tempfile.mkdtemp(prefix="gapless-bench-", dir=under))
     config = data / "gapless.toml"
@@ -83,7 +86,7 @@ def running_broker(configuration: str = "", under: Path | None = None, storage: 
         f'[storage]\npath = "{data}/volume"\n{storage}\n\n[[listen]]\naddress = "127.0.0.1:0"\n\n{configuration}'
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.status_broker", str(config)],
+        [sys.executable, "-m", "bench.status_broker", str(config), str(slower_sync)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
