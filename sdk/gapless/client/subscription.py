@@ -382,10 +382,12 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     def _next_at_hand(self, max_events: int | None) -> Delivery | Piece | None:
         """Returns the next item; None if it is not there yet. Raises StopAsyncIteration if there will be none."""
-        self._check_alive()
+        if self._ended is not None:
+            raise self._ended
         if self._draining:
             raise StopAsyncIteration
-        self._check_alone()
+        if self._waiting is not None:
+            self._check_alone()
         healing = self._healing
         return self._take_item(max_events) if healing is None else self._take_piece(healing, max_events)
 

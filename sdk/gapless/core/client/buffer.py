@@ -40,16 +40,15 @@ class BufferedEntry(Struct, eq=False):
     events: list[Event] = []
     """Some of them, decoded; the next one is the last."""
 
-    def take_event(self, pubend: PubendId) -> Event | None:
-        """Returns the next event, decoded together with others; None if one of these is malformed."""
-        if not self.events:
-            assert self.columns is not None
-            some = self.columns.slice(self.taken, min(self.taken + DECODED_EVENTS, self.columns.count))
-            try:
-                self.events = some.events(pubend)
-            except ValueError:  # whoever takes that one finds it, too
-                return None
-            self.events.reverse()
+    def decode(self, pubend: PubendId) -> Event | None:
+        """Decodes some events together. Returns the first of them; None if one of these is malformed."""
+        assert self.columns is not None
+        some = self.columns.slice(self.taken, min(self.taken + DECODED_EVENTS, self.columns.count))
+        try:
+            self.events = some.events(pubend)
+        except ValueError:  # whoever takes that one finds it, too
+            return None
+        self.events.reverse()
         return self.events.pop()
 
 
@@ -182,7 +181,7 @@ class PubendBuffer:
 
     def _take_event(self, entry: BufferedEntry, columns: DeliveredColumns) -> Delivery:
         at = entry.taken
-        event = entry.take_event(self.pubend)
+        event = entry.events.pop() if entry.events else entry.decode(self.pubend)
         entry.taken = at + 1
         ticks = [entry.ticks[at]]
         if entry.taken == columns.count:

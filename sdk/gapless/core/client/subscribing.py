@@ -307,7 +307,9 @@ class SubscriptionCore:
 
     def take(self, events_max: int | None) -> Item | None:
         """Finishes what was in flight, and hands out the next item; None if there is none, or no more."""
-        self.advance()
+        if self._in_flight is not None:
+            self._in_flight.advance()
+            self._in_flight = None
         if self.draining or self.phase is SubscriptionPhase.OVER or not self._turns:
             self._announced = False
             return None
@@ -371,7 +373,7 @@ class SubscriptionCore:
         """
         committing = self.committing
         assert committing is not None
-        if committing.under_way is not None or self.over:
+        if committing.under_way is not None or self.phase is SubscriptionPhase.OVER:
             return True
         was_handed = bool(committing.in_hand) or any(
             not buffer.history.silent_after(self.acknowledging.position(pubend) or 0)
@@ -434,12 +436,6 @@ class SubscriptionCore:
     def expect_more(self) -> None:
         """Lets the next arrival emit Arrived, although nothing was taken."""
         self._announced = False
-
-    def advance(self) -> None:
-        """The application is done with what was taken last: `positions` includes it now."""
-        if self._in_flight is not None:
-            self._in_flight.advance()
-            self._in_flight = None
 
     def acknowledge(self, positions: Mapping[PubendId, Tick]) -> bool:
         """The application is done with everything up to these positions. Returns whether there is something to send."""

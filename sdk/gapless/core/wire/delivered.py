@@ -87,7 +87,8 @@ class DeliveredColumns:
 
     def size_of(self, place: int) -> int:
         """Returns the bytes of one row and its event."""
-        return ROW.size + self._bounds[place + 1] - self._bounds[place]
+        bounds = self._bounds
+        return ROW.size + bounds[place + 1] - bounds[place]
 
     def slice(self, start: int, stop: int) -> DeliveredColumns:
         """Returns the events with these positions, 0 <= start <= stop <= count; the bytes are shared."""
