@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy
+from psycopg.rows import class_row, dict_row, scalar_row
 from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
@@ -107,6 +108,21 @@ def test_within_a_pipeline_of_the_driver(postgres: Postgres) -> None:
         database.commit()
         with database.pipeline(), pytest.raises(StaleTokenError):
             owner.save(database, TOKENS[1])
+
+
+@pytest.mark.parametrize("rows", [dict_row, scalar_row, class_row(object)], ids=["dict", "scalar", "class"])
+def test_the_applications_own_kind_of_rows_does_not_matter(postgres: Postgres, rows: Any) -> None:
+    """`claim` raised KeyError on a connection with `row_factory=dict_row`."""
+    name = f"rows of {rows}"
+    with psycopg.connect(postgres.address, row_factory=rows) as database:
+        owner = TokenStore(name)
+        assert owner.claim(database) is None
+        owner.save(database, TOKENS[0])
+        database.commit()
+        assert TokenStore(name).claim(database) == TOKENS[0]
+        with pytest.raises(StaleTokenError):
+            owner.save(database, TOKENS[1])
+        database.rollback()
 
 
 def test_autocommit_is_refused(postgres: Postgres) -> None:

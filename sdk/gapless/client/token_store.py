@@ -23,7 +23,8 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final, TypeAlias
+from operator import methodcaller
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import ConfigurationError, StaleTokenError
@@ -151,7 +152,7 @@ def _way_of(kind: type[Any]) -> Callable[[Any], _Run]:
             f"{kind.__module__}.{kind.__qualname__} is asynchronous: use it through SQLAlchemy's AsyncSession, and "
             "run_sync"
         )
-    return partial(_dbapi, style=_paramstyle_of(kind))
+    return partial(_dbapi, driver=_driver_of(kind))
 
 
 def _sqlalchemy(connection: Any) -> _Run:
@@ -170,8 +171,17 @@ def _sqlalchemy(connection: Any) -> _Run:
     return run
 
 
-def _paramstyle_of(kind: type[Any]) -> str:
-    """How the driver of a class of connections writes parameters (PEP 249). Raises ConfigurationError."""
+class _Driver(NamedTuple):
+    """A DB-API module."""
+
+    style: str
+    """How it writes parameters (PEP 249)."""
+    cursor: Callable[[Any], Any]
+    """Makes a cursor of a connection. Its rows are tuples, whatever the application wants for its own."""
+
+
+def _driver_of(kind: type[Any]) -> _Driver:
+    """The driver of a class of connections. Raises ConfigurationError."""
     for base in kind.__mro__:  # an application may have made a class of its own
         name = base.__module__
         while name:
@@ -179,17 +189,31 @@ def _paramstyle_of(kind: type[Any]) -> str:
             if isinstance(style, str):
                 if name == "sqlite3" and sys.modules[name].sqlite_version_info < (3, 35):
                     raise ConfigurationError(f"{_WHERE}; this one is SQLite {sys.modules[name].sqlite_version}")
-                return style
+                return _Driver(style, _CURSORS.get(name, methodcaller("cursor")))
             name = name.rpartition(".")[0]
     raise ConfigurationError(f"{kind.__module__} has no paramstyle: is this a DB-API connection (PEP 249)?")
 
 
-def _dbapi(connection: Any, style: str) -> _Run:
+def _cursor_of_psycopg(connection: Any) -> Any:
+    return connection.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
+
+
+def _cursor_of_sqlite(connection: Any) -> Any:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
+
+
+_CURSORS: Mapping[str, Callable[[Any], Any]] = {"psycopg": _cursor_of_psycopg, "sqlite3": _cursor_of_sqlite}
+
+
+def _dbapi(connection: Any, driver: _Driver) -> _Run:
     _refuse_autocommit(connection)
+    style = driver.style
 
     def run(statement: str, parameters: Mapping[str, str]) -> Sequence[Sequence[Any]]:
         placed = _placed(statement, tuple(parameters), style)
-        cursor = connection.cursor()
+        cursor = driver.cursor(connection)
         try:
             cursor.execute(placed, parameters if style in _BY_NAME else tuple(parameters.values()))
             return cursor.fetchall() if _RETURNS in statement else ()

@@ -63,6 +63,23 @@ def test_a_token_is_what_was_saved(opened: Open) -> None:
     assert TokenStore("late").claim(opened()) == SECOND
 
 
+def in_a_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+def test_the_applications_own_kind_of_rows_does_not_matter(file: Path) -> None:
+    """`claim` raised KeyError where rows are dictionaries."""
+    database = sqlite3.connect(file)
+    database.row_factory = in_a_dict
+    tokens = TokenStore("late")
+    assert tokens.claim(database) is None
+    tokens.save(database, FIRST)
+
+    assert TokenStore("late").claim(database) == FIRST
+    assert database.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+    database.close()
+
+
 def test_a_token_goes_with_its_transaction(opened: Open) -> None:
     tokens, database = TokenStore("late"), opened()
     tokens.claim(database)
