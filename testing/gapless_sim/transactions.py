@@ -204,15 +204,15 @@ class Input(Consumer):
 
     commits = True
 
-    @property
-    def waits(self) -> bool:
-        """Whether a transaction is on its way, perhaps to a pubend that is cut off."""
-        return self.session.is_committing
-
     def __init__(self, session: Session, row: Row, wanted: SubscribeOptions, *, pace: int, portion: int) -> None:
         self.session = session
         super().__init__(session.client, row, wanted, pace=pace, portion=portion, acknowledges="never")
         session.inputs[row.number] = self
+
+    @property
+    def waits(self) -> bool:
+        """Whether a transaction is on its way, perhaps to a pubend that is cut off."""
+        return self.session.is_committing
 
     def commit(self) -> None:
         """There is no database: the session commits."""

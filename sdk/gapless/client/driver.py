@@ -204,10 +204,9 @@ class Driver:
         self.touch()
 
     def _end_turn(self) -> None:
-        if self._before_pump:
-            calls, self._before_pump = self._before_pump, []
-            for call in calls:
-                call()
+        calls, self._before_pump = self._before_pump, []
+        for call in calls:
+            call()
         self.pump()
 
     def pump(self) -> None:

@@ -122,12 +122,12 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         return self
 
     async def __anext__(self) -> ItemT:
+        # As `_ask_for` and `_next` do it, but a coroutine is made only where something has to be waited for.
         if self._steps and not self._put_back:
             self._check_alone()
             if self._policy.on_asked(1):
                 await self._durable()
         if not self._events:
-            # A coroutine is made only where something has to be waited for.
             item = self._next_at_hand(None) or await self._next(None)
             if isinstance(item, Delivery):
                 self._hold(decode(item))
@@ -257,10 +257,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     async def settle(self) -> None:
         """Waits until what was handed out is done with, as if the next event were asked for; but hands out nothing."""
-        if self._steps and not self._put_back:
-            self._check_alone()
-            if self._policy.on_asked(1):
-                await self._durable()
+        await self._ask_for(1)
 
     def begin_commit(self, max_events: int) -> bool:
         """Begins to make durable that everything that was handed out is done with. So many events are asked for next.
@@ -324,10 +321,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
         """Waits for the next batch, or gap."""
-        if self._steps and not self._put_back:
-            self._check_alone()
-            if self._policy.on_asked(0 if max_wait else max_events):
-                await self._durable()
+        await self._ask_for(0 if max_wait else max_events)
         if max_wait and not self._events and self._healing is None:
             await self._gather(max_events, max_wait)
         while not self._events:
@@ -366,6 +360,13 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     # How it is done.
 
+    async def _ask_for(self, max_events: int) -> None:
+        """The application asks for the next events, and is done with those before: waits until the next may come."""
+        if self._steps and not self._put_back:
+            self._check_alone()
+            if self._policy.on_asked(max_events):
+                await self._durable()
+
     def _hold(self, events: list[Event]) -> None:
         """Makes events the current delivery. Raises StopAsyncIteration if they must not be handed out."""
         events.reverse()
@@ -382,12 +383,10 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     def _next_at_hand(self, max_events: int | None) -> Delivery | Piece | None:
         """Returns the next item; None if it is not there yet. Raises StopAsyncIteration if there will be none."""
-        if self._ended is not None:
-            raise self._ended
+        self._check_alive()
         if self._draining:
             raise StopAsyncIteration
-        if self._waiting is not None:
-            self._check_alone()
+        self._check_alone()
         healing = self._healing
         return self._take_item(max_events) if healing is None else self._take_piece(healing, max_events)
 

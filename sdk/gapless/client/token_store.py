@@ -91,6 +91,8 @@ class TokenStore:
         rows = run(_CLAIM, {"name": self._name, "owner": owner})
         self._owner = owner
         text = rows[0][0]
+        if isinstance(text, bytes):  # what sqlite3 makes of text is for the application to say, and for all cursors
+            text = text.decode()
         return None if text is None else CheckpointToken.parse(text)
 
     def save(self, db: Any, token: CheckpointToken) -> None:
@@ -177,7 +179,7 @@ class _Driver(NamedTuple):
     style: str
     """How it writes parameters (PEP 249)."""
     cursor: Callable[[Any], Any]
-    """Makes a cursor of a connection. Its rows are tuples, whatever the application wants for its own."""
+    """Makes a cursor. Of psycopg and sqlite3 its rows are tuples, whatever the application wants for its own."""
 
 
 def _driver_of(kind: type[Any]) -> _Driver:

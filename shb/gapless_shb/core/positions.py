@@ -49,10 +49,8 @@ class SubscriptionPosition:
     @property
     def is_idle(self) -> bool:
         """Whether nothing above `done_upto` concerns the subscription."""
-        if self.reading or self.guest:
-            return False
-        done_upto = max(self.acked, self.passed, self.released)
-        return self.since <= done_upto and self.last_tick <= done_upto
+        done_upto = self.done_upto
+        return not self.reading and not self.guest and self.since <= done_upto and self.last_tick <= done_upto
 
     def attach(self, at: Tick, head: Tick) -> None:
         """A consumer goes on from `at`. Sets `sent`: up to where it may hold unacknowledged events.

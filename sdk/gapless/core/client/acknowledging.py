@@ -99,11 +99,8 @@ class Acknowledging:
 
     def is_news(self, pubend: PubendId, tick: Tick) -> bool:
         """Whether a position is above what is acknowledged."""
-        known = self._acknowledged.get(pubend)
-        if known is not None:
-            return tick > known.tick
-        floor = self._floor.get(pubend)
-        return floor is None or tick > floor
+        known = self.position(pubend)
+        return known is None or tick > known
 
     def start(self, pubend: PubendId, tick: Tick) -> None:
         """The broker has this position as acknowledged already."""

@@ -142,9 +142,7 @@ class Committing:
         """A unit is handed out. Returns it, marked where it may have been handed out before."""
         pubend, first = unit.pubend, unit.first
         begun = self.in_hand.get(pubend)
-        last = delivery.ticks[-1]
-        whole = begun is None and unit.last == last and not unit.careful
-        self.in_hand[pubend] = unit if whole else Unit(pubend, begun.first if begun is not None else first, last)
+        self.in_hand[pubend] = Unit(pubend, begun.first if begun is not None else first, delivery.ticks[-1])
         self._met.add(pubend)
         marked = self._marked.get(pubend, 0)
         if not unit.careful and first > marked:

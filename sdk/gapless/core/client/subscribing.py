@@ -373,7 +373,7 @@ class SubscriptionCore:
         """
         committing = self.committing
         assert committing is not None
-        if committing.under_way is not None or self.phase is SubscriptionPhase.OVER:
+        if committing.under_way is not None or self.over:
             return True
         was_handed = bool(committing.in_hand) or any(
             not buffer.history.silent_after(self.acknowledging.position(pubend) or 0)

@@ -10,11 +10,12 @@ since, which has then fenced it. Otherwise the input is still its own.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import SubscriptionInUseError, SubscriptionTakenOverError
 
-TAKEN_OVER = (SubscriptionTakenOverError, SubscriptionInUseError)
+TAKEN_OVER: Final = (SubscriptionTakenOverError, SubscriptionInUseError)
 """Another consumer has the input. The second one is what a reconnect meets."""
 
 

@@ -80,6 +80,18 @@ def test_the_applications_own_kind_of_rows_does_not_matter(file: Path) -> None:
     database.close()
 
 
+def test_nor_does_what_it_takes_text_for(file: Path) -> None:
+    """`claim` raised TypeError where text is bytes."""
+    database = sqlite3.connect(file)
+    database.text_factory = bytes
+    tokens = TokenStore("late")
+    assert tokens.claim(database) is None
+    tokens.save(database, FIRST)
+
+    assert TokenStore("late").claim(database) == FIRST
+    database.close()
+
+
 def test_a_token_goes_with_its_transaction(opened: Open) -> None:
     tokens, database = TokenStore("late"), opened()
     tokens.claim(database)
