@@ -26,5 +26,10 @@ def open_role(context: RoleContext) -> Role:
         stalled_ms=max(1, round(config.stalled_seconds * 1000)),
         lease_ms=None if config.subscription_lease_seconds is None else round(config.subscription_lease_seconds * 1000),
     )
-    catch_up = CatchUp(config.catchup_bytes, config.catchup_turn_events, imprecise=config.pfs == "imprecise")
+    catch_up = CatchUp(
+        config.catchup_bytes,
+        config.catchup_turn_events,
+        imprecise=config.pfs == "imprecise",
+        link_bytes=config.link_bytes,
+    )
     return SubscriberHostingBroker(context, timing, catch_up)

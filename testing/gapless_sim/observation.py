@@ -107,6 +107,9 @@ class Oracle:
     def sent(self, broker: str, session: int, message: Any) -> None:
         """An SHB sent this message to a client's session."""
 
+    def room(self, broker: str, session: int) -> None:
+        """An SHB learns that what waited on the link of a client's session has left."""
+
     def left(self, broker: str, session: int) -> None:
         """An SHB learnt that a client's session is over."""
 

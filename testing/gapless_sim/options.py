@@ -198,6 +198,8 @@ class Options:
     pfs: str = "precise"
     catchup_turn_events: int = 16_384
     """After so many events of readers an SHB lets what is live have its turn."""
+    link_bytes: int = 16 << 20
+    """How many bytes of events may wait on a client's link until its subscriptions wait."""
     network: NetworkFaults = field(default_factory=NetworkFaults)
     disk: DiskFaults = field(default_factory=DiskFaults)
     process: ProcessFaults = field(default_factory=ProcessFaults)
@@ -397,6 +399,7 @@ def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, fault
         catchup_bytes=(48 << 20, 0, 4_000)[seed % 3],
         catchup_turn_events=(16_384, 2)[seed % 2],
         pfs=("precise", "precise", "precise", "imprecise")[seed % 4],
+        link_bytes=300 if seed % 5 == 0 else 16 << 20,
         max_retain_seconds=float(draws.pick((2, 5, 10))) if draws.chance(0.25) else None,
         min_retain_seconds=float(draws.pick((0, 0, 0, 3))),
         retires=0.05 if rates.on("operator", 0.15) else 0.0,

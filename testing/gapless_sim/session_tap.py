@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.ports import SessionEnded, Tell, Transmit
+from gapless.core.ports import LinkHasRoom, SessionEnded, Tell, Transmit
 from gapless.core.wire.codec import decode_server
 from gapless.core.wire.messages import (
     Acknowledge,
@@ -39,11 +39,15 @@ def watched_role(world: World, broker: str, open_role: Callable[..., Role]) -> C
     def open_watched(*, context: RoleContext) -> Role:
         role = open_role(context=context)
         requests, take_effects, said = role.requests(), role.take_effects, dict(role.handlers())
-        on_session_ended = said[SessionEnded]
+        on_session_ended, on_room = said[SessionEnded], said[LinkHasRoom]
 
         def left(ended: SessionEnded, now: int, wall: int) -> None:
             world.observe.left(broker, ended.session.number)
             on_session_ended(ended, now, wall)
+
+        def has_room(answer: LinkHasRoom, now: int, wall: int) -> None:
+            world.observe.room(broker, answer.session.number)
+            on_room(answer, now, wall)
 
         handlers = {kind: _watched_handler(world, broker, kind, handler) for kind, handler in requests.items()}
 
@@ -56,7 +60,7 @@ def watched_role(world: World, broker: str, open_role: Callable[..., Role]) -> C
 
         watched: Any = role
         watched.requests = lambda: handlers
-        watched.handlers = lambda: {**said, SessionEnded: left}
+        watched.handlers = lambda: {**said, SessionEnded: left, LinkHasRoom: has_room}
         watched.take_effects = taken
         return role
 

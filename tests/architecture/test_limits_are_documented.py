@@ -38,6 +38,7 @@ from gapless_phb.config import NAME, PhbSection, PubendSection
 from gapless_phb.core import consumed, validation
 from gapless_phb.core import rows as phb_rows
 from gapless_phb.core.records import encode_record
+from gapless_shb.config import ShbConfig
 from gapless_shb.core import expiry
 from gapless_shb.core import rows as shb_rows
 from gapless_shb.core.ranges import reads
@@ -169,6 +170,7 @@ CONNECTIONS = {
     "time to say who it is": f"{default(LimitsSection, 'handshake'):g} seconds",
     "silence of either side": f"{LIMITS.heartbeats_missed} times {default(LimitsSection, 'heartbeat'):g} seconds",
     "bytes that wait for a client, above which it is not listened to": size(LIMITS.pending_bytes),
+    "… of events": f"{size(default(ShbConfig, 'link_bytes'))}, and one delivery",
     "… above which it is disconnected": size(LIMITS.pending_bytes_max),
     "bytes that wait for one link with `tcp`": size(default(TcpOptions, "pending_max")),
     "unfinished frames of a listener with `tcp`": size(default(TcpOptions, "unfinished_max")),
@@ -213,7 +215,7 @@ def test_the_page_has_no_other_section() -> None:
 
 
 def test_what_sets_a_limit_is_a_key_of_the_configuration() -> None:
-    models: dict[str, type[BaseModel]] = {"limits": LimitsSection, "phb": PhbSection}
+    models: dict[str, type[BaseModel]] = {"limits": LimitsSection, "phb": PhbSection, "shb": ShbConfig}
 
     for row in (row for rows in documented().values() for row in rows if row.set_by):
         [key, *_] = re.findall(r"`([a-z_.]+)`", row.set_by)

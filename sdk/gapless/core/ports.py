@@ -150,6 +150,16 @@ class Transmit(Struct, frozen=True, gc=False):
     payloads: Sequence[tuple[bytes, bytes]] = ()
 
 
+class AskRoom(Struct, frozen=True, gc=False):
+    """Report when the link of a session has room: when at most `upto` bytes wait there, of all that was sent before.
+
+    The answer is `LinkHasRoom`, or `SessionEnded`.
+    """
+
+    session: int
+    upto: int
+
+
 class EndSession(Struct, frozen=True, gc=False):
     """Close a client's session, with a reason for people."""
 
@@ -481,6 +491,16 @@ class ClientSession:
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
     """A client's session is over. Every role that declares this message gets it."""
+
+    session: ClientSession
+
+
+@dataclass(frozen=True, slots=True)
+class LinkHasRoom:
+    """What waited on the link of a client's session has left, as far as a role has asked for with `AskRoom`.
+
+    Every role that declares this message gets it.
+    """
 
     session: ClientSession
 

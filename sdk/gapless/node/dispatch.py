@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect
-from gapless.core.ports import Handler, LogAnswer, RequestHandler, Role, SessionEnded
+from gapless.core.ports import Handler, LinkHasRoom, LogAnswer, RequestHandler, Role, SessionEnded
 from gapless.core.server.inquiry_mail import MAILBOX
 from gapless.core.server.joining import JOINS
 from gapless.core.stream.ticks import PubendId
@@ -53,8 +53,10 @@ class Dispatch:
             kind: self._taker(kind, takers) for kind, takers in takers_of(roles, tables).items()
         } | {routing.Posted: self._on_posted}
         """What takes each fact that a router may say to a core."""
-        self.session_ended = [table[SessionEnded] for table in tables if SessionEnded in table]
-        """For every role that takes it."""
+        self.of_sessions: dict[type, list[Handler]] = {
+            kind: [table[kind] for table in tables if kind in table] for kind in (SessionEnded, LinkHasRoom)
+        }
+        """What is said of sessions: of each kind, the handlers of every role that takes it."""
         self.log_answers: list[dict[type, Handler]] = [
             {kind: table.get(kind, _nobody) for kind in LOG_ANSWERS} for table in tables
         ]
@@ -144,7 +146,7 @@ def takers_of(roles: Sequence[Role], tables: Sequence[Mapping[type, Handler]]) -
     takers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
     for source, (role, table) in enumerate(zip(roles, tables, strict=True)):
         for kind, handler in table.items():
-            if kind in LOG_ANSWERS or kind in (SessionEnded, routing.Posted, routing.Submitted):
+            if kind in LOG_ANSWERS or kind in (SessionEnded, LinkHasRoom, routing.Posted, routing.Submitted):
                 continue  # for every role that takes it, or for who asked
             if kind not in PUBEND_OF:
                 _claim(claimed, kind, role)

@@ -24,6 +24,7 @@ from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
     Append,
     Appended,
+    AskRoom,
     Authorizer,
     ClientSession,
     Delete,
@@ -34,6 +35,7 @@ from gapless.core.ports import (
     Read,
     ReadResult,
     Role,
+    SessionEnded,
     Set,
     Tell,
     Transmit,
@@ -176,7 +178,7 @@ class Machine:
         inquired[AskStatus] = {NODE: self._on_ask_status}
         self._inquiries = Inquiries(broker, authorizer, inquired, self._tell_session)
         self._dispatch.take_node_mail(self._inquiries.on_posted)
-        self._dispatch.session_ended.append(self._inquiries.on_session_ended)
+        self._dispatch.of_sessions[SessionEnded].append(self._inquiries.on_session_ended)
         requests = {**self._dispatch.requests, **dict.fromkeys(inquired, self._inquiries.on_request)}
         self.sessions = Sessions(broker, limits, authenticator, authorizer, requests)
         self._status_part_bytes = min(STATUS_PART_BYTES, limits.frame_bytes // 2)
@@ -506,7 +508,7 @@ class Machine:
                 self._alarm(effect, SESSIONS_PART)
             else:
                 self._pass(SESSIONS_PART, effect)
-                for handler in self._dispatch.session_ended:
+                for handler in self._dispatch.of_sessions[type(effect)]:
                     handler(effect, self._now, self._wall)
 
     def _pass(self, source: int, said: object) -> None:
@@ -535,6 +537,7 @@ class Machine:
             Read: self._read,
             Tell: self._tell,
             Transmit: self._transmit,
+            AskRoom: self._ask_room,
             EndSession: self._end_session,
             Alarm: self._alarm,
         }
@@ -581,6 +584,10 @@ class Machine:
     def _transmit(self, transmit: Transmit, source: int) -> None:
         self._pass(source, transmit)
         self.sessions.transmit(transmit.session, transmit.payloads)
+
+    def _ask_room(self, ask: AskRoom, source: int) -> None:
+        self._pass(source, ask)
+        self.sessions.ask_room(ask.session, ask.upto)
 
     def _end_session(self, end: EndSession, source: int) -> None:
         self._pass(source, end)
@@ -668,7 +675,7 @@ class Machine:
             link.close(work.close)
             return
         pending = link.pending
-        if pending or owner.pending:
+        if pending or owner.pending or work.reports:
             owner.pending = pending
             self.sessions.on_pending(number, pending, self._now)
 

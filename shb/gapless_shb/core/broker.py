@@ -20,7 +20,16 @@ from enum import Enum
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import AskInterest, Held, Know, Posted, Probe, PubendMeta, Seen, Submitted
-from gapless.core.ports import ClientSession, Handler, Operation, ReadResult, RequestHandler, RoleContext, SessionEnded
+from gapless.core.ports import (
+    ClientSession,
+    Handler,
+    LinkHasRoom,
+    Operation,
+    ReadResult,
+    RequestHandler,
+    RoleContext,
+    SessionEnded,
+)
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledge,
@@ -38,6 +47,7 @@ from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.checkpoint import ShbCheckpoints
 from gapless_shb.core.claims import Claims
 from gapless_shb.core.constream import Constream
+from gapless_shb.core.consumers import Consumer, from_another
 from gapless_shb.core.desks import Desks
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.groups import Groups
@@ -181,6 +191,7 @@ class SubscriberHostingBroker:
             Posted: self._on_posted,
             Submitted: self._claims.on_submitted,
             SessionEnded: self._on_session_ended,
+            LinkHasRoom: self._on_room,
         }
 
     def requests(self) -> Mapping[type, RequestHandler]:
@@ -375,13 +386,24 @@ class SubscriberHostingBroker:
         if credit.request not in {0, consumer.request}:
             return  # granted by the consumer of the same session that this one took over from
         consumer.grant(credit.events, credit.bytes)
+        self._go_on(consumer, consumer.grants, now, wall)
+
+    def _on_room(self, said: LinkHasRoom, now: int, wall: int) -> None:
+        """What waited on a client's link has left: those of its subscriptions that had to wait go on."""
+        channel = self._hosting.channels.get(said.session.number)
+        if channel is None or not channel.on_room():
+            return
+        for consumer in from_another(list(channel.consumers.values()), channel.rooms):
+            self._go_on(consumer, channel.rooms, now, wall)
+        self._ranges.on_room(said.session, channel.rooms, now, wall)
+
+    def _go_on(self, consumer: Consumer, turn: int, now: int, wall: int) -> None:
+        """There is room for more events of a consumer: its readers go on, each time another one first."""
         if consumer.ordered is not None:
             consumer.ordered.touch()
-        reading = [stream for stream in self._hosting.streams.values() if credit.sid in stream.scheduler.readers]
-        # Whoever comes first may use up all of it: so that nobody waits for ever, each grant begins with another one.
-        first = consumer.grants % max(1, len(reading))
-        for stream in reading[first:] + reading[:first]:
-            stream.scheduler.step(credit.sid, now, wall)
+        reading = [stream for stream in self._hosting.streams.values() if consumer.sid in stream.scheduler.readers]
+        for stream in from_another(reading, turn):
+            stream.scheduler.step(consumer.sid, now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(request.sid)

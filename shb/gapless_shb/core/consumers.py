@@ -1,18 +1,19 @@
 """The connected clients: a channel per session, a consumer per attached subscription, and their credit.
 
 A consumer is never sent more events and bytes than it granted. Without credit it gets a reader; nothing is queued for
-it (protocol: credit; T26).
+it (protocol: credit; T26). The link that all consumers of a session share has a credit, too: else what waits there
+would be as much as all of them have granted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from gapless.core.ports import Tell, Transmit
+from gapless.core.ports import AskRoom, Tell, Transmit
 from gapless.core.stream.batch_bytes import COUNT_BYTES, ROW
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
@@ -23,6 +24,8 @@ from gapless_shb.core.subscriptions import SubscriptionRecord
 if TYPE_CHECKING:
     from gapless_shb.core.ordering import OrderedDelivery
 
+AnyT = TypeVar("AnyT")
+
 
 @dataclass(slots=True)
 class Channel:
@@ -32,10 +35,36 @@ class Channel:
     emit: Callable[[object], None]
     unflushed: list[Channel]
     """Channels with gathered deliveries. All channels share this list."""
+    link_bytes: int
+    """How many bytes of events may wait on the link; one delivery may go beyond that."""
     consumers: dict[int, Consumer] = field(default_factory=dict)
     _numbers: dict[PubendId, int] = field(default_factory=dict)
     _told: dict[PubendId, Tick] = field(default_factory=dict)
     _pending: list[tuple[bytes, bytes]] = field(default_factory=list)
+    _given: int = 0
+    """How many bytes of events were given to the link since it had room last."""
+    _asked: bool = False
+    """Whether it was asked for when there is room."""
+    rooms: int = 0
+    """How often there was room again."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether events have to wait until there is room."""
+        return self._given >= self.link_bytes
+
+    def charge(self, size: int) -> None:
+        """So many bytes of events are given to the link. Asks for room early: a quick link never has to wait for it."""
+        self._given += size
+        if not self._asked and 2 * self._given >= self.link_bytes:
+            self._asked = True
+            self.emit(AskRoom(self.session, self.link_bytes // 2))
+
+    def on_room(self) -> bool:
+        """Most of what was given has left. Returns whether anything may have had to wait."""
+        was_full, self._given, self._asked = self.is_full, 0, False
+        self.rooms += 1
+        return was_full
 
     def number(self, pubend: PubendId) -> int:
         """Returns the session's number for a pubend, and announces it with its first use."""
@@ -50,6 +79,7 @@ class Channel:
         if not self._pending:
             self.unflushed.append(self)
         self._pending.append((deliver_head(self.session, sid, self.number(pubend)), payload))
+        self.charge(len(payload))
 
     def flush(self) -> None:
         """Sends the gathered deliveries. It comes before any other message to the session."""
@@ -86,7 +116,8 @@ class Channel:
 class Credited:
     """A receiver that grants credit in events and bytes. An event that is larger than all credit is sent alone."""
 
-    __slots__ = ("credit_bytes", "credit_events", "payload_max")
+    __slots__ = ("channel", "credit_bytes", "credit_events", "payload_max")
+    channel: Channel
     credit_events: int
     credit_bytes: int
     payload_max: int
@@ -94,12 +125,12 @@ class Credited:
 
     @property
     def starved(self) -> bool:
-        """Whether the credit does not allow even one event."""
-        return self.credit_events <= 0 or self.credit_bytes <= 0
+        """Whether not even one event may be sent now: by its credit, or because the link is full."""
+        return self.credit_events <= 0 or self.credit_bytes <= 0 or self.channel.is_full
 
     def spend_all(self, events: int, size: int) -> bool:
-        """Takes so much from the credit if all of it is covered, and fits into a frame. Returns whether it is."""
-        if events > self.credit_events or size > self.credit_bytes or size > self.payload_max:
+        """Takes so much from the credit if all of it may be sent at once, in one frame. Returns whether it may."""
+        if events > self.credit_events or size > self.credit_bytes or size > self.payload_max or self.channel.is_full:
             return False
         self.credit_events -= events
         self.credit_bytes -= size
@@ -188,3 +219,9 @@ class Consumer(Credited):
     def is_elsewhere(self) -> bool:
         """Whether it is attached at another SHB, which serves it."""
         return self.channel.session < 0
+
+
+def from_another(several: Sequence[AnyT], turn: int) -> Sequence[AnyT]:
+    """Returns them with another one first on each turn: the first may use up all room, and nobody waits for ever."""
+    first = turn % max(1, len(several))
+    return [*several[first:], *several[:first]]

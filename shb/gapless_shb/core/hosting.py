@@ -137,7 +137,7 @@ class Hosting(BrokerState):
         """Returns the session's channel, and creates it with its first use."""
         channel = self.channels.get(session)
         if channel is None:
-            channel = Channel(session, self.outbox.emit, self._unflushed)
+            channel = Channel(session, self.outbox.emit, self._unflushed, self.catch_up.link_bytes)
             self.channels[session] = channel
         return channel
 

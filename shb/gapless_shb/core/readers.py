@@ -298,7 +298,7 @@ class ConsumerSink:
 
     @property
     def full(self) -> bool:
-        """Whether the credit does not allow even one event."""
+        """Whether not even one event may be sent now."""
         return self._consumer.starved
 
     def events(self, events: EventBatch) -> EventBatch | None:

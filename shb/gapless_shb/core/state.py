@@ -15,7 +15,7 @@ from gapless_shb.core.subscriptions import Registry
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """The limits of catching up, and the form of the PFS."""
+    """The limits of what is delivered, and the form of the PFS."""
 
     kept_bytes: int = 48 << 20
     """How many bytes the page cache of a pubend keeps."""
@@ -23,6 +23,8 @@ class CatchUp:
     """About how many events readers send in one turn of the node. Live deliveries wait no longer than that takes."""
     imprecise: bool = False
     """Whether a PFS block has only which subscriptions matched any of its ticks, and not which ticks."""
+    link_bytes: int = 16 << 20
+    """How many bytes of events may wait on the link of a client."""
 
 
 class BrokerState:

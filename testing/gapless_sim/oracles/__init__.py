@@ -31,7 +31,7 @@ from gapless_sim.oracles.positions import U03Positions
 from gapless_sim.oracles.progress_probes import V4Probing
 from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
 from gapless_sim.oracles.release import I8Release
-from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol
+from gapless_sim.oracles.sessions import I2Served, I5InOnePiece, P1Protocol, P2Bounded
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
 from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways, K9Forgotten
 from gapless_sim.oracles.transactions import J2Committed, J4Once
@@ -74,6 +74,7 @@ def all_oracles(world: World) -> list[Oracle]:
         I2Order(model),
         I2Served(model),
         P1Protocol(model),
+        P2Bounded(model),
         U03Positions(model),
         I5GapLegal(model),
         I5InOnePiece(model),

@@ -1,4 +1,4 @@
-"""A client's session, as both of its ends see it: nothing twice, no gap in pieces, and nobody breaks the protocol."""
+"""A client's session, as both of its ends see it: nothing twice, no gap in pieces, not too much, no breach."""
 
 from __future__ import annotations
 
@@ -167,6 +167,44 @@ class I5InOnePiece(Judge):
             upto = next((hi for lo, hi in history.given_up.ranges if lo < gap.end <= hi), 0)
         heads = values_by(self.world.brokers[broker].gauges(), gauges.HEAD, "pubend")
         return min(upto, int(heads.get(history.pubend, upto)))
+
+
+class P2Bounded(Judge):
+    """What waits on the link of a session is bounded, however many subscriptions share it.
+
+    Between two times at which an SHB learns that the link has room, it gives it no more than `link_bytes` of events and
+    one delivery. What it says within one turn is seen at its end, maybe behind the second of them: so that is allowed
+    twice.
+    """
+
+    name = "P2"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._given: dict[tuple[str, int], tuple[int, int]] = {}
+        """By broker and session: the bytes of all deliveries since there was room, and of the largest."""
+
+    def sent(self, broker: str, session: int, message: Any) -> None:
+        """An SHB gives events to a link."""
+        if type(message) not in {Deliver, RangeEvents}:
+            return
+        given, largest = self._given.get((broker, session), (0, 0))
+        if given > 2 * (self.world.options.link_bytes + largest):
+            self.fail(f"{broker} gives session {session} more events, although {given} bytes may wait there")
+        size = message.columns.size
+        self._given[broker, session] = given + size, max(largest, size)
+
+    def room(self, broker: str, session: int) -> None:
+        """What waited has left."""
+        self._given.pop((broker, session), None)
+
+    def left(self, broker: str, session: int) -> None:
+        """A session is over."""
+        self._given.pop((broker, session), None)
+
+    def crashed(self, broker: SimBroker) -> None:
+        """Its sessions are over."""
+        self._given = {key: given for key, given in self._given.items() if key[0] != broker.name}
 
 
 class P1Protocol(Judge):

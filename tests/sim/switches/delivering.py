@@ -385,6 +385,34 @@ CONSUMERS = (
         " protocol.",
     ),
     Switch(
+        "link_without_bounds",
+        ("T26",),
+        "Whoever has credit is sent events, however much waits on the link already.",
+        (
+            Edit(
+                "gapless_shb.core.consumers:Channel.charge",
+                "self._given += size",
+                "self._given = min(self._given + size, self.link_bytes - 1)",
+            ),
+        ),
+        ("P2",),
+        "Consumers that catch up, over one link that may let little wait.",
+    ),
+    Switch(
+        "room_of_a_link_is_lost",
+        ("T26",),
+        "Who had to wait for room on the link of its session is not told when there is some.",
+        (
+            Edit(
+                "gapless_shb.core.broker:SubscriberHostingBroker._on_room",
+                "self._go_on(consumer, channel.rooms, now, wall)",
+                "pass",
+            ),
+        ),
+        ("V1",),
+        "Consumers that catch up over one link that may let little wait, and then nothing more is published.",
+    ),
+    Switch(
         "slow_consumer_skips",
         ("T26",),
         "A consumer without credit is read for from the head on, not from what it was last sent.",

@@ -21,6 +21,7 @@ class LinkSession:
     """
 
     __slots__ = (
+        "asked",
         "client",
         "handshake",
         "head",
@@ -47,6 +48,8 @@ class LinkSession:
         """When the link last made progress."""
         self.pending = 0
         self.paused = False
+        self.asked: int | None = None
+        """A role wants to know when at most so many bytes wait; None: none does."""
         self.handshake = Handshake()
         self.client: ClientSession | None = None
         self.head = b""

@@ -57,6 +57,8 @@ class LinkOutput(Struct):
     """Accept frames of up to so many bytes from now on; 0: no change."""
     urgent: list[Payload] = []
     ordinary: list[Payload] = []
+    reports: bool = False
+    """Report afterwards how many bytes wait on the link, even if there are none."""
     paused: bool | None = None
     """Stop reading (True), read again (False), or no change (None)."""
     close: str | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Ending, Submitted
-from gapless.core.ports import Authorizer, ClientSession, RequestHandler, SessionEnded
+from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import Admitted, welcome
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
@@ -200,6 +200,9 @@ class Sessions:
             # While the link was not read, its silence was not the client's fault: the time counts from now.
             connection.heard = now
             self._pause(connection, paused=False)
+        if connection.asked is not None and pending <= connection.asked and connection.client is not None:
+            connection.asked = None
+            self.effects.append(LinkHasRoom(connection.client))
 
     def on_placed(self, placed: Submitted) -> None:
         """The router has answered an opening or a batch. It is dropped if the session is over."""
@@ -260,6 +263,13 @@ class Sessions:
         if connection is not None:
             self._outbox.transmit(connection.link, payloads)
 
+    def ask_room(self, session: int, upto: int) -> None:
+        """`LinkHasRoom` is wanted when at most `upto` bytes wait, of all that was sent; ignored if it is over."""
+        connection = self._sessions.get(session)
+        if connection is not None:
+            connection.asked = upto
+            self._outbox.link(connection.link).reports = True
+
     def end(self, session: int, reason: str) -> None:
         """Ends a session, with a reason for people; ignored if the session is over."""
         connection = self._sessions.get(session)
@@ -275,7 +285,7 @@ class Sessions:
     # What to do.
 
     def take_effects(self) -> list[object]:
-        """Returns `SubmitOpen` and `Submit` for the router, `SessionEnded` for roles, `Alarm`s; emptied by the call."""
+        """Returns `SubmitOpen` and `Submit` for the router, what roles are told, and `Alarm`s; emptied by the call."""
         effects = self.effects.copy()
         self.effects.clear()
         return effects

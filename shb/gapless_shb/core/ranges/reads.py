@@ -14,7 +14,7 @@ from gapless.core.wire.codec import range_head
 from gapless.core.wire.messages import Code, EndRead, GapReason, Position, RangeGap, RangeRead, ReadOn, ReadRange
 from gapless_shb.core.admission import RefusedError, called, check_positions, found_for_ranges, over
 from gapless_shb.core.blocks import BlockColumn
-from gapless_shb.core.consumers import Credited
+from gapless_shb.core.consumers import Credited, from_another
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
 
@@ -31,8 +31,7 @@ class RangeDelivery(Credited):
     wants_events = True
 
     def __init__(self, hosting: Hosting, session: int, request: ReadRange) -> None:
-        self._hosting = hosting
-        self._session = session
+        self.channel = hosting.channel(session)
         self._request = request.request
         self.credit_events = request.credit_events
         self.credit_bytes = request.credit_bytes
@@ -40,7 +39,7 @@ class RangeDelivery(Credited):
 
     @property
     def full(self) -> bool:
-        """Whether the credit does not allow even one event."""
+        """Whether not even one event may be sent now."""
         return self.starved
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
@@ -58,8 +57,9 @@ class RangeDelivery(Credited):
             if self.is_too_large(payload):
                 return events
             self.spend(count, len(payload))
-            head = range_head(self._session, self._request)
-            self._hosting.outbox.emit(Transmit(self._session, ((head, payload),)))
+            head = range_head(self.channel.session, self._request)
+            self.channel.emit(Transmit(self.channel.session, ((head, payload),)))
+            self.channel.charge(len(payload))
             if count == len(events):
                 return None
             events = events.slice(count, len(events))
@@ -68,7 +68,7 @@ class RangeDelivery(Credited):
     def gap(self, start: Tick, end: Tick, reason: GapReason) -> None:
         """Sends a gap."""
         gap = RangeGap(self._request, start, end, reason.value)
-        self._hosting.outbox.emit(Tell(self._session, gap))
+        self.channel.emit(Tell(self.channel.session, gap))
 
 
 class Reads:
@@ -122,6 +122,11 @@ class Reads:
                 if knowledge.stamp is None:
                     reader.offer(knowledge)
                 self._step(key, now, wall)
+
+    def on_room(self, session: int, turn: int, now: int, wall: int) -> None:
+        """The link of a session has room again: its reads go on, each time another one first."""
+        for key in from_another([key for key in self._readers if key[0] == session], turn):
+            self._step(key, now, wall)
 
     def on_session_ended(self, session: int) -> None:
         """Drops the reads of a session that has ended."""

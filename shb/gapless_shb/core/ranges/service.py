@@ -109,6 +109,10 @@ class Ranges:
         self._bounds.on_knowledge(knowledge, now, wall)
         self._reads.on_knowledge(knowledge, now, wall)
 
+    def on_room(self, session: ClientSession, turn: int, now: int, wall: int) -> None:
+        """The link of a session has room again: its reads go on, each time another one first."""
+        self._reads.on_room(session.number, turn, now, wall)
+
     def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
         """A session has ended: drops its requests, and ends its leases."""
         for part in (self._attaching, self._heads, self._earliest, self._bounds, self._reads, self._exclusive):

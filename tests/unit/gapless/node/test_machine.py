@@ -15,8 +15,10 @@ from gapless.core.network.facts import Know, NetworkMap, Save
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
     AllowAll,
+    AskRoom,
     EndSession,
     Handler,
+    LinkHasRoom,
     LogQuestion,
     Operation,
     Put,
@@ -224,6 +226,29 @@ async def test_a_turn_writes_first_then_sends_then_speaks_then_reads(rig: Rig) -
 
     assert rig.calls == ["commit", "send", "alarm", routing.SendFrame(1, b"frame"), "reads"]
     assert rig.due is not None
+
+
+def test_a_role_learns_when_a_link_has_room_behind_what_was_sent(rig: Rig) -> None:
+    heard: list[object] = []
+    rig.machine._dispatch.of_sessions[LinkHasRoom].append(lambda said, *_: heard.append(said.session.number))
+    client = rig.connect(1)
+    [session] = rig.machine.sessions._sessions
+    client.pending = 100
+    rig.role.effects += [Transmit(session, ((b"head", b"rest"),)), AskRoom(session, 40)]
+    rig.call_roles()
+    rig.turn()
+    rig.turn()
+    assert heard == []
+
+    client.pending = 40
+    rig.machine.on_drained(1)
+    rig.turn()
+    rig.role.effects += [AskRoom(session, 40)]
+    rig.call_roles()
+    client.pending = 0
+    rig.turn()
+    rig.turn()
+    assert heard == [session, session]
 
 
 def test_a_read_is_answered_to_the_role_that_asked(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from gapless.core.gauges import value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
-from gapless.core.ports import AllowAll, Put, Read, Write
+from gapless.core.ports import AllowAll, Put, Read, SessionEnded, Write
 from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
@@ -405,7 +405,7 @@ async def test_what_roles_write_while_sessions_end_is_written_before_the_volume_
         rig.role.effects.append(Write([Put("last", 1, b"x")]))
         rig.call_roles()
 
-    rig.machine._dispatch.session_ended[:] = [on_ended]
+    rig.machine._dispatch.of_sessions[SessionEnded][:] = [on_ended]
     await rig.connect()
 
     await rig.shell.stop("the node stops", 5)

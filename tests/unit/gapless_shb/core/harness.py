@@ -11,7 +11,18 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm
 from gapless.core.network import facts as r
-from gapless.core.ports import ClientSession, EndSession, Read, ReadResult, RoleContext, SessionEnded, Tell, Transmit
+from gapless.core.ports import (
+    AskRoom,
+    ClientSession,
+    EndSession,
+    LinkHasRoom,
+    Read,
+    ReadResult,
+    RoleContext,
+    SessionEnded,
+    Tell,
+    Transmit,
+)
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
@@ -93,6 +104,8 @@ class World(Rig[SubscriberHostingBroker]):
         """What pubends were asked about subscriptions, and have not answered."""
         self.ended: list[int] = []
         """The sessions that the broker has ended."""
+        self.room_asked: list[AskRoom] = []
+        """Which links ought to say when they have room."""
         super().__init__(self._make, role="shb", now=1_000_000_000, wall=WALL)
 
     # ------------------------------------------------------------------------------------- the broker
@@ -150,6 +163,8 @@ class World(Rig[SubscriberHostingBroker]):
             self.claims.append(effect)
         elif isinstance(effect, EndSession):
             self.ended.append(effect.session)
+        elif isinstance(effect, AskRoom):
+            self.room_asked.append(effect)
         else:
             assert isinstance(effect, Alarm)
             self.alarms.append(effect.text)
@@ -282,6 +297,11 @@ class World(Rig[SubscriberHostingBroker]):
             1 << 30,
         )
         self.feed(request, self.session_of(client))
+
+    def has_room(self, session: ClientSession) -> None:
+        """What was given to the link of a session has left."""
+        self.room_asked = [ask for ask in self.room_asked if ask.session != session.number]
+        self.feed(LinkHasRoom(session))
 
     def detach(self, client: Client) -> None:
         session, client.session = self.session_of(client), 0

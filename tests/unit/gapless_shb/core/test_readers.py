@@ -36,7 +36,7 @@ class Bench:
         self.number = 0
         self.effects: list[object] = []
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
-        self.channel = Channel(1, self.effects.append, [])
+        self.channel = Channel(1, self.effects.append, [], 1 << 20)
         self.consumer = Consumer(
             subscription, self.channel, "i", credit, 1 << 20, 4 << 20, request=1, attempt=1, since=0
         )

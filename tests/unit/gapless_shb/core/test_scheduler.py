@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.network.facts import AskInterest, PubendMeta, Seen
-from gapless.core.ports import ReadResult
+from gapless.core.ports import AskRoom, ReadResult
 from gapless.core.stream.ticks import SECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
+from gapless_shb.core.consumers import from_another
 from gapless_shb.core.state import CatchUp
 from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
@@ -85,6 +86,45 @@ def test_what_a_turn_leaves_goes_on_at_the_next() -> None:
     while client.inbox:
         world.consume(client)
     assert client.consumed == [row[0] for row in world.log]
+
+
+def test_who_has_credit_but_a_full_link_waits_for_room_and_holds_nothing_up() -> None:
+    """Found by a benchmark: what many subscriptions of a connection had granted together got it disconnected."""
+    world, client, stream = world_with("", CatchUp(link_bytes=100))
+    session = world.session_of(client)
+    push(world)
+    assert world.room_asked == []
+
+    while client.sid in stream.live:
+        push(world)
+    assert world.room_asked == [AskRoom(client.session, 50)]
+    came = len(client.inbox)
+    push(world, 3)
+    assert len(client.inbox) == came
+
+    while client.sid not in stream.live:
+        assert world.room_asked, "nothing else could make it go on"
+        world.has_room(session)
+    while client.inbox:
+        world.consume(client)
+    assert client.consumed == [row[0] for row in world.log]
+
+
+def test_a_link_that_has_room_early_makes_nobody_wait() -> None:
+    world, client, stream = world_with("", CatchUp(link_bytes=100))
+
+    for _ in range(10):
+        push(world)
+        if world.room_asked:
+            world.has_room(world.session_of(client))
+        assert client.sid in stream.live
+
+    assert stream.scheduler.demoted == 0
+
+
+def test_those_who_wait_for_room_come_first_by_turns() -> None:
+    assert [from_another("abc", turn) for turn in range(4)] == [[*"abc"], [*"bca"], [*"cab"], [*"abc"]]
+    assert from_another("", 7) == []
 
 
 def test_credit_that_is_scarce_is_shared_by_all_pubends() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.ports import ClientSession
+from gapless.core.ports import ClientSession, LinkHasRoom, SessionEnded
 from gapless.core.server import SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
@@ -314,6 +314,35 @@ def test_its_silence_while_it_was_not_read_is_not_held_against_a_client(broker: 
     broker.wait(14)
 
     assert broker.ended() == []
+
+
+def test_who_asks_for_room_learns_of_it_once_when_little_waits(broker: Any) -> None:
+    client = broker.client()
+
+    broker.sessions.ask_room(client.session, 50)
+    assert broker.take()[client.link].reports
+    assert broker.effects == [], "what was sent before may wait there now"
+    broker.sessions.on_pending(client.link, 51, broker.now)
+    broker.take()
+    assert broker.effects == []
+
+    broker.sessions.on_pending(client.link, 50, broker.now)
+    broker.sessions.on_pending(client.link, 0, broker.now)
+    broker.take()
+    [said] = broker.effects
+    assert (type(said), said.session.number) == (LinkHasRoom, client.session)
+
+
+def test_a_session_that_is_over_never_has_room(broker: Any) -> None:
+    client = broker.client()
+    broker.sessions.ask_room(client.session, 50)
+    broker.sessions.on_link_closed(client.link)
+
+    broker.sessions.ask_room(client.session, 50)
+    broker.sessions.on_pending(client.link, 0, broker.now)
+    broker.take()
+
+    assert [type(effect) for effect in broker.effects] == [SessionEnded]
 
 
 def test_a_link_with_far_too_much_waiting_is_closed(broker: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from gapless.core.ports import ClientSession, SessionEnded
 from gapless.core.wire import messages as m
+from gapless_shb.core.ranges import reads
 from gapless_shb.core.ranges.reads import READS_MAX
+from gapless_shb.core.state import CatchUp
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
@@ -27,6 +30,21 @@ def test_it_goes_as_far_as_the_credit_and_on_with_more() -> None:
     world.say(m.ReadOn(number, 100, 1 << 20))
     world.calm()
     assert number not in world.readings
+
+
+def test_a_read_with_credit_waits_for_room_on_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "FRAME_EVENTS", 3)
+    world = attached(CatchUp(0, link_bytes=300))
+    number = world.read_range(world.start, world.stable)
+    for _ in range(3):
+        world.calm()
+    read = len(world.readings[number].ticks)
+    assert 0 < read < 20
+    assert [ask.session for ask in world.room_asked] == [world.client.number]
+
+    while number in world.readings:
+        world.has_room(world.client)
+        world.calm()
 
 
 def test_an_event_larger_than_the_credit_is_not_stuck() -> None:
