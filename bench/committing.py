@@ -1,8 +1,11 @@
 """What it costs to leave the position to the broker: `AckMode.AUTO` beside `DUPS_OK` and tokens.
 
 Everything is in the log before a round begins, so that nothing but the consumers sets the pace. Each subscriber has a
-connection of its own and wants all events of its topic: as many as it consumes, so that none is sent in vain. All that
-are of one kind begin together.
+session of its own and wants all events of its topic: as many as it consumes, so that none is sent in vain. All that are
+of one kind begin together.
+
+With `AUTO`, the subscribers share one connection, as those of one application do; and once more each has its own. All
+others have their own.
 
 All commits of a turn share one sync. How much that gains depends on how long a sync takes: so `AUTO` is measured once
 more with a broker whose syncs take three milliseconds longer, as on a disk that is reached over a network.
@@ -11,6 +14,8 @@ more with a broker whose syncs take three milliseconds longer, as on a disk that
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,33 +42,43 @@ class Kind:
     events: int
     """How many each of them consumes."""
     batches: bool = False
+    share: bool = False
+    """Whether they share a connection."""
 
 
 AUTO = (
-    Kind("auto_25", gapless.AckMode.AUTO, 25, 400),
-    Kind("auto_200", gapless.AckMode.AUTO, 200, 200),
+    Kind("auto_25", gapless.AckMode.AUTO, 25, 400, share=True),
+    Kind("auto_200", gapless.AckMode.AUTO, 200, 400, share=True),
+    Kind("auto_alone_25", gapless.AckMode.AUTO, 25, 400),
+    Kind("auto_alone_200", gapless.AckMode.AUTO, 200, 400),
 )
-KINDS = (
-    *AUTO,
-    Kind("auto_batches_25", gapless.AckMode.AUTO, 25, 20_480, batches=True),
-    Kind("token_batches_25", gapless.AckMode.TOKEN, 25, 20_480, batches=True),
-    Kind("dups_ok_25", gapless.AckMode.DUPS_OK, 25, 20_480),
+BATCHES = (
+    Kind("auto_batches_25", gapless.AckMode.AUTO, 25, 20_480, batches=True, share=True),
+    Kind("token_batches_25", gapless.AckMode.TOKEN, 25, 20_480, batches=True, share=True),
+    Kind("dups_ok_25", gapless.AckMode.DUPS_OK, 25, 20_480, share=True),
+)
+RATIOS = (
+    ("auto_200", "auto_25"),
+    ("auto_alone_200", "auto_alone_25"),
+    ("auto_200", "auto_alone_200"),
+    ("auto_batches_25", "token_batches_25"),
 )
 
 
-async def fill(url: str) -> None:
+async def fill(url: str, kinds: Sequence[Kind]) -> None:
     """Publishes what all of them consume."""
     async with gapless.connect(url) as connection, connection.session() as session:
-        for count in {kind.events for kind in KINDS}:
+        for count in {kind.events for kind in kinds}:
             publisher = session.publisher(f"{TOPIC}.{count}")
             async for _ in publisher.send_all(gapless.Message(BODY, {"number": number}) for number in range(count)):
                 pass
 
 
-async def consume(url: str, name: str, kind: Kind, attached: asyncio.Semaphore, begin: asyncio.Event) -> None:
+async def consume(
+    connection: gapless.Connection, name: str, kind: Kind, attached: asyncio.Semaphore, begin: asyncio.Event
+) -> None:
     """One subscriber, from the first event on."""
     async with (
-        gapless.connect(url, client_id=name) as connection,
         connection.session(ack_mode=kind.ack_mode) as session,
         session.subscribe(f"{TOPIC}.{kind.events}", name=name, start="earliest") as subscription,
     ):
@@ -90,36 +105,43 @@ async def measure(broker: Broker, kinds: Sequence[Kind], number: int) -> dict[st
     for kind in kinds if number % 2 else reversed(kinds):
         attached, begin = asyncio.Semaphore(0), asyncio.Event()
         names = [f"{kind.name}-{number}-{which}" for which in range(kind.subscribers)]
-        consumers = [asyncio.create_task(consume(broker.url, name, kind, attached, begin)) for name in names]
-        for _ in consumers:
-            await attached.acquire()
-        broker_cpu, client_cpu, began = broker.cpu_seconds(), time.process_time(), time.perf_counter()
-        begin.set()
-        await asyncio.gather(*consumers)
-        count, wall = kind.subscribers * kind.events, time.perf_counter() - began
-        figures[f"{kind.name}_events_per_second"] = count / wall
-        figures[f"{kind.name}_broker_cpu_us_per_event"] = 1e6 * (broker.cpu_seconds() - broker_cpu) / count
-        figures[f"{kind.name}_client_cpu_us_per_event"] = 1e6 * (time.process_time() - client_cpu) / count
-        async with gapless.connect(broker.url) as connection:
+        async with contextlib.AsyncExitStack() as stack:
+            connections = [
+                await stack.enter_async_context(gapless.connect(broker.url, client_id=TOPIC))
+                for _ in (names[:1] if kind.share else names)
+            ]
+            consumers = [
+                asyncio.create_task(consume(connection, name, kind, attached, begin))
+                for name, connection in zip(names, itertools.cycle(connections))
+            ]
+            for _ in consumers:
+                await attached.acquire()
+            broker_cpu, client_cpu, began = broker.cpu_seconds(), time.process_time(), time.perf_counter()
+            begin.set()
+            await asyncio.gather(*consumers)
+            count, wall = kind.subscribers * kind.events, time.perf_counter() - began
+            figures[f"{kind.name}_events_per_second"] = count / wall
+            figures[f"{kind.name}_broker_cpu_us_per_event"] = 1e6 * (broker.cpu_seconds() - broker_cpu) / count
+            figures[f"{kind.name}_client_cpu_us_per_event"] = 1e6 * (time.process_time() - client_cpu) / count
             for name in names:
-                await connection.unsubscribe(name, client_id=name)
+                await connections[0].unsubscribe(name)
     rate = {kind.name: figures[f"{kind.name}_events_per_second"] for kind in kinds}
-    figures["ratio_auto_200_to_25"] = rate["auto_200"] / rate["auto_25"]
-    if "auto_batches_25" in rate:
-        figures["ratio_auto_batches_to_token_batches"] = rate["auto_batches_25"] / rate["token_batches_25"]
+    for one, other in RATIOS:
+        if one in rate and other in rate:
+            figures[f"ratio_{one}_to_{other}"] = rate[one] / rate[other]
     return figures
 
 
 def measured(kinds: Sequence[Kind], slower_sync: float) -> dict[str, float]:
     """The medians of several rounds with a broker of its own, and of the ratios within a round."""
     with running_broker(slower_sync=slower_sync) as broker:
-        run_loop(fill(broker.url))
+        run_loop(fill(broker.url, kinds))
         return medians([run_loop(measure(broker, kinds, number)) for number in range(ROUNDS)])
 
 
 def run(*, json: bool) -> dict[str, float]:
     """All kinds on this disk, and `AUTO` on a slower one."""
-    figures = measured(KINDS, 0.0)
+    figures = measured(AUTO, 0.0) | measured(BATCHES, 0.0)
     figures |= {f"slower_sync_{name}": figure for name, figure in measured(AUTO, SLOWER_SYNC).items()}
     if not json:
         table("committing: 200-byte events, the position at the broker and elsewhere", figures)

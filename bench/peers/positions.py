@@ -1,8 +1,9 @@
 """The position at the server, durable there before the next event: `python -m bench positions`.
 
-Each system does it in the way that is best for it, and each subscriber has a connection of its own. All events are
-there before a round begins. What a server sends ahead is taken, so that only the commits set the pace. One process of
-this program holds all subscribers, the same for every system.
+Each system does it in the way that is best for it: where a client can carry several subscribers over one connection
+(gapless, NATS), they share one; else each has its own. All events are there before a round begins. What a server sends
+ahead is taken, so that only the commits set the pace. One process of this program holds all subscribers, the same for
+every system.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.peers.system import RaceError, System
 from bench.peers.systems import SYSTEMS
@@ -35,6 +36,10 @@ ATTACH_SECONDS = 120
 TOPIC = "positions"
 
 
+Consume: TypeAlias = Callable[[int], Any]
+"""Consumes so many events, each committed before the next."""
+
+
 class Contender(ABC):
     """One way to consume: the position is committed at the server, and nothing is taken before it is durable there."""
 
@@ -42,41 +47,59 @@ class Contender(ABC):
     """Whose server and publisher it uses."""
 
     @abstractmethod
-    def consumer(self, address: str, name: str) -> contextlib.AbstractAsyncContextManager[Callable[[int], Any]]:
-        """A durable subscriber; what it gives consumes so many events, each committed before the next."""
+    def consumers(self, address: str, names: Sequence[str]) -> contextlib.AbstractAsyncContextManager[list[Consume]]:
+        """Durable subscribers with these names."""
+
+
+class Alone(Contender):
+    """Each subscriber has a connection of its own."""
+
+    @contextlib.asynccontextmanager
+    async def consumers(self, address: str, names: Sequence[str]) -> AsyncIterator[list[Consume]]:
+        """One after the other."""
+        async with contextlib.AsyncExitStack() as stack:
+            yield [await stack.enter_async_context(self.consumer(address, name)) for name in names]
+
+    @abstractmethod
+    def consumer(self, address: str, name: str) -> contextlib.AbstractAsyncContextManager[Consume]:
+        """One of them."""
 
 
 class Gapless(Contender):
-    """`AckMode.AUTO`, event by event."""
+    """`AckMode.AUTO`, event by event: sessions of one connection."""
 
     system = OURS
 
     @contextlib.asynccontextmanager
-    async def consumer(self, address: str, name: str) -> AsyncIterator[Callable[[int], Any]]:
+    async def consumers(self, address: str, names: Sequence[str]) -> AsyncIterator[list[Consume]]:
         """Leaving the loop commits the last event, too."""
         import gapless
 
-        async with gapless.connect(address, client_id=name) as connection:
-            session = connection.session(ack_mode=gapless.AckMode.AUTO)
-            subscription = await session.subscribe(TOPIC, name=name, start="earliest")
+        async with gapless.connect(address, client_id=TOPIC) as connection:
 
-            async def consume(count: int) -> None:
-                async with session:
-                    async for _ in subscription:
-                        count -= 1
-                        if not count:
-                            break
+            async def consumer(name: str) -> Consume:
+                session = connection.session(ack_mode=gapless.AckMode.AUTO)
+                subscription = await session.subscribe(TOPIC, name=name, start="earliest")
 
-            yield consume
+                async def consume(count: int) -> None:
+                    async with session:
+                        async for _ in subscription:
+                            count -= 1
+                            if not count:
+                                break
+
+                return consume
+
+            yield [await consumer(name) for name in names]
 
 
-class Redis(Contender):
+class Redis(Alone):
     """A consumer group for each subscriber, `XREADGROUP` ahead, `XACK` each."""
 
     system = "redis"
 
     @contextlib.asynccontextmanager
-    async def consumer(self, address: str, name: str) -> AsyncIterator[Callable[[int], Any]]:
+    async def consumer(self, address: str, name: str) -> AsyncIterator[Consume]:
         """One command under way: the next event waits for the answer."""
         from redis.asyncio import Redis as Client
 
@@ -94,41 +117,45 @@ class Redis(Contender):
 
 
 class Nats(Contender):
-    """A durable push consumer for each subscriber, and `ack_sync`."""
+    """A durable push consumer for each subscriber, and `ack_sync`: of one connection, which suits it better."""
 
     system = "nats"
 
     @contextlib.asynccontextmanager
-    async def consumer(self, address: str, name: str) -> AsyncIterator[Callable[[int], Any]]:
+    async def consumers(self, address: str, names: Sequence[str]) -> AsyncIterator[list[Consume]]:
         """The server pushes up to AHEAD events, of which each is acknowledged, and the answer awaited."""
         import nats
         from nats.js.api import AckPolicy, ConsumerConfig
 
         async with await nats.connect(address, connect_timeout=60) as connection:
             jetstream = connection.jetstream(timeout=60)
-            subscription = await jetstream.subscribe(
-                f"{TOPIC}.>",
-                durable=name,
-                stream=TOPIC,
-                manual_ack=True,
-                config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, max_ack_pending=AHEAD, ack_wait=600),
-            )
 
-            async def consume(count: int) -> None:
-                for _ in range(count):
-                    message = await subscription.next_msg(timeout=60)
-                    await message.ack_sync(timeout=60)
+            async def consumer(name: str) -> Consume:
+                subscription = await jetstream.subscribe(
+                    f"{TOPIC}.>",
+                    durable=name,
+                    stream=TOPIC,
+                    manual_ack=True,
+                    config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, max_ack_pending=AHEAD, ack_wait=600),
+                )
 
-            yield consume
+                async def consume(count: int) -> None:
+                    for _ in range(count):
+                        message = await subscription.next_msg(timeout=60)
+                        await message.ack_sync(timeout=60)
+
+                return consume
+
+            yield [await consumer(name) for name in names]
 
 
-class Kafka(Contender):
+class Kafka(Alone):
     """confluent-kafka: a group for each subscriber, assigned its partition, `commit` for each event."""
 
     system = "kafka"
 
     @contextlib.asynccontextmanager
-    async def consumer(self, address: str, name: str) -> AsyncIterator[Callable[[int], Any]]:
+    async def consumer(self, address: str, name: str) -> AsyncIterator[Consume]:
         """The client blocks, so each has a thread."""
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -167,13 +194,13 @@ class Kafka(Contender):
                 await loop.run_in_executor(thread, client.close)
 
 
-class AioKafka(Contender):
+class AioKafka(Alone):
     """aiokafka: the same on the loop."""
 
     system = "kafka-aio"
 
     @contextlib.asynccontextmanager
-    async def consumer(self, address: str, name: str) -> AsyncIterator[Callable[[int], Any]]:
+    async def consumer(self, address: str, name: str) -> AsyncIterator[Consume]:
         """Events are taken as the client has them, and each is committed."""
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -200,9 +227,8 @@ async def measure(contender: Contender, system: System, address: str) -> dict[st
         await publisher.publish([event(number) for number in range(max(EVENTS.values()))])
     figures = {}
     for subscribers in SUBSCRIBERS:
-        async with contextlib.AsyncExitStack() as stack:
-            names = [f"{contender.system}-{subscribers}-{number}" for number in range(subscribers)]
-            consumers = [await stack.enter_async_context(contender.consumer(address, name)) for name in names]
+        names = [f"{contender.system}-{subscribers}-{number}" for number in range(subscribers)]
+        async with contender.consumers(address, names) as consumers:
             began = time.perf_counter()
             await asyncio.gather(*[consume(EVENTS[subscribers]) for consume in consumers])
             taken = time.perf_counter() - began

@@ -1,7 +1,8 @@
 """The shell of the client's core: it feeds the core, carries out its effects, and sets one timer.
 
-Commands of one turn of the loop are carried out together at its end; frames that arrive are handled at once. The driver
-does not know what a publisher or a subscription is: each is a number with a recipient.
+Commands of one turn of the loop are carried out together at its end; frames that arrive are handled at once. Where the
+commands of a turn are many, their frames leave by the dozen, so that the broker need not wait for the last of them. The
+driver does not know what a publisher or a subscription is: each is a number with a recipient.
 """
 
 from __future__ import annotations
@@ -197,6 +198,8 @@ class Driver:
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._end_turn)
+        for send in self.core.take_frames():
+            self._on_send_frames(send)
 
     def at_end_of_turn(self, call: Callable[[], None]) -> None:
         """Calls this at the end of this turn, before the effects of the core are carried out."""

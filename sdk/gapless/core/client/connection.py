@@ -31,6 +31,7 @@ from gapless.core.client.effects import (
     Notice,
     OpenLink,
     RaiseLimit,
+    SendFrames,
     Unreachable,
 )
 from gapless.core.client.errors import TEMPORARY, error_of
@@ -466,6 +467,10 @@ class ClientCore:
             effects += self._hosts.take()
             effects += self._outbox.take()
         return effects
+
+    def take_frames(self) -> Sequence[SendFrames]:
+        """Returns frames that need not wait until all commands of a turn were given; `take_effects` has the others."""
+        return self._outbox.take_frames()
 
     # Publishers with their pubends' hosts.
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gapless.core.client.effects import Effect, Payload, SendFrames
 from gapless.core.wire.codec import encode, encode_keyed, encode_numbered, encode_publish, session_head
 from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed, Welcome
 from gapless.core.wire.numbering import Sent
+
+FRAMES_AT_ONCE = 64
+"""So many frames of one step need not wait for its end: the broker works on them while this process makes more."""
 
 
 class ClientOutbox:
@@ -74,6 +79,18 @@ class ClientOutbox:
         self._effects = []
         self._urgent = self._ordinary = None
         return effects
+
+    def take_frames(self) -> Sequence[SendFrames]:
+        """Returns the frames of the step so far if there are many, and nothing else that they might overtake."""
+        urgent, ordinary = self._urgent, self._ordinary
+        count = (0 if urgent is None else len(urgent.payloads)) + (0 if ordinary is None else len(ordinary.payloads))
+        if count < FRAMES_AT_ONCE:
+            return ()
+        frames = [each for each in (urgent, ordinary) if each is not None]
+        if len(frames) < len(self._effects):
+            return ()
+        self.take()
+        return frames
 
     def _tell(self, message: ClientMessage, *, urgent: bool) -> None:
         session = self.session

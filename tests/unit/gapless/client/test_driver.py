@@ -12,6 +12,7 @@ import pytest
 from gapless.client.driver import Driver, Recipient
 from gapless.core.client import ClientCore, ClientSettings
 from gapless.core.client.effects import SendFrames
+from gapless.core.client.outbox import FRAMES_AT_ONCE
 from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError
 from gapless.spi import Link, LinkHandler
@@ -137,6 +138,20 @@ async def test_a_bug_in_one_place_keeps_nothing_back_from_others() -> None:
         run.pump()
 
     assert len((await answer).rows) == 1
+    await run.close()
+
+
+async def test_what_many_commands_of_a_turn_ask_for_leaves_by_the_dozen() -> None:
+    network = FakeNetwork()
+    run = driver(network)
+    await run.start()
+    sends = network.sends
+
+    questions = [run.ask(run.core.list_pubends) for _ in range(2 * FRAMES_AT_ONCE + 1)]
+    assert network.sends == sends + 2
+    await asyncio.gather(*questions)
+
+    assert network.sends == sends + 3
     await run.close()
 
 

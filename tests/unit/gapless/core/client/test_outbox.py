@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.client.effects import Notice, SendFrames
-from gapless.core.client.outbox import ClientOutbox
+from gapless.core.client.outbox import FRAMES_AT_ONCE, ClientOutbox
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import Credit, Goodbye, Heartbeat, Hello, Welcome
 from gapless.core.wire.numbering import Received
@@ -53,6 +53,35 @@ def test_what_is_sent_after_another_effect_follows_on_it() -> None:
     first, between, last = outbox.take()
 
     assert (isinstance(first, SendFrames), between, isinstance(last, SendFrames)) == (True, barrier, True)
+
+
+def test_many_frames_need_not_wait_for_the_end_of_a_step() -> None:
+    outbox = opened()
+    for _ in range(FRAMES_AT_ONCE - 1):
+        outbox.send(Credit(1, 2, 3))
+    assert outbox.take_frames() == ()
+    outbox.send_last(Heartbeat())
+
+    frames = outbox.take_frames()
+
+    assert [len(each.payloads) for each in frames] == [FRAMES_AT_ONCE - 1, 1]
+    received = Received()
+    assert all(received.is_new(joined(payload)) for each in frames for payload in each.payloads)
+    assert outbox.take() == []
+
+
+def test_what_may_not_be_overtaken_keeps_frames_back_however_many_they_are() -> None:
+    outbox = opened()
+    barrier = Notice("a barrier")
+    outbox.emit(barrier)
+    for _ in range(2 * FRAMES_AT_ONCE):
+        outbox.send(Credit(1, 2, 3))
+
+    assert outbox.take_frames() == ()
+
+    first, second = outbox.take()
+    assert first is barrier
+    assert isinstance(second, SendFrames)
 
 
 def test_each_session_begins_to_count_anew_and_the_handshake_does_not_count() -> None:
