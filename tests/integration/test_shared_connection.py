@@ -7,6 +7,7 @@ import logging
 import time
 
 import pytest
+from typing_extensions import Never
 
 import gapless
 
@@ -36,4 +37,46 @@ async def test_a_client_that_stands_still_while_many_subscriptions_catch_up(
         consumed = await asyncio.wait_for(asyncio.gather(*consumers), 50)
 
     assert consumed == [list(range(EVENTS))] * SUBSCRIPTIONS
+    assert caplog.messages == []
+
+
+async def test_large_events_for_many_subscriptions_at_once(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """One event for all of them is more than a client may let wait: nobody was ever sent any."""
+    caplog.set_level(logging.WARNING, "gapless.client")
+    bodies = [bytes([number]) * 1_000_000 for number in range(4)]
+    async with gapless.connect(url) as connection, connection.session() as session:
+        subscriptions = [await session.subscribe("t", name=f"s{number}") for number in range(60)]
+
+        async def consume(subscription: gapless.Subscription[gapless.Event, Never]) -> list[bytes]:
+            return [(await anext(subscription)).body for _ in bodies]
+
+        consumers = [asyncio.create_task(consume(subscription)) for subscription in subscriptions]
+        for body in bodies:
+            await session.publisher("t").send(body)
+        consumed = await asyncio.wait_for(asyncio.gather(*consumers), 50)
+
+    assert consumed == [bodies] * len(subscriptions)
+    assert caplog.messages == []
+
+
+async def test_a_client_that_stands_still_while_it_reads_many_ranges(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "gapless.client")
+    async with gapless.connect(url) as connection, connection.session() as session:
+        async with session.subscribe("t", name="s"):
+            pass
+        async for receipt in session.publisher("t").send_all(gapless.Message(BODY, {"n": n}) for n in range(EVENTS)):
+            pubend, end = receipt.pubend, receipt.tick
+
+        async def read() -> list[object]:
+            async with connection.read_range("s", pubend, 0, end) as reader:
+                return [event.properties["n"] async for event in reader]
+
+        readers = [asyncio.create_task(read()) for _ in range(SUBSCRIPTIONS)]
+        await asyncio.sleep(0.01)  # they have asked
+        time.sleep(3)  # noqa: ASYNC251 - the application computes, and nothing is read
+        ranges = await asyncio.wait_for(asyncio.gather(*readers), 50)
+
+    assert ranges == [list(range(EVENTS))] * SUBSCRIPTIONS
     assert caplog.messages == []
