@@ -73,7 +73,11 @@ class SimClient:
         self._missed = []
         jitter = random_of(self.world.choices.seed, f"jitter/{self.instance}")
         self.core = ClientCore(
-            self.addresses, client_id=self.name, instance=self.instance, random=jitter, settings=ClientSettings()
+            self.addresses,
+            client_id=self.name,
+            instance=self.instance,
+            random=jitter,
+            settings=ClientSettings(link_bytes=self.world.options.link_bytes),
         )
         self.world.note(self.name, "start", f"process {self.boots}")
         self.core.start(self.monotonic())
@@ -243,6 +247,8 @@ class SimClient:
             link = self._links.pop(effect.link, None)
             if link is not None:
                 link.hangup()
+        elif isinstance(effect, e.AskRoom):
+            self.world.at(self.world.now, self.name, "room?", self._look_for_room, effect, life=self.life)
         elif isinstance(effect, e.RaiseLimit):
             link = self._links.get(effect.link)
             if link is not None:
@@ -254,6 +260,17 @@ class SimClient:
             self.world.observe.disconnected(self, effect.reason)
         elif isinstance(effect, e.Closed) and effect.error is not None:
             self.world.note(self.name, "closed", str(effect.error))
+
+    def _look_for_room(self, ask: e.AskRoom) -> None:
+        """Reports to the core when its link has room."""
+        link = self._links.get(ask.link)
+        if link is None:
+            return
+        if link.upward.pending <= ask.upto:
+            self._later(self.core.on_room, ask.link)
+        else:
+            again = self.world.now + 5 * MILLISECOND
+            self.world.at(again, self.name, "room?", self._look_for_room, ask, life=self.life)
 
     def _tell(self, number: int, method: str, *arguments: Any) -> None:
         owner = self._owners.get(number)

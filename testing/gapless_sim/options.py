@@ -199,7 +199,8 @@ class Options:
     catchup_turn_events: int = 16_384
     """After so many events of readers an SHB lets what is live have its turn."""
     link_bytes: int = 16 << 20
-    """How many bytes of events may wait on a client's link until its subscriptions wait."""
+    """How many bytes of events may wait on a client's link, in either direction, until its subscriptions wait, or its
+    publishers."""
     network: NetworkFaults = field(default_factory=NetworkFaults)
     disk: DiskFaults = field(default_factory=DiskFaults)
     process: ProcessFaults = field(default_factory=ProcessFaults)

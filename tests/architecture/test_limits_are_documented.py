@@ -16,7 +16,7 @@ from gapless.client import keyed, messages, options, ranges
 from gapless.client.messages import Encoder, Message
 from gapless.client.options import check_name
 from gapless.core import alarms
-from gapless.core.client import reading, subscribing
+from gapless.core.client import ClientSettings, reading, subscribing
 from gapless.core.network import facts, frames
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.server import SessionLimits, answering, handshake, inquiries, publishing
@@ -172,6 +172,7 @@ CONNECTIONS = {
     "bytes that wait for a client, above which it is not listened to": size(LIMITS.pending_bytes),
     "… of events": f"{size(default(ShbConfig, 'link_bytes'))}, and one delivery",
     "… above which it is disconnected": size(LIMITS.pending_bytes_max),
+    "bytes of what is published that wait in a client": f"{size(ClientSettings().link_bytes)}, and one batch",
     "bytes that wait for one link with `tcp`": size(default(TcpOptions, "pending_max")),
     "unfinished frames of a listener with `tcp`": size(default(TcpOptions, "unfinished_max")),
 }

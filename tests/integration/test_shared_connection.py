@@ -59,6 +59,36 @@ async def test_large_events_for_many_subscriptions_at_once(url: str, caplog: pyt
     assert caplog.messages == []
 
 
+async def test_many_publishers_that_publish_in_bulk(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is within its window, and all of them together are more than a transport lets wait: nobody got through."""
+    caplog.set_level(logging.WARNING, "gapless.client")
+    async with gapless.connect(url) as connection, connection.session() as session:
+
+        async def publish(number: int) -> list[int]:
+            publisher = session.publisher(f"t{number}")
+            receipts = [r async for r in publisher.send_all(gapless.Message(BODY, {"n": n}) for n in range(EVENTS))]
+            return [receipt.tick for receipt in receipts]
+
+        ticks = await asyncio.wait_for(asyncio.gather(*map(publish, range(SUBSCRIPTIONS))), 50)
+
+    assert len({tick for each in ticks for tick in each}) == EVENTS * SUBSCRIPTIONS
+    assert caplog.messages == []
+
+
+async def test_many_producers_that_publish_with_keys(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "gapless.client")
+    messages = [gapless.Message(BODY) for _ in range(40)]
+    async with gapless.connect(url) as connection:
+        publications = [
+            connection.publish(producer=f"p{number}", epoch=1, index=0, messages=messages, topic=f"t{number}")
+            for number in range(80)
+        ]
+        receipts = await asyncio.wait_for(asyncio.gather(*publications), 50)
+
+    assert [receipt.published for receipt in receipts] == [40] * 80
+    assert caplog.messages == []
+
+
 async def test_a_client_that_stands_still_while_it_reads_many_ranges(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,12 +47,14 @@ class Recipient:
 class ClientLinkOwner:
     """Listens to one link, as long as the core needs it."""
 
-    __slots__ = ("_driver", "link", "number")
+    __slots__ = ("_driver", "link", "number", "room_upto")
 
     def __init__(self, driver: Driver, number: int, link: Link) -> None:
         self._driver = driver
         self.number = number
         self.link = link
+        self.room_upto: int | None = None
+        """The core wants to know when at most so many bytes wait; None: it does not."""
 
     def on_frames(self, payloads: Sequence[bytes]) -> None:
         """Frames arrived."""
@@ -65,7 +67,8 @@ class ClientLinkOwner:
         self._driver.on_link_closed(self, reason)
 
     def on_drained(self) -> None:
-        """Does nothing: the publishers' windows bound what is on its way."""
+        """Little waits on the link on which much did."""
+        self._driver.look_for_room(self)
 
     def on_closed(self, reason: str) -> None:
         """The link is over."""
@@ -101,6 +104,7 @@ class Driver:
         self._effects: dict[type, Callable[[Any], None]] = {
             e.OpenLink: self._on_dial,
             e.SendFrames: self._on_send_frames,
+            e.AskRoom: self._on_ask_room,
             e.RaiseLimit: self._on_raise_limit,
             e.CloseLink: self._on_hangup,
             e.Connected: self._on_connected,
@@ -269,6 +273,21 @@ class Driver:
         end = self._links.get(send.link)
         if end is not None:
             end.link.send(send.payloads, urgent=send.urgent)
+            if end.room_upto is not None:
+                self.look_for_room(end)
+
+    def _on_ask_room(self, ask: e.AskRoom) -> None:
+        end = self._links.get(ask.link)
+        if end is not None:
+            end.room_upto = ask.upto
+            self.look_for_room(end)
+
+    def look_for_room(self, end: ClientLinkOwner) -> None:
+        """Reports to the core that a link has room, if it waits for that, and the link has."""
+        if end.room_upto is not None and end.link.pending <= end.room_upto:
+            end.room_upto = None
+            self.core.on_room(end.number, self.now())
+            self.touch()
 
     def _on_raise_limit(self, limit: e.RaiseLimit) -> None:
         end = self._links.get(limit.link)

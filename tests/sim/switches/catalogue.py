@@ -130,6 +130,7 @@ SECTIONS: tuple[str, ...] = (
     "transforms",
     "publishers that move",
     "links",
+    "shared links",
 )
 """Rules that are neither a trap nor a row of that table."""
 

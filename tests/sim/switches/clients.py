@@ -163,6 +163,14 @@ SESSIONS = (
 
 PUBLISHING = (
     Switch(
+        "publishers_that_wait_for_room_are_forgotten",
+        ("shared links",),
+        "A publisher that has to wait for room on its link is not told when there is some.",
+        (Edit("gapless.core.client.outbox:ClientOutbox.on_room", "while self._waiting and", "while not self and"),),
+        ("V1",),
+        "A publisher with several batches under way, over a link that may let little wait.",
+    ),
+    Switch(
         "answers_leave_as_they_come",
         ("order of answers",),
         "The session layer answers a batch as soon as its pubend does, before earlier ones.",

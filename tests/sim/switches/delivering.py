@@ -386,7 +386,7 @@ CONSUMERS = (
     ),
     Switch(
         "link_without_bounds",
-        ("T26",),
+        ("shared links",),
         "Whoever has credit is sent events, however much waits on the link already.",
         (
             Edit(
@@ -400,7 +400,7 @@ CONSUMERS = (
     ),
     Switch(
         "room_of_a_link_is_lost",
-        ("T26",),
+        ("shared links",),
         "Who had to wait for room on the link of its session is not told when there is some.",
         (
             Edit(

@@ -80,18 +80,27 @@ class BatchQueue:
 
     # Sending.
 
-    def send(self, most: int, most_bytes: int) -> list[QueuedBatch]:
-        """Numbers and returns the batches to send now, as the window allows: one at least, if none is on its way."""
+    @property
+    def has_unsent(self) -> bool:
+        """Whether there are batches that are not on their way."""
+        return len(self._queue) > self._sent
+
+    def send(self, most: int, most_bytes: int, room: int) -> list[QueuedBatch]:
+        """Numbers and returns the batches to send now, as the window allows: one at least, if none is on its way.
+
+        `room`: how many bytes the link may be given; with any, the last batch may go beyond that.
+        """
         queued = len(self._queue) - self._sent
-        room = most - self._sent
-        if queued <= 0 or room <= 0 or self._is_held():
+        places = most - self._sent
+        if queued <= 0 or places <= 0 or self._is_held():
             return []
         following = self._queue[self._sent - 1].last + 1 if self._sent else self.logged + 1
         sent: list[QueuedBatch] = []
-        for batch in islice(self._queue, self._sent, self._sent + min(queued, room)):
+        for batch in islice(self._queue, self._sent, self._sent + min(queued, places)):
             size = batch.size
-            if self._sent and self._sent_bytes + size > most_bytes:
+            if room <= 0 or (self._sent and self._sent_bytes + size > most_bytes):
                 break
+            room -= size
             batch.first = following
             following += batch.events.count
             self._sent += 1

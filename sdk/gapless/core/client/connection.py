@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The times of a client, in nanoseconds."""
+    """The times of a client, in nanoseconds, and how much its publishers may give to a link."""
 
     connect: int = 10 * SECOND
     """How long dialling and greeting may take together."""
@@ -102,6 +102,8 @@ class ClientSettings:
     retry_most: int = 5 * SECOND
     acknowledge: int = 100 * MILLISECOND
     """The shortest time between two sendings of acknowledgements."""
+    link_bytes: int = 16 << 20
+    """How many bytes of what is published may wait on a link; one batch may go beyond that."""
 
 
 class ConnectionPhase(Enum):
@@ -161,7 +163,7 @@ class ClientCore:
         self._settings = settings or ClientSettings()
         delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
         self._reaching = Addresses(addresses, delays, links)
-        self._outbox = ClientOutbox()
+        self._outbox = ClientOutbox(self._settings.link_bytes)
         self._deadlines: Deadlines[Key] = Deadlines()
         self._opened_at = 0
         self._received = Received()
@@ -293,6 +295,14 @@ class ClientCore:
             self._hang_up(str(error))
         except RemoteProtocolError as error:
             self._hang_up(f"protocol violation: {error}")
+
+    def on_room(self, link: int, now: int) -> None:
+        """There is room on a link, as `AskRoom` has asked for: publishers that had to wait go on."""
+        self._outbox.now = now
+        if link == self._outbox.link:
+            self._outbox.on_room()
+        elif (host := self._hosts.core_of_link(link)) is not None:
+            host.on_room(link, now)
 
     def on_deadline(self, now: int) -> None:
         """The deadline has come."""

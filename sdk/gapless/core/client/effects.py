@@ -33,6 +33,13 @@ class SendFrames(msgspec.Struct, frozen=True):
     urgent: bool
 
 
+class AskRoom(msgspec.Struct, frozen=True):
+    """Call `on_room(link)` as soon as at most `upto` bytes wait on the link, of all that was sent before."""
+
+    link: int
+    upto: int
+
+
 class RaiseLimit(msgspec.Struct, frozen=True):
     """Accept frames of up to `limit` bytes from now on."""
 
@@ -155,6 +162,7 @@ class Arrived(msgspec.Struct, frozen=True):
 Effect: TypeAlias = (
     OpenLink
     | SendFrames
+    | AskRoom
     | RaiseLimit
     | CloseLink
     | Connected

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from gapless.core.client.effects import Effect, Payload, SendFrames
+from gapless.core.client.effects import AskRoom, Effect, Payload, SendFrames
 from gapless.core.wire.codec import encode, encode_keyed, encode_numbered, encode_publish, session_head
 from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed, Welcome
 from gapless.core.wire.numbering import Sent
@@ -18,9 +18,13 @@ class ClientOutbox:
 
     Control messages are urgent: on a slow link they overtake events that have not left. Nothing can be sent without a
     session, so senders check `open` first.
+
+    All publishers of a session share its link. Each has a window of its own, but there may be many, and a transport
+    gives a link up on which too much waits. So what is published is counted, and publishers wait when there is no room.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, link_bytes: int) -> None:
+        """`link_bytes`: how much of what is published may wait on the link; one batch may go beyond that."""
         self.link = 0
         self.session = 0
         self.head = b""
@@ -36,6 +40,12 @@ class ClientOutbox:
         self._urgent: SendFrames | None = None
         self._ordinary: SendFrames | None = None
         self._sent = Sent()
+        self._link_bytes = link_bytes
+        self._given = 0
+        """How many bytes were published since the link had room last."""
+        self._asks_room = False
+        self._waiting: dict[int, Callable[[], None]] = {}
+        """What waits for room, by the number of the publisher or request; whoever waits longest is first."""
 
     def begin_session(self, welcome: Welcome) -> None:
         """A session is open: its frames are numbered from 1 on."""
@@ -43,6 +53,8 @@ class ClientOutbox:
         self.head = session_head(welcome.session)
         self.welcome = welcome
         self._sent = Sent()
+        self._given, self._asks_room = 0, False
+        self._waiting.clear()
 
     @property
     def open(self) -> bool:
@@ -61,7 +73,7 @@ class ClientOutbox:
     def send(self, message: ClientMessage | PublishKeyed) -> None:
         """Sends a control message; or a keyed batch, which is a request, too."""
         if isinstance(message, PublishKeyed):
-            self._send(encode_keyed(self.session, message), urgent=False)
+            self._publish(encode_keyed(self.session, message))
         else:
             self._tell(message, urgent=True)
 
@@ -71,7 +83,22 @@ class ClientOutbox:
 
     def publish(self, batch: Publish) -> None:
         """Sends a batch of events."""
-        self._send(encode_publish(self.session, batch), urgent=False)
+        self._publish(encode_publish(self.session, batch))
+
+    @property
+    def room(self) -> int:
+        """How many bytes may be published now; 0 or less: none."""
+        return self._link_bytes - self._given
+
+    def wait_for_room(self, number: int, go_on: Callable[[], None]) -> None:
+        """`go_on` of this publisher, or keyed batch, is called once there is room."""
+        self._waiting[number] = go_on
+
+    def on_room(self) -> None:
+        """Most of what was published has left: those who wait go on, as far as there is room."""
+        self._given, self._asks_room = 0, False
+        while self._waiting and self.room > 0:
+            self._waiting.pop(next(iter(self._waiting)))()
 
     def take(self) -> list[Effect]:
         """Returns all effects so far; empty until something else happens."""
@@ -97,9 +124,13 @@ class ClientOutbox:
         payload = encode_numbered(session, self._sent.next(urgent=urgent), message) if session else encode(0, message)
         self._frames(urgent=urgent).append(payload)
 
-    def _send(self, payload: tuple[bytes, bytes], *, urgent: bool) -> None:
+    def _publish(self, payload: tuple[bytes, bytes]) -> None:
         head, rest = payload
-        self._frames(urgent=urgent).append((self._sent.stamp(head, urgent=urgent) if self.session else head, rest))
+        self._frames(urgent=False).append((self._sent.stamp(head, urgent=False) if self.session else head, rest))
+        self._given += len(rest)
+        if not self._asks_room and 2 * self._given >= self._link_bytes:  # early: a quick link never has to wait for it
+            self._asks_room = True
+            self.tell(AskRoom(self.link, self._link_bytes // 2))
 
     def _frames(self, *, urgent: bool) -> list[Payload]:
         """Returns the frames that leave with the next one."""

@@ -272,13 +272,15 @@ class PublisherCore:
         self._outbox.send_last(message)  # if it overtook an earlier batch, it would fence that batch
 
     def _send(self) -> None:
-        """Sends queued batches as far as the window allows; if none is on its way, one at least."""
+        """Sends queued batches as far as the window and the link allow; if none is on its way, one at least."""
         if self.phase is not PublisherPhase.OPEN or self._paused:
             return
-        for batch in self._batches.send(self._window_batches, self._window_bytes):
+        for batch in self._batches.send(self._window_batches, self._window_bytes, self._outbox.room):
             self._outbox.publish(
                 Publish(self.number, self._epoch, batch.first, batch.events, join_tokens(batch.tokens))
             )
+        if self._batches.has_unsent and self._outbox.room <= 0:
+            self._outbox.wait_for_room(self.number, self._send)
 
     def _settle_sequence(self, sequence: int) -> None:
         """Decides the sequences of the queue, now that the broker has reported how much is logged.

@@ -68,7 +68,9 @@ class PendingRequest:
     def on_session(self) -> None:
         """A session is open: asks in it."""
         request = self.request()
-        if request is not None:
+        if isinstance(request, PublishKeyed) and self._outbox.room <= 0:
+            self._outbox.wait_for_room(self.number, self.on_deadline)
+        elif request is not None:
             self._outbox.send(request)
 
     def on_session_over(self) -> None:
@@ -76,8 +78,8 @@ class PendingRequest:
         self._deadlines.clear((ClientTimer.REQUEST, self.number))
 
     def on_deadline(self) -> None:
-        """The delay is over: asks once more."""
-        if self._outbox.open:
+        """The delay is over, or there is room on the link: asks once more."""
+        if self._outbox.open and not self.over:
             self.on_session()
 
     def on_answer(self, message: Any) -> None:

@@ -18,6 +18,7 @@ from gapless.errors import ConnectionClosedError
 from gapless.spi import Link, LinkHandler
 from unit.gapless.client.conftest import until
 from unit.gapless.client.fake_network import FakeNetwork
+from unit.gapless.core.client.harness import columns
 
 
 def driver(network: Any, *, settings: ClientSettings | None = None, patient: bool = False) -> Driver:
@@ -152,6 +153,30 @@ async def test_what_many_commands_of_a_turn_ask_for_leaves_by_the_dozen() -> Non
     await asyncio.gather(*questions)
 
     assert network.sends == sends + 3
+    await run.close()
+
+
+async def test_a_link_on_which_much_waits_has_room_when_that_has_left() -> None:
+    network = FakeNetwork()
+    run = driver(network, settings=ClientSettings(link_bytes=100))
+    await run.start()
+    link = network.links[0]
+    number = run.core.open_publisher("p", "i", "t", run.now())
+    run.touch()
+    await asyncio.sleep(0.01)
+    link.pending = 60
+    for _ in range(2):
+        run.core.publish(number, columns(b"x" * 120), (), run.now())
+    run.touch()
+    await asyncio.sleep(0.01)
+    assert len(network.broker.messages(m.Publish)) == 1
+
+    link.pending = 50
+    assert link.handler is not None
+    link.handler.on_drained()
+    await asyncio.sleep(0.01)
+
+    assert len(network.broker.messages(m.Publish)) == 2
     await run.close()
 
 

@@ -65,10 +65,15 @@ class World:
     """Both machines. `told` holds every effect that is not the link's."""
 
     def __init__(
-        self, broker: FakeBroker | None = None, *, addresses: tuple[str, ...] = ("a:1",), seed: int = 1
+        self,
+        broker: FakeBroker | None = None,
+        *,
+        addresses: tuple[str, ...] = ("a:1",),
+        seed: int = 1,
+        link_bytes: int = 16 << 20,
     ) -> None:
         self.broker = broker or FakeBroker()
-        self.settings = ClientSettings()
+        self.settings = ClientSettings(link_bytes=link_bytes)
         self.core = self.new_core(addresses, "instance-1", seed)
         self.now = 1000 * SECOND
         self.told: list[e.Effect] = []

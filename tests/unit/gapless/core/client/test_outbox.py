@@ -16,7 +16,7 @@ def welcome(session: int) -> Welcome:
 
 def opened() -> ClientOutbox:
     """One with a session."""
-    outbox = ClientOutbox()
+    outbox = ClientOutbox(1 << 20)
     outbox.link = 3
     outbox.begin_session(welcome(7))
     return outbox

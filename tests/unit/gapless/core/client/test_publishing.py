@@ -33,6 +33,37 @@ def test_a_batch_gets_the_ticks_of_its_events() -> None:
     assert bodies(world) == [b"a", b"b", b"c"]
 
 
+def test_publishers_that_share_a_link_wait_for_room_there() -> None:
+    world = World(link_bytes=100).start()
+    first, second = world.open("first"), world.open("second")
+    link = max(world.links)
+
+    for publisher in (first, second, first):
+        world.publish(publisher, b"x" * 120)
+    assert world.effects(e.AskRoom) == [e.AskRoom(link, 50)]
+    assert [batch.publisher for batch in world.broker.messages(m.Publish)] == [first]
+
+    world.core.on_room(link - 1, world.now)  # of an earlier link
+    world.core.on_room(link, world.now)
+    world.pump()
+    assert [batch.publisher for batch in world.broker.messages(m.Publish)] == [first, second]
+    world.core.on_room(link, world.now)
+    world.pump()
+    assert [batch.publisher for batch in world.broker.messages(m.Publish)] == [first, second, first]
+    assert [len(world.receipts(publisher)) for publisher in (first, second)] == [2, 1]
+
+
+def test_on_another_link_nothing_waits() -> None:
+    world = World(link_bytes=100).start()
+    publisher = world.open("p")
+    for _ in range(2):
+        world.publish(publisher, b"x" * 120)
+    assert len(world.receipts(publisher)) == 1
+
+    world.reconnect()
+    assert len(world.receipts(publisher)) == 2
+
+
 def test_in_memory_no_receipt_is_durable() -> None:
     world = World(FakeBroker(durable=False)).start()
     publisher = world.open()

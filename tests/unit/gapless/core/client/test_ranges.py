@@ -89,3 +89,15 @@ def test_a_keyed_batch_that_is_put_off_is_sent_again() -> None:
 
     first, second = talk.all_said(m.PublishKeyed)
     assert (first.epoch, first.index, first.producer) == (second.epoch, second.index, second.producer) == (4, 2, "q/0")
+
+
+def test_keyed_batches_wait_for_room_on_the_link_that_they_share() -> None:
+    talk = Talk()
+    large = columns(*[b"x" * 1_000_000] * 9)
+    numbers = [talk.core.ranges.publish(f"q/{each}", 1, 0, "", large, talk.now) for each in range(4)]
+    assert [batch.request for batch in talk.all_said(m.PublishKeyed)] == numbers[:2]
+    assert len(talk.all_told(e.AskRoom)) == 1
+
+    talk.core.on_room(talk.link, talk.now)
+
+    assert [batch.request for batch in talk.all_said(m.PublishKeyed)] == numbers

@@ -160,7 +160,7 @@ def test_what_cannot_be_ends_the_link() -> None:
 
 def test_what_has_arrived_of_a_range_lies_within_it() -> None:
     asked = m.ReadRange(1, TARGET, "p@1", 10, 100, 0, 0)
-    read = RangeReading(asked, Backoff(Random(1), 1, 1), ClientOutbox(), Deadlines())
+    read = RangeReading(asked, Backoff(Random(1), 1, 1), ClientOutbox(1 << 20), Deadlines())
     read.horizon = 101
 
     with pytest.raises(AssertionError):
