@@ -1,7 +1,7 @@
 """The shell of the client's core: it feeds the core, carries out its effects, and sets one timer.
 
 Commands of one turn of the loop are carried out together at its end; frames that arrive are handled at once. Where the
-commands of a turn are many, their frames leave by the dozen, so that the broker need not wait for the last of them. The
+commands of a turn are many, their frames leave in portions, so that the broker need not wait for the last of them. The
 driver does not know what a publisher or a subscription is: each is a number with a recipient.
 """
 
@@ -198,12 +198,15 @@ class Driver:
             self._all_links_closed.set_result(None)
 
     def touch(self) -> None:
-        """The core was given a command: carries out its effects at the end of this turn."""
+        """The core was given a command: carries out its effects at the end of this turn, if not sooner."""
+        self._schedule()
+        for send in self.core.take_frames():
+            self._on_send_frames(send)
+
+    def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._end_turn)
-        for send in self.core.take_frames():
-            self._on_send_frames(send)
 
     def at_end_of_turn(self, call: Callable[[], None]) -> None:
         """Calls this at the end of this turn, before the effects of the core are carried out."""
@@ -287,7 +290,7 @@ class Driver:
         if end.room_upto is not None and end.link.pending <= end.room_upto:
             end.room_upto = None
             self.core.on_room(end.number, self.now())
-            self.touch()
+            self._schedule()
 
     def _on_raise_limit(self, limit: e.RaiseLimit) -> None:
         end = self._links.get(limit.link)

@@ -658,9 +658,10 @@ class Machine:
 
     def _serve(self, number: int, owner: LinkOwner, work: LinkOutput) -> None:
         link = owner.link
-        if owner.pending:
+        if owner.pending and not work.reports:
             # What has left since the last send is reported before the next one, or a link on which there is always
-            # the same little message under way would look as if nothing ever left.
+            # the same little message under way would look as if nothing ever left. But who asks for room means the
+            # room that there is behind this send.
             owner.pending = link.pending
             self.sessions.on_pending(number, owner.pending, self._now)
         if work.limit:

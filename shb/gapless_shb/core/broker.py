@@ -386,23 +386,27 @@ class SubscriberHostingBroker:
         if credit.request not in {0, consumer.request}:
             return  # granted by the consumer of the same session that this one took over from
         consumer.grant(credit.events, credit.bytes)
-        self._go_on(consumer, consumer.grants, now, wall)
+        self._go_on(consumer, now, wall)
 
     def _on_room(self, said: LinkHasRoom, now: int, wall: int) -> None:
-        """What waited on a client's link has left: those of its subscriptions that had to wait go on."""
+        """What waited on a client's link has left: consumers and range reads that had to wait go on."""
         channel = self._hosting.channels.get(said.session.number)
         if channel is None or not channel.on_room():
             return
-        for consumer in from_another(list(channel.consumers.values()), channel.rooms):
-            self._go_on(consumer, channel.rooms, now, wall)
-        self._ranges.on_room(said.session, channel.rooms, now, wall)
+        turn, ranges_first = divmod(channel.rooms, 2)
+        if ranges_first:
+            self._ranges.on_room(said.session, turn, now, wall)
+        for consumer in from_another(list(channel.consumers.values()), turn):
+            self._go_on(consumer, now, wall)
+        if not ranges_first:
+            self._ranges.on_room(said.session, turn, now, wall)
 
-    def _go_on(self, consumer: Consumer, turn: int, now: int, wall: int) -> None:
-        """There is room for more events of a consumer: its readers go on, each time another one first."""
+    def _go_on(self, consumer: Consumer, now: int, wall: int) -> None:
+        """More events of a consumer may be sent: its readers go on, after each grant another one first."""
         if consumer.ordered is not None:
             consumer.ordered.touch()
         reading = [stream for stream in self._hosting.streams.values() if consumer.sid in stream.scheduler.readers]
-        for stream in from_another(reading, turn):
+        for stream in from_another(reading, consumer.grants):
             stream.scheduler.step(consumer.sid, now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:

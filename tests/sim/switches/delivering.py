@@ -405,7 +405,7 @@ CONSUMERS = (
         (
             Edit(
                 "gapless_shb.core.broker:SubscriberHostingBroker._on_room",
-                "self._go_on(consumer, channel.rooms, now, wall)",
+                "self._go_on(consumer, now, wall)",
                 "pass",
             ),
         ),

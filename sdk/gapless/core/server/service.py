@@ -264,10 +264,13 @@ class Sessions:
             self._outbox.transmit(connection.link, payloads)
 
     def ask_room(self, session: int, upto: int) -> None:
-        """`LinkHasRoom` is wanted when at most `upto` bytes wait, of all that was sent; ignored if it is over."""
+        """`LinkHasRoom` is wanted when at most `upto` bytes wait, of all that was sent; ignored if it is over.
+
+        It does not come before the link is read again, or what the client asks for would wait until all is sent.
+        """
         connection = self._sessions.get(session)
         if connection is not None:
-            connection.asked = upto
+            connection.asked = min(upto, self._limits.pending_bytes // 2)
             self._outbox.link(connection.link).reports = True
 
     def end(self, session: int, reason: str) -> None:

@@ -142,7 +142,7 @@ async def test_a_bug_in_one_place_keeps_nothing_back_from_others() -> None:
     await run.close()
 
 
-async def test_what_many_commands_of_a_turn_ask_for_leaves_by_the_dozen() -> None:
+async def test_what_many_commands_of_a_turn_ask_for_leaves_in_portions() -> None:
     network = FakeNetwork()
     run = driver(network)
     await run.start()

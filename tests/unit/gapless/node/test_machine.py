@@ -243,12 +243,35 @@ def test_a_role_learns_when_a_link_has_room_behind_what_was_sent(rig: Rig) -> No
     client.pending = 40
     rig.machine.on_drained(1)
     rig.turn()
+    assert heard == [session]
+
+    client.pending = 0
     rig.role.effects += [AskRoom(session, 40)]
     rig.call_roles()
-    client.pending = 0
     rig.turn()
     rig.turn()
     assert heard == [session, session]
+
+
+def test_there_is_no_room_before_what_is_sent_with_the_question(rig: Rig) -> None:
+    heard: list[object] = []
+    rig.machine._dispatch.of_sessions[LinkHasRoom].append(lambda *_: heard.append("room"))
+    client = rig.connect(1)
+    [session] = rig.machine.sessions._sessions
+    rig.machine.links[1].pending = client.pending = 10
+    send = client.send
+
+    def sent(*payloads: Any, **how: Any) -> None:
+        send(*payloads, **how)
+        client.pending = 1000
+
+    client.send = sent  # type: ignore[method-assign]
+    rig.role.effects += [Transmit(session, ((b"head", b"rest"),)), AskRoom(session, 40)]
+    rig.call_roles()
+    rig.turn()
+    rig.turn()
+
+    assert heard == []
 
 
 def test_a_read_is_answered_to_the_role_that_asked(rig: Rig) -> None:

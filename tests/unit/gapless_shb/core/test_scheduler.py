@@ -122,6 +122,20 @@ def test_a_link_that_has_room_early_makes_nobody_wait() -> None:
     assert stream.scheduler.demoted == 0
 
 
+def test_consumers_and_range_reads_of_a_session_have_its_room_first_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, client, _ = world_with("", CatchUp(link_bytes=100))
+    channel = world.hosting.channels[client.session]
+    first: list[str] = []
+    monkeypatch.setattr(world.role, "_go_on", lambda *_: first.append("consumers"))
+    monkeypatch.setattr(world.role._ranges, "on_room", lambda *_: first.append("reads"))
+
+    for _ in range(4):
+        channel.charge(100)
+        world.has_room(world.session_of(client))
+
+    assert first == [*["reads", "consumers"], *["consumers", "reads"]] * 2
+
+
 def test_those_who_wait_for_room_come_first_by_turns() -> None:
     assert [from_another("abc", turn) for turn in range(4)] == [[*"abc"], [*"bca"], [*"cab"], [*"abc"]]
     assert from_another("", 7) == []
