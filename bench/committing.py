@@ -4,8 +4,7 @@ Everything is in the log before a round begins, so that nothing but the consumer
 session of its own and wants all events of its topic: as many as it consumes, so that none is sent in vain. All that are
 of one kind begin together.
 
-With `AUTO`, the subscribers share one connection, as those of one application do; and once more each has its own. All
-others have their own.
+They share one connection, as those of one application do; `AUTO` is measured once more with a connection for each.
 
 All commits of a turn share one sync. How much that gains depends on how long a sync takes: so `AUTO` is measured once
 more with a broker whose syncs take three milliseconds longer, as on a disk that is reached over a network.
