@@ -41,20 +41,20 @@ class Kind:
     events: int
     """How many each of them consumes."""
     batches: bool = False
-    share: bool = False
-    """Whether they share a connection."""
+    alone: bool = False
+    """Whether each has a connection of its own."""
 
 
 AUTO = (
-    Kind("auto_25", gapless.AckMode.AUTO, 25, 400, share=True),
-    Kind("auto_200", gapless.AckMode.AUTO, 200, 400, share=True),
-    Kind("auto_alone_25", gapless.AckMode.AUTO, 25, 400),
-    Kind("auto_alone_200", gapless.AckMode.AUTO, 200, 400),
+    Kind("auto_25", gapless.AckMode.AUTO, 25, 400),
+    Kind("auto_200", gapless.AckMode.AUTO, 200, 400),
+    Kind("auto_alone_25", gapless.AckMode.AUTO, 25, 400, alone=True),
+    Kind("auto_alone_200", gapless.AckMode.AUTO, 200, 400, alone=True),
 )
 BATCHES = (
-    Kind("auto_batches_25", gapless.AckMode.AUTO, 25, 20_480, batches=True, share=True),
-    Kind("token_batches_25", gapless.AckMode.TOKEN, 25, 20_480, batches=True, share=True),
-    Kind("dups_ok_25", gapless.AckMode.DUPS_OK, 25, 20_480, share=True),
+    Kind("auto_batches_25", gapless.AckMode.AUTO, 25, 20_480, batches=True),
+    Kind("token_batches_25", gapless.AckMode.TOKEN, 25, 20_480, batches=True),
+    Kind("dups_ok_25", gapless.AckMode.DUPS_OK, 25, 20_480),
 )
 RATIOS = (
     ("auto_200", "auto_25"),
@@ -107,7 +107,7 @@ async def measure(broker: Broker, kinds: Sequence[Kind], number: int) -> dict[st
         async with contextlib.AsyncExitStack() as stack:
             connections = [
                 await stack.enter_async_context(gapless.connect(broker.url, client_id=TOPIC))
-                for _ in (names[:1] if kind.share else names)
+                for _ in (names if kind.alone else names[:1])
             ]
             consumers = [
                 asyncio.create_task(consume(connection, name, kind, attached, begin))
