@@ -70,6 +70,10 @@ class KI7Once(KafkaJudge):
         if isinstance(message, Subscribe):
             self._stop()
 
+    def room(self, broker: str, session: int) -> None:
+        """Whoever had to wait for room on its link catches up, too."""
+        self._stop()
+
     def _stop(self) -> None:
         self._ends.clear()
         self._fetched.clear()

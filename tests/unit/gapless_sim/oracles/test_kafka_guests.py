@@ -88,6 +88,17 @@ def test_reading_although_one_is_caught_up_is_found(rig: Rig) -> None:
         once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))
 
 
+def test_whoever_had_to_wait_for_room_on_its_link_is_not_caught_up(rig: Rig) -> None:
+    rig.write(1)
+    once = KI7Once(rig.world, rig.logs, rig.kafka)
+    rig.kafka.begin_quiet()
+
+    once.room("node1", 7)
+
+    once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))
+    once.ended()
+
+
 def test_where_records_are_missing_nobody_is_caught_up(rig: Rig) -> None:
     for key in (1, 2, 3):
         rig.write(key)
