@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, TypeVar
 
+from gapless.core.link_credit import LinkCredit
 from gapless.core.ports import AskRoom, Tell, Transmit
 from gapless.core.stream.batch_bytes import COUNT_BYTES, ROW
 from gapless.core.stream.columns import EventBatch
@@ -35,34 +36,29 @@ class Channel:
     emit: Callable[[object], None]
     unflushed: list[Channel]
     """Channels with gathered deliveries. All channels share this list."""
-    link_bytes: int
-    """How many bytes of events may wait on the link; one delivery may go beyond that."""
+    credit: LinkCredit
+    """Of the link, which all consumers and range reads of the session share."""
     consumers: dict[int, Consumer] = field(default_factory=dict)
     _numbers: dict[PubendId, int] = field(default_factory=dict)
     _told: dict[PubendId, Tick] = field(default_factory=dict)
     _pending: list[tuple[bytes, bytes]] = field(default_factory=list)
-    _given: int = 0
-    """How many bytes of events were given to the link since it had room last."""
-    _asked: bool = False
-    """Whether it was asked for when there is room."""
     rooms: int = 0
     """How often there was room again."""
 
     @property
     def is_full(self) -> bool:
         """Whether events have to wait until there is room."""
-        return self._given >= self.link_bytes
+        return self.credit.room <= 0
 
     def charge(self, size: int) -> None:
-        """So many bytes of events are given to the link. Asks for room early: a quick link never has to wait for it."""
-        self._given += size
-        if not self._asked and 2 * self._given >= self.link_bytes:
-            self._asked = True
-            self.emit(AskRoom(self.session, self.link_bytes // 2))
+        """So many bytes of events are given to the link."""
+        if self.credit.charge(size):
+            self.emit(AskRoom(self.session, self.credit.upto))
 
     def on_room(self) -> bool:
         """Most of what was given has left. Returns whether anything may have had to wait."""
-        was_full, self._given, self._asked = self.is_full, 0, False
+        was_full = self.is_full
+        self.credit.on_room()
         self.rooms += 1
         return was_full
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import Interest
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
@@ -137,7 +138,7 @@ class Hosting(BrokerState):
         """Returns the session's channel, and creates it with its first use."""
         channel = self.channels.get(session)
         if channel is None:
-            channel = Channel(session, self.outbox.emit, self._unflushed, self.catch_up.link_bytes)
+            channel = Channel(session, self.outbox.emit, self._unflushed, LinkCredit(self.catch_up.link_bytes))
             self.channels[session] = channel
         return channel
 

@@ -390,9 +390,9 @@ CONSUMERS = (
         "Whoever has credit is sent events, however much waits on the link already.",
         (
             Edit(
-                "gapless_shb.core.consumers:Channel.charge",
+                "gapless.core.link_credit:LinkCredit.charge",
                 "self._given += size",
-                "self._given = min(self._given + size, self.link_bytes - 1)",
+                "self._given = min(self._given + size, self._most - 1)",
             ),
         ),
         ("P2",),

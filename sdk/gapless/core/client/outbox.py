@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gapless.core.client.effects import AskRoom, Effect, Payload, SendFrames
+from gapless.core.link_credit import LinkCredit
 from gapless.core.wire.codec import encode, encode_keyed, encode_numbered, encode_publish, session_head
 from gapless.core.wire.messages import ClientMessage, Publish, PublishKeyed, Welcome
 from gapless.core.wire.numbering import Sent
@@ -40,10 +41,7 @@ class ClientOutbox:
         self._urgent: SendFrames | None = None
         self._ordinary: SendFrames | None = None
         self._sent = Sent()
-        self._link_bytes = link_bytes
-        self._given = 0
-        """How many bytes were published since the link had room last."""
-        self._asks_room = False
+        self._credit = LinkCredit(link_bytes)
         self._waiting: dict[int, Callable[[], None]] = {}
         """What waits for room, by the number of the publisher or request; whoever waits longest is first."""
 
@@ -53,7 +51,7 @@ class ClientOutbox:
         self.head = session_head(welcome.session)
         self.welcome = welcome
         self._sent = Sent()
-        self._given, self._asks_room = 0, False
+        self._credit.on_room()
         self._waiting.clear()
 
     @property
@@ -88,7 +86,7 @@ class ClientOutbox:
     @property
     def room(self) -> int:
         """How many bytes may be published now; 0 or less: none."""
-        return self._link_bytes - self._given
+        return self._credit.room
 
     def wait_for_room(self, number: int, go_on: Callable[[], None]) -> None:
         """`go_on` of this publisher, or keyed batch, is called once there is room."""
@@ -96,7 +94,7 @@ class ClientOutbox:
 
     def on_room(self) -> None:
         """Most of what was published has left: those who wait go on, as far as there is room."""
-        self._given, self._asks_room = 0, False
+        self._credit.on_room()
         while self._waiting and self.room > 0:
             self._waiting.pop(next(iter(self._waiting)))()
 
@@ -127,10 +125,8 @@ class ClientOutbox:
     def _publish(self, payload: tuple[bytes, bytes]) -> None:
         head, rest = payload
         self._frames(urgent=False).append((self._sent.stamp(head, urgent=False) if self.session else head, rest))
-        self._given += len(rest)
-        if not self._asks_room and 2 * self._given >= self._link_bytes:  # early: a quick link never has to wait for it
-            self._asks_room = True
-            self.tell(AskRoom(self.link, self._link_bytes // 2))
+        if self._credit.charge(len(rest)):
+            self.tell(AskRoom(self.link, self._credit.upto))
 
     def _frames(self, *, urgent: bool) -> list[Payload]:
         """Returns the frames that leave with the next one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import PubendMeta
 from gapless.core.ports import Put, ReadResult, Tell, Transmit
 from gapless.core.stream.columns import EventBatch
@@ -36,7 +37,7 @@ class Bench:
         self.number = 0
         self.effects: list[object] = []
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
-        self.channel = Channel(1, self.effects.append, [], 1 << 20)
+        self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20))
         self.consumer = Consumer(
             subscription, self.channel, "i", credit, 1 << 20, 4 << 20, request=1, attempt=1, since=0
         )
