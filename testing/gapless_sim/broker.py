@@ -88,6 +88,8 @@ class SimBroker:
         """What the fuse will be when it boots the next time."""
         self.storage_id = ""
         """Of the volume it had last."""
+        self.durable = True
+        """What that volume says of itself."""
         self.new_disk = new_disk
         self._choices = world.choices.stream("process")
         self._disk_choices = world.choices.stream("disk")
@@ -157,7 +159,7 @@ class SimBroker:
         self.disk_driver = DiskDriver(self, volume)
         self.effect("open")
         identity = claim(volume, self.loaded.config.node.network, world.token_bytes)
-        self.storage_id = identity.storage_id
+        self.storage_id, self.durable = identity.storage_id, volume.capabilities.durable
         self.effect("claim")
         machine = make_machine(self.loaded, volume, identity, self)
         self.effect("recover")

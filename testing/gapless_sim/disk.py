@@ -78,9 +78,9 @@ class Disk(Protocol):
         """The copy takes the place of what is on it."""
 
 
-def memory_disk() -> Disk:
-    """A new, empty one."""
-    return SimDisk(import_module("gapless_storage.memory").MemoryDisk(durable=True))
+def memory_disk(*, durable: bool = True) -> Disk:
+    """A new, empty one. `durable`: what its volumes say of themselves; it keeps what was synced in any case."""
+    return SimDisk(import_module("gapless_storage.memory").MemoryDisk(durable=durable))
 
 
 class SimDisk:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 
 from gapless_sim.choices import Choices, ChoiceSequences
 from gapless_sim.determinism_guards import determinism_guards
-from gapless_sim.disk import Disk, memory_disk
+from gapless_sim.disk import Disk
 from gapless_sim.faults import Faults
 from gapless_sim.observation import Violation
 from gapless_sim.options import SECOND, Options
@@ -58,7 +58,7 @@ def run_seed(
     """
     choices = Choices(options.seed, choice_sequences)
     trace = Trace(keep=keep)
-    world = build(options, choices, trace, new_disk or memory_disk)
+    world = build(options, choices, trace, new_disk)
     world.steps_max = steps_max
     if keep:
         record_trace(world)

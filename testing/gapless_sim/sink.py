@@ -145,7 +145,7 @@ class Attempt:
         outcome = "part logged" if not before else "part of a part was logged before"
         sink.client.world.sometimes(f"sink.{outcome if ticks else 'all of a part was logged before'}")
         for publication, tick in zip(part, [0] * before + ticks, strict=True):
-            sink.client.world.observe.receipted(sink, publication, answer.pubend, tick, durable=True)
+            sink.client.world.observe.receipted(sink, publication, answer.pubend, tick, durable=bool(answer.durable))
         self._at += len(part)
         if self._at < len(self._publications):
             self._publish()

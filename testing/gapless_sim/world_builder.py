@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -39,19 +40,24 @@ plugins.add("release", "greedy", greedy)
 plugins.add("log", "model_kafka", kafka_network)
 
 
-def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[], Disk] = memory_disk) -> World:
-    """The world of these options; nobody runs yet."""
+IN_MEMORY_SHARE = 0.3
+"""So many nodes say of their volumes that they are in memory: no receipt of an event there may call it durable."""
+
+
+def build(options: Options, choices: Choices, trace: Trace, new_disk: Callable[[], Disk] | None = None) -> World:
+    """The world of these options; nobody runs yet. `new_disk`: makes the brokers' disks; None: in memory."""
     world = World(options, choices, trace)
     if options.workload == "kafka":
         world.kafka = SimKafka(world, NETWORK)
     roles = roles_of(options)
-    clocks = choices.stream("clocks")
+    clocks, disks = choices.stream("clocks"), choices.stream("in memory")
     for name, hosted in roles.items():
         clock = NodeClock(
             drift_ppm=_either_way(clocks.draw(2 * options.clock.drift_ppm + 1)),
             wall_offset_ms=_either_way(clocks.draw(2 * options.clock.offset_ms + 1)),
         )
-        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), new_disk, clock)
+        makes = new_disk or partial(memory_disk, durable=not disks.chance(IN_MEMORY_SHARE))
+        world.brokers[name] = SimBroker(world, name, _load(world, name, hosted, roles), makes, clock)
     hosts = [name for name, hosted in roles.items() if "shb" in hosted]
     for number in range(options.clients):
         # A durable subscription lives at one SHB, so each client has one, unless subscriptions roam; the router finds

@@ -51,7 +51,7 @@ def test_a_pubend_that_names_it_goes_by_it(site: Path) -> None:
     """The third day back goes, as far as it is delivered, although nobody has acknowledged anything."""
     settings = settings_from({"pubends": [{"name": "audit", "release": {"plugin": "whole_days", "days": 1}}]})
     wall = EPOCH_MS + 10 * DAY + DAY // 2
-    log = Log("network", "audit@1", Tables("phb"), 0, TickClock(0, 0, 0, 0, 0, wall), Outbox(), 1)
+    log = Log("network", "audit@1", Tables("phb"), 0, TickClock(0, 0, 0, 0, 0, wall), Outbox(), 1, durable=True)
     log.stable = tick_at(wall)
     release = Release(settings.pubends[0], log, {"shb@1": 0}, {})
 

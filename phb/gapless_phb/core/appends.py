@@ -43,6 +43,7 @@ class Appends:
         self.tables = tables
         self.pending_bytes = 0
         self.gone = ""
+        self.durable = log.found.capabilities.durable
         self._log = log
         self._tag = tag
         self._outbox = outbox

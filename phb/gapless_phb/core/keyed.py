@@ -73,7 +73,7 @@ class Keyed:
             return Outcome(Verdict.INVALID, "an index is beyond what there can be", pub.first)
         known = self._marks.get(name, NO_MARK)
         if (pub.epoch, last) <= known:
-            duplicate = Outcome(Verdict.OK, "logged before", last)
+            duplicate = Outcome(Verdict.OK, "logged before", last, durable=self._log.durable)
             # The batch that it repeats may still be on its way to the disk.
             self._log.settle([], lambda _now, _wall: self._answer(reply_to, duplicate))
             return None

@@ -61,9 +61,12 @@ class Log:
         clock: TickClock,
         outbox: Outbox,
         reservation_span: Tick,
+        *,
+        durable: bool,
     ) -> None:
         """Creates the empty log of a new pubend; `recover` sets the positions of an existing one."""
         self.pubend = pubend
+        self.durable = durable
         self.stream = stream_of(pubend)
         self.tag = tag_of(network, pubend)
         self.tables = tables

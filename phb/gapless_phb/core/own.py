@@ -55,7 +55,14 @@ class Own:
         self.clock = TickClock(saved.number, recovered.last, recovered.certain(wall), doubt, now, wall)
         reservation_span = round(settings.lease_seconds * SECOND)
         self.log = Log(
-            context.network, saved.row.pubend, context.tables, saved.number, self.clock, outbox, reservation_span
+            context.network,
+            saved.row.pubend,
+            context.tables,
+            saved.number,
+            self.clock,
+            outbox,
+            reservation_span,
+            durable=recovered.durable,
         )
         self.log.recover(recovered.newest, saved.lost, saved.reserved, recovered.index, recovered.damage)
         self.on_grown: Callable[[int], None] = _nobody

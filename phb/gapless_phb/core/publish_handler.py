@@ -182,7 +182,7 @@ class PublishHandler:
             return Outcome(Verdict.RESUME, f"events {following} to {pub.first - 1} are missing", following)
         # Repeats are answered before `refusal` is looked at: they need no room on the disk.
         if pub.first < following:
-            return _repeated(publisher, pub, crc, reply_to)
+            return self._repeated(publisher, pub, crc, reply_to)
         # Tokens are looked at behind repeats: what is logged stands at or before what is stored by now (TS6).
         if not pub.events.count and crc == publisher.moved:
             self._move(publisher, (), crc, reply_to)
@@ -241,9 +241,33 @@ class PublishHandler:
 
     def acknowledge(self, batch: PendingBatch) -> None:
         """Sends the receipts for a batch that is durable and was sent to the network."""
-        outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch))
+        outcome = Outcome(Verdict.OK, sequence=batch.last, ticks=runs_of(batch), durable=self._log.durable)
         for reply_to in batch.replies:
             self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
+
+    def _repeated(self, publisher: PublisherState, pub: Pub, crc: int, reply_to: Hashable) -> Outcome | None:
+        """Answers a batch whose sequences are already used.
+
+        The same batch of the same instance gets the same answer again; any other batch is refused. Of batches older
+        than the last W the broker knows only that their sequences are logged. A publisher has at most W batches
+        unanswered, so it got those receipts long ago. A late copy of such a batch gets a receipt without ticks.
+        """
+        last = pub.first + pub.events.count - 1
+        if publisher.owner(pub.first) != term_of(pub.epoch):
+            text = f"events {pub.first} to {last} are another instance's: recover() shows what is there"
+            # Where that may be logged late, and the same events with it, whoever opened the name did not know.
+            return Outcome(Verdict.FENCED if publisher.may_be_late else Verdict.INVALID, text, pub.first)
+        pending = publisher.find_pending(pub.first)
+        if pending is not None and (pending.crc, pending.count) == (crc, pub.events.count):
+            pending.replies.append(reply_to)
+            return None
+        logged = publisher.find_logged(pub.first)
+        if logged is not None and (logged.crc, logged.count) == (crc, pub.events.count):
+            return Outcome(Verdict.OK, sequence=last, ticks=runs_of(logged), durable=self._log.durable)
+        if 0 < pub.first <= last < publisher.known_from:
+            text = "logged long ago: its ticks are no longer known"
+            return Outcome(Verdict.OK, text, last, durable=self._log.durable)
+        return Outcome(Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content", pub.first)
 
 
 def _owned(name: str) -> str:
@@ -266,27 +290,3 @@ def _fenced(publisher: PublisherState | None, pub: Pub) -> Outcome:
     if term_of(publisher.epoch) != term_of(pub.epoch):
         return Outcome(Verdict.FENCED, _owned(pub.publisher))
     return Outcome(Verdict.FENCED, f"publisher {pub.publisher!r} was opened anew by its own client since")
-
-
-def _repeated(publisher: PublisherState, pub: Pub, crc: int, reply_to: Hashable) -> Outcome | None:
-    """Answers a batch whose sequences are already used.
-
-    The same batch of the same instance gets the same answer again; any other batch is refused. Of batches older than
-    the last W the broker knows only that their sequences are logged. A publisher has at most W batches unanswered, so
-    it got those receipts long ago. A late copy of such a batch is answered "durable", without ticks.
-    """
-    last = pub.first + pub.events.count - 1
-    if publisher.owner(pub.first) != term_of(pub.epoch):
-        text = f"events {pub.first} to {last} are another instance's: recover() shows what is there"
-        # Where that may be logged late, and the same events with it, whoever opened the name did not know.
-        return Outcome(Verdict.FENCED if publisher.may_be_late else Verdict.INVALID, text, pub.first)
-    pending = publisher.find_pending(pub.first)
-    if pending is not None and (pending.crc, pending.count) == (crc, pub.events.count):
-        pending.replies.append(reply_to)
-        return None
-    logged = publisher.find_logged(pub.first)
-    if logged is not None and (logged.crc, logged.count) == (crc, pub.events.count):
-        return Outcome(Verdict.OK, sequence=last, ticks=runs_of(logged))
-    if 0 < pub.first <= last < publisher.known_from:
-        return Outcome(Verdict.OK, "logged long ago: its ticks are no longer known", last)
-    return Outcome(Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content", pub.first)

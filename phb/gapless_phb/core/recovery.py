@@ -35,6 +35,8 @@ class Recovered:
     newest: Tick
     """The last tick of the last record."""
     damage: Damage
+    durable: bool
+    """`LogCapabilities.durable` of its log."""
     is_new: bool = False
 
     @property
@@ -52,8 +54,10 @@ class Recovered:
 
 def created(reader: RecoveryReader, saved: SavedPubend) -> Recovered:
     """Returns a new pubend: nothing of it is durable yet."""
-    check_log(reader.facts(stream_of(saved.row.pubend)))
-    return Recovered(saved, PublisherTable({}, 0), ByteIndex(), 0, Damage(saved.row.pubend), is_new=True)
+    facts = reader.facts(stream_of(saved.row.pubend))
+    check_log(facts)
+    durable = facts.capabilities.durable
+    return Recovered(saved, PublisherTable({}, 0), ByteIndex(), 0, Damage(saved.row.pubend), durable, is_new=True)
 
 
 def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recovered:
@@ -64,7 +68,8 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
     check_log(facts)
     checkpoint = saved.checkpoint
     table = PublisherTable(saved.publishers, checkpoint.epochs)
-    recovered = Recovered(saved, table, ByteIndex(checkpoint.points), checkpoint.tick, Damage(pubend))
+    index, durable = ByteIndex(checkpoint.points), facts.capabilities.durable
+    recovered = Recovered(saved, table, index, checkpoint.tick, Damage(pubend), durable)
     if saved.fault:
         recovered.damage.refuse(saved.fault)
     for after, upto in reader.given_up(stream):

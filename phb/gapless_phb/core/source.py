@@ -192,6 +192,8 @@ class Appender(Protocol):
     """The size of all batches on their way into the log."""
     gone: str
     """Why the log is gone for good; "" if it is not."""
+    durable: bool
+    """`LogCapabilities.durable` of the log."""
 
     @property
     def newest(self) -> Tick:

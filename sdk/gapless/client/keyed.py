@@ -36,6 +36,8 @@ class KeyedReceipt(msgspec.Struct, frozen=True, gc=False):
     """How many were dropped, because their keys are at or below the producer's mark."""
     ticks: Sequence[Tick]
     """The ticks of the events that this call logged: the last ones of the batch."""
+    durable: bool = True
+    """As in `Receipt`."""
 
 
 class KeyedPublishing:
@@ -110,7 +112,16 @@ class KeyedPublishing:
                 raise PublishUncertainError(reason) from error
             at += events.count
         ticks = list(chain.from_iterable(_ticks(answer) for answer in answers))
-        return KeyedReceipt(answers[-1].pubend if answers else "", len(ticks), at - index - len(ticks), ticks)
+        pubend = answers[-1].pubend if answers else ""
+        durable = bool(answers) and all(map(self._is_durable, answers))
+        return KeyedReceipt(pubend, len(ticks), at - index - len(ticks), ticks, durable)
+
+    def _is_durable(self, answer: KeyedPublished) -> bool:
+        """What the answer says of its pubend, or an older broker of itself."""
+        if answer.durable is not None:
+            return answer.durable
+        welcome = self._driver.core.welcome
+        return welcome is not None and welcome.durable
 
 
 def _ticks(answer: KeyedPublished) -> Iterable[Tick]:

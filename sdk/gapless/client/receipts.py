@@ -15,7 +15,8 @@ from gapless.errors import ConfigurationError, GaplessError
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """An event is logged on `pubend` under `tick`.
 
-    `durable`: the event survives the end of the broker's process, and a loss of power. False for a broker in memory.
+    `durable`: the event survives the end of the process that keeps the pubend's log, and a loss of power. False for a
+    pubend in memory, through whichever broker it was published.
     """
 
     pubend: PubendId

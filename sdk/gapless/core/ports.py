@@ -186,6 +186,8 @@ class LogCapabilities:
     """Whether its host decides what is removed from its beginning."""
     record_max: int | None
     """The largest record that it takes, in bytes; None if it has no limit of its own."""
+    durable: bool = True
+    """Whether a logged record survives the end of the process that keeps it, and a loss of power: receipts say it."""
 
 
 VOLUME_LOG: Final = LogCapabilities("own", alone=True, atomic=True, timed=True, trims=True, record_max=None)

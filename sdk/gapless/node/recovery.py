@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless.core.ports import VOLUME_LOG, LogFacts
@@ -39,7 +40,8 @@ class VolumeReader:
     def facts(self, log: str) -> LogFacts:
         """Where a log begins and ends; what all logs of a volume can do."""
         stream = self._volume.stream(log)
-        return LogFacts(log, stream.first, stream.last, VOLUME_LOG)
+        can = replace(VOLUME_LOG, durable=self._volume.capabilities.durable)
+        return LogFacts(log, stream.first, stream.last, can)
 
     def size(self, stream: str) -> int:
         """About how many bytes a stream's records take."""

@@ -94,8 +94,12 @@ class I7Publish(Judge):
         self._active.setdefault(producer.name, {})[producer] = self.world.now
         self._receipted.setdefault(outbox, {})[publication.key] = None
         history = self.model.histories.get(pubend)
-        if not durable:
-            self.fail(f"{producer.name}: the receipt of publication {publication.key} says that it is not durable")
+        expected = history is None or self.world.brokers[history.broker].durable
+        if durable != expected:
+            self.fail(
+                f"{producer.name}: the receipt of publication {publication.key} says of {pubend} that it is "
+                f"{'' if durable else 'not '}durable, and the volume of its broker says something else"
+            )
         if history is not None and not history.sound:
             return
         if tick:

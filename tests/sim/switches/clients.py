@@ -186,6 +186,19 @@ PUBLISHING = (
         " (hostile: reorder).",
     ),
     Switch(
+        "receipt_tells_of_the_broker_nearby",
+        ("durable receipts",),
+        "Whether a receipt is durable is what the broker says of itself that one is connected to.",
+        (
+            Replace(
+                "gapless.core.client.publishing:PublisherCore._says_durable",
+                "return self._durable",
+            ),
+        ),
+        ("I7",),
+        "A pubend at another node than that of the publisher's session, one of them in memory.",
+    ),
+    Switch(
         "what_follows_a_refusal_is_placed",
         ("order of answers",),
         "Batches that were sent before the client knew of a refusal are placed and answered like any other.",

@@ -105,6 +105,7 @@ class ModelLog:
     refuses: str = ""
     trims: bool = False
     record_max: int | None = 1000
+    durable: bool = True
     times: dict[int, Tick] = field(default_factory=dict)
     """Where a wall time begins."""
     end: int = 0
@@ -145,7 +146,13 @@ class ModelLog:
 
     def described(self) -> NumberedLog:
         capabilities = LogCapabilities(
-            "log", alone=False, atomic=False, timed=False, trims=self.trims, record_max=self.record_max
+            "log",
+            alone=False,
+            atomic=False,
+            timed=False,
+            trims=self.trims,
+            record_max=self.record_max,
+            durable=self.durable,
         )
         return NumberedLog(
             self.name,

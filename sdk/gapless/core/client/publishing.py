@@ -90,6 +90,7 @@ class PublisherCore:
         self._window_batches = 1
         self._window_bytes = 0
         self._durable = False
+        """What the broker says of its own volume: older ones say it of no receipt."""
 
     # Getters.
 
@@ -174,15 +175,20 @@ class PublisherCore:
         if self.phase is not PublisherPhase.OPEN or published.sequence <= logged:
             return
         count = self._batches.count_up_to(published.sequence)
+        durable = self._says_durable(published)
         ticks = _ticks_of(published.ticks, published.sequence - logged)
         position = 0
         for batch in self._batches.take_logged(count):
             share = ticks[position : position + batch.events.count]
             position += batch.events.count
             self.tokens = merge_tokens(self.tokens, own_tokens(batch.tokens))
-            self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, share, self._durable))
+            self._outbox.tell(Receipted(self.number, batch.ticket, self._pubend, share, durable))
         self._answered_well()
         self._send()
+
+    def _says_durable(self, published: Published) -> bool:
+        """What the answer says of the pubend's log; of an older broker, what it says of its own volume."""
+        return self._durable if published.durable is None else published.durable
 
     def on_stored(self, _stored: PositionsStored) -> None:
         """The tokens of a batch without events are durable. Raises RemoteProtocolError if there is no such batch."""

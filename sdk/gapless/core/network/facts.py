@@ -259,7 +259,8 @@ class Outcome(Struct, array_like=True, frozen=True, gc=False):
 
     OK of an opening: `epoch`, `sequence` and `tick` of the last event logged, `tokens` that are stored. OK of a claim:
     the subscription's one of `tokens`, if it has one. FENCED of a claim: `epoch` of the later one. OK of a
-    publish: `ticks` of its events, `sequence` of its last. RESUME and RETRY: `sequence` is the one to send next.
+    publish: `ticks` of its events, `sequence` of its last, whether they are `durable`. RESUME and RETRY:
+    `sequence` is the one to send next.
     STALE: a token of the batch stands before the stored one.
     FORGOTTEN: the publisher, which has no name of its own, was known once and is not known any more.
     ELSEWHERE, of an opening: no pubend of this broker takes that publisher with that topic, another broker's may.
@@ -272,6 +273,8 @@ class Outcome(Struct, array_like=True, frozen=True, gc=False):
     tick: Real = 0
     ticks: tuple[TickRun, ...] = ()
     tokens: tuple[str, ...] = ()
+    durable: bool | None = None
+    """Of an OK of a publish: `LogCapabilities.durable` of the pubend's log."""
 
 
 class Post(Struct, frozen=True, gc=False):

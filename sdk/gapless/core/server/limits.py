@@ -18,7 +18,7 @@ class BrokerIdentity:
     node: str
     network: str
     durable: bool
-    """Whether acknowledged events survive the end of the process."""
+    """Whether its volume survives the end of the process."""
     start: int
     """32 bits that no earlier start of the node had: session numbers are unique over restarts and volumes (T34)."""
 

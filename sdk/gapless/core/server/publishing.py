@@ -79,6 +79,7 @@ class PublisherLink:
         "connection",
         "durable",
         "is_open",
+        "logged",
         "number",
         "opening",
         "request",
@@ -104,10 +105,12 @@ class PublisherLink:
         self.unanswered_bytes = 0
         self.resume_at: int | None = None
         """After a refusal: batches above this sequence were sent before the client knew of the refusal."""
-        self.durable = 0
-        """Everything up to this sequence is durable, according to the answers so far."""
+        self.logged = 0
+        """Everything up to this sequence is logged, according to the answers so far."""
+        self.durable: bool | None = None
+        """Whether that survives the end of the process that keeps the pubend's log."""
         self.ticks: list[TickRun] = []
-        """The ticks up to `durable` that were not sent to the client yet."""
+        """The ticks up to `logged` that were not sent to the client yet."""
 
     def take_answered(self) -> tuple[UnansweredBatch, Outcome] | None:
         """Takes the oldest batch out, if it has its answer. Returns both."""
@@ -136,8 +139,8 @@ class Publishing:
         self._effects = effects
         self._sessions: dict[int, dict[int, PublisherLink]] = {}
         """The publishers by session, and by the client's number."""
-        self.durable: dict[tuple[int, int], PublisherLink] = {}
-        """The publishers with batches that became durable in this step: `send_published` is due."""
+        self.answered: dict[tuple[int, int], PublisherLink] = {}
+        """The publishers with batches that were logged in this step: `send_published` is due."""
         self._serial = 0
         """The serial of the last question to the router.
 
@@ -166,7 +169,7 @@ class Publishing:
         if earlier is not None:
             if earlier.opening:
                 raise RemoteProtocolError(f"publisher {message.publisher} is opened again before the answer came")
-            self._send_durable(earlier)
+            self._send_logged(earlier)
         elif len(publishers) >= self._limits.publishers:
             refused = PublishRefused(
                 message.publisher, 0, Code.REJECTED, f"a session may have {self._limits.publishers} publishers"
@@ -228,9 +231,9 @@ class Publishing:
     # What to do.
 
     def send_published(self) -> None:
-        """Sends the receipts for everything that became durable in this step."""
-        for publisher in list(self.durable.values()):
-            self._send_durable(publisher)
+        """Sends the receipts for everything that was logged in this step."""
+        for publisher in list(self.answered.values()):
+            self._send_logged(publisher)
 
     def _next_serial(self) -> int:
         self._serial += 1
@@ -238,7 +241,7 @@ class Publishing:
 
     def _end(self, publisher: PublisherLink, ending: Ending) -> None:
         """Informs the pubend that an opening is over. The answer will be dropped."""
-        self.durable.pop((publisher.session, publisher.number), None)
+        self.answered.pop((publisher.session, publisher.number), None)
         request = replace(publisher.request, ending=ending)
         reply_to = ReplyTo(publisher.session, publisher.number, self._next_serial())
         self._effects.append(SubmitOpen(request, reply_to))
@@ -262,25 +265,26 @@ class Publishing:
     def _on_answered(self, publisher: PublisherLink, batch: UnansweredBatch, outcome: Outcome) -> None:
         if outcome.verdict is Verdict.OK and not batch.has_events:
             # The receipts of the batches before it go first: it is the oldest one without an answer then.
-            self._send_durable(publisher)
+            self._send_logged(publisher)
             self._outbox.tell(publisher.connection.link, publisher.session, PositionsStored(publisher.number))
             return
         if outcome.verdict is Verdict.OK:
-            publisher.durable = outcome.sequence
+            publisher.logged = outcome.sequence
+            publisher.durable = outcome.durable
             append_runs(publisher.ticks, outcome.ticks)
-            self.durable[publisher.session, publisher.number] = publisher
+            self.answered[publisher.session, publisher.number] = publisher
             return
         asked_for = outcome.sequence if outcome.verdict in {Verdict.RESUME, Verdict.RETRY} else 0
         sequence = asked_for or batch.first
         publisher.refuse(sequence)
         # The receipts of the batches before it go first: answers leave in order.
-        self._send_durable(publisher)
+        self._send_logged(publisher)
         refused = PublishRefused(publisher.number, sequence, CODES[outcome.verdict], outcome.reason)
         self._outbox.tell(publisher.connection.link, publisher.session, refused)
 
-    def _send_durable(self, publisher: PublisherLink) -> None:
-        if self.durable.pop((publisher.session, publisher.number), None) is not None:
-            published = Published(publisher.number, publisher.durable, publisher.ticks)
+    def _send_logged(self, publisher: PublisherLink) -> None:
+        if self.answered.pop((publisher.session, publisher.number), None) is not None:
+            published = Published(publisher.number, publisher.logged, publisher.ticks, publisher.durable)
             publisher.ticks = []
             self._outbox.tell(publisher.connection.link, publisher.session, published)
 
@@ -354,7 +358,7 @@ class KeyedBatches:
         if outcome.verdict is not Verdict.OK:
             self._refuse(connection, session, message, CODES[outcome.verdict], outcome.reason)
         elif reply_to.is_placed:
-            answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks))
+            answer = KeyedPublished(message.request, placed.pubend, list(outcome.ticks), outcome.durable)
             self._outbox.tell(connection.link, session, answer)
         else:
             assert connection.client is not None

@@ -117,7 +117,7 @@ class Sessions:
     @property
     def has_receipts(self) -> bool:
         """Whether `take_links` would return receipts for batches."""
-        return bool(self._publishing.durable)
+        return bool(self._publishing.answered)
 
     def farewells(self, reason: str) -> Iterator[tuple[int, bytes]]:
         """Yields for every session its link, and the payload that ends it. Changes nothing.
@@ -295,7 +295,7 @@ class Sessions:
 
     def take_links(self, now: int) -> dict[int, LinkOutput]:
         """Returns what to do to each link; empty until something else happens."""
-        if self._publishing.durable:
+        if self._publishing.answered:
             self._publishing.send_published()
         outputs = self._outbox.take()
         for link, output in outputs.items():

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import gapless
 from gapless.client import keyed
@@ -74,6 +75,22 @@ async def test_parts_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     receipt = await call
     assert (receipt.pubend, receipt.published, receipt.duplicates) == ("p@1", 4, 3)
     assert receipt.ticks == [1024, 2048, 3072, 8192]
+
+
+@pytest.mark.parametrize(("said", "durable"), [((True, True), True), ((True, False), False), ((None, True), False)])
+async def test_it_is_durable_if_every_part_is(
+    monkeypatch: pytest.MonkeyPatch, *, said: tuple[bool | None, ...], durable: bool
+) -> None:
+    """An older broker says it of itself; this one is in memory."""
+    monkeypatch.setattr(keyed, "PART_EVENTS", 1)
+    driver: Any = StandIn()
+    driver.welcome = replace(driver.welcome, durable=False)
+    call = asyncio.ensure_future(KeyedPublishing(driver).publish("q", 0, 0, rows(2), None))
+    for each in said:
+        await asyncio.sleep(0.001)
+        driver.open[-1].set_result(m.KeyedPublished(1, "p@1", [], each))
+
+    assert (await call).durable is durable
 
 
 async def test_a_cancelled_call_goes_on_and_the_next_one_waits_for_it() -> None:

@@ -34,7 +34,7 @@ class LogWorld:
     def __init__(self) -> None:
         self.outbox = Outbox()
         clock = TickClock(0, at(1000), at(1000), 0, 0, EPOCH_MS + 1000)
-        self.log = Log("network", PUBEND, TABLES, 0, clock, self.outbox, 2 * SECOND)
+        self.log = Log("network", PUBEND, TABLES, 0, clock, self.outbox, 2 * SECOND, durable=True)
         self.log.recover(0, 0, 0, ByteIndex(), Damage(PUBEND))
         self.publisher = PublisherState("ann")
         self.ms = 1000

@@ -8,6 +8,7 @@ import pytest
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Append, LogMark, LogTrouble
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
+from gapless.spi import StorageCapabilities
 from gapless_phb.core import rows
 from gapless_phb.core.numbered_publishing import CHECKPOINT_EVERY
 from gapless_phb.core.publishers import term_of
@@ -53,6 +54,21 @@ def marks(log: ModelLog) -> list[tuple[str, int, int, int]]:
         msgspec.msgpack.decode(batch.raw or b"", type=tuple[LogMark | None, list[bytes]])[0] for batch in log.batches
     ]
     return [(mark.publisher, mark.first, mark.count, mark.after) for mark in found if mark is not None]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_receipt_says_whether_the_log_is_durable_and_not_the_gateways_volume(*, durable: bool) -> None:
+    rig = gateway(ModelLog(topic="topic", rules=b"topic", durable=durable))
+    rig.disk.capabilities = StorageCapabilities(durable=not durable)
+    rig.crash()
+    rig.open()
+    opened(rig).send()
+    keyed = Pub("sink", 1, 0, columns([b"x"]), rig.pubend, b"", keyed=True, principal="ann")
+    rig.feed(Submit(keyed, "reply"))
+
+    said = outcomes(rig.serve())
+
+    assert [outcome.durable for outcome in said] == [durable] * 2
 
 
 def test_a_batch_is_answered_when_it_comes_back_and_not_by_the_logs_answer() -> None:

@@ -7,6 +7,7 @@ import pytest
 from gapless.core.network.facts import Ending, Outcome, Pub, Submit, Verdict
 from gapless.core.ports import Action, Write
 from gapless.core.stream.columns import EventColumns
+from gapless.spi import StorageCapabilities
 from gapless_phb.core import publish_handler
 from gapless_phb.core.publishers import WINDOW
 from unit.gapless_phb.harness import TABLES, Harness, TestPublisher, bodies, columns, epoch, knows, lines, outcomes
@@ -45,6 +46,28 @@ def test_the_life_of_a_publisher() -> None:
         "opened stable=3000 members: none",
         "ann: ok epoch 1.1 sequence 4",
     ]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_every_receipt_says_whether_the_log_is_durable(*, durable: bool) -> None:
+    """Also that for a repetition, and for one whose ticks are forgotten."""
+    harness = Harness()
+    harness.disk.capabilities = StorageCapabilities(durable=durable)
+    harness.crash()
+    harness.sync()
+    publisher = harness.publisher()
+    keyed = Pub("sink", 1, 0, columns([b"x"]), harness.pubend, b"", keyed=True, principal="ann")
+
+    batches = [publisher.send(), publisher.repeat(1), harness.feed(Submit(keyed, "k"))]
+    batches += [harness.sync(), publisher.repeat(1), harness.feed(Submit(keyed, "k")), harness.sync()]
+    for _ in range(WINDOW):
+        publisher.send()
+    batches += [harness.sync(), publisher.repeat(1)]
+
+    said = [outcome for batch in batches for outcome in outcomes(batch)]
+    assert {outcome.verdict for outcome in said} == {Verdict.OK}
+    assert {outcome.durable for outcome in said} == {durable}
+    assert len(said) == WINDOW + 6
 
 
 class TestOpening:

@@ -18,7 +18,9 @@ NOW = at(100_000)
 
 
 def log(stable_ms: int = 90_000) -> Log:
-    one = Log("network", "p@1", TABLES, 0, TickClock(0, 0, 0, 0, 0, EPOCH_MS + 100_000), Outbox(), 2 * SECOND)
+    one = Log(
+        "network", "p@1", TABLES, 0, TickClock(0, 0, 0, 0, 0, EPOCH_MS + 100_000), Outbox(), 2 * SECOND, durable=True
+    )
     one.stable = at(stable_ms)
     return one
 

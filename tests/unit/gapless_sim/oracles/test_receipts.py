@@ -7,7 +7,7 @@ import pytest
 from gapless.errors import PublishRejectedError, PublishUncertainError, VolumeCorruptError
 from gapless_phb.core import gauges
 from gapless_sim.oracles.receipts import I7Publish, V3LiveForgetting
-from unit.gapless_sim.oracles.model_fixture import ModelFixture, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, violates
 
 
 def test_a_receipt_names_the_place() -> None:
@@ -36,12 +36,15 @@ def test_a_receipt_may_come_before_the_phb_has_told_of_the_event_again() -> None
     fixture.observe.ended()
 
 
-def test_a_receipt_is_durable() -> None:
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_receipt_says_what_the_volume_of_the_pubends_broker_says(*, durable: bool) -> None:
     fixture = ModelFixture(I7Publish)
-    fixture.log((10, 1))
+    fixture.world.brokers[NODE].durable = durable
+    fixture.log((10, 1), (20, 2))
 
+    fixture.receipt(1, 10, durable=durable)
     with violates("I7"):
-        fixture.receipt(1, 10, durable=False)
+        fixture.receipt(2, 20, durable=not durable)
 
 
 def test_a_publication_is_logged_once() -> None:

@@ -28,3 +28,5 @@ class KeyedPublished(ServerMessage, frozen=True, tag=50):
     request: int
     pubend: PubendId
     ticks: list[TickRun]
+    durable: bool | None = None
+    """As in `Published`."""

@@ -60,6 +60,9 @@ class Published(ServerMessage, frozen=True, tag=11):
     publisher: int
     sequence: int
     ticks: list[TickRun]
+    durable: bool | None = None
+    """Whether they survive the end of the process that keeps the pubend's log; None: of an older broker
+    (`Welcome.durable` is about that one alone)."""
 
 
 class PositionsStored(ServerMessage, frozen=True, tag=13):

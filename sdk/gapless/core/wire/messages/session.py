@@ -38,7 +38,8 @@ class Welcome(ServerMessage, frozen=True, tag=1):
     network: str
     node: str
     durable: bool
-    """Whether events that the broker acknowledges survive the end of its process."""
+    """Whether the broker's own volume survives the end of its process. What it acknowledges may be logged elsewhere, so
+    each receipt says it of its pubend."""
     heartbeat_ms: int
     """Each side sends something at least this often. After three missed intervals the session ends."""
     max_event_bytes: int

@@ -158,6 +158,19 @@ def test_one_answer_for_several_batches_is_shared_out() -> None:
     assert world.receipts(publisher) == dict(zip(tickets, ([1000], [1010, 5000, 5001], [5002, 5003]), strict=True))
 
 
+@pytest.mark.parametrize(("said", "durable"), [(True, True), (False, False), (None, True)])
+def test_a_receipt_says_what_the_answer_says_or_an_older_broker_of_itself(*, said: bool | None, durable: bool) -> None:
+    world = World().start()
+    publisher = world.open()
+    world.broker.silent = True
+    world.publish(publisher, b"a")
+    world.broker.tell(world.broker.session, m.Published(publisher, 1, [m.TickRun(7, 1, 1)], said))
+    world.pump()
+
+    (receipted,) = [effect for effect in world.told if isinstance(effect, e.Receipted)]
+    assert receipted.durable is durable
+
+
 def test_ticks_that_the_broker_has_forgotten_are_zero() -> None:
     world = World().start()
     publisher = world.open()

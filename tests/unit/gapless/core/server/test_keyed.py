@@ -41,9 +41,9 @@ def test_its_pubend_is_found_then_it_is_logged_and_answered(broker: Any) -> None
     assert isinstance(batch, Submit)
     assert (batch.pub.epoch, batch.pub.first, batch.pub.pubend) == (4, 2, "p@1")
     assert batch.pub.identity == ("q/0", True, 4, 2, 2)
-    broker.answer(batch, Outcome(Verdict.OK, ticks=RUNS), "p@1")
+    broker.answer(batch, Outcome(Verdict.OK, ticks=RUNS, durable=False), "p@1")
 
-    assert client.hear() == [KeyedPublished(7, "p@1", list(RUNS))]
+    assert client.hear() == [KeyedPublished(7, "p@1", list(RUNS), durable=False)]
     broker.answer(batch, Outcome(Verdict.OK, ticks=RUNS), "p@1")
     assert client.hear() == [], "the router may say it twice"
 

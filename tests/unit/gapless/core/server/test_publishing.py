@@ -65,6 +65,17 @@ def test_batches_answered_in_one_step_share_a_message(broker: Any) -> None:
     assert client.hear() == []
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_receipt_says_whether_the_pubends_log_is_durable(broker: Any, *, durable: bool) -> None:
+    """Of the pubend, not of this broker."""
+    client = broker.client()
+    client.open()
+
+    broker.answer(client.publish(1, b"x"), Outcome(Verdict.OK, sequence=1, durable=durable))
+
+    assert client.hear() == [Published(1, 1, [], durable)]
+
+
 def test_answers_are_given_in_the_order_of_the_batches(broker: Any) -> None:
     client = broker.client()
     client.open()
