@@ -123,6 +123,14 @@ class ServedPubend:
             return self.meta.created if subscription.late_start else 0
         return self.behind(max(self.meta.created, subscription.late_start))
 
+    def beginning(self, lost: Tick) -> Tick:
+        """Returns the first position from which the pubend has everything, if all up to `lost` is gone from its log.
+
+        That is what "earliest" means, for subscriptions and for ranges. A log that numbers its records is older than
+        its pubend: `created` only says where a gateway has found it.
+        """
+        return max(lost, self.meta.created) if self.meta.timed else lost
+
     def at(self, wall: int) -> Tick:
         """Returns the position after which all events of a wall time and later stand.
 

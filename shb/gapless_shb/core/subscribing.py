@@ -271,8 +271,7 @@ class Subscribing:
         """
         self.may_complete = True
         for sid, held_from in resolved:
-            # A log of others is older than its pubend.
-            at = max(held_from, stream.meta.created) if stream.meta.timed else held_from
+            at = stream.beginning(held_from)
             subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
             if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue

@@ -149,7 +149,7 @@ class Earliest:
         subscription = None if request.target is None else found_for_ranges(self._hosting, session, request.target)
         question = EarliestQuestion(session.number, request.request, subscription, now + _PATIENCE, {}, {})
         for pubend, stream in self._hosting.streams.items():
-            first = max(stream.lost, stream.meta.created - 1, 0)
+            first = stream.beginning(stream.lost)
             if first >= stream.head:
                 question.found[pubend] = first
                 continue

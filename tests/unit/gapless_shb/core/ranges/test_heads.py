@@ -133,6 +133,22 @@ def test_the_earliest_is_what_the_pubend_still_has() -> None:
     assert tick(world, number) == world.lost
 
 
+def test_the_earliest_of_a_log_that_numbers_its_records_is_what_the_log_has() -> None:
+    """`created` is where a gateway has found it: the log is older, and a subscription from the earliest gets all."""
+    world = attached()
+    stream = world.stream
+    stream.meta = replace(stream.meta, grain=1, created=stream.head)
+    number = world.say(m.AskEarliest(world.number(), None))
+    assert number not in world.answers, "only the log knows"
+    world.answer_wants()
+    assert tick(world, number) < world.log[0][0]
+
+    world.forget(world.log[9][0])
+    number = world.say(m.AskEarliest(world.number(), None))
+    world.answer_wants()
+    assert tick(world, number) == world.lost == stream.beginning(world.lost)
+
+
 def test_of_a_pubend_that_does_not_answer_the_earliest_is_what_was_heard() -> None:
     world = attached()
     number = world.say(m.AskEarliest(world.number(), None))
