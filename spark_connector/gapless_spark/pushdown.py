@@ -1,13 +1,14 @@
 """Pushdown: what a batch query need not read, according to Spark's filters (option `pushdown`).
 
-Filters on `pubend`, `tick` and `published_at` make the ranges narrower, so less is read. Filters on `topic`, `key` and
+Filters on `pubend`, `tick` and `published_at` make the ranges narrower, so less is read; the latter only of pubends whose
+ticks are times. Filters on `topic`, `key` and
 `kind` are applied in the task, so less is passed to Spark. The selector saves more than both: what the broker leaves
 out is not sent at all. Spark's filters are recognised by the names of their classes, so this needs no PySpark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -48,17 +49,27 @@ class Pushed:
     """No tick below it is wanted."""
     last: Tick = FOREVER
     """No tick above it is wanted."""
+    since: Tick = 0
+    """No time before that of this tick is wanted."""
+    until: Tick = FOREVER
+    """No time after that of this tick is wanted."""
     pubends: tuple[PubendId, ...] | None = None
     """Only these pubends are wanted; None: all."""
     rows: tuple[RowFilter, ...] = ()
 
-    def cut(self, ranges: Iterable[Range]) -> list[Range]:
-        """Returns what is left of some ranges. An edge that does not move stays as it is."""
-        cut = [
-            Range(each.pubend, max(each.start, self.first - 1), min(each.end, self.last))
-            for each in ranges
-            if self.pubends is None or each.pubend in self.pubends
-        ]
+    @property
+    def has_times(self) -> bool:
+        """Whether there are times that are not wanted."""
+        return (self.since, self.until) != (0, FOREVER)
+
+    def cut(self, ranges: Iterable[Range], timed: Collection[PubendId]) -> list[Range]:
+        """Returns what is left of some ranges. An edge that does not move stays as it is.
+
+        `timed`: the pubends whose ticks are known to be times. Of others the records of a time may stand anywhere.
+        """
+        left = [each for each in ranges if self.pubends is None or each.pubend in self.pubends]
+        cut = [_within(each, self.first, self.last) for each in left]
+        cut = [_within(each, self.since, self.until) if each.pubend in timed else each for each in cut]
         return [each for each in cut if each.start < each.end]
 
     def filtered(self, batches: Iterable[Any]) -> Iterable[Any]:
@@ -76,6 +87,14 @@ class Pushed:
     def between(self, first: Tick, last: Tick) -> Pushed:
         """Returns the same, without ticks below `first` or above `last`."""
         return replace(self, first=max(self.first, first), last=min(self.last, last))
+
+    def at_times(self, since: Tick, until: Tick) -> Pushed:
+        """Returns the same, without times before that of `since` or after that of `until`."""
+        return replace(self, since=max(self.since, since), until=min(self.until, until))
+
+
+def _within(each: Range, first: Tick, last: Tick) -> Range:
+    return Range(each.pubend, max(each.start, first - 1), min(each.end, last))
 
 
 def push(filters: Sequence[Any]) -> tuple[Pushed, list[Any]]:
@@ -100,8 +119,10 @@ def _taken(pushed: Pushed, operation: str, column: str, value: Any) -> tuple[Pus
     if column in {"tick", "published_at"}:
         position = _position(column, value)
         edges = None if position is None else _edges(operation, *position)
+        if edges is None:
+            return None
         # Spark applies it again: the row of a gap or a silence may be cut here, and then its end differs.
-        return None if edges is None else (pushed.between(*edges), False)
+        return (pushed.between(*edges) if column == "tick" else pushed.at_times(*edges)), False
     values = _texts(operation, value)
     if column == "pubend" and values is not None:
         known = pushed.pubends

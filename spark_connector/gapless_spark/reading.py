@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.stream.ticks import STEP, PubendId, Tick
+from gapless.core.stream.ticks import STEP, PubendId, Tick, reads_as_time
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless_spark.gaps import RangeGapError
 from gapless_spark.rows import events_batch, gap_batch
@@ -24,6 +25,32 @@ BATCH_BYTES: Final = 4 << 20
 log = logging.getLogger("gapless_spark")
 
 
+@dataclass(frozen=True)
+class Silences:
+    """Silences in (start, end] are rows, too (option `includeSilence`).
+
+    Together with events and gaps they account for every tick there.
+    """
+
+    start: Tick
+    end: Tick
+    spacing: Tick
+    """How far the places of neighbouring events are apart: a range that is shorter has no room for an event."""
+
+    @classmethod
+    def within(cls, start: Tick, end: Tick, latest: Tick) -> Silences:
+        """Returns those of a range. `latest`: the last tick that the query reads of the pubend, which shows its kind.
+
+        A pubend whose ticks are times uses one tick in 1024, and the others belong to other pubends. Where a log
+        numbers its records, each tick is the place of one.
+        """
+        return cls(start, end, STEP if reads_as_time(latest) else 1)
+
+    def has_room(self, start: Tick, end: Tick) -> bool:
+        """Whether (start, end], which is empty, has room for an event."""
+        return end - start >= self.spacing
+
+
 def record_batches(
     pubend: PubendId,
     parts: Iterable[Delivery | Gap],
@@ -31,13 +58,13 @@ def record_batches(
     *,
     rows_max: int = 10_000,
     fail_on_gap: bool = True,
-    silence_in: tuple[Tick, Tick] | None = None,
+    silences: Silences | None = None,
 ) -> Iterator[Any]:
     """Yields the record batches of a range, in order. Raises RangeGapError, after everything before the gap.
 
-    With `silence_in`, which is the range (start, end] of the parts, silences are rows, too.
+    `silences`: those that are rows, in the range of the parts.
     """
-    gathering = _Gathering(pubend, schema, None if silence_in is None else silence_in[0])
+    gathering = _Gathering(pubend, schema, silences)
     for part in parts:
         if isinstance(part, Gap):
             yield from gathering.batches_up_to(part.start)
@@ -51,17 +78,19 @@ def record_batches(
                 if gathering.is_full_with(piece, rows_max):
                     yield gathering.batch()
                 gathering.add(piece)
-    yield from gathering.batches_up_to(None if silence_in is None else silence_in[1])
+    yield from gathering.batches_up_to(None if silences is None else silences.end)
 
 
 class _Gathering:
     """The rows of the next record batch, and up to where everything was given out."""
 
-    def __init__(self, pubend: PubendId, schema: Any, silent_from: Tick | None) -> None:
+    def __init__(self, pubend: PubendId, schema: Any, silences: Silences | None) -> None:
+        """`silences`: None if they are no rows."""
         self._pubend = pubend
         self._schema = schema
-        self._silent_from = silent_from
-        """Where the next silence begins, if there is one; None if silences are no rows."""
+        self._silences = silences
+        self._silent_from = 0 if silences is None else silences.start
+        """Where the next silence begins, if there is one."""
         self._pending: list[DeliveredColumns] = []
         self._count = self._size = 0
 
@@ -79,23 +108,22 @@ class _Gathering:
         """Returns the batch of all pieces."""
         pending, self._pending, self._count, self._size = self._pending, [], 0, 0
         batch = events_batch(self._pubend, pending, self._schema)
-        if self._silent_from is None:
+        if self._silences is None:
             return batch
         ticks = [tick for columns in pending for tick in columns.ticks()]
         start, self._silent_from = self._silent_from, ticks[-1]
-        return with_silences(self._pubend, batch, ticks, start)
+        return with_silences(self._pubend, batch, ticks, start, self._silences)
 
     def batches_up_to(self, end: Tick | None) -> Iterator[Any]:
         """Yields the batch of all pieces, and the silence after it up to an end."""
         if self._pending:
             yield self.batch()
-        if self._silent_from is not None and end is not None and is_silence(self._silent_from, end):
+        if self._silences is not None and end is not None and self._silences.has_room(self._silent_from, end):
             yield silence_batch(self._pubend, [(self._silent_from, end)], self._schema)
 
     def gap(self, gap: Gap) -> Any:
         """Returns the row of a gap; the next silence begins after it."""
-        if self._silent_from is not None:
-            self._silent_from = gap.end
+        self._silent_from = gap.end
         return gap_batch(gap, self._schema)
 
 
@@ -106,11 +134,7 @@ def _pieces(columns: DeliveredColumns, rows_max: int) -> Iterator[DeliveredColum
 
 
 def silence_batch(pubend: PubendId, ranges: Sequence[tuple[Tick, Tick]], schema: Any) -> Any:
-    """Returns the record batch of some silences (start, end]: a row for each (option `includeSilence`).
-
-    Together with events and gaps they account for every tick in the range of a task. A pubend uses one tick in 1024;
-    the others belong to other pubends. A range without a tick that the pubend could have used is no row.
-    """
+    """Returns the record batch of some silences (start, end]: a row for each."""
     count = len(ranges)
     values: Mapping[str, Callable[[], Any]] = {
         "kind": lambda: pa.repeat(pa.scalar("silence"), count),
@@ -122,17 +146,12 @@ def silence_batch(pubend: PubendId, ranges: Sequence[tuple[Tick, Tick]], schema:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def is_silence(start: Tick, end: Tick) -> bool:
-    """Whether (start, end], which is empty, has room for a tick of a pubend."""
-    return end - start >= STEP
-
-
-def with_silences(pubend: PubendId, events: Any, ticks: Sequence[Tick], start: Tick) -> Any:
+def with_silences(pubend: PubendId, events: Any, ticks: Sequence[Tick], start: Tick, wanted: Silences) -> Any:
     """Returns a record batch of events at these ticks, with the silences after `start` and between them, in order."""
     silences: list[tuple[Tick, Tick]] = []
     order: list[int] = []
     for number, tick in enumerate(ticks):
-        if is_silence(start, tick - 1):
+        if wanted.has_room(start, tick - 1):
             order.append(len(ticks) + len(silences))
             silences.append((start, tick - 1))
         order.append(number)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from gapless.core.client import Gap
 from gapless.core.stream.columns import array_header
+from gapless.core.stream.events import Extras
 from gapless.core.stream.ticks import COUNTER_BITS, EPOCH_MS, PUBEND_BITS, PubendId
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import ConfigurationError, RemoteProtocolError
@@ -62,8 +63,17 @@ class _Header(msgspec.Struct, array_like=True, gc=False):
     properties: dict[str, bool | int | float | str]
 
 
+class _Stamped(msgspec.Struct, array_like=True, gc=False):
+    """The beginning of an event with the time that it bears where its tick is no time."""
+
+    topic: msgspec.Raw
+    properties: msgspec.Raw
+    extras: Extras | None
+
+
 _decode_topics = msgspec.msgpack.Decoder(list[_Topic]).decode
 _decode_headers = msgspec.msgpack.Decoder(list[_Header]).decode
+_decode_stamped = msgspec.msgpack.Decoder(list[_Stamped]).decode
 
 
 def narrowed(names: Iterable[str]) -> Any:
@@ -88,6 +98,14 @@ def checked(schema: Any) -> Any:
 def events_batch(pubend: PubendId, deliveries: Sequence[DeliveredColumns], schema: Any) -> Any:
     """Returns the record batch of some deliveries of one pubend. Raises RemoteProtocolError for a malformed event."""
     return _Events(pubend, deliveries).batch(schema)
+
+
+def times_of(pubend: PubendId, deliveries: Sequence[DeliveredColumns]) -> Any:
+    """Returns when the events of some deliveries of one pubend were logged: a column of timestamps.
+
+    Raises RemoteProtocolError for a malformed event.
+    """
+    return _Events(pubend, deliveries).batch(narrowed(["published_at"])).column(0)
 
 
 def gap_batch(gap: Gap, schema: Any) -> Any:
@@ -148,8 +166,19 @@ class _Events:
         return pa.Array.from_buffers(kind, self._count, [None, pa.py_buffer(numbers)])
 
     def _times(self) -> Any:
-        milliseconds = pc.add(pc.shift_right(self._ticks(), _MILLISECOND_BITS), EPOCH_MS)
+        """Returns the same as `Event.timestamp`: the time that the events bear, or else that of their ticks.
+
+        Events of a log that numbers its records bear a time, each of them; all others bear none.
+        """
+        if self._count and _stamp(self._first()):
+            milliseconds = pa.array(map(_stamp, _decode_stamped(self._array())), pa.int64())
+        else:
+            milliseconds = pc.add(pc.shift_right(self._ticks(), _MILLISECOND_BITS), EPOCH_MS)
         return pc.multiply(milliseconds, 1000).view(pa.timestamp("us", tz="UTC"))
+
+    def _first(self) -> _Stamped:
+        (first,) = _decode_stamped(b"".join((array_header(1), memoryview(self._blob)[: self._rows.cast("I")[2]])))
+        return first
 
     def _parts(self) -> Any:
         """Returns headers and bodies alternately, as one column of binaries over the events; the second is a body."""
@@ -185,6 +214,11 @@ class _Events:
         if len({*topics}) == 1:
             return pa.repeat(pa.scalar(topics[0]), self._count)
         return pa.array(topics, pa.string())
+
+
+def _stamp(event: _Stamped) -> int:
+    """Returns the time that an event bears, in milliseconds since 1970; 0: none."""
+    return event.extras.timestamp if event.extras is not None else 0
 
 
 def _numbers(column: Any) -> array[int]:

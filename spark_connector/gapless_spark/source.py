@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,21 +19,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 import gapless
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError
-from gapless_spark import gaps
 from gapless_spark.archives import spare_archives
+from gapless_spark.batch import bounds, parts_at_home
 from gapless_spark.columns import DDL, checked_names
-from gapless_spark.connections import connect, shared_connection
 from gapless_spark.offsets import ORIGIN, offset_of, token_of
 from gapless_spark.options import SourceOptions, source_options
-from gapless_spark.parts import parts_of
 from gapless_spark.planning import Range, plan
 from gapless_spark.pushdown import Pushed, push
-from gapless_spark.reading import record_batches
+from gapless_spark.reading import Silences, record_batches
 from gapless_spark.rows import narrowed
 from gapless_spark.sink import batch_writer, stream_writer
 from gapless_spark.stream import Offset, Stream, ranges, start_of
 from gapless_spark.telling import coded
-from gapless_spark.temporary import remove_left_behind, temporary
 
 try:
     from pyspark.sql.streaming import datasource as limits
@@ -168,8 +165,8 @@ class GaplessReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks, from what is there now. Raises RangeGapError if the query would meet a gap."""
-        start, end = _bounds(self._options)
-        planned = self._pushed.cut(plan(start.ticks, end.ticks, {}, self._options.min_partitions))
+        start, end, timed = bounds(self._options, ask_timed=self._pushed.has_times)
+        planned = self._pushed.cut(plan(start.ticks, end.ticks, {}, self._options.min_partitions), timed)
         return _tasks(start, end, planned, None if self._options.subscription else str(start))
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -221,52 +218,11 @@ def _tasks(
     ]
 
 
-def _bounds(options: SourceOptions) -> tuple[gapless.CheckpointToken, gapless.CheckpointToken]:
-    """Returns from where to where a batch query reads."""
-    name, timeout = options.subscription, options.broker_timeout
-    begin = start_of(options)
-    moves = isinstance(begin, gapless.CheckpointToken)
-    connection = connect(options.brokers, options.client_id, timeout)
-    try:
-        with coded(options.brokers, name or "", timeout), ExitStack() as readings:
-            if name is None:
-                remove_left_behind(connection, options)
-                start = readings.enter_context(temporary(connection, options, begin))
-            else:
-                # A token would move the position of the subscription, but a batch query only reads.
-                start = connection.attach(
-                    name, *options.topics, selector=options.selector, start=None if moves else begin, timeout=timeout
-                )
-                if moves:
-                    start = begin
-            if begin == "earliest":
-                start = start.advance(connection.earliest(start, timeout=timeout).ticks)
-            end = _ending(options, start, connection)
-            if options.fail_on_gap:
-                gaps.check(connection, start, end, timeout)
-            return start, end
-    finally:
-        connection.close(timeout)
-
-
-def _ending(
-    options: SourceOptions, start: gapless.CheckpointToken, connection: gapless.sync.Connection
-) -> gapless.CheckpointToken:
-    ending = options.ending_offsets.strip()
-    if ending.lower() == "latest":
-        return connection.heads(start, after=start, timeout=options.broker_timeout)
-    return token_of(ending) if ending.startswith("{") else gapless.CheckpointToken.parse(ending)
-
-
 def _read(task: Task, options: SourceOptions, names: list[str]) -> Iterator[Any]:
     spare_archives()
-    origin, timeout = gapless.CheckpointToken.parse(task.origin), options.broker_timeout
-    cut = task.start, task.end
     with (
-        coded(options.brokers, options.subscription or "", timeout),
-        shared_connection(options.brokers, options.client_id, timeout) as connection,
-        nullcontext(origin) if options.subscription else temporary(connection, options, origin) as subscription,
-        closing(parts_of(connection, subscription, task.pubend, cut, task.whole, timeout)) as parts,
+        coded(options.brokers, options.subscription or "", options.broker_timeout),
+        closing(parts_at_home(options, task.origin, task.pubend, (task.start, task.end), task.whole)) as parts,
     ):
         yield from record_batches(
             task.pubend,
@@ -274,5 +230,5 @@ def _read(task: Task, options: SourceOptions, names: list[str]) -> Iterator[Any]
             narrowed(names),
             rows_max=options.arrow_batch_rows,
             fail_on_gap=options.fail_on_gap,
-            silence_in=cut if options.include_silence else None,
+            silences=Silences.within(task.start, task.end, task.whole[1]) if options.include_silence else None,
         )

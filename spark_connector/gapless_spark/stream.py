@@ -12,23 +12,31 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import uuid4
 
 import gapless
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless.errors import ConfigurationError, GaplessError, SubscriptionInUseError, TokenAheadError, TokenMismatchError
+from gapless.errors import (
+    ConfigurationError,
+    GaplessError,
+    SubscriptionInUseError,
+    SubscriptionNotFoundError,
+    TokenAheadError,
+    TokenMismatchError,
+)
 from gapless.sync.ranges import Lease
 from gapless_spark import gaps
-from gapless_spark.connections import CLOSE_TIMEOUT, connect
+from gapless_spark.connections import CLOSE_TIMEOUT, HomeSearch, connect
 from gapless_spark.offsets import carried_on, token_of, went_back
 from gapless_spark.options import SourceOptions
 from gapless_spark.planning import Range, plan
 from gapless_spark.telling import coded
 
 Offset: TypeAlias = "str | Mapping[str, object]"
+Result = TypeVar("Result")
 
 LEASE_PATIENCE: Final = 5.0
 """How many seconds a query waits for the former one to be gone. a stopped query needs a fraction of one."""
@@ -72,6 +80,7 @@ class Stream:
             raise ConfigurationError('option subscription is missing: .option("subscription", …)')
         self._options = options
         self._name = options.subscription
+        self._home = HomeSearch(options.brokers, options.broker_timeout)
         self._connection: gapless.sync.Connection | None = None
         self._lease: Lease | None = None
         self._initial: gapless.CheckpointToken | None = None
@@ -87,14 +96,19 @@ class Stream:
         """Returns where a new query begins. The subscription is created unless it exists; then this is its position."""
         if self._initial is None:
             with self._coded():
-                self._initial = self._attach(start_of(self._options))
-                self._hold(self._initial)
+                self._initial = self._at_home(self._begin)
         return self._initial
+
+    def _begin(self) -> gapless.CheckpointToken:
+        start = self._attach(start_of(self._options))
+        if self._lease is None:
+            self._lease = self._leased()
+        return start
 
     def stop_at_heads(self) -> None:
         """From now on ignores everything that comes later than now."""
         with self._coded():
-            self._target = self._connected().heads(timeout=self._options.broker_timeout).ticks
+            self._target = self._at_home(lambda: self._connected().heads(timeout=self._options.broker_timeout)).ticks
 
     def at(self, offset: Offset) -> None:
         """Notes that Spark stands at this offset, or plans to."""
@@ -110,16 +124,22 @@ class Stream:
         """
         position = (self._position or self.initial()) if start is None else token_of(start)
         with self._coded():
-            self._hold(position)
+            self._at_home(lambda: self._hold(position))
         if start is not None and (self._options.ack_timing == "eager" or self._target is not None):
             self.commit(start)
         with self._coded():
-            self._head = end = self._no_further(position, self._heads(position))
-            if end != position and capped:
-                end = self._no_further(position, self._within_limits(position, end, max_events, max_bytes))
-            end = carried_on(position, end)
-            if end != position and self._options.fail_on_gap:
-                gaps.check(self._connected(), position, end, self._options.broker_timeout)
+            return self._at_home(lambda: self._latest(position, max_events, max_bytes, capped=capped))
+
+    def _latest(
+        self, position: gapless.CheckpointToken, max_events: int | None, max_bytes: int | None, *, capped: bool
+    ) -> gapless.CheckpointToken:
+        self._hold(position)
+        self._head = end = self._no_further(position, self._heads(position))
+        if end != position and capped:
+            end = self._no_further(position, self._within_limits(position, end, max_events, max_bytes))
+        end = carried_on(position, end)
+        if end != position and self._options.fail_on_gap:
+            gaps.check(self._connected(), position, end, self._options.broker_timeout)
         return end
 
     def head(self) -> gapless.CheckpointToken:
@@ -147,6 +167,18 @@ class Stream:
         except (GaplessError, OSError, TimeoutError) as error:
             self._committed.pop()
             log.warning("not acknowledged, the next commit will be: %s", error)
+
+    def _at_home(self, call: Callable[[], Result]) -> Result:
+        """Returns what a call returns; calls again elsewhere, if this broker is not the home of the subscription."""
+        while True:
+            try:
+                result = call()
+            except ConfigurationError as error:
+                self.stop()
+                self._home.refused(error)
+            else:
+                self._home.found()
+                return result
 
     def stop(self) -> None:
         """Gives the subscription back, and disconnects. Idempotent."""
@@ -214,7 +246,7 @@ class Stream:
 
     def _connected(self) -> gapless.sync.Connection:
         if self._connection is None:
-            self._connection = connect(self._options.brokers, self._options.client_id, self._options.broker_timeout)
+            self._connection = connect(self._home.brokers, self._options.client_id, self._options.broker_timeout)
         return self._connection
 
     def _hold(self, position: gapless.CheckpointToken) -> None:
@@ -225,6 +257,9 @@ class Stream:
         if self._lease is not None:
             self._lease.check()
             return
+        with suppress(SubscriptionNotFoundError):  # what becomes of that, the name says
+            # A broker that is not the home may know the name as that of nobody.
+            self._connected().heads(position, timeout=self._options.broker_timeout)
         self._lease = self._leased()
         if self._initial is None:  # the query continues: check that the subscription still fits the options
             own = self._attach(None)

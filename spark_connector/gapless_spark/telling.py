@@ -38,6 +38,7 @@ def coded(brokers: str, subscription: str, timeout: float) -> Iterator[None]:
         ) from error
 
 
-def unreachable(brokers: str, timeout: float) -> TimeoutError:
-    """Returns the error for brokers that did not answer in time."""
-    return TimeoutError(f"GAPLESS_UNREACHABLE {brokers}: not within {timeout:g} s (brokerTimeout)")
+def unreachable(brokers: str, timeout: float, why: str = "") -> TimeoutError:
+    """Returns the error for brokers that did not answer in time; `why`: the last thing that one of them has said."""
+    reason = f"; {why}" if why else ""
+    return TimeoutError(f"GAPLESS_UNREACHABLE {brokers}: not within {timeout:g} s (brokerTimeout){reason}")

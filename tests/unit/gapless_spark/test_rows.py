@@ -16,7 +16,7 @@ from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.ticks import STEP, tick_at
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.errors import ConfigurationError, RemoteProtocolError
-from gapless_spark.rows import COLUMNS, SCHEMA, checked, events_batch, gap_batch, narrowed
+from gapless_spark.rows import COLUMNS, SCHEMA, checked, events_batch, gap_batch, narrowed, times_of
 
 BASE = tick_at(1_800_000_000_000)
 Row = tuple[str, dict[str, Any], bytes]
@@ -25,10 +25,13 @@ Row = tuple[str, dict[str, Any], bytes]
 def delivery(*rows: Row, first: int = BASE) -> DeliveredColumns:
     """A delivery of events with these topics, properties and bodies."""
     events = [encode_event(topic, properties, Extras(priority=7), body) for topic, properties, body in rows]
-    batch = EventColumns.of(events, [len(body) for *_, body in rows]).batch(
-        range(first, first + STEP * len(rows), STEP)
-    )
-    return DeliveredColumns.parse(batch.payload((1 << len(rows)) - 1), 0)
+    columns = EventColumns.of(events, [len(body) for *_, body in rows])
+    return DeliveredColumns.parse(columns_payload(columns, range(first, first + STEP * len(rows), STEP)), 0)
+
+
+def columns_payload(columns: EventColumns, ticks: range) -> bytes:
+    """The same in the form of the wire, at these ticks."""
+    return bytes(columns.batch(ticks).payload((1 << len(ticks)) - 1))
 
 
 ROWS: list[Row] = [
@@ -58,6 +61,27 @@ def test_every_column_says_what_the_events_say() -> None:
         "payload": [b"first", b"", b"\0" * 300],
         "published_at": [datetime(2027, 1, 15, 8, tzinfo=timezone.utc)] * 3,
     }
+
+
+def test_the_time_of_a_record_is_the_one_that_it_bears_and_its_tick_is_none() -> None:
+    """As `Event.timestamp`: a tick of a Kafka partition would be read as a time in 2020."""
+    times = [1_800_000_000_123, 5, 1_700_000_000_000]
+    events = [encode_event("t", {"n": n}, Extras(timestamp=time), b"body") for n, time in enumerate(times)]
+    columns = EventColumns.of(events, [4] * len(events))
+    delivered = DeliveredColumns.parse(columns_payload(columns, range(1, 4)), 0)
+    batch = events_batch("orders.0@id", [delivered, delivered], narrowed(["published_at", "tick", "key"]))
+
+    told = [event.timestamp for event in delivered.events("orders.0@id")]
+    assert batch.column("published_at").to_pylist() == told * 2
+    assert told[0] == datetime(2027, 1, 15, 8, 0, 0, 123_000, timezone.utc)
+    assert batch.column("tick").to_pylist() == [1, 2, 3] * 2
+    assert times_of("orders.0@id", [delivered]).to_pylist() == told
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_the_time_of_other_events_is_that_of_their_ticks(count: int) -> None:
+    deliveries = [delivery(*ROWS)] if count else []
+    assert times_of("p@1", deliveries).to_pylist() == [datetime(2027, 1, 15, 8, tzinfo=timezone.utc)] * count
 
 
 def test_several_deliveries_are_one_batch() -> None:

@@ -120,8 +120,8 @@ class KafkaFormat:
         if not found:
             return EMPTY, marks
         times = [record.timestamp for record in found]
-        # A stranger may have written any number.
-        stamps = {time: Extras(timestamp=min(max(time, 0), TIMESTAMP_MAX)) for time in set(times)}
+        # A stranger may have written any number, or none (-1). 0 would mean that the tick is the time.
+        stamps = {time: Extras(timestamp=min(max(time, 1), TIMESTAMP_MAX)) for time in set(times)}
         extras = [stamps[time] for time in times]
         if heads.isdisjoint((MARK, TYPES)):
             properties = mapping.properties_of(found)

@@ -71,7 +71,7 @@ def test_records_of_strangers_are_events_without_marks(compression: Compression)
 
 
 @pytest.mark.parametrize(
-    ("written", "logged_at"), [(-1, 0), (0, 0), (1_700_000_000_123, 1_700_000_000_123), (1 << 62, None)]
+    ("written", "logged_at"), [(-1, 1), (0, 1), (1_700_000_000_123, 1_700_000_000_123), (1 << 62, None)]
 )
 def test_the_time_of_an_event_is_its_records(written: int, logged_at: int | None) -> None:
     raw = encode([NewRecord(written, None, b"v", [])], Compression.NONE)
