@@ -122,6 +122,15 @@ class Constream(ServedPubend):
                 position.pass_over(self.head)
             self.touch(sid, position)
 
+    def passed_elsewhere(self, sid: int, upto: Tick) -> None:
+        """The SHB that serves the consumer of a subscription found nothing to send up to `upto`. It is no acknowledgement:
+        what the application has stored may be older.
+        """
+        position = self.positions.get(sid)
+        if position is not None and upto > position.passed:
+            position.passed = upto
+            self.touch(sid, position)
+
     # ------------------------------------------------------------------------------------ consumers
 
     def attach(self, consumer: Consumer, at: Tick, now: int, wall: int) -> None:

@@ -57,6 +57,7 @@ from gapless_shb.core.roaming.mail import (
     Ended,
     Renew,
     Renewed,
+    Row,
     Standing,
     Working,
 )
@@ -106,8 +107,8 @@ class Guest:
     """The number of the newest renewal."""
     answered: int = 0
     """The newest renewal that the home has answered."""
-    confirmed: dict[PubendId, Tick] = field(default_factory=dict)
-    """Up to where the home has acknowledgements."""
+    confirmed: dict[PubendId, Row] = field(default_factory=dict)
+    """Where the subscription stands, as its home has said last."""
     doubts: dict[PubendId, int] = field(default_factory=dict)
     """The pubends on which ticks may be a gap, and the renewal whose answer will tell; 0: it has told."""
     complained: bool = False
@@ -314,7 +315,7 @@ class Guests:
         guest.in_use = None
         guest.answered = max(guest.answered, said.question)
         guest.complained = False
-        guest.confirmed = {row.pubend: row.acked for row in said.standing.rows}
+        guest.confirmed = {row.pubend: row for row in said.standing.rows}
         record = guest.consumer.subscription
         begins = {row.pubend: row.start for row in said.standing.rows}
         if any(pubend not in record.start for pubend in begins):
@@ -505,7 +506,7 @@ class Guests:
         )
         undecided = request.in_use if standing is None else None
         guest = Guest(consumer, home, home_sid, answer.generation, question.number, now, undecided)
-        guest.confirmed = {row.pubend: row.acked for row in known.rows}
+        guest.confirmed = rows
         self._guests[record.sid] = self._by_home[home, home_sid] = guest
         at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
         if group:
@@ -597,11 +598,15 @@ class Guests:
 
     def _renewal(self, guest: Guest, *, leaves: bool) -> Renew:
         acknowledged: list[Acknowledged] = []
+        passed: list[Position] = []
         for stream in self._hosting.streams.values():
-            position = stream.positions[guest.sid]
-            done = max(position.acked, position.passed)
-            if done > guest.confirmed.get(stream.pubend, 0) and len(acknowledged) < ROWS_MOST:
-                acknowledged.append(Acknowledged(stream.pubend, done, position.quiet_from))
+            position, row = stream.positions[guest.sid], guest.confirmed.get(stream.pubend)
+            if len(acknowledged) + len(passed) >= ROWS_MOST:
+                break
+            if position.acked > (0 if row is None else row.acked):
+                acknowledged.append(Acknowledged(stream.pubend, position.acked, position.quiet_from))
+            if position.passed > max(position.acked, 0 if row is None else max(row.passed, row.released)):
+                passed.append(Position(stream.pubend, position.passed))
         here, consumer = self._hosting, guest.consumer
         return Renew(
             here.shb,
@@ -620,6 +625,7 @@ class Guests:
             guest.settled,
             consumer.attempt,
             consumer.subscription.wants,
+            tuple(passed),
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:
@@ -649,7 +655,7 @@ class Guests:
         self._hosting.outbox.emit(Post(node, mail.ROLE, data))
 
 
-def learn(position: SubscriptionPosition, row: mail.Row) -> None:
+def learn(position: SubscriptionPosition, row: Row) -> None:
     """Takes over what the home knows: it never knows less of what is done with than before."""
     position.acknowledge(row.acked, row.quiet_from)
     position.released = max(position.released, row.released)

@@ -175,6 +175,10 @@ class Home:
             stream = self._hosting.streams.get(said.pubend)
             if stream is not None and renew.sid in stream.positions:
                 stream.acknowledge(renew.sid, said.tick, said.event)
+        for found in renew.passed:
+            stream = self._hosting.streams.get(found.pubend)
+            if stream is not None:
+                stream.passed_elsewhere(renew.sid, found.tick)
         self._hosting.unsaved = True
         if renew.leaves:
             self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
@@ -313,7 +317,7 @@ class Home:
         for stream in self._hosting.streams.values():
             position = stream.positions[subscription.sid]
             quiet_from, released = stream.silent(position)
-            rows.append(Row(stream.pubend, position.start, position.acked, quiet_from, released))
+            rows.append(Row(stream.pubend, position.start, position.acked, quiet_from, released, position.passed))
         return Standing(tuple(rows), subscription.late_start, subscription.start)
 
     def _end(self, node: BrokerId, renew: Renew, code: Code, reason: str) -> None:

@@ -17,6 +17,7 @@ from gapless.core.wire.messages import (
     Code,
     Done,
     InUse,
+    Position,
     RequestFailed,
     Subscribe,
     Subscribed,
@@ -36,6 +37,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     acked: Real
     quiet_from: Real
     released: Real
+    passed: Real = 0
 
 
 class Standing(msgspec.Struct, array_like=True, frozen=True):
@@ -110,6 +112,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """That of the client's request to attach."""
     wants: Real = 0
     """Names the filter that its consumer is served with; 0: not told."""
+    passed: tuple[Position, ...] = ()
+    """Up to where the sender found nothing to send. The application need not have acknowledged that."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
