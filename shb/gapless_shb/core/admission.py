@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
+from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.core.wire.messages import Code, OnChange, Order, Position, RequestFailed, StartAt, Subscribe, Target
@@ -21,15 +22,17 @@ from gapless_shb.core.subscriptions import SubscriptionRecord
 class RefusedError(Exception):
     """A request is refused, with a code and a reason for the client."""
 
-    def __init__(self, code: Code, reason: str, expression: str = "", position: int = 0) -> None:
+    def __init__(self, code: Code, reason: str, expression: str = "", position: int = 0, node: str = "") -> None:
+        """`node`: the node that answers such a request, if it is refused because another one does."""
         super().__init__(reason)
         self.code = code
         self.expression = expression
         self.position = position
+        self.node = node
 
     def answer(self, request: int) -> RequestFailed:
         """Returns the message for the client."""
-        return RequestFailed(request, self.code, str(self), self.expression, self.position)
+        return RequestFailed(request, self.code, str(self), self.expression, self.position, self.node)
 
 
 EXISTS: Final = SelectorLimits(CHARACTERS_MAX, CHARACTERS_MAX)
@@ -60,9 +63,10 @@ def known_by_id(hosting: Hosting, session: ClientSession, named: Subscribe | Tar
     A volume that was lost may have given the same id to a subscription with another name, which is not meant then.
     """
     if named.home not in {"", hosting.seals.home}:
-        if named.home.rpartition("@")[0] == hosting.shb.rpartition("@")[0]:
+        node = named.home.rpartition("@")[0]
+        if node == hosting.places.broker:
             raise RefusedError(Code.NOT_FOUND, "the subscription is gone: its SHB has another volume now")
-        raise RefusedError(Code.CONFIGURATION, is_elsewhere(named.home, hosting))
+        raise elsewhere(node, hosting)
     found = hosting.registry.get(named.sid)
     is_own = found is not None and found.generation == named.generation and found.client_id == session.client_id
     if found is None or not is_own or (isinstance(named, Subscribe) and found.name != (named.name or "")):
@@ -73,10 +77,14 @@ def known_by_id(hosting: Hosting, session: ClientSession, named: Subscribe | Tar
 def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -> SubscriptionRecord:
     """Returns the subscription that a client wants to read by ranges. Raises RefusedError.
 
-    If it has not begun yet, the client has to retry, because its start is not known.
+    It is read at its home alone; anywhere else the error names that. If it has not begun yet, the client has to retry,
+    because its start is not known.
     """
     by_name = None if target.sid else hosting.registry.find(session.client_id, target.name)
     if not target.sid and by_name is None:
+        home = hosting.places.of_new(session.client_id)
+        if home != hosting.places.broker:
+            raise elsewhere(home, hosting)
         reason = f"there is no subscription {target.name!r} of client {session.client_id!r}: attach it first"
         raise RefusedError(Code.NOT_FOUND, reason)
     found = by_name or known_by_id(hosting, session, target)
@@ -87,13 +95,21 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     return found
 
 
-def is_elsewhere(home: ShbId, hosting: Hosting) -> str:
-    """Returns the error text for a subscription of another SHB that cannot be used here."""
-    node = home.rpartition("@")[0]
-    why = f"consumers may come to any broker, but it is read by ranges at {node} alone: connect to {node} for that"
-    if not hosting.seals.roams:
-        why = "this broker is in no network with a secret (secret_file in [network]), so it can be used only there"
-    return f"the subscription is kept by {node}: {why}"
+def elsewhere(node: BrokerId, hosting: Hosting) -> RefusedError:
+    """Returns the error for a subscription whose home is another node, where this one cannot answer for it."""
+    places = hosting.places
+    if places.roams and not places.have(node):
+        return RefusedError(Code.NOT_FOUND, f"the network has no SHB {node!r} any more, which kept it")
+    reason = (
+        f"the subscription is kept by {node}, and this broker is in no network with a secret (secret_file in [network]):"
+        " so it can be used only there"
+    )
+    if places.roams:
+        reason = (
+            f"the home of the subscription is {node}: consumers may come to any broker, but it is read by ranges at"
+            f" {node} alone: give the client the address of {node}, alone or among others"
+        )
+    return RefusedError(Code.CONFIGURATION, reason, node=node)
 
 
 def removed() -> RefusedError:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
@@ -33,6 +34,7 @@ from gapless.core.ports import (
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledge,
+    Attach,
     Commit,
     Committed,
     Credit,
@@ -71,6 +73,7 @@ from gapless_shb.core.roaming.mail import (
     Working,
     decode,
 )
+from gapless_shb.core.roaming.places import Places
 from gapless_shb.core.rows import position_row
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import CatchUp
@@ -122,7 +125,7 @@ class SubscriberHostingBroker:
         self._shb = shb_id(context)
         registry = Registry.recover(meta, context.reader.scan(SUBSCRIPTIONS))
         seals = Seals(self._shb, context.network, context.secret, context.roaming)
-        self._hosting = Hosting(self._shb, seals, registry)
+        self._hosting = Hosting(self._shb, seals, registry, Places(context.roaming, context.broker))
         self._hosting.payload_max = context.max_delivery_bytes
         if catch_up is not None:
             self._hosting.catch_up = catch_up
@@ -147,10 +150,11 @@ class SubscriberHostingBroker:
         here: dict[type, RequestHandler] = {
             Subscribe: self._subscribe_here,
             Unsubscribe: self._subscribing.on_unsubscribe,
+            Attach: self._ranges.requests()[Attach],
         }
-        self._guests = Guests(
-            self._hosting, self._ahead, self._groups, context.roaming, context.broker, here, self._end_consumption
-        )
+        self._named = {kind: self._where_it_is_kept(handler) for kind, handler in here.items()}
+        """The requests that may create a subscription, or are about one of any SHB, by its name."""
+        self._guests = Guests(self._hosting, self._ahead, self._groups, here, self._end_consumption)
         self._home = Home(
             self._hosting,
             self._expiry,
@@ -197,14 +201,13 @@ class SubscriberHostingBroker:
     def requests(self) -> Mapping[type, RequestHandler]:
         """Returns the handler of each request that clients send to an SHB."""
         return {
-            Subscribe: self._on_subscribe,
-            Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Acknowledge: self._on_acknowledge,
             Commit: self._on_commit,
             Detach: self._on_detach,
             ListSubscriptions: self._listings.on_list,
             **self._ranges.requests(),
+            **self._named,
         }
 
     # -------------------------------------------------------------------------------- the end of a turn
@@ -357,23 +360,19 @@ class SubscriberHostingBroker:
         elif isinstance(said, Ended):
             self._guests.on_ended(said, now, wall)
 
-    def _on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        try:
-            is_elsewhere = self._guests.takes(session, request, now)
-        except RefusedError as refused:
-            self._hosting.tell(session.number, refused.answer(request.request))
-            return
-        if not is_elsewhere:
-            self._subscribe_here(session, request, now, wall)
+    def _where_it_is_kept(self, here: RequestHandler) -> RequestHandler:
+        """Returns the handler of a request of clients; `here` is that of one about a subscription that is kept here."""
 
-    def _on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
-        try:
-            is_elsewhere = self._guests.takes(session, request, now)
-        except RefusedError as refused:
-            self._hosting.tell(session.number, refused.answer(request.request))
-            return
-        if not is_elsewhere:
-            self._subscribing.on_unsubscribe(session, request, now, wall)
+        def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
+            try:
+                is_elsewhere = self._guests.takes(session, request, now)
+            except RefusedError as refused:
+                self._hosting.tell(session.number, refused.answer(request.request))
+                return
+            if not is_elsewhere:
+                here(session, request, now, wall)
+
+        return handle
 
     def _subscribe_here(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         if self._ranges.admits(session, request):

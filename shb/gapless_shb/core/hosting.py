@@ -13,6 +13,7 @@ from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.ordering import Ordering
+from gapless_shb.core.roaming.places import Places
 from gapless_shb.core.rows import pubend_row
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import BrokerState
@@ -29,9 +30,10 @@ network, by mail): then whoever sent it is gone, and the client must not go on b
 class Hosting(BrokerState):
     """The state of an SHB, and the operations on it that several parts need."""
 
-    def __init__(self, shb: ShbId, seals: Seals, registry: Registry) -> None:
+    def __init__(self, shb: ShbId, seals: Seals, registry: Registry, places: Places) -> None:
         super().__init__(shb, registry)
         self.seals = seals
+        self.places = places
         self.streams: dict[PubendId, Constream] = {}
         self.ordering = Ordering(self.streams)
         self._unflushed: list[Channel] = []

@@ -33,6 +33,11 @@ class Addresses:
         """The address of the newest try."""
         return self._addresses[(self.turn - 1) % len(self._addresses)]
 
+    @property
+    def count(self) -> int:
+        """How many different addresses there are."""
+        return len(set(self._addresses))
+
     def next(self) -> str:
         """Begins the next try, and returns its address."""
         self.turn += 1
@@ -57,7 +62,7 @@ class Addresses:
         When every address has failed, returns all reasons and begins anew; else "".
         """
         self._failures[self.address] = reason
-        if len(self._failures) < len(set(self._addresses)):
+        if len(self._failures) < self.count:
             return ""
         reasons = "; ".join(why if address in why else f"{address}: {why}" for address, why in self._failures.items())
         self._failures.clear()
@@ -72,10 +77,10 @@ class Addresses:
 
         Where all are, one is as good as another: then the client stays for a while.
         """
-        if len(set(self._addresses)) == 1 or now < self._stays_until:
+        if self.count == 1 or now < self._stays_until:
             return False
         self._cut_off[self.address] = None
-        if len(self._cut_off) < len(set(self._addresses)):
+        if len(self._cut_off) < self.count:
             return True
         self._cut_off.clear()
         self._stays_until = now + CUT_OFF_STAYS
@@ -84,4 +89,4 @@ class Addresses:
     def on_refusal(self, error: GaplessError) -> bool:
         """The address refuses this client for good. Returns whether every address has."""
         self._refusals[self.address] = error
-        return len(self._refusals) == len(set(self._addresses))
+        return len(self._refusals) == self.count

@@ -633,7 +633,10 @@ class ClientCore:
         handler(message)
 
     def _on_request_failed(self, failed: RequestFailed) -> None:
-        if self._requests.get(failed.request) is not None:
+        is_used = any(self._subscriptions) or any(self.publishers)
+        if not is_used and self._requests.goes_elsewhere(failed, self._reaching.address, self._reaching.count):
+            self._hang_up(failed.reason)
+        elif self._requests.get(failed.request) is not None:
             self._fail_request(failed)
         else:
             self._subscriptions.on_request_failed(failed)

@@ -79,7 +79,7 @@ class RangeReading(PendingRequest):
 
     def _on_read(self, _message: RangeRead) -> None:
         """Nothing more will arrive."""
-        self.complete = True
+        self.complete, self.served = True, False
         self._arrived()
 
     ANSWERS: ClassVar[Answers] = {

@@ -49,6 +49,10 @@ class PendingRequest:
     def __init__(self, message: Any, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         self.message = message
         self.over = False
+        self.served = False
+        """Whether the broker of this session has answered a part of it, and goes on."""
+        self.refused_at: dict[str, None] = {}
+        """The addresses whose brokers have said, since it was served last, that another node answers it."""
         self._backoff = backoff
         self._outbox = outbox
         self._deadlines = deadlines
@@ -75,6 +79,7 @@ class PendingRequest:
 
     def on_session_over(self) -> None:
         """The session is over: a delayed repetition is not needed, because the next session asks anyway."""
+        self.served = False
         self._deadlines.clear((ClientTimer.REQUEST, self.number))
 
     def on_deadline(self) -> None:
@@ -87,6 +92,8 @@ class PendingRequest:
         handler = self.ANSWERS.get(type(message))
         if handler is None:
             raise RemoteProtocolError(f"a {type(message).__name__} in answer to a {type(self.message).__name__}")
+        self.served = True
+        self.refused_at.clear()
         handler(self, message)
 
     def on_failed(self, failed: RequestFailed) -> None:
@@ -221,3 +228,14 @@ class Requests(ClientRegistry[PendingRequest]):
         number = self._number()
         self.add(kind(message(number), self._backoff(), self._outbox, self._deadlines))
         return number
+
+    def goes_elsewhere(self, failed: RequestFailed, address: str, addresses: int) -> bool:
+        """Whether the node that answers a request may be behind another address, and nothing of this session is lost.
+
+        Each address is tried; which node is behind one shows there. Once all of them have refused, it is none of them.
+        """
+        request = self.get(failed.request)
+        if request is None or not failed.node:
+            return False
+        request.refused_at[address] = None
+        return len(request.refused_at) < addresses and not any(each.served for each in self)

@@ -22,10 +22,11 @@ from msgspec.structs import replace
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import BrokerId, Post
 from gapless.core.network.timer_queue import TimerQueue
-from gapless.core.ports import ClientSession, RequestHandler, Roaming
+from gapless.core.ports import ClientSession, RequestHandler
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledged,
+    Attach,
     Code,
     Commit,
     Committed,
@@ -41,13 +42,14 @@ from gapless.core.wire.messages import (
     Unit,
     Unsubscribe,
 )
-from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, is_elsewhere, not_from
+from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, elsewhere, not_from
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.groups import Groups, late_starts
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
+from gapless_shb.core.ranges.service import as_subscribe
 from gapless_shb.core.roaming import mail
 from gapless_shb.core.roaming.mail import (
     Answer,
@@ -61,7 +63,7 @@ from gapless_shb.core.roaming.mail import (
     Standing,
     Working,
 )
-from gapless_shb.core.roaming.places import home_of, node_of, places_of
+from gapless_shb.core.roaming.places import node_of
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 MILLISECOND: Final = 1_000_000
@@ -84,7 +86,7 @@ class Question:
 
     number: int
     session: ClientSession
-    request: Subscribe | Unsubscribe
+    request: Subscribe | Unsubscribe | Attach
     places: list[BrokerId]
     """Who is asked; the first one now."""
     heard_at: int
@@ -134,8 +136,6 @@ class Guests:
         hosting: Hosting,
         ahead: PositionsAhead,
         groups: Groups,
-        roaming: Roaming | None,
-        broker: BrokerId,
         here: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
     ) -> None:
@@ -143,8 +143,7 @@ class Guests:
         self._hosting = hosting
         self._ahead = ahead
         self._groups = groups
-        self._roaming = roaming
-        self._broker = broker
+        self._places = hosting.places
         self._here = here
         self._end_consumption = end_consumption
         self._timers = TimerQueue()
@@ -159,12 +158,14 @@ class Guests:
 
     # -------------------------------------------------------------------------------- what clients ask
 
-    def takes(self, session: ClientSession, request: Subscribe | Unsubscribe, now: int) -> bool:
+    def takes(self, session: ClientSession, request: Subscribe | Unsubscribe | Attach, now: int) -> bool:
         """Whether another SHB has to be asked about a request; then it is. Raises RefusedError."""
         if isinstance(request, Unsubscribe):
             places = self._places_to_unsubscribe(request)
+        elif isinstance(request, Attach):
+            places = self._places_to_attach(session, request)
         else:
-            places = self._places(session, request)
+            places = self._places_to_subscribe(session, request)
         if not places:
             return False
         if not self._hosting.life:
@@ -176,14 +177,26 @@ class Guests:
         return True
 
     def _places_to_unsubscribe(self, request: Unsubscribe) -> list[BrokerId]:
-        if self._roaming is None or not self._hosting.seals.roams:
-            return []
         if self._hosting.registry.find(request.client_id, request.name) is not None:
             return []
-        home = home_of(request.client_id, self._roaming)
-        return [] if home == self._broker else [home]
+        home = self._places.of_new(request.client_id)
+        return [] if home == self._places.broker else [home]
 
-    def _places(self, session: ClientSession, request: Subscribe) -> list[BrokerId]:
+    def _places_to_attach(self, session: ClientSession, request: Attach) -> list[BrokerId]:
+        """A subscription is read by ranges at its home alone, and so it is created there and nowhere beside it.
+
+        Another SHB is asked only where a token names one that may have it still.
+        """
+        if not self._places.roams or self._hosting.registry.find(session.client_id, request.name) is not None:
+            return []
+        places = self._places.of(as_subscribe(request), session.client_id)
+        if places[0] == self._places.broker:
+            return []
+        if len(places) == 1:
+            raise elsewhere(places[0], self._hosting)
+        return places
+
+    def _places_to_subscribe(self, session: ClientSession, request: Subscribe) -> list[BrokerId]:
         """Returns whom to ask; nobody if the subscription is at home here."""
         if not request.name:
             return []  # without a name it lives where it is consumed
@@ -192,16 +205,16 @@ class Guests:
                 return []
         elif self._hosting.registry.find(session.client_id, request.name) is not None:
             return []
-        if self._roaming is None or not self._hosting.seals.roams:
+        if not self._places.roams:
             if request.sid:
-                raise RefusedError(Code.CONFIGURATION, is_elsewhere(request.home, self._hosting))
+                raise elsewhere(node_of(request.home), self._hosting)
             return []
-        places = places_of(request, session.client_id, self._roaming, self._broker)
-        if places[0] not in self._roaming.shbs:
-            raise RefusedError(Code.NOT_FOUND, f"the network has no SHB {places[0]!r} any more, which kept it")
-        if request.sid and places[0] == self._broker:
+        places = self._places.of(request, session.client_id)
+        if not self._places.have(places[0]):
+            raise elsewhere(places[0], self._hosting)
+        if request.sid and places[0] == self._places.broker:
             raise RefusedError(Code.NOT_FOUND, "the subscription is gone: this SHB has another volume now")
-        if places[-1] == self._broker and len(places) == 1:
+        if places == [self._places.broker]:
             return []
         consumers = self._hosting.channel(session.number).consumers.values()
         mine = [each for each in consumers if each.subscription.home and each.subscription.name == request.name]
@@ -439,9 +452,13 @@ class Guests:
     def _ask_next(self, question: Question, now: int, wall: int) -> None:
         """The place that was asked does not have it: the next one may, or creates it."""
         self._forget(question.number)
-        places = question.places[1:]
-        if places[0] == self._broker:
-            self._here[type(question.request)](question.session, question.request, now, wall)
+        places, request = question.places[1:], question.request
+        if places[0] == self._places.broker:
+            self._here[type(request)](question.session, request, now, wall)
+            return
+        if isinstance(request, Attach):
+            refused = elsewhere(places[0], self._hosting)
+            self._hosting.tell(question.session.number, refused.answer(request.request))
             return
         self._numbers += 1
         again = Question(self._numbers, question.session, question.request, places, now)

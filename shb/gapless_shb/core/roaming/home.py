@@ -15,6 +15,7 @@ from gapless.core.network.facts import BrokerId, Post
 from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
 from gapless.core.stream.ticks import ShbId
 from gapless.core.wire.messages import (
+    Attach,
     Code,
     Detached,
     Done,
@@ -23,7 +24,9 @@ from gapless.core.wire.messages import (
     ServerMessage,
     Subscribe,
     Subscribed,
+    Unsubscribe,
 )
+from gapless_shb.core.admission import elsewhere
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.desks import Desks
 from gapless_shb.core.expiry import Expiry
@@ -140,6 +143,9 @@ class Home:
         if not ask.create and self._is_unknown(ask):
             nobody = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
             self._tell(session.number, nobody)
+        elif isinstance(ask.request, Attach):
+            kept = elsewhere(self._hosting.places.broker, self._hosting)
+            self._tell(session.number, kept.answer(ask.request.request))
         else:
             self._handlers[type(ask.request)](session, ask.request, now, wall)
         if question.answer is None:
@@ -275,7 +281,7 @@ class Home:
 
     def _is_unknown(self, ask: Ask) -> bool:
         request = ask.request
-        if not isinstance(request, Subscribe) or request.sid:
+        if isinstance(request, Unsubscribe) or (isinstance(request, Subscribe) and request.sid):
             return False
         name = request.name or ""
         known = self._hosting.registry.find(ask.client_id, name)

@@ -14,6 +14,7 @@ from gapless.core.network.facts import MAIL_BYTES_MAX, Real
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.core.wire.messages import (
     Acknowledged,
+    Attach,
     Code,
     Done,
     InUse,
@@ -63,7 +64,7 @@ class Ask(msgspec.Struct, array_like=True, frozen=True, tag=1):
     principal: str
     create: bool
     """Whether a subscription that does not exist is created."""
-    request: Subscribe | Unsubscribe
+    request: Subscribe | Unsubscribe | Attach
 
 
 class Working(msgspec.Struct, array_like=True, frozen=True, tag=2):

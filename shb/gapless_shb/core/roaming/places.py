@@ -15,6 +15,33 @@ def node_of(home: ShbId) -> BrokerId:
     return home.rpartition("@")[0]
 
 
+class Places:
+    """The SHBs of a network, as one of them sees it."""
+
+    def __init__(self, roaming: Roaming | None, broker: BrokerId) -> None:
+        self.broker = broker
+        """The node of this SHB."""
+        self._roaming = roaming
+
+    @property
+    def roams(self) -> bool:
+        """Whether a subscription can be consumed at every SHB: then a client has one of each name in the network."""
+        return self._roaming is not None and bool(self._roaming.secret)
+
+    def have(self, node: BrokerId) -> bool:
+        """Whether the network has an SHB of this node."""
+        return self._roaming is not None and node in self._roaming.shbs
+
+    def of_new(self, client_id: str) -> BrokerId:
+        """Returns the node at which a client's new subscriptions are created."""
+        return home_of(client_id, self._roaming) if self._roaming is not None and self.roams else self.broker
+
+    def of(self, request: Subscribe, client_id: str) -> list[BrokerId]:
+        """Returns the nodes that may have a durable subscription which this SHB has not; see `places_of`."""
+        assert self._roaming is not None
+        return places_of(request, client_id, self._roaming, self.broker)
+
+
 def home_of(client_id: str, roaming: Roaming) -> BrokerId:
     """Returns the node that is the home of a client's new subscriptions.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from gapless.core.network.facts import Interest
 from gapless.core.ports import Write
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.roaming.places import Places
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.subscriptions import Registry
 
 
 def hosting() -> Hosting:
     """An SHB whose first version is durable."""
-    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry())
+    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry(), Places(None, "h"))
     fresh.write_start()
     (write,) = fresh.take_effects()
     assert isinstance(write, Write)
@@ -27,7 +28,7 @@ def announced(of: Hosting) -> list[Interest]:
 
 def test_nothing_is_announced_before_the_version_of_this_life_is_durable() -> None:
     """What was not durable is gone, so its version must not speak for it."""
-    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry())
+    fresh = Hosting("h", Seals("h", "net", b"secret", None), Registry(), Places(None, "h"))
     fresh.announce_in_full()
     fresh.announce_version()
     assert announced(fresh) == []

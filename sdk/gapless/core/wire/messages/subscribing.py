@@ -172,6 +172,8 @@ class RequestFailed(ServerMessage, frozen=True, tag=21):
     reason: str
     expression: str = ""
     position: int = 0
+    node: str = ""
+    """The node that answers it, if it is refused because another one does; else ""."""
 
 
 class Credit(ClientMessage, frozen=True, tag=21):

@@ -20,9 +20,10 @@ Said = TypeVar("Said")
 class Talk:
     """A client that is connected, and everything it says and tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, *addresses: str) -> None:
+        """`addresses`: those of the brokers; by default there is one."""
         self.now = 1000 * SECOND
-        self.core = ClientCore(("a:1",), client_id="c", instance="i", random=Random(1))
+        self.core = ClientCore(addresses or ("a:1",), client_id="c", instance="i", random=Random(1))
         self.said: list[Any] = []
         self.told: list[e.Effect] = []
         self.link = 0
