@@ -27,6 +27,7 @@ from gapless.cli.doctor_logs import (
     keeping_of,
     misstamped,
     pins_of,
+    twice_kept,
 )
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
 from gapless.cli.output import print_json, print_table, shown_bytes, shown_lag, table_of
@@ -239,6 +240,7 @@ def examine_logs(
     examination.findings += absent(pubends)
     examination.findings += misstamped(pubends, time.time_ns() // 1_000_000)
     examination.findings += damaged(pubends)
+    examination.findings += twice_kept(subscriptions)
 
 
 def load_network_of(path: Path) -> NetworkDescription:

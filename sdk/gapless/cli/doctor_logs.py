@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.cli.output import shown_bytes, shown_duration, shown_tick
@@ -61,6 +62,32 @@ def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:
         for pin in pins
         if not pin["connected"] and pin["lag_seconds" if pin["lag_complete"] else "held_seconds"] > ABANDONED
     ]
+
+
+def twice_kept(subscriptions: Sequence[SubscriptionInfo]) -> list[str]:
+    """A sentence for each name that a client has at several brokers of a network in which it should have it once.
+
+    Until 2026-11 a program that read by ranges at another broker than the home made a second one there; and where a
+    network has grown, a client that comes without its token does, at its new home.
+    """
+    kept: dict[tuple[str, str], list[SubscriptionInfo]] = {}
+    for each in subscriptions:
+        if each.roams:
+            kept.setdefault((each.client_id, each.name), []).append(each)
+    return [
+        f"client {client_id!r} has {len(twins)} subscriptions {name!r}, each with a position of its own: "
+        + " and ".join(_kept_at(twin) for twin in sorted(twins, key=lambda twin: twin.node))
+        + ". Decide which one your application goes on with, and end each other one at its node:"
+        f" `gapless unsubscribe {quote(name)} --client-id {quote(client_id)} --url ADDRESS`, with that node's address"
+        for (client_id, name), twins in kept.items()
+        if len(twins) > 1
+    ]
+
+
+def _kept_at(twin: SubscriptionInfo) -> str:
+    least = "" if twin.lag_complete else "at least "
+    consumed = ", with a consumer" if twin.connected else ""
+    return f"at {twin.node} ({least}{twin.lag_events:,} events behind{consumed})"
 
 
 def keeping_of(pubend: PubendInfo) -> str:

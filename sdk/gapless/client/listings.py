@@ -60,6 +60,8 @@ class SubscriptionInfo:
     """The node of the network that hosts it."""
     no_local: bool = False
     """Whether it leaves out events of its own client."""
+    roams: bool = False
+    """Whether it can be consumed at every broker of its network. Then there is one of its client and name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,7 @@ def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo
         lag_complete=row.lag_complete,
         node=row.node,
         no_local=row.no_local,
+        roams=row.roams,
     )
 
 

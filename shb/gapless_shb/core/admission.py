@@ -101,8 +101,8 @@ def elsewhere(node: BrokerId, hosting: Hosting) -> RefusedError:
     if places.roams and not places.have(node):
         return RefusedError(Code.NOT_FOUND, f"the network has no SHB {node!r} any more, which kept it")
     reason = (
-        f"the subscription is kept by {node}, and this broker is in no network with a secret (secret_file in [network]):"
-        " so it can be used only there"
+        f"the subscription is kept by {node}, and this broker is in no network with a secret"
+        " (secret_file in [network]): so it can be used only there"
     )
     if places.roams:
         reason = (

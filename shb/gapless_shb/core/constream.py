@@ -123,8 +123,9 @@ class Constream(ServedPubend):
             self.touch(sid, position)
 
     def passed_elsewhere(self, sid: int, upto: Tick) -> None:
-        """The SHB that serves the consumer of a subscription found nothing to send up to `upto`. It is no acknowledgement:
-        what the application has stored may be older.
+        """The SHB that serves a consumer found nothing to send up to `upto`.
+
+        That is no acknowledgement: what the application has stored may be older.
         """
         position = self.positions.get(sid)
         if position is not None and upto > position.passed:

@@ -155,6 +155,7 @@ class Listings:
             listing.behind.get(sid, 0) / 1000,
             complete,
             no_local=bool(subscription.not_from),
+            roams=self._hosting.places.roams,
         )
 
 

@@ -23,6 +23,7 @@ from gapless.cli.doctor_logs import (
     keeping_of,
     misstamped,
     pins_of,
+    twice_kept,
 )
 from gapless.core.gauges import Gauge
 from gapless.core.stream import fast
@@ -365,3 +366,19 @@ def test_a_part_of_such_a_log_that_cannot_be_read_is_told_by_offsets() -> None:
     (found,) = damaged([numbered(damaged=((10, 20, "it is torn"),))])
 
     assert "cannot be read from offset 10 to offset 19, and its subscribers wait there" in found
+
+
+def test_a_name_that_a_client_has_twice_in_a_network_is_found_with_how_to_end_either() -> None:
+    one = replace(subscription("job", 5, events=10), node="shb1", roams=True)
+    other = replace(subscription("job", 5, events=0, connected=True), node="shb2", roams=True)
+    others = [replace(subscription("else", 5), node="shb1", roams=True), replace(other, client_id="z", node="shb3")]
+
+    (finding,) = twice_kept([other, *others, one])
+
+    assert "client 'desk' has 2 subscriptions 'job'" in finding
+    assert "at shb1 (10 events behind) and at shb2 (0 events behind, with a consumer)" in finding
+    assert "`gapless unsubscribe job --client-id desk --url ADDRESS`" in finding
+
+
+def test_where_subscriptions_do_not_roam_each_broker_has_names_of_its_own() -> None:
+    assert twice_kept([replace(subscription("job", 5), node=node) for node in ("shb1", "shb2")]) == []

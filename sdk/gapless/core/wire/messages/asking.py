@@ -59,6 +59,8 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     """The node that hosts it."""
     no_local: bool = False
     """Whether it leaves out what its own client publishes."""
+    roams: bool = False
+    """Whether it can be consumed at every SHB of its network."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):

@@ -188,6 +188,10 @@ def test_each_of_two_that_have_one_name_is_ended_where_it_is() -> None:
     asked(pair, pair.other, attach())
     pair.other.hosting.places._roaming = pair.home.hosting.places._roaming
     assert kept(pair) == [HOME, OTHER]
+    for node in (pair.home, pair.other):
+        listed = asked(pair, node, m.ListSubscriptions(904))
+        assert isinstance(listed, m.SubscriptionList)
+        assert [(row.client_id, row.name, row.roams) for row in listed.rows] == [(CLIENT, "s", True)]
 
     assert asked(pair, pair.other, m.Unsubscribe(902, "s", CLIENT)) == m.Done(902)
     assert kept(pair) == [HOME]

@@ -1,4 +1,4 @@
-"""A subscription that a token makes anew: the token is let in until a newer position is acknowledged (protocol: tokens).
+"""A subscription that a token makes anew: the token is let in until something newer is acknowledged (protocol: tokens).
 
 Its former home has lost its disk, or somebody has removed it. The application has stored the token and nothing since,
 and it may crash as often as it likes before it stores the next one.
