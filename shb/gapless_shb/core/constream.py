@@ -187,6 +187,7 @@ class Constream(ServedPubend):
 
     def _take(self, knowledge: Knowledge, now: int, wall: int) -> None:
         self.lost = max(self.lost, knowledge.lost)
+        self._target = max(self._target, self.lost)
         if knowledge.reply:
             self._curiosity.answered(knowledge.lo, knowledge.hi, now)
             self._window.learn(knowledge.data.size)
@@ -279,6 +280,8 @@ class Constream(ServedPubend):
         known_upto = self._istream.known_upto
         while self.head < known_upto:
             horizon = self._istream.horizon(self.head, self._joining.need)
+            if horizon < self.lost:
+                horizon = self._before_open_loss(horizon)
             if horizon <= self.head:
                 break
             if self._joining.waiting and (activated := self._joining.activate(self.head, horizon)):
@@ -330,6 +333,16 @@ class Constream(ServedPubend):
             # Their own position is behind the head now, so the head alone decides what they get.
             self.floors = {sid: floor for sid, floor in self.floors.items() if floor > horizon}
 
+    def _before_open_loss(self, horizon: Tick) -> Tick:
+        """Returns where lost ticks begin that reach the horizon, or else the horizon.
+
+        What follows them is not known and may be lost as well: it was asked for, and a gap waits for its end.
+        """
+        events = self._istream.take(self.head, horizon).ticks
+        after = events[-1] if events else self.head
+        lost = self._istream.lost_in(after, horizon, self._joining.need)
+        return lost[0][0] if lost else horizon
+
     def _activated(self, sids: list[int]) -> None:
         self._joining.passed(self.head)
         for sid in sids:
@@ -371,7 +384,9 @@ class Constream(ServedPubend):
         return horizon
 
     def _want_next(self, now: int) -> None:
-        self._want_unknown(self._window.upto(self.head, self._target), now, urgent=True)
+        # Of what the pubend has given up not much is left: all of it is asked for, as its gap waits for that.
+        upto = max(self._window.upto(self.head, self._target), self.lost)
+        self._want_unknown(upto, now, urgent=True)
 
     def _want_unknown(self, upto: Tick, now: int, *, urgent: bool = False) -> None:
         need = self._joining.need

@@ -75,7 +75,7 @@ class TickFetch:
         self._ticks = ticks
         self._missing = list(ticks)
         self._pieces: list[EventBatch] = []
-        self._lost = 0
+        self._gone = IntervalSet()
         self._damaged = IntervalSet()
         self._cut = IntervalSet()
 
@@ -85,7 +85,8 @@ class TickFetch:
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes the wanted events out of knowledge that has arrived."""
-        self._lost = max(self._lost, knowledge.lost)
+        for lo, hi in knowledge.gone:
+            self._gone.add(lo, hi)
         if knowledge.damaged:
             self._damaged.add(knowledge.lo, knowledge.hi)
         data, missing = knowledge.data, self._missing
@@ -117,12 +118,10 @@ class TickFetch:
 
     @property
     def complete(self) -> bool:
-        """Whether every wanted tick has its event, or is lost."""
-        if not self._missing or self._missing[-1] <= self._lost:
-            return True
-        if not self._damaged.ranges and not self._cut.ranges:
-            return False
-        return all(tick <= self._lost or tick in self._damaged or tick in self._cut for tick in self._missing)
+        """Whether every wanted tick has its event, or an answer that it is lost."""
+        if not self._gone and not self._damaged and not self._cut:
+            return not self._missing
+        return all(tick in self._gone or tick in self._damaged or tick in self._cut for tick in self._missing)
 
     def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
         """Returns events and gaps in order. Ticks in `silent` are never a gap."""
@@ -134,7 +133,7 @@ class TickFetch:
         return interleave(self.start, events, [(tick - 1, tick, self._reason(tick)) for tick in lost])
 
     def _reason(self, tick: Tick) -> GapReason:
-        if tick <= self._lost:
+        if tick in self._gone:
             return GapReason.RELEASED_EARLY
         return GapReason.CUT if tick in self._cut else GapReason.DAMAGED
 

@@ -265,7 +265,9 @@ class PageCache:
         """RAW knowledge has arrived. Returns the readers that may go on."""
         hits, complete = 0, []
         for page in self.asked.values():
-            hits += page.fill(knowledge.data, knowledge.lost)
+            hits += page.fill(knowledge.data)
+            for lo, hi in knowledge.gone:
+                page.release(lo, hi)
             if knowledge.damaged:
                 page.give_up(knowledge.lo, knowledge.hi)
             if page.is_complete:

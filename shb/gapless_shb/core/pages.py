@@ -125,8 +125,8 @@ class Page:
         """The ticks whose events were asked for."""
         self.have = 0
         """The ticks whose events are here."""
-        self.lost: Tick = 0
-        """Events up to this tick that were asked for, and are not here, are lost."""
+        self.lost = 0
+        """The ticks whose events were released, as an answer says."""
         self.damaged = 0
         """The ticks that were given up as damaged."""
         self.cut = 0
@@ -156,7 +156,7 @@ class Page:
     @property
     def is_complete(self) -> bool:
         """Whether all events that were asked for are here, or lost."""
-        return not self.asked & ~self.have & ~self.damaged & ~self.cut & ~self._upto(self.lost)
+        return not self.asked & ~self.have & ~self.damaged & ~self.cut & ~self.lost
 
     def wanted(self, sid: int, after: Tick) -> int:
         """Returns the ticks above `after` that matched a subscription."""
@@ -169,12 +169,16 @@ class Page:
         if not fresh:
             return []
         self.asked |= fresh
-        self.lost = 0  # an earlier answer does not answer this question
+        self.lost &= ~fresh  # an earlier answer does not answer this question
         return selected(self.ticks, fresh)
 
     def most_of(self, mask: int) -> int:
         """Returns the mask, or all ticks if it has half of them: asking for one range is cheaper than for many."""
         return self._full if 2 * mask.bit_count() >= len(self.ticks) else mask
+
+    def release(self, lo: Tick, hi: Tick) -> None:
+        """Notes an answer that events in (lo, hi] that are not here were released."""
+        self.lost |= self._upto(hi) & ~self._upto(lo)
 
     def give_up(self, lo: Tick, hi: Tick) -> None:
         """Notes that events in (lo, hi] that are not here were damaged and will never come."""
@@ -187,7 +191,7 @@ class Page:
     def losses(self, mask: int) -> list[Lost] | None:
         """Returns which ticks of the mask are lost, and why; None while some of their events may still come."""
         gone = mask & ~self.have
-        early = gone & self._upto(self.lost)
+        early = gone & self.lost
         cut = gone & self.cut & ~early
         if gone & ~early & ~self.damaged & ~cut:
             return None
@@ -195,9 +199,8 @@ class Page:
         found = [(tick - 1, tick, reason) for mask, reason in masks for tick in selected(self.ticks, mask)]
         return sorted(found, key=itemgetter(1))
 
-    def fill(self, data: EventBatch, lost: Tick) -> int:
+    def fill(self, data: EventBatch) -> int:
         """Takes the page's events out of arriving knowledge. Returns how many there were."""
-        self.lost = max(self.lost, lost)
         start, stop = bisect_right(data.ticks, self.after), bisect_right(data.ticks, self.index)
         if start == stop:
             return 0

@@ -70,10 +70,17 @@ class Askers:
             lo, hi, _ = next(iter(asker.runs))
             asker.runs.remove(lo, hi)
 
-    def take(self, name: BrokerId, knowledge: Knowledge, now: int, pushed: Sequence[Knowledge] = ()) -> list[Knowledge]:
+    def take(
+        self,
+        name: BrokerId,
+        knowledge: Knowledge,
+        view: KnowledgeStream,
+        now: int,
+        pushed: Sequence[Knowledge] = (),
+    ) -> list[Knowledge]:
         """What of some knowledge answers a broker; it is waited for no more.
 
-        `pushed` is what that broker was just sent of its own accord: where it serves the need, nothing is sent twice.
+        `view` has that knowledge, and may have more. `pushed` is what that broker was just sent of its own accord: where it serves the need, nothing is sent twice.
         """
         asker = self._askers[name]
         answers: list[Knowledge] = []
@@ -83,13 +90,13 @@ class Askers:
             ranges = (IntervalSet(asked) - served).ranges
             for lo, hi in served.ranges if ranges != asked else ():
                 asker.runs.remove(lo, hi)
-            found, rest = _answer(knowledge, ranges, need)
+            found, rest = _answer(knowledge, view, ranges, need)
             for lo, hi in (IntervalSet(ranges) - IntervalSet(rest)).ranges:
                 asker.runs.remove(lo, hi)
             answers += found
         if asker.above is not None and knowledge.reply and knowledge.hi > asker.above:
             if now < asker.until:
-                found, _ = _answer(knowledge, ((max(asker.above, knowledge.lo), knowledge.hi),), {})
+                found, _ = _answer(knowledge, view, ((max(asker.above, knowledge.lo), knowledge.hi),), {})
                 answers += found
             asker.above = None
         return answers
@@ -169,13 +176,11 @@ def _by_need(runs: list[tuple[Tick, Tick, tuple[Stamp, int]]]) -> list[tuple[Sta
     return [(need, ranges.ranges) for need, ranges in found]
 
 
-def _answer(knowledge: Knowledge, ranges: Ranges, need: Stamp) -> tuple[list[Knowledge], Ranges]:
-    """What one statement says to a want, and the rest of that."""
+def _answer(knowledge: Knowledge, view: KnowledgeStream, ranges: Ranges, need: Stamp) -> tuple[list[Knowledge], Ranges]:
+    """What one statement, or who has taken it in, says to a want for ranges of it, and the rest of that."""
     if knowledge.damaged:
         inside = [(max(lo, knowledge.lo), min(hi, knowledge.hi)) for lo, hi in ranges]
         parts = [part for part in inside if part[0] < part[1]]
         said = [Knowledge.of_damage(knowledge.pubend, lo, hi, knowledge.lost) for lo, hi in parts]
         return said, (IntervalSet(ranges) - IntervalSet(parts)).ranges
-    stream = KnowledgeStream(knowledge.pubend)
-    stream.accumulate(knowledge)
-    return stream.answer(ranges, need)
+    return view.answer(ranges, need)

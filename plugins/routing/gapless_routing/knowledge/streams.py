@@ -576,10 +576,11 @@ class Streams:
 
         Who has no room at present waits on: it is answered when the link has room again.
         """
+        view = _view(stream, knowledge)
         for asker in stream.askers.names:
             if asker != CORE and self._peers.is_full(asker):
                 continue
-            answers = stream.askers.take(asker, knowledge, self._state.now, pushed.get(asker, ()))
+            answers = stream.askers.take(asker, knowledge, view, self._state.now, pushed.get(asker, ()))
             if answers:
                 left = self._reply(stream, asker, answers)
                 stream.askers.add(asker, left, RAW, None, self._state.now)
@@ -654,8 +655,20 @@ class Streams:
             ticks = cache.take(cache.base, cache.known_upto).ticks
             cache.forget(cache.base, ticks[len(ticks) // 4])
         if cache.run_count > RUNS_MAX:
-            runs = [run for run in cache.runs(cache.base, cache.known_upto) if run.kind is Kind.SILENCE]
+            runs = [run for run in cache.runs(cache.base, cache.known_upto) if run.kind is not Kind.UNKNOWN]
             cache.forget(cache.base, runs[len(runs) // 2].hi)
+
+
+def _view(stream: PubendStream, knowledge: Knowledge) -> KnowledgeStream:
+    """Those who asked are answered from this: from the statement, or the cache, which holds it too, if it has L.
+
+    For what the pubend has lost the cache may have a better answer, and was asked for it together with the rest.
+    """
+    if stream.bundles and knowledge.gone:
+        return stream.cache
+    view = KnowledgeStream(knowledge.pubend)
+    view.accumulate(knowledge)
+    return view
 
 
 def _memory(cache: KnowledgeStream) -> int:

@@ -7,7 +7,8 @@ What is stored:
 
 - the events;
 - the runs of silence with their stamps: each stated interval is one run, and the events in it override it;
-- L as a prefix of the stream;
+- L: the ranges of which it was stated. That the pubend has given up everything up to a tick is known besides, and
+  makes nothing L: a cache on the way to it may have the events still, or the silence between them;
 - the ranges that an operator has given up as damaged. They are lost like L, with another reason.
 
 Everything <= `base` is decided and was dropped; statements about it are ignored.
@@ -35,7 +36,10 @@ __all__ = ["Delta", "Kind", "Knowledge", "KnowledgeConflict", "KnowledgeStream",
 
 
 class Knowledge(Struct, frozen=True, gc=False):
-    """A statement: every tick in (lo, hi] is D (an event in `data`), L (<= lost), or silence under `stamp`."""
+    """A statement: every tick in (lo, hi] is D (an event in `data`), L (<= lost), or silence under `stamp`.
+
+    `lost` may lie below `lo`: the pubend has given up everything up to there, and nothing is stated of it.
+    """
 
     pubend: PubendId
     lo: Tick
@@ -47,6 +51,12 @@ class Knowledge(Struct, frozen=True, gc=False):
     """Whether it answers a want: then it goes only to where it was asked for (T37)."""
     damaged: bool = False
     """Whether all of (lo, hi] could not be read, and an operator has given it up: it is lost, and there is no data."""
+
+    @property
+    def gone(self) -> Ranges:
+        """The range that is stated to be L, where it has no events; () if there is none, or it is damaged."""
+        upto = min(self.hi, self.lost)
+        return ((self.lo, upto),) if self.lo < upto and not self.damaged else ()
 
     @classmethod
     def of_damage(cls, pubend: PubendId, lo: Tick, hi: Tick, lost: Tick) -> Knowledge:
@@ -106,13 +116,14 @@ class Delta(NamedTuple):
 class KnowledgeStream:
     """Knowledge of one pubend, gathered from statements in any order; see the module."""
 
-    __slots__ = ("_base", "_damaged", "_events", "_lost", "_runs", "_upto", "pubend")
+    __slots__ = ("_base", "_damaged", "_events", "_gone", "_lost", "_runs", "_upto", "pubend")
 
     def __init__(self, pubend: PubendId, base: Tick = 0) -> None:
         self.pubend = pubend
         self._base = base
         self._upto = base
         self._lost = 0
+        self._gone = IntervalSet()
         self._damaged = IntervalSet()
         self._events = EventSegments()
         self._runs: IntervalMap[Stamp] = IntervalMap()
@@ -124,7 +135,7 @@ class KnowledgeStream:
 
     @property
     def lost(self) -> Tick:
-        """The pubend has given up everything up to here. Ticks that are known here nevertheless stay known."""
+        """The pubend has given up everything up to here. Whoever asks for it may get it from a cache nevertheless."""
         return self._lost
 
     @property
@@ -144,8 +155,8 @@ class KnowledgeStream:
 
     @property
     def run_count(self) -> int:
-        """How many runs of silence are held."""
-        return len(self._runs)
+        """How many runs of silence, and of what was stated to be lost, are held."""
+        return len(self._runs) + len(self._gone)
 
     # ------------------------------------------------------------------------------ what is stated
 
@@ -159,37 +170,44 @@ class KnowledgeStream:
         assert not data or lo < data.ticks[0] <= data.ticks[-1] <= hi, "events outside of their knowledge"
         if knowledge.damaged:
             return self._give_up(knowledge)
-        if self._upto <= lo < hi and knowledge.lost <= self._lost:  # behind all that is known: nothing to compare
+        if self._upto <= lo < hi and knowledge.lost <= lo:  # behind all that is known: nothing to compare
+            risen = self._rise(knowledge.lost)
             self._runs.append(lo, hi, knowledge.stamp)
             if data:
                 self._events.append(data)
             self._upto = hi
-            return Delta(data, ((lo, hi),))
+            return Delta(data, ((lo, hi),), risen)
         return self._merge(knowledge)
 
     def _give_up(self, knowledge: Knowledge) -> Delta:
         """Notes a damaged range: its ticks are lost, because nobody will ever know more about them."""
         assert not knowledge.data, "what is damaged has no events"
-        risen = knowledge.lost if knowledge.lost > self._lost else 0
-        self._lost = max(self._lost, risen)
+        risen = self._rise(knowledge.lost)
         self._damaged.add(max(knowledge.lo, self._base), knowledge.hi)
-        self._upto = max(self._upto, self._lost, knowledge.hi)
+        self._upto = max(self._upto, knowledge.hi)
         return Delta(EMPTY, (), risen)
 
     def _merge(self, knowledge: Knowledge) -> Delta:
         lo, hi = max(knowledge.lo, self._base), knowledge.hi
-        silent = max(lo, knowledge.lost)
+        silent = min(max(lo, knowledge.lost), hi)
         said = _after(knowledge.data, self._base)
         fresh = self._events.fresh(said)
         if knowledge.stamp is RAW:
             self._refuse_forgotten_events(_after(said, silent), _after(fresh, silent), silent, hi)
         self._refuse_events_in_silence(fresh)
-        risen = knowledge.lost if knowledge.lost > self._lost else 0
-        self._lost = max(self._lost, risen)
+        risen = self._rise(knowledge.lost)
         self._events.insert(fresh)
+        self._gone.add(lo, silent)
         known = self._runs.join(silent, hi, knowledge.stamp, join)
-        self._upto = max(self._upto, self._lost, hi if lo < hi else 0)
+        self._upto = max(self._upto, hi if lo < hi else 0)
         return Delta(fresh, known, risen)
+
+    def _rise(self, lost: Tick) -> Tick:
+        """Notes how much the pubend has given up. Returns that if it is more than was known, else 0."""
+        if lost <= self._lost:
+            return 0
+        self._lost = lost
+        return lost
 
     def _refuse_forgotten_events(self, said: EventBatch, fresh: EventBatch, lo: Tick, hi: Tick) -> None:
         """Refuses RAW silence over (lo, hi] if an event is known there that the statement does not have."""
@@ -229,7 +247,7 @@ class KnowledgeStream:
 
         Silence under a lower stamp does not count, because it was not computed for those who need more.
         """
-        return self._without_events(lo, hi, need, Kind.LOST) if lo < self._lost else ()
+        return self._without_events(lo, hi, need, Kind.LOST) if self._gone else ()
 
     def damaged_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
         """Returns the same for ticks that were given up as damaged."""
@@ -302,26 +320,30 @@ class KnowledgeStream:
         return 0
 
     def _outside(self, lo: Tick, hi: Tick) -> Iterator[Run]:
-        """Yields the runs in (lo, hi], for which no silence is stated."""
-        middle = min(max(lo, self._lost), hi)
-        if lo < middle:
-            yield Run(lo, middle, Kind.LOST)
-        at = middle
-        for start, stop in self._damaged.ranges if middle < hi else ():
-            low, high = max(start, middle), min(stop, hi)
-            if low < high:
-                if at < low:
-                    yield Run(at, low, Kind.UNKNOWN)
-                yield Run(low, high, Kind.DAMAGED)
-                at = high
+        """Yields the runs in (lo, hi], for which no silence is stated: lost, damaged if that is not stated, unknown."""
+        at = lo
+        for start, stop in self._gone.within(lo, hi):
+            yield from self._but_damage(at, start)
+            yield Run(start, stop, Kind.LOST)
+            at = stop
+        yield from self._but_damage(at, hi)
+
+    def _but_damage(self, lo: Tick, hi: Tick) -> Iterator[Run]:
+        """Yields the runs in (lo, hi], for which neither silence nor L is stated."""
+        at = lo
+        for start, stop in self._damaged.within(lo, hi):
+            if at < start:
+                yield Run(at, start, Kind.UNKNOWN)
+            yield Run(start, stop, Kind.DAMAGED)
+            at = stop
         if at < hi:
             yield Run(at, hi, Kind.UNKNOWN)
 
     def _judged(self, lo: Tick, hi: Tick, need: Stamp) -> Iterator[Run]:
         """Yields the runs in (lo, hi] from the view of `need`: silence that covers it, lost, or unknown.
 
-        Silence that does not cover it counts as never stated. Where the pubend has lost the ticks, they count as lost,
-        because nobody could give a better answer to a want for them.
+        Silence that does not cover it counts as never stated. What was stated to be lost counts as lost then: whoever
+        stated it had been asked by somebody with such a need, and nobody on the way had a better answer.
         """
         for run in self.runs(lo, hi):
             if run.kind is not Kind.SILENCE or covers(run.stamp, need):
@@ -353,18 +375,24 @@ class KnowledgeStream:
         self._events.trim(upto)
         if self._damaged:
             self._damaged.remove(0, upto)
+        if self._gone:
+            self._gone.remove(0, upto)
         self._runs.trim(upto)
         self._upto = max(self._upto, upto)
 
     def forget(self, lo: Tick, hi: Tick) -> None:
-        """Makes (lo, hi] unknown again. Where it is lost or damaged, it becomes that: it stays true for ever."""
+        """Makes (lo, hi] unknown again. Where it is damaged, it becomes that: it stays true for ever.
+
+        What was stated to be lost goes, too: of an event that is forgotten here, another cache may not have said so.
+        """
         if lo >= hi:
             return
         self._events.remove(lo, hi)
         self._runs.remove(lo, hi)
+        self._gone.remove(lo, hi)
         last = self._runs.last
-        damaged = self._damaged.ranges[-1][1] if self._damaged.ranges else 0
-        self._upto = max(self._base, self._lost, damaged, last[1] if last is not None else 0)
+        ends = (ranges[-1][1] for ranges in (self._gone.ranges, self._damaged.ranges) if ranges)
+        self._upto = max(self._base, last[1] if last is not None else 0, *ends)
 
 
 def _after(batch: EventBatch, tick: Tick) -> EventBatch:

@@ -198,7 +198,7 @@ def test_what_was_used_last_is_kept_and_what_was_asked_for_in_any_case() -> None
     for horizon in (0, 10):
         rig.page(horizon).payload(1)
     big = rig.page(0)
-    big.fill(events(*[10] * 40), 0)
+    big.fill(events(*[10] * 40))
     rig.page(0)
     rig.page_cache.tidy([])
 

@@ -47,7 +47,7 @@ def test_what_was_asked_for_is_not_asked_for_again() -> None:
     assert shared.ask(0b101) == []
     assert not settled(shared)
 
-    shared.fill(events(10, 30), 0)
+    shared.fill(events(10, 30))
     assert settled(shared)
     assert shared.have == 0b101
     assert shared.ask(0b101) == []
@@ -57,7 +57,7 @@ def test_events_that_nobody_of_the_page_wants_are_passed_by() -> None:
     shared = page([10, 30], s7=0b11)
     shared.ask(0b11)
 
-    assert shared.fill(events(5, 10, 20, 30, 40), 0) == 2
+    assert shared.fill(events(5, 10, 20, 30, 40)) == 2
     assert list(shared.select(0b11).ticks) == [10, 30]
 
 
@@ -65,12 +65,13 @@ def test_what_is_lost_is_known_only_from_an_answer_to_the_question() -> None:
     """T43: what was said before the question may have been said of an earlier one."""
     shared = page([10, 20], s7=0b11)
     shared.ask(0b01)
-    shared.fill(events(), 20)
+    shared.release(0, 20)
     assert settled(shared)
 
     shared.ask(0b10)
     assert not settled(shared)
-    shared.fill(events(20), 15)
+    shared.fill(events(20))
+    shared.release(5, 15)
     assert settled(shared)
     assert shared.missing(0b11) == [10]
 
@@ -89,8 +90,8 @@ def test_equal_shares_are_one_payload_and_it_weighs() -> None:
 def test_expiry_is_looked_at_when_it_is_sent() -> None:
     shared = page([10, 20], s7=0b11)
     shared.ask(0b11)
-    shared.fill(events(20, expiration=50), 0)
-    shared.fill(events(10), 0)
+    shared.fill(events(20, expiration=50))
+    shared.fill(events(10))
 
     assert shared.expired(49) == 0
     assert shared.expired(50) == 0b10
@@ -123,7 +124,7 @@ def test_an_imprecise_share_is_filtered_again_once_its_events_are_here() -> None
     assert wanted == 0b1110
 
     shared.ask(wanted)
-    shared.fill(events(20, 30, 40), 0)
+    shared.fill(events(20, 30, 40))
     chosen, matcher = Filter(("#",), "n = 20 OR n = 40"), BatchMatcher()
     matcher.add(7, chosen)
 
@@ -158,7 +159,8 @@ def test_pages_made_one_tell_the_same_as_each_of_them(history: list[list[set[int
 def test_a_tick_that_was_given_up_is_settled_and_says_why() -> None:
     shared = page([10, 20, 30, 40])
     shared.ask(0b1111)
-    shared.fill(events(20), 10)
+    shared.fill(events(20))
+    shared.release(0, 10)
     assert shared.losses(0b1111) is None
 
     shared.give_up(25, 40)
@@ -176,7 +178,7 @@ def test_what_the_log_has_lost_is_settled_too() -> None:
     """TK19: the page knows that it matched, so it is no silence."""
     shared = page([10, 20, 30, 40])
     shared.ask(0b1111)
-    shared.fill(events(20, 40), 0)
+    shared.fill(events(20, 40))
 
     shared.lose(25, 35)
     assert shared.losses(0b1111) is None

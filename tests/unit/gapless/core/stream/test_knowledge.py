@@ -53,6 +53,8 @@ class Table:
 
     events: dict[int, bytes] = field(default_factory=dict)
     silence: dict[int, Stamp] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    """What was stated to be lost."""
     lost: int = 0
     base: int = 0
 
@@ -79,6 +81,8 @@ class Table:
                 self.silence[tick] = joined
                 if joined != before:
                     anew.add(tick)
+            if tick <= said.lost:
+                self.gone.add(tick)
         self.lost = max(self.lost, said.lost)
         return news, anew - set(self.events)
 
@@ -86,6 +90,7 @@ class Table:
         for tick in range(lo + 1, hi + 1):
             self.events.pop(tick, None)
             self.silence.pop(tick, None)
+            self.gone.discard(tick)
 
     def trim(self, upto: int) -> None:
         self.forget(0, upto)
@@ -96,7 +101,7 @@ class Table:
 
     def is_known(self, tick: int, need: Stamp) -> bool:
         """Whether a tick above `base` is D, L or silence that covers the need."""
-        return tick in self.events or tick <= self.lost or self.is_silent(tick, need)
+        return tick in self.events or tick in self.gone or self.is_silent(tick, need)
 
     def unknown(self, lo: int, hi: int, need: Stamp) -> set[int]:
         return {tick for tick in range(max(lo, self.base) + 1, hi + 1) if not self.is_known(tick, need)}
@@ -337,7 +342,7 @@ def test_what_is_lost(known: tuple[KnowledgeStream, Table], asked: tuple[int, in
     expected = {
         tick
         for tick in range(max(lo, table.base) + 1, hi + 1)
-        if tick <= table.lost and tick not in table.events and not table.is_silent(tick, need)
+        if tick in table.gone and tick not in table.events and not table.is_silent(tick, need)
     }
 
     assert held.lost_in(lo, hi, need) == IntervalSet((tick - 1, tick) for tick in expected).ranges
@@ -359,7 +364,7 @@ def test_answers_are_true_and_complete(known: tuple[KnowledgeStream, Table], ask
         assert covers(reply.stamp, need)
         assert list(reply.data.ticks) == [tick for tick in sorted(table.events) if reply.lo < tick <= reply.hi]
         for tick in members(((reply.lo, reply.hi),)) - set(table.events):
-            assert tick <= table.lost if tick <= reply.lost else table.is_silent(tick, reply.stamp)
+            assert tick in table.gone if tick <= reply.lost else table.is_silent(tick, reply.stamp)
 
 
 @settings(max_examples=300)
@@ -390,7 +395,7 @@ def test_runs_are_maximal_and_say_what_each_tick_is(
     assert all(one[2:] != other[2:] for one, other in pairwise(runs))
     for run in runs:
         for tick in members(((run.lo, run.hi),)) - set(table.events):
-            expected = Kind.SILENCE if tick in table.silence else Kind.LOST if tick <= table.lost else Kind.UNKNOWN
+            expected = Kind.SILENCE if tick in table.silence else Kind.LOST if tick in table.gone else Kind.UNKNOWN
             assert run.kind is expected
             assert run.kind is not Kind.SILENCE or run.stamp == table.silence[tick]
 
@@ -400,26 +405,36 @@ def test_runs_are_maximal_and_say_what_each_tick_is(
 def test_nothing_is_known_above_the_highest_known_tick(known: tuple[KnowledgeStream, Table]) -> None:
     held, table = known
 
-    assert held.known_upto == max([*table.events, *table.silence, table.lost, table.base])
+    assert held.known_upto == max([*table.events, *table.silence, *table.gone, table.base])
     assert (held.base, held.lost) == (table.base, table.lost)
 
 
 # ---------------------------------------------------------------------------- rules worth a test of their own
 
 
-def test_silence_that_is_not_for_me_is_lost_where_the_pubend_is_lost() -> None:
-    """No one could ever answer better: a want for it would be repeated for ever."""
-    held = stream(say(0, 10, stamp={"a": 1}), say(10, 12, lost=8, stamp={"a": 2}))
+def test_what_the_pubend_has_given_up_is_lost_where_that_is_an_answer() -> None:
+    """Else nobody would ask the cache that has it still, or has the silence between its events."""
+    held = stream(say(0, 10, 3, 7, stamp={"a": 1}), say(10, 12, lost=8, stamp={"a": 2}))
 
-    assert held.horizon(0, {"a": 2}) == 8
-    assert held.lost_in(0, 12, {"a": 2}) == ((0, 8),)
-    assert held.unknown(0, 12, {"a": 2}) == ((8, 10),)
+    assert held.lost == 8
+    assert held.horizon(0, RAW) == 0
+    assert held.unknown(0, 10, RAW) == ((0, 10),)
+    assert held.lost_in(0, 12, RAW) == ()
+
+
+def test_silence_that_is_not_for_me_is_lost_where_that_was_answered() -> None:
+    """No one could answer better: a want for it would be repeated for ever."""
+    held = stream(say(0, 10, stamp={"a": 1}), say(2, 8, lost=8), say(10, 12, lost=8, stamp={"a": 2}))
+
+    assert held.horizon(2, {"a": 2}) == 8
+    assert held.lost_in(0, 12, {"a": 2}) == ((2, 8),)
+    assert held.unknown(0, 12, {"a": 2}) == ((0, 2), (8, 10))
     assert held.lost_in(0, 12, {"a": 1}) == ()
 
 
 def test_what_is_known_of_lost_ticks_stays_known() -> None:
     """A cache may know more than the pubend (T19)."""
-    held = stream(say(2, 6, 3, stamp={"a": 1}), say(10, 12, lost=8))
+    held = stream(say(2, 6, 3, stamp={"a": 1}), say(0, 12, lost=8))
 
     assert held.take(0, 12).ticks == (3,)
     assert held.lost_in(0, 12, {"a": 1}) == ((0, 2), (6, 8))
@@ -427,7 +442,7 @@ def test_what_is_known_of_lost_ticks_stays_known() -> None:
 
 def test_an_answer_keeps_silence_and_loss_apart() -> None:
     """Said in one statement, the silence would be lost to the receiver."""
-    held = stream(say(2, 6, 3, stamp={"a": 1}), say(10, 12, lost=8))
+    held = stream(say(2, 6, 3, stamp={"a": 1}), say(0, 8, lost=8), say(10, 12, lost=8))
     replies, rest = held.answer(((0, 12),), {"a": 1})
 
     assert [(reply.lo, reply.hi, reply.lost, reply.stamp) for reply in replies] == [
@@ -485,15 +500,24 @@ def test_forgetting_never_turns_into_silence() -> None:
     assert held.known_upto == 10
 
 
+def test_forgetting_never_turns_into_loss() -> None:
+    """The event was in the answer that called the ticks around it lost: whoever gave that may have it still."""
+    held = stream(say(0, 10, 5, lost=10))
+    held.forget(4, 6)
+
+    assert held.unknown(0, 10, RAW) == ((4, 6),)
+    assert held.lost_in(0, 10, RAW) == ((0, 4), (6, 10))
+
+
 def test_costs_follow_runs_and_events_not_ticks() -> None:
     """With a tick per nanosecond of a century, anything that went from tick to tick would not come back."""
     far = 1 << 62
-    held = stream(say(0, far, far, stamp={"a": 1}), say(far + 5, far + 9, lost=far // 2))
+    held = stream(say(0, far, far, stamp={"a": 1}), say(0, far // 2, lost=far // 2), say(far + 5, far + 9))
 
     assert held.horizon(0, {"a": 1}) == far
     assert held.unknown(0, far + 9, {"a": 2}) == ((far // 2, far - 1), (far, far + 5))
     assert held.highest_silence_below(2, "a") == far - 1
-    assert held.run_count == 2
+    assert held.run_count == 3
 
 
 def damaged(lo: int, hi: int, lost: int = 0) -> Knowledge:
@@ -517,6 +541,7 @@ def test_what_is_known_all_the_same_is_not_damaged() -> None:
     """A cache may know what its pubend does not; and what was lost before has the older reason."""
     held = KnowledgeStream("p@1")
     held.accumulate(Knowledge("p@1", 12, 14))
+    held.accumulate(Knowledge("p@1", 0, 8, lost=8))
     held.accumulate(damaged(5, 20, lost=8))
 
     assert held.lost_in(0, 20, None) == ((0, 8),)
