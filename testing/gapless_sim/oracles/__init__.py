@@ -26,6 +26,7 @@ from gapless_sim.oracles.links import K10Links
 from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless_sim.oracles.logs import I6OneLog
+from gapless_sim.oracles.lost import I5Answered, I5Cached, K11Lost
 from gapless_sim.oracles.order import I11Served, I11TotalOrder
 from gapless_sim.oracles.positions import U03Positions
 from gapless_sim.oracles.progress_probes import V4Probing
@@ -57,6 +58,8 @@ def all_oracles(world: World) -> list[Oracle]:
     model = Model(world)
     routing = Routing(model)
     gapless = I3Gapless(model)
+    pieces, answered = I5InOnePiece(model), I5Answered(model)
+    pieces.listeners.append(answered.gap_sent)
     counted, probing = I8Counted(model), V4Probing(model)
     world.seam.watchers += [model, counted, routing, probing]
     return [
@@ -77,7 +80,8 @@ def all_oracles(world: World) -> list[Oracle]:
         P2Bounded(model),
         U03Positions(model),
         I5GapLegal(model),
-        I5InOnePiece(model),
+        answered,
+        pieces,
         gapless,
         I10Start(model),
         I11TotalOrder(model),
@@ -98,11 +102,11 @@ def all_oracles(world: World) -> list[Oracle]:
         L1Lag(model),
         *([X1OneConsumer(model)] if world.roaming is not None else []),
         CatchingUp(model),
-        *_oracles_of_cells(model),
+        *_oracles_of_cells(model, pieces),
     ]
 
 
-def _oracles_of_cells(model: Model) -> list[Oracle]:
+def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
     """What looks at networks with nodes that have no roles. Only routers of trees work by hops."""
     world = model.world
     if world.topology is None or world.network.frames is None:
@@ -113,8 +117,10 @@ def _oracles_of_cells(model: Model) -> list[Oracle]:
     if not world.topology.mesh:
         counted, queued = C5ByHop(model), K6Queued(model)
         hops = [V4ByHop(model), K3Rows(model), K5Answered(model), K7Consolidated(model)]
-        hops += [K8Sideways(model), K9Forgotten(model), counted]
-        rest.append(queued)
+        hops += [K8Sideways(model), K9Forgotten(model), counted, K11Lost(model)]
+        cached = I5Cached(model)
+        pieces.listeners.append(cached.gap_sent)
+        rest += [queued, cached]
         world.seam.watchers += [counted, queued]
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)

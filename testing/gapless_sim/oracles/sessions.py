@@ -21,7 +21,7 @@ from gapless_shb.core import gauges
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.accounts import History
@@ -106,6 +106,8 @@ class I5InOnePiece(Judge):
         self._gaps: dict[tuple[str, int], dict[tuple[int, PubendId | None], tuple[DeliverGap | RangeGap, Tick]]] = {}
         """By broker and session, of each subscription and pubend, and of each range: a gap that was said last of it,
         and what was lost then."""
+        self.listeners: list[Callable[[str, str, PubendId, DeliverGap | RangeGap], None]] = []
+        """Called with each gap that is sent: by which broker, to whom, and of which pubend."""
 
     def received(self, broker: str, session: int, message: Any) -> None:
         """A range is about to be read: its parts do not name its pubend."""
@@ -148,6 +150,8 @@ class I5InOnePiece(Judge):
         pubend: PubendId,
         gap: DeliverGap | RangeGap,
     ) -> None:
+        for listener in self.listeners:
+            listener(whom.split(maxsplit=1)[0], whom, pubend, gap)
         history = self.model.histories.get(pubend)
         before, lost = gaps.get(key, (None, 0))
         if before is not None and before.reason == gap.reason and gap.end <= lost and history and history.sound:

@@ -80,7 +80,8 @@ class Askers:
     ) -> list[Knowledge]:
         """What of some knowledge answers a broker; it is waited for no more.
 
-        `view` has that knowledge, and may have more. `pushed` is what that broker was just sent of its own accord: where it serves the need, nothing is sent twice.
+        `view` has that knowledge, and may have more.
+        `pushed` is what that broker was just sent of its own accord: where it serves the need, nothing is sent twice.
         """
         asker = self._askers[name]
         answers: list[Knowledge] = []

@@ -1,0 +1,204 @@
+"""What is told as lost: it was asked for, answered so, and nobody who was asked had it still (protocol: knowledge)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gapless.core.network.facts import Want
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.stamps import RAW
+from gapless.core.wire.messages import GapReason
+from gapless_sim.options import SECOND
+from gapless_sim.oracles.hops import HopJudge
+from gapless_sim.oracles.judge import Judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gapless.core.network import facts as routing
+    from gapless.core.network.frames import Address, Message
+    from gapless.core.stream.ticks import PubendId, ShbId, Tick
+    from gapless.core.wire.messages import DeliverGap, RangeGap
+    from gapless_sim.broker import SimBroker
+    from gapless_sim.frame_tap import Hop
+    from gapless_sim.model import Model
+
+KNOWN_FOR = SECOND
+"""What has arrived that long ago is in a broker's cache: within a turn, answers may leave behind what came after."""
+SLOWEST = 0.1 * SECOND
+"""A broker whose turns take longer than that is not judged by the clock."""
+OF_RELEASE = (GapReason.RELEASED_EARLY.value, GapReason.RETIRED.value)
+"""The reasons of gaps where a pubend has given up its events."""
+
+
+class I5Answered(Judge):
+    """A gap of what was released ends with a tick of which its SHB was told, since it started, that it is lost.
+
+    That the pubend has given up everything up to some tick, which is said with every push, is no answer: the events may
+    be on their way from a cache, which was asked.
+    """
+
+    name = "I5"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._told: dict[tuple[str, PubendId], IntervalSet] = {}
+
+    def delivered(self, broker: str, knowledge: Knowledge) -> None:
+        """An SHB is told what is lost."""
+        for lo, hi in _lost(knowledge):
+            self._told.setdefault((broker, knowledge.pubend), IntervalSet()).add(lo, hi)
+
+    def crashed(self, broker: SimBroker) -> None:
+        """It has forgotten that."""
+        self._told = {key: told for key, told in self._told.items() if key[0] != broker.name}
+
+    def gap_sent(self, broker: str, whom: str, pubend: PubendId, gap: DeliverGap | RangeGap) -> None:
+        """An SHB tells a gap."""
+        if gap.reason not in OF_RELEASE:
+            return
+        told = self._told.get((broker, pubend), IntervalSet()).within(gap.start, gap.end)
+        # Where it ended at a place of events it is delivered up to the tick behind that.
+        if not told or told[-1][1] < gap.end - 1:
+            self.fail(
+                f"{whom}: a gap ({gap.start}, {gap.end}] of {pubend} ({gap.reason}), and of that the broker was told "
+                f"to be lost {list(told)}"
+            )
+
+
+class I5Cached(Judge):
+    """In a tree there is no gap in what was published since the PHB's broker started: its cache has that.
+
+    So no event is told as gap while that cache has it, and none is between two events that it has. The cache of the
+    PHB's own broker has all that was published since, while that fits, as it does here.
+    """
+
+    name = "I5"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._began: dict[PubendId, tuple[str, object, Tick]] = {}
+        """Who has a pubend, in which life, and how far it was decided when that began."""
+
+    def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
+        """A PHB has a pubend, with all that is published from here on."""
+        life = self.world.brokers[broker].life
+        before = self._began.get(meta.pubend)
+        if before is None or before[1] is not life:
+            self._began[meta.pubend] = broker, life, meta.stable
+
+    def gap_sent(self, broker: str, whom: str, pubend: PubendId, gap: DeliverGap | RangeGap) -> None:
+        """An SHB tells a gap."""
+        history = self.model.histories.get(pubend)
+        if gap.reason not in OF_RELEASE or pubend not in self._began or history is None or not history.sound:
+            return
+        owner, life, began = self._began[pubend]
+        there = self.world.brokers[owner]
+        is_cached = any("shb" in other.roles for name, other in self.world.brokers.items() if name != owner)
+        if there.life is life and not there.life.over and is_cached and gap.end - 1 > began:
+            self.fail(
+                f"{whom}: a gap ({gap.start}, {gap.end}] of {pubend} ({gap.reason}), and {owner} has had it "
+                f"since it was decided up to {began}, with all that was published since"
+            )
+
+
+@dataclass(slots=True, eq=False)
+class Heard:
+    """What one broker has heard of one pubend in one life."""
+
+    life: object
+    lost: IntervalSet = field(default_factory=IntervalSet)
+    """What it was told to be lost."""
+    known: IntervalSet = field(default_factory=IntervalSet)
+    """What it was told without a filter, for long enough."""
+    events: set[Tick] = field(default_factory=set)
+    """Likewise."""
+    recent: list[tuple[int, Knowledge]] = field(default_factory=list)
+
+    def settle(self, before: int) -> None:
+        """Takes in what came before some time."""
+        while self.recent and self.recent[0][0] < before:
+            _, said = self.recent.pop(0)
+            self.events.update(said.data.ticks)
+            if said.stamp is RAW and not said.damaged:
+                self.known.add(min(max(said.lo, said.lost), said.hi), said.hi)
+
+
+class K11Lost(HopJudge):
+    """A broker says only of what it was told to be lost that it is, and of nothing that it knows better.
+
+    So an event that the cache of a broker on the way has is never told as lost, nor is silence that it has.
+    """
+
+    name = "K11"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._heard: dict[tuple[str, PubendId], Heard] = {}
+        self._knows: dict[tuple[str, PubendId], object] = {}
+        """In which life a broker has first spoken of a pubend: what it hears of one before it is named is dropped."""
+
+    def known(self, broker: str, knowledge: Knowledge) -> None:
+        """A PHB tells its own router."""
+        self._knows[broker, knowledge.pubend] = self.world.brokers[broker].life
+        self._hear(broker, knowledge)
+
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
+        """A broker is told."""
+        if type(message) is Knowledge:
+            self._hear(hop.target, message)
+
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
+        """A broker tells another one."""
+        if type(message) is Want or type(message) is Knowledge:
+            self._knows[hop.source, message.pubend] = self.world.brokers[hop.source].life
+        if type(message) is not Knowledge or not message.gone:
+            return
+        heard = self._of(hop.source, message.pubend)
+        for lo, hi in _lost(message):
+            unheard = heard.lost.first_gap(lo, hi)
+            if unheard is not None:
+                self.fail(f"{hop}: {unheard} of {message.pubend} is said to be lost, and nobody has said so before")
+        broker, topology = self.world.brokers[hop.source], self.world.topology
+        resumed = self.world.now - broker.paused_until > KNOWN_FOR
+        if topology is None or topology.are_mates(hop.source, hop.target):
+            return  # for a mate there may be nobody who asks here, and so no cache
+        if resumed and broker.turn_delay <= SLOWEST:
+            self._judge_better(hop, message, heard)
+
+    def restored(self, broker: SimBroker) -> None:
+        """What its disk knew is another thing now, and caches are dropped where that comes to light."""
+        self._heard.clear()
+
+    def _judge_better(self, hop: Hop, message: Knowledge, heard: Heard) -> None:
+        heard.settle(self.world.now - KNOWN_FOR)
+        for lo, hi in _lost(message):
+            there = min((tick for tick in heard.events if lo < tick <= hi), default=None)
+            if there is not None:
+                self.fail(f"{hop}: ({lo}, {hi}] of {message.pubend} is said to be lost, and {hop.source} has {there}")
+            if known := heard.known.within(lo, hi):
+                self.fail(f"{hop}: ({lo}, {hi}] of {message.pubend} is said to be lost, and {hop.source} knows {known}")
+
+    def _hear(self, node: str, knowledge: Knowledge) -> None:
+        heard = self._of(node, knowledge.pubend)
+        for lo, hi in _lost(knowledge):
+            heard.lost.add(lo, hi)
+        if self._knows.get((node, knowledge.pubend)) is heard.life:
+            heard.recent.append((self.world.now, knowledge))
+
+    def _of(self, node: str, pubend: PubendId) -> Heard:
+        life = self.world.brokers[node].life
+        heard = self._heard.get((node, pubend))
+        if heard is None or heard.life is not life:
+            heard = self._heard[node, pubend] = Heard(life)
+        return heard
+
+
+def _lost(knowledge: Knowledge) -> list[tuple[Tick, Tick]]:
+    """What is said to be lost: that without the events in it."""
+    lost = IntervalSet(knowledge.gone)
+    for tick in knowledge.data.ticks if lost else ():
+        lost.remove(tick - 1, tick)
+    return list(lost)
