@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakSet
 
 from gapless.core.client import effects as e
 from gapless.errors import ConnectionClosedError, GaplessError
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from gapless.spi import Link, LinkHandler
 
 log = logging.getLogger("gapless.client")
+
+FORKED: Final = "the connection belongs to the process this one was forked from: connect anew"
 
 Dialler: TypeAlias = "Callable[[str, Callable[[Link], LinkHandler]], Awaitable[Link]]"
 """Connects to an address, as `gapless.spi.Transport.dial` does."""
@@ -42,6 +47,12 @@ class Recipient:
 
     def on_arrived(self) -> None:
         """There is something to take."""
+
+    def on_dropped(self, error: GaplessError) -> None:
+        """The connection is over, and its loop is not here: nothing that is at hand may be handed out.
+
+        No future may be touched, and no other method follows.
+        """
 
 
 class ClientLinkOwner:
@@ -87,10 +98,14 @@ class Driver:
         self.error: GaplessError | None = None
         """Why the connection is over."""
         self.closed = False
+        self._thread = get_ident()
+        """Where the loop ran last."""
         self._dial = dial
         self._patient = patient
         self._recipients: dict[int, Recipient] = {}
         self._links: dict[int, ClientLinkOwner] = {}
+        self._links_left: dict[int, ClientLinkOwner] = {}
+        """Those that may not be touched any more. They are kept, as a forgotten socket is closed with a warning."""
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._opening: asyncio.Future[None] | None = None
         self._all_links_closed: asyncio.Future[None] | None = None
@@ -118,6 +133,7 @@ class Driver:
             e.NotPublished: lambda refused: recipient(refused.publisher, NO_RECIPIENT).on_not_published(refused),
             e.Arrived: lambda arrived: recipient(arrived.subscription, NO_RECIPIENT).on_arrived(),
         }
+        _drivers.add(self)
 
     # The connection's life.
 
@@ -177,9 +193,41 @@ class Driver:
         return question.future
 
     def check_open(self) -> None:
-        """Raises ConnectionClosedError if the connection is over."""
+        """Raises ConnectionClosedError if the connection is over, or not of this loop."""
         if self.closed:
             raise self.error or ConnectionClosedError("the connection is closed")
+        self.check_here()
+
+    def check_here(self) -> None:
+        """Raises ConnectionClosedError if the caller runs on another event loop: nothing may be done then."""
+        if self._thread == get_ident() and self.loop.is_running():
+            return
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # plain calls may be made while no loop runs
+            running = self.loop
+        if running is not self.loop or self.loop.is_closed():
+            raise ConnectionClosedError(self.is_elsewhere)
+        self._thread = get_ident()
+
+    @property
+    def is_elsewhere(self) -> str:
+        """What is told on another loop."""
+        if self.loop.is_closed():
+            return "the event loop of this connection has ended, and the connection with it: connect anew in this loop"
+        return "the connection belongs to another event loop: connect anew in this one, or use gapless.sync"
+
+    def drop(self, reason: str) -> None:
+        """The connection is over, and its loop is not here: in a forked child, or after the end of the loop.
+
+        Nothing is sent, and no link is touched.
+        """
+        self.closed = True
+        self.error = ConnectionClosedError(reason)
+        self._thread = 0
+        self._links_left, self._links = self._links, {}
+        for recipient in list(self._recipients.values()):
+            recipient.on_dropped(self.error)
 
     async def change(self) -> None:
         """Waits until a batch is answered, or the connection changes."""
@@ -370,3 +418,14 @@ class PendingAnswer(Recipient):
 
 NO_RECIPIENT = Recipient()
 """Drops the effects for which there is no recipient any more."""
+
+_drivers: WeakSet[Driver] = WeakSet()
+
+
+def _end_in_child() -> None:
+    for driver in list(_drivers):
+        driver.drop(FORKED)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_in_child)

@@ -72,6 +72,10 @@ class Lease(Recipient):
 
     # Effects of the core.
 
+    def on_dropped(self, error: GaplessError) -> None:
+        """It is over here."""
+        self._ended = error
+
     def on_answered(self, result: Any) -> None:
         """The lease is granted."""
         if not self._granted.done():

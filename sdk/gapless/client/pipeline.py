@@ -77,6 +77,9 @@ class BatchSink(Protocol):
     def give(self, columns: EventColumns, tokens: Tokens) -> Submission:
         """Gives a batch to the core. Raises InvalidMessageError if it does not fit into one frame."""
 
+    def note_unheard(self, error: BaseException | None) -> None:
+        """An event was not published, and its caller has gone."""
+
 
 class Pipeline:
     """One run of `send_all`."""
@@ -91,6 +94,8 @@ class Pipeline:
         self._error: Exception | None = None
         """Why reading has ended."""
         self._exhausted = False
+        self._told = False
+        """Whether the error of a batch was raised: those of later batches follow from it."""
         self._awaken: asyncio.Future[None] | None = None
 
     async def run(self, messages: Iterable[Message] | AsyncIterable[Message]) -> AsyncGenerator[Receipt, None]:
@@ -106,6 +111,7 @@ class Pipeline:
                     self._read(source)
                     await asyncio.sleep(0)  # lets the batch leave, and other tasks run
                 if self._submissions and self._submissions[0].answered:
+                    self._told = self._submissions[0].error is not None
                     for receipt in self._submissions.popleft().receipts():
                         yield receipt
                     self._wake()
@@ -202,3 +208,5 @@ class Pipeline:
         self._ship()
         for submission in self._submissions:
             submission.listener = None
+            if not self._told:
+                self._publisher.note_unheard(submission.error)

@@ -110,7 +110,13 @@ class Publisher(ClosedWhenLeft, Recipient):
         PublisherFencedError (a newer publisher owns this name) and PublishUncertainError (the connection was closed
         before the answer).
         """
-        return await self.submit(Message(body, properties or {}, topic, **headers))
+        waiter = self.submit(Message(body, properties or {}, topic, **headers))
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled():  # it was answered at the same moment
+                self.note_unheard(waiter.exception())
+            raise
 
     def submit(self, message: Message) -> asyncio.Future[Receipt]:
         """Publishes a Message like `send`, without waiting: the future gets the receipt."""
@@ -148,7 +154,7 @@ class Publisher(ClosedWhenLeft, Recipient):
         Raises the errors of `send`; InvalidMessageError also if the events do not fit into one frame; StaleTokenError
         if a token stands before the stored one (nothing was logged).
         """
-        return await self.submit_batch(messages, checked_tokens(token)).answer()
+        return await self.receipts(self.submit_batch(messages, checked_tokens(token)))
 
     def submit_batch(self, messages: Iterable[Message], tokens: Tokens) -> Submission:
         """Publishes like `send_batch`, without waiting."""
@@ -177,6 +183,7 @@ class Publisher(ClosedWhenLeft, Recipient):
 
         If a `send` was cancelled, and its event then failed, it raises that error, once.
         """
+        self._driver.check_here()
         self.ship()
         last = next(reversed(self._submissions), 0)
         while next(iter(self._submissions), last + 1) <= last:
@@ -193,6 +200,7 @@ class Publisher(ClosedWhenLeft, Recipient):
         After a PublishUncertainError, a publisher with the same name can tell from it whether the event was logged, if
         no other publisher had the name meanwhile. Raises PublisherFencedError and PublishRejectedError.
         """
+        self._driver.check_here()
         if not self._ready.done():
             await asyncio.shield(self._ready)
         if self._error is not None:
@@ -206,6 +214,8 @@ class Publisher(ClosedWhenLeft, Recipient):
 
         What has no answer then is uncertain: it raises PublishUncertainError if no caller waits for it. Idempotent.
         """
+        if self._error is None:
+            self._driver.check_here()
         self.ship()
         while self.is_flushing:
             await self._driver.change()
@@ -228,6 +238,23 @@ class Publisher(ClosedWhenLeft, Recipient):
         return core.stalled
 
     # Used by the session, the pipeline and the blocking facade.
+
+    def check_here(self) -> None:
+        """Raises ConnectionClosedError if the caller runs on another event loop."""
+        self._driver.check_here()
+
+    async def receipts(self, submission: Submission) -> list[Receipt]:
+        """Waits for the receipts of a batch. Raises the error; if it is cancelled, `flush` or `close` does."""
+        try:
+            return await submission.answer()
+        except asyncio.CancelledError:
+            self.note_unheard(submission.error)
+            raise
+
+    def note_unheard(self, error: BaseException | None) -> None:
+        """An event was not published, and its caller has gone: `flush` or `close` raises the error."""
+        if isinstance(error, GaplessError) and self._unheard is None:
+            self._unheard = error
 
     @property
     def is_over(self) -> bool:
@@ -311,7 +338,8 @@ class Publisher(ClosedWhenLeft, Recipient):
             try:
                 self.give(EventColumns.of(batch.events, batch.body_lengths), (), batch.waiters)
             except GaplessError as error:
-                self._note_unheard(error, Submission(batch.waiters).fail(error))
+                if not Submission(batch.waiters).fail(error):
+                    self.note_unheard(error)
 
     def abandon(self) -> None:
         """Ends it now. Unanswered events are uncertain."""
@@ -336,8 +364,15 @@ class Publisher(ClosedWhenLeft, Recipient):
     def on_not_published(self, refused: NotPublished) -> None:
         """A batch will get no receipt."""
         submission = self._submissions.pop(refused.ticket)
-        self._note_unheard(refused.error, submission.fail(refused.error))
+        if not submission.fail(refused.error):
+            self.note_unheard(refused.error)
         self._driver.tell_change()
+
+    def on_dropped(self, error: GaplessError) -> None:
+        """It is over here, and what has no receipt is somebody else's to answer for."""
+        self._error = error
+        self._batch = None
+        self._submissions.clear()
 
     def on_failed(self, error: GaplessError) -> None:
         """The publisher is over."""
@@ -351,11 +386,8 @@ class Publisher(ClosedWhenLeft, Recipient):
 
     def _check_open(self) -> None:
         if self._error is None:
+            self._driver.check_here()
             return
         if isinstance(self._error, PublishUncertainError):
             raise ConnectionClosedError(f"publisher {self.name!r} is closed")
         raise self._error
-
-    def _note_unheard(self, error: GaplessError, heard: bool) -> None:  # noqa: FBT001
-        if not heard and self._unheard is None:
-            self._unheard = error

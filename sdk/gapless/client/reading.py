@@ -41,6 +41,8 @@ class RangeReader(Recipient, Generic[ItemT]):
         self._raises_gaps = raises_gaps
         self._events: list[Event] = []
         """The events that were taken and not handed out; the next one is the last."""
+        self._returned: Delivery | Gap | None = None
+        """What was handed out to nobody: it is next."""
         self._reached = start
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -109,14 +111,40 @@ class RangeReader(Recipient, Generic[ItemT]):
             self._wake()
 
     def hand_out(self) -> ItemT | None:
-        """Returns the next event if it is at hand; None otherwise."""
-        if not self._events:
+        """Returns the next event if it is at hand; None otherwise.
+
+        For the blocking facade, in its caller's thread: a signal handler may raise anywhere in here.
+        """
+        events = self._events
+        if not events:
             return None
-        event = self._events.pop()
-        self._reached = event.tick
-        return cast("ItemT", event)
+        event = events[-1]
+        try:
+            event = events.pop()
+            self._reached = event.tick
+            return event  # type: ignore[return-value]  # ItemT is Event at least; a call of `cast` might be interrupted
+        except BaseException:
+            if not events or events[-1] is not event:
+                self.put_back(event)
+            raise
+
+    def put_back(self, item: Event | Delivery | Gap) -> None:
+        """What was handed out last was not, for nobody was there to take it: it is next."""
+        if isinstance(item, (Delivery, Gap)):
+            self._returned = item
+        else:
+            self._events.append(item)
+        first = (
+            item.start if isinstance(item, Gap) else (item.ticks[0] if isinstance(item, Delivery) else item.tick) - 1
+        )
+        self._reached = max(self.start, first)
 
     # Effects of the core.
+
+    def on_dropped(self, error: GaplessError) -> None:
+        """It is over here, and what is at hand is somebody else's."""
+        self._ended = error
+        self._events, self._returned = [], None
 
     def on_failed(self, error: GaplessError) -> None:
         """It is over."""
@@ -139,9 +167,12 @@ class RangeReader(Recipient, Generic[ItemT]):
                 raise self._ended
             if self._waiting is not None:
                 raise SubscriptionError("another task waits for this range: one at a time iterates")
+            self._driver.check_here()
             ranges = self._driver.core.ranges
-            part = ranges.take(self._number, self._driver.now())
-            self._driver.touch()
+            part, self._returned = self._returned, None
+            if part is None:
+                part = ranges.take(self._number, self._driver.now())
+                self._driver.touch()
             if part is None and ranges.is_complete(self._number):
                 self._reached = self.end
                 raise StopAsyncIteration

@@ -69,7 +69,9 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         self._healing: Healing | None = None
         """The current gap, while an archive has more items for its place."""
         self._put_back = False
-        """Whether the next event was handed out by mistake, so that there is nothing to be done with before it."""
+        """Whether the next item was handed out to nobody, so that there is nothing to be done with before it."""
+        self._returned: Silence | Gap | None = None
+        """A silence or a gap that was handed out to nobody: it is next."""
         self._given_up: list[Event] = []
         """The events that were taken and will not be handed out."""
         self._draining = False
@@ -80,7 +82,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._until: float | None = None
-        """When `next_within` gives up, in the loop's time."""
+        """When `next_within` gives up, in the loop's time. It belongs to the one caller that iterates."""
         self._origin: CheckpointToken | None = None
         self._attached: asyncio.Future[None] = driver.loop.create_future()
         driver.check_open()
@@ -176,8 +178,10 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     async def close(self) -> None:
         """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent."""
         if self._ended is None:
-            await self._policy.on_closed()
-            self.abandon()
+            try:
+                await self._policy.on_closed()
+            finally:  # cancelled, too: a consumer that nobody has would keep the others out
+                self.abandon()
 
     # Used by the session, the acknowledgement policy and the blocking facade.
 
@@ -219,11 +223,21 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         return (self._number, self._positions()) if committing is not None and committing.in_hand else None
 
     async def recover(self) -> None:
-        """Has everything handed out again that was, and is not acknowledged."""
+        """Has everything handed out again that was, and is not acknowledged.
+
+        It may be cancelled and repeated: what is under way then goes on, as nothing was handed out since.
+        """
         await self._durable()
+        if self._attached.done():
+            self._begin_again()
+        await asyncio.wait([self._attached])
+        self._attached.result()
+
+    def _begin_again(self) -> None:
+        """Asks for everything that was handed out and is not acknowledged."""
         driver, former = self._driver, self._number
         handed = self._positions()
-        self._events, self._put_back, self.last = [], False, None
+        self._events, self._put_back, self._returned, self.last = [], False, None, None
         self._given_up = []
         if self._healing is not None:
             self._healing.stop()
@@ -237,13 +251,19 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         driver.register(self._number, self)
         driver.touch()
         self._wake()
-        await self._attached
 
-    def put_back(self, event: Event) -> None:
-        """The event that was handed out last was not: it is the next one."""
-        self._events.append(event)
+    def put_back(self, item: Event | Silence | Gap | Batch) -> None:
+        """What was handed out last was not, for nobody was there to take it: it is next, and the token before it."""
+        if isinstance(item, (Silence, Gap)):
+            self._returned = item
+            self.last = Silence(item.pubend, item.start, item.start)
+        else:
+            events = [item] if isinstance(item, Event) else list(item)
+            self._events += reversed(events)
+            self.last = Silence(events[0].pubend, events[0].tick - 1, events[0].tick - 1)
         self._put_back = True
-        self.last = Silence(event.pubend, event.tick - 1, event.tick - 1)
+        if self._draining or self._ended is not None:
+            self._give_up()
 
     async def wait(self) -> bool:
         """Waits until something is there, and hands out nothing. Returns False if nothing will be.
@@ -299,16 +319,26 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
             self._driver.touch()
 
     def hand_out(self) -> ItemT | None:
-        """Returns the next event if it is at hand and the policy need not be called; None otherwise."""
+        """Returns the next event if it is at hand and the policy need not be called; None otherwise.
+
+        For the blocking facade, in its caller's thread: a signal handler may raise anywhere in here.
+        """
         events = self._events  # read once: another thread may replace it by an empty list
         if not events or (self._steps and not self._put_back):
             return None
-        event = self.last = events.pop()
-        self._put_back = False
-        return cast("ItemT", event)
+        event = events[-1]
+        try:
+            event = self.last = events.pop()
+            self._put_back = False
+            return event  # type: ignore[return-value]  # ItemT is Event at least; a call of `cast` might be interrupted
+        except BaseException:
+            if not events or events[-1] is not event:
+                self.put_back(event)
+            raise
 
     async def next_within(self, timeout: float | None) -> tuple[ItemT | None, bool]:
         """Returns the next item, or None if none came within so many seconds; and whether more may come."""
+        self._check_alone()
         self._until = None if timeout is None else self._driver.loop.time() + timeout
         try:
             return await self.__anext__(), True
@@ -322,7 +352,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     async def take_batch(self, max_events: int, max_wait: float) -> Batch | Gap:
         """Waits for the next batch, or gap."""
         await self._ask_for(0 if max_wait else max_events)
-        if max_wait and not self._events and self._healing is None:
+        if max_wait and not self._events and self._healing is None and self._returned is None:
             await self._gather(max_events, max_wait)
         while not self._events:
             item = await self._next(max_events)
@@ -350,7 +380,13 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         self._end(error)
         if not self._attached.done():
             self._attached.set_exception(error)
+            self._attached.exception()  # marks it as seen: a recover that was cancelled does not look
         self._driver.tell_change()
+
+    def on_dropped(self, error: GaplessError) -> None:
+        """It is over here, and what is at hand is somebody else's."""
+        self._ended = error
+        self._give_up()
 
     def on_arrived(self) -> None:
         """There is something to take."""
@@ -387,6 +423,10 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         if self._draining:
             raise StopAsyncIteration
         self._check_alone()
+        if self._returned is not None:
+            item = self.last = self._returned
+            self._returned, self._put_back = None, False
+            return item
         healing = self._healing
         return self._take_item(max_events) if healing is None else self._take_piece(healing, max_events)
 
@@ -459,7 +499,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     def _positions(self) -> dict[PubendId, Tick]:
         """Returns the positions after everything that was handed out."""
-        if not self._events and not self._given_up and self._healing is None:
+        if not (self._events or self._given_up) and self._healing is None and self._returned is None:
             return self._core.end_positions()
         return self._behind(self.last)
 
@@ -485,6 +525,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     def _check_alive(self) -> None:
         if self._ended is not None:
             raise self._ended
+        self._driver.check_here()
 
     def _check_alone(self) -> None:
         if self._waiting is not None:

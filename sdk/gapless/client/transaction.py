@@ -88,6 +88,8 @@ class Transactions:
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
         self._messages: list[Message] = []
         self._under_way: UnderWay | None = None
+        self._unheard: GaplessError | None = None
+        """Why the last commit failed, if its caller had gone."""
 
     def send(self, message: Message) -> None:
         """Keeps a message, which has its topic, until the commit."""
@@ -127,10 +129,20 @@ class Transactions:
         for subscription in self._subscriptions():
             await subscription.recover()
 
+    def note_unheard(self, error: BaseException | None) -> None:
+        """A call has failed, and its caller had gone: the next one raises the error."""
+        if isinstance(error, GaplessError):
+            self._unheard = error
+
     # How it is done.
 
     async def _answer(self, messages: Sequence[Message] = ()) -> list[Receipt]:
         """Waits for the commit that is under way."""
+        self._driver.check_here()
+        if self._unheard is not None:
+            await self._recover()
+            unheard, self._unheard = self._unheard, None
+            raise unheard
         under_way = self._under_way
         if under_way is None:
             return []
@@ -146,20 +158,25 @@ class Transactions:
         raise await self._rolled_back(under_way.error, under_way.reason, messages) from under_way.error
 
     async def _rolled_back(
-        self, error: GaplessError | None, reason: str, messages: Sequence[Message]
+        self, cause: GaplessError | None, reason: str, messages: Sequence[Message]
     ) -> TransactionRolledBackError:
-        """Rolls back what could not be committed. Returns what to raise."""
+        """Rolls back what could not be committed. Returns what to raise; if it is cancelled, the next call does."""
         topics = sorted({message.topic or "" for message in messages})
-        if len(topics) > 1 and type(error) is PublishRejectedError:
+        if len(topics) > 1 and type(cause) is PublishRejectedError:
             reason = (
                 f"{reason}. All messages of a transaction go to one pubend, and these have the topics"
                 f" {', '.join(topics)}: give them to one pubend (topics, in [[phb.pubends]] of the broker's"
                 " configuration), or send them in transactions of their own"
             )
+        error = self._unheard = TransactionRolledBackError(f"the transaction was rolled back: {reason}")
+        await self._recover()
+        self._unheard = None
+        return error
+
+    async def _recover(self) -> None:
         for subscription in self._subscriptions():
             if not subscription.is_over:
                 await subscription.recover()
-        return TransactionRolledBackError(f"the transaction was rolled back: {reason}")
 
     def _publisher(self, messages: Sequence[Message], subscriptions: Sequence[Subscription[Any, Any]]) -> Publisher:
         """Returns the publisher of the first message; without messages, any that leads to a pubend."""

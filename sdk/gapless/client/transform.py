@@ -149,7 +149,12 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         self._subscription.abandon()
         self._publisher.abandon()
 
-    # Used by the batches.
+    # Used by the batches and the blocking facade.
+
+    def put_back(self, item: Batch | Gap) -> None:
+        """What was handed out last was not, for nobody was there to take it: it is next."""
+        self._in_hand = None
+        self._subscription.put_back(item)
 
     async def publish(self, batch: InputBatch, messages: Iterable[Message]) -> None:
         """Publishes what follows from the batch in hand."""
@@ -170,6 +175,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
 
     def _check(self) -> None:
         if self._error is None:
+            self._publisher.check_here()
             return
         # What a fenced one had sent before is uncertain to its publisher. Here the stored position tells.
         fenced = self._publisher.error

@@ -19,6 +19,7 @@ from gapless import sync
 from gapless.client.ack_modes import AckMode
 from gapless.client.messages import Message as SentMessage
 from gapless.client.options import check_name
+from gapless.client.receipts import Receipt
 from gapless.errors import ConfigurationError, GaplessError
 from gapless.jms.bodies import BytesMessage, JsonMessage, MapMessage, StreamMessage, TextMessage
 from gapless.jms.consumers import Gate, JMSConsumer
@@ -230,8 +231,10 @@ class JMSContext:
         """
         transactions = self._check_transacted()
         with self.turn, names_of_jms():
+            receipts = self._committed(transactions)
             kept, self._kept = self._kept, []
-            for (message, sent), receipt in zip(kept, transactions.commit(), strict=True):
+            # Those before them are of a commit that was interrupted: its receipts are gone, not its messages.
+            for (message, sent), receipt in zip(kept[len(kept) - len(receipts) :], receipts, strict=True):
                 on_logged(message, sent, receipt)
 
     def rollback(self) -> None:
@@ -418,6 +421,13 @@ class JMSContext:
         if self._transactions is None:
             raise IllegalStateError("the context has no transactions: its mode is not SESSION_TRANSACTED")
         return self._transactions
+
+    def _committed(self, transactions: Transactions) -> list[Receipt]:
+        try:
+            return transactions.commit()
+        except GaplessError:
+            self._kept = []
+            raise
 
     def _check_no_callback(self) -> None:
         if get_ident() in self.gate.running or self._sending.is_calling:

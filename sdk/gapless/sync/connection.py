@@ -16,12 +16,14 @@ from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Embedded, parse
 from gapless.client.archives import Archive, check_archive
 from gapless.client.options import check_name
+from gapless.errors import GaplessError
 from gapless.sync.ranges import RangeCalls
-from gapless.sync.runner import Runner
+from gapless.sync.runner import STOP_TIMEOUT, Runner
 from gapless.sync.session import Session
 
 if TYPE_CHECKING:
     from gapless.client.listings import BrokerStatus, Listing, PubendInfo, Retirement, SubscriptionInfo
+    from gapless.client.session import Session as AwaitedSession
 
 EXIT_TIMEOUT = 2.0
 """How many seconds each connection has for its Goodbye when the interpreter ends."""
@@ -49,17 +51,22 @@ def connect(
         check_name(client_id, "the client id")
     if archive is not None:
         check_archive(archive)
+    opened: list[awaited.Connection] = []
+
+    async def begin() -> awaited.Connection:
+        opened.append(
+            await awaited.connect(address, client_id=client_id, identify=identify, wait=wait, archive=archive)
+        )
+        return opened[0]
+
     runner = Runner(Path(target.path).resolve() if isinstance(target, Embedded) and target.path else None)
     try:
-        connection = runner.call(
-            lambda: awaited.connect(address, client_id=client_id, identify=identify, wait=wait, archive=archive),
-            timeout,
-            give_up=True,
-        )
-    except BaseException:
+        return Connection(runner, runner.call(begin, timeout))
+    except BaseException as error:
+        for connection in opened:  # it is open, and nobody has it
+            _end(runner, connection, error)
         runner.stop()
         raise
-    return Connection(runner, connection)
 
 
 class Connection(RangeCalls):
@@ -99,7 +106,11 @@ class Connection(RangeCalls):
 
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
         """Makes a session, to be used as a block or not. `ack_mode`: who acknowledges; by default the application."""
-        return Session(self._runner, self._runner.do(lambda: self._connection.session(ack_mode)))
+
+        async def begin() -> AwaitedSession:
+            return self._connection.session(ack_mode)
+
+        return self._runner.make(begin, Session, lambda session: session.abandon())
 
     def subscriptions(self, timeout: float | None = None) -> Listing[SubscriptionInfo]:
         """Returns all durable subscriptions of the network; see `gapless.Connection.subscriptions`."""
@@ -129,17 +140,32 @@ class Connection(RangeCalls):
     def close(self, timeout: float | None = None) -> None:
         """Closes the connection; see `gapless.Connection.close`. Idempotent.
 
-        After a timeout it is closed all the same.
+        After a timeout it is closed all the same. Raises PublishUncertainError, or a rejection, of an event whose
+        caller has gone: its `send` had a timeout, or was interrupted.
         """
         self._leave(None, None, timeout)
 
     def _leave(self, kind: type[BaseException] | None, error: BaseException | None, timeout: float | None) -> None:
         _open.discard(self)
-        if self._runner.alive:
-            try:
-                self._runner.call(lambda: self._connection.__aexit__(kind, error, None), timeout)
-            finally:
-                self._runner.stop()
+        if not self._runner.alive:
+            return
+        try:
+            self._runner.call(lambda: self._connection.__aexit__(kind, error, None), timeout)
+        except GaplessError:
+            raise
+        except BaseException as raised:  # its time was over, or it was interrupted
+            _end(self._runner, self._connection, raised)
+            raise
+        finally:
+            self._runner.stop()
+        if self._runner.kept and error is None:
+            raise self._runner.kept[0]
+
+
+def _end(runner: Runner, connection: awaited.Connection, error: BaseException) -> None:
+    """Closes a connection at once, as if its block had been left by this error."""
+    with suppress(Exception):
+        runner.call(lambda: connection.__aexit__(type(error), error, None), STOP_TIMEOUT)
 
 
 def _close_all() -> None:

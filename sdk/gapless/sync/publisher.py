@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,15 +13,18 @@ from typing_extensions import Self, Unpack
 from gapless.client.messages import Message
 from gapless.client.pipeline import BATCH_EVENTS, ReadAhead, batch_bytes
 from gapless.client.publisher import checked_tokens
+from gapless.errors import GaplessError
 
 if TYPE_CHECKING:
+    import asyncio
+
     import gapless.client.publisher as awaited
     from gapless.client.receipts import Receipt, Recovery
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.events import Property
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.selectors.headers import SentHeaders
-    from gapless.sync.runner import Runner
+    from gapless.sync.runner import Call, Runner
 
 PARTS_MAX = 32
 """How many batches `send_all` has on their way at once."""
@@ -47,7 +50,7 @@ class Publisher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._runner.alive:
-            self._runner.call(lambda: self._publisher.__aexit__(kind, error, None))
+            self._runner.call(lambda: self._publisher.__aexit__(kind, error, None), back=self._note)
 
     @property
     def name(self) -> str:
@@ -76,18 +79,35 @@ class Publisher:
         """Publishes one event. When it returns, the event is logged. See `gapless.Publisher.send`.
 
         Raises TimeoutError after `timeout` seconds; its text names the obstacle. The event is still on its way then,
-        and is logged once when the obstacle is gone: `flush` waits for it.
+        and is logged once when the obstacle is gone: `flush` waits for it. So it is after an interrupt. If it is not
+        logged then, `flush` or `close` raises the reason.
         """
-        future = self.submit(Message(body, properties or {}, topic, **headers))
-        return self._runner.result(future, timeout, waiting=lambda: self.waiting)
+        return self.publish(Message(body, properties or {}, topic, **headers), timeout)
+
+    def publish(self, message: Message, timeout: float | None = None) -> Receipt:
+        """Publishes a Message like `send`."""
+        return self._runner.call(
+            lambda: self._publisher.submit(message), timeout, back=self._note, waiting=lambda: self.waiting
+        )
 
     def submit(self, message: Message) -> Future[Receipt]:
-        """Publishes like `send`, without waiting: the future gets the receipt, or the error."""
+        """Publishes like `send`, without waiting: the future gets the receipt, or the error.
 
-        async def send() -> Receipt:
-            return await self._publisher.submit(message)
+        If the future is cancelled, the event is published all the same; `flush` waits for it.
+        """
+        call = self._runner.prepare(lambda: self._publisher.submit(message), self._note)
 
-        return self._runner.begin(send)
+        def look(outcome: Future[Receipt]) -> None:
+            if outcome.cancelled():
+                call.leave()
+
+        call.outcome.add_done_callback(look)
+        try:
+            call.start()
+            return call.outcome
+        except BaseException:
+            call.leave()
+            raise
 
     def send_batch(
         self,
@@ -99,7 +119,10 @@ class Publisher:
         """Publishes events as one atomic append, with their input's position; see `gapless.Publisher.send_batch`."""
         listed, tokens = list(messages), checked_tokens(token)
         return self._runner.call(
-            lambda: self._publisher.send_batch(listed, token=tokens), timeout, waiting=lambda: self.waiting
+            lambda: self._publisher.receipts(self._publisher.submit_batch(listed, tokens)),
+            timeout,
+            back=self._note,
+            waiting=lambda: self.waiting,
         )
 
     def send_all(self, messages: Iterable[Message], timeout: float | None = None) -> Iterator[Receipt]:
@@ -108,10 +131,25 @@ class Publisher:
         It reads `messages` in the caller's thread. `timeout` is for the receipts of each batch. See
         `gapless.Publisher.send_all` for the rest.
         """
+        parts: deque[Call[list[Receipt]]] = deque()
+        has_failed = False
+        try:
+            yield from self._receipts(messages, parts, timeout)
+        except GaplessError:
+            has_failed = True
+            raise
+        finally:
+            for part in parts:
+                if not (has_failed and part.outcome.done()):  # what became of later ones follows from that error
+                    part.leave()
+
+    def _receipts(
+        self, messages: Iterable[Message], parts: deque[Call[list[Receipt]]], timeout: float | None
+    ) -> Iterator[Receipt]:
+        """Publishes, and yields receipts. `parts`: the batches on their way."""
         encoder = self._publisher.new_encoder()
         bytes_max = self._publisher.limits.max_event_bytes
         portion = ReadAhead()
-        parts: deque[Future[list[Receipt]]] = deque()
         source = iter(messages)
         error: Exception | None = None
         reading = True
@@ -125,26 +163,33 @@ class Publisher:
                 encoded = encoder.encode_all(listed, bytes_max)
                 portion.adapt(encoded)
                 for columns in encoded.columns.portions(batch_bytes(self._publisher.limits), BATCH_EVENTS):
-                    parts.append(self._runner.begin(_Part(self._publisher, columns)))
+                    parts.append(self._runner.prepare(_Part(self._publisher, columns), self._note))
+                    parts[-1].start()
                 if encoded.error is not None:
                     error, reading = encoded.error, False
-            while parts and (parts[0].done() or not reading or len(parts) >= PARTS_MAX):
-                yield from self._runner.result(parts.popleft(), timeout, waiting=lambda: self.waiting)
+            while parts and (parts[0].outcome.done() or not reading or len(parts) >= PARTS_MAX):
+                receipts = parts[0].result(timeout, waiting=lambda: self.waiting)
+                parts.popleft()
+                yield from receipts
         if error is not None:
             raise error
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything sent so far is answered; see `gapless.Publisher.flush`."""
-        self._runner.call(self._publisher.flush, timeout, waiting=lambda: self.waiting)
+        self._runner.call(self._publisher.flush, timeout, back=self._note, waiting=lambda: self.waiting)
 
     def recover(self, timeout: float | None = None) -> Recovery:
         """Returns how many events this name ever logged; see `gapless.Publisher.recover`."""
         return self._runner.call(self._publisher.recover, timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Closes it; see `gapless.Publisher.close`. Idempotent."""
+        """Closes it; see `gapless.Publisher.close`. Idempotent. After a timeout it is closed with its session."""
         if self._runner.alive:
-            self._runner.call(self._publisher.close, timeout)
+            self._runner.call(self._publisher.close, timeout, back=self._note)
+
+    def _note(self, done: asyncio.Future[Any]) -> None:
+        """A caller has gone before it had the outcome of its call: `flush` or `close` raises the error."""
+        self._publisher.note_unheard(done.exception())
 
 
 class _Part:
@@ -154,6 +199,6 @@ class _Part:
         self._publisher = publisher
         self._columns = columns
 
-    async def __call__(self) -> list[Receipt]:
+    def __call__(self) -> Coroutine[Any, Any, list[Receipt]]:
         self._publisher.ship()
-        return await self._publisher.give(self._columns, ()).answer()
+        return self._publisher.receipts(self._publisher.give(self._columns, ()))

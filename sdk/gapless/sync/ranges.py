@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import wait
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.events import Event
+from gapless.sync.subscription import give_back
 
 if TYPE_CHECKING:
+    import asyncio
+
     import gapless.client.connection as awaited
     from gapless.client.keyed import KeyedReceipt
     from gapless.client.leasing import Lease as AwaitedLease
@@ -64,16 +67,20 @@ class RangeReader(Generic[ItemT]):
         if item is not None:
             return item
 
-        async def take() -> tuple[ItemT | None, bool]:
-            try:
-                return await self._reader.__anext__(), True
-            except StopAsyncIteration:
-                return None, False
-
-        item, more = self._runner.call(take, give_up=True)
+        item, more = self._runner.call(self._take, back=self._give_back)
         if not more:
             raise StopIteration
-        return cast("ItemT", item)
+        return item  # type: ignore[return-value]  # it is no None; a call of `cast` might be interrupted
+
+    async def _take(self) -> tuple[ItemT | None, bool]:
+        try:
+            return await self._reader.__anext__(), True
+        except StopAsyncIteration:
+            return None, False
+
+    def _give_back(self, done: asyncio.Future[tuple[ItemT | None, bool]]) -> None:
+        """A caller has gone before it had an item: the next one gets it."""
+        give_back(self._reader, done, lambda: done.result()[0])
 
     def parts(self, away_timeout: float | None = None) -> Iterator[Delivery | Gap]:
         """Yields the same as it arrived: columns of events that are not decoded yet, and gaps.
@@ -94,11 +101,12 @@ class RangeReader(Generic[ItemT]):
 
     def _waited_for(self, take: Callable[[], Awaitable[Result]], away_timeout: float | None) -> Result:
         """Waits for a result from the loop's thread. The work is begun once, however long it takes."""
-        future = self._runner.begin(take)
+        call = self._runner.prepare(take, lambda done: give_back(self._reader, done, done.result))
         away_since: float | None = None
         try:
+            call.start()
             while away_timeout is not None:
-                done, _ = wait([future], min(LOOK_EVERY, away_timeout))
+                done, _ = wait([call.outcome], min(LOOK_EVERY, away_timeout))
                 if done:
                     break
                 if self._reader.connected:
@@ -108,9 +116,10 @@ class RangeReader(Generic[ItemT]):
                 away_since = now if away_since is None else away_since
                 if now - away_since >= away_timeout:
                     raise TimeoutError(f"no broker for {away_timeout:g} s")
-            return future.result()
-        except BaseException:
-            future.cancel()
+            return call.result()
+        except BaseException as error:
+            if error is not call.error:
+                call.leave()
             raise
 
     def close(self) -> None:
@@ -183,9 +192,7 @@ class RangeCalls:
         timeout: float | None = None,
     ) -> CheckpointToken:
         """Returns up to where everything is decided; for a subscription, up to where there is something for it."""
-        return self._runner.call(
-            lambda: self._connection.heads(subscription, after=after, wait=wait), timeout, give_up=True
-        )
+        return self._runner.call(lambda: self._connection.heads(subscription, after=after, wait=wait), timeout)
 
     def bound(
         self,
@@ -231,10 +238,11 @@ class RangeCalls:
         on_gap: OnGap = "raise",
     ) -> RangeReader[Any]:
         """Reads the events that the subscription selects in (start, end] of a pubend."""
-        return RangeReader(
-            self._runner,
-            self._runner.do(lambda: self._connection.read_range(subscription, pubend, start, end, on_gap=on_gap)),
-        )
+
+        async def begin() -> AwaitedReader[Any]:
+            return self._connection.read_range(subscription, pubend, start, end, on_gap=on_gap)
+
+        return self._runner.make(begin, RangeReader, lambda reader: reader.abandon())
 
     def ack(self, subscription: str | CheckpointToken, token: CheckpointToken, *, timeout: float | None = None) -> None:
         """Acknowledges everything up to a position. When it returns, that is durable."""
@@ -249,10 +257,12 @@ class RangeCalls:
         timeout: float | None = None,
     ) -> Lease:
         """Takes a subscription for this connection alone. After a timeout the request is withdrawn."""
-        lease = self._runner.call(
-            lambda: self._connection.lease(subscription, owner, in_use=in_use), timeout, give_up=True
+        return self._runner.make(
+            lambda: self._connection.lease(subscription, owner, in_use=in_use),
+            Lease,
+            lambda lease: lease.release(),
+            timeout,
         )
-        return Lease(self._runner, lease)
 
     def publish(
         self,

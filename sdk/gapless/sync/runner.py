@@ -1,25 +1,40 @@
-"""A thread with an event loop, and calls into it from other threads."""
+"""A thread with an event loop, and calls into it from other threads.
+
+The one rule of the blocking facade is here. A caller leaves a call by an exception: its time is over, or a signal
+handler has raised, as Ctrl-C does. Then nobody has the outcome of the call. So the work is cancelled, as a task of
+asyncio is; and what it had done by then goes back to where it came from, or is told later (`Call`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
+from weakref import WeakSet
 
-from gapless.errors import ConnectionClosedError
+from gapless.client.driver import FORKED
+from gapless.errors import ConnectionClosedError, GaplessError
 
 Result = TypeVar("Result")
+Below = TypeVar("Below")
+Back: TypeAlias = "Callable[[asyncio.Future[Any]], object]"
+"""Is given a done future, with the result or the error that nobody has."""
 
 STOP_TIMEOUT = 5.0
 """How many seconds a loop may take to end before its thread is left alone."""
 
 _numbers = count(1)
+_lock = threading.Lock()
+_threads: WeakSet[LoopThread] = WeakSet()
+_shared: dict[Path, LoopThread] = {}
+"""The shared threads by the directory of an embedded broker, because such a broker lives on one loop."""
 
 
 class LoopThread:
@@ -27,10 +42,16 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = _new_loop()
-        self.process = os.getpid()
+        self.is_here = True
+        """Whether it runs in this process: a forked child has a copy of this object, but not the thread."""
+        self.left: set[asyncio.Future[Any]] = set()
+        """What is being cancelled, because its caller has gone."""
+        self.calls: set[Call[Any]] = set()
+        """Those that have no outcome yet."""
         self._users = 0
         self._thread = threading.Thread(target=self._run, name=f"gapless-{next(_numbers)}", daemon=True)
         self._thread.start()
+        _threads.add(self)
 
     @property
     def alive(self) -> bool:
@@ -64,6 +85,8 @@ class LoopThread:
             self._cancel_all()
             asyncio.set_event_loop(None)
             self.loop.close()
+            for call in list(self.calls):  # those that came while it ended: it never began them
+                call.drop()
 
     def _cancel_all(self) -> None:
         tasks = asyncio.all_tasks(self.loop)
@@ -75,9 +98,111 @@ class LoopThread:
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
 
 
-_lock = threading.Lock()
-_shared: dict[Path, LoopThread] = {}
-"""The shared threads by the directory of an embedded broker, because such a broker lives on one loop."""
+def _forget_the_parent() -> None:
+    """This is a forked child: none of the threads is here, and one of them may have held the lock."""
+    global _lock  # noqa: PLW0603 - the parent's may be locked for ever
+    _lock = threading.Lock()
+    _shared.clear()
+    for thread in list(_threads):
+        thread.is_here = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_parent)
+
+
+class Call(Generic[Result]):
+    """A call into the loop's thread, and the caller that waits in another thread for its outcome.
+
+    Whoever leaves it without the outcome calls `leave`: then the work is cancelled. If the work was done by then,
+    `back` is called with it in the loop's thread. All this happens before any later call of that caller begins.
+    """
+
+    def __init__(self, thread: LoopThread, work: Callable[[], Awaitable[Result]], back: Back | None) -> None:
+        """`work` is called in the loop's thread; what it returns is waited for there. See `start`."""
+        self.outcome: Future[Result] = Future()
+        self.error: BaseException | None = None
+        """The error that is the outcome."""
+        self._thread = thread
+        self._work = work
+        self._back = back
+        self._task: asyncio.Future[Result] | None = None
+        self._has_left = False
+
+    def start(self) -> None:
+        """Begins the work, whatever happens to the caller. Raises ConnectionClosedError if the loop has ended."""
+        self._thread.calls.add(self)
+        try:
+            self._thread.loop.call_soon_threadsafe(self._begin)
+        except RuntimeError as error:
+            self._thread.calls.discard(self)
+            raise ConnectionClosedError("the connection is closed") from error
+
+    def result(self, timeout: float | None = None, waiting: Callable[[], str] | None = None) -> Result:
+        """Waits for the outcome. Raises TimeoutError after `timeout` seconds; its text has what `waiting` returns."""
+        try:
+            return self.outcome.result(timeout)
+        except FutureTimeoutError as error:
+            if error is self.error:
+                raise
+            why = waiting() if waiting is not None else ""
+            raise TimeoutError(f"not done within {timeout:g} s{why and f': {why}. It goes on by itself'}") from None
+        except CancelledError:
+            raise ConnectionClosedError("the connection was closed") from None
+
+    def leave(self) -> None:
+        """The caller has gone without the outcome. It waits for nothing. Idempotent."""
+        with suppress(RuntimeError):  # the loop is closed: all is over
+            self._thread.loop.call_soon_threadsafe(self._end)
+
+    def drop(self) -> None:
+        """It will have no outcome."""
+        self._thread.calls.discard(self)
+        if self.outcome.cancel():
+            self.outcome.set_running_or_notify_cancel()
+
+    # In the loop's thread.
+
+    def _begin(self) -> None:
+        try:
+            waited_for = self._work()
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            self._task = self._thread.loop.create_future()
+            self._task.set_exception(error)
+        else:
+            left = self._thread.left
+            if left and asyncio.iscoroutine(waited_for):
+                waited_for = _after(left.copy(), waited_for)
+            self._task = asyncio.ensure_future(waited_for)
+        self._task.add_done_callback(self._tell)
+
+    def _tell(self, task: asyncio.Future[Result]) -> None:
+        if task.cancelled():
+            self.drop()
+            return
+        self._thread.calls.discard(self)
+        self.error = error = task.exception()
+        if not self.outcome.set_running_or_notify_cancel():
+            return
+        if error is not None:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())
+
+    def _end(self) -> None:
+        task = self._task
+        if task is None or self._has_left:  # an interrupt may come before it has begun
+            return
+        self._has_left = True
+        if not task.done():
+            self._thread.left.add(task)
+            task.add_done_callback(self._thread.left.discard)
+            task.cancel()
+        task.add_done_callback(self._give_back)
+
+    def _give_back(self, task: asyncio.Future[Result]) -> None:
+        if not task.cancelled() and self._back is not None:
+            self._back(task)
 
 
 class Runner:
@@ -88,14 +213,15 @@ class Runner:
         self._share = shared
         with _lock:
             thread = None if shared is None else _shared.get(shared)
-            # A forked child inherits this table, but not the threads.
-            if thread is None or thread.process != os.getpid():
+            if thread is None:
                 thread = LoopThread()
             if shared is not None:
                 _shared[shared] = thread
             thread.enter()
         self._thread = thread
         self._stopped = False
+        self.kept: list[GaplessError] = []
+        """Errors whose callers had gone: closing the connection raises the first."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -105,67 +231,71 @@ class Runner:
     @property
     def alive(self) -> bool:
         """Whether calls are possible: not after `stop`, and not in a forked child."""
-        return not self._stopped and os.getpid() == self._thread.process
+        return not self._stopped and self._thread.is_here
 
-    def begin(self, work: Callable[[], Awaitable[Result]]) -> Future[Result]:
-        """Begins some work in the loop's thread. Raises ConnectionClosedError if that has ended."""
-        if os.getpid() != self._thread.process:
-            raise ConnectionClosedError("the connection belongs to the process this one was forked from: connect anew")
+    def prepare(self, work: Callable[[], Awaitable[Result]], back: Back | None = None) -> Call[Result]:
+        """Returns a call that has not begun. Raises ConnectionClosedError if the loop's thread has ended."""
+        if not self._thread.is_here:
+            raise ConnectionClosedError(FORKED)
         if self._stopped:
             raise ConnectionClosedError("the connection is closed")
         if self._thread.is_current:
             raise RuntimeError("a blocking call in the loop's own thread would wait for itself")
-
-        async def run() -> Result:
-            return await work()
-
-        return asyncio.run_coroutine_threadsafe(run(), self.loop)
+        return Call(self._thread, work, back)
 
     def call(
         self,
         work: Callable[[], Awaitable[Result]],
         timeout: float | None = None,
         *,
-        give_up: bool = False,
+        back: Back | None = None,
         waiting: Callable[[], str] | None = None,
     ) -> Result:
         """Runs some work in the loop's thread, and returns its result.
 
-        Raises TimeoutError after `timeout` seconds; its text includes what `waiting` returns. The work goes on then.
-        With `give_up` it is cancelled, and an interrupt cancels it, too.
-        """
-        return self.result(self.begin(work), timeout, give_up=give_up, waiting=waiting)
+        Raises TimeoutError after `timeout` seconds; its text includes what `waiting` returns.
 
-    @staticmethod
-    def result(
-        future: Future[Result],
-        timeout: float | None,
-        *,
-        give_up: bool = False,
-        waiting: Callable[[], str] | None = None,
-    ) -> Result:
-        """Waits for the result of work that was begun; the arguments are those of `call`."""
+        This function returns or raises the outcome, or the work has no caller any more. Between its end and the return
+        to the application nothing may be called: a signal handler would run there.
+        """
+        call = self.prepare(work, back)
         try:
-            return future.result(timeout)
-        except FutureTimeoutError:
-            if future.done():
-                raise  # the work itself has raised it
-            if give_up:
-                future.cancel()
-            why = waiting() if waiting is not None else ""
-            raise TimeoutError(f"not done within {timeout:g} s{why and f': {why}. It goes on by itself'}") from None
-        except BaseException:
-            if give_up:
-                future.cancel()
+            call.start()
+            return call.result(timeout, waiting)
+        except BaseException as error:
+            if error is not call.error:
+                call.leave()
             raise
 
-    def do(self, work: Callable[[], Result]) -> Result:
+    def do(self, work: Callable[[], Result], *, back: Back | None = None) -> Result:
         """Calls a plain function in the loop's thread, and returns its result."""
 
         async def run() -> Result:
             return work()
 
-        return self.call(run)
+        return self.call(run, back=back)
+
+    def make(
+        self,
+        begin: Callable[[], Awaitable[Below]],
+        facade: Callable[[Runner, Below], Result],
+        end: Callable[[Below], object],
+        timeout: float | None = None,
+    ) -> Result:
+        """Begins something in the loop's thread, and returns its facade; if the caller has gone, it is ended."""
+        begun: list[Below] = []
+
+        async def run() -> Result:
+            begun.append(await begin())
+            return facade(self, begun[0])
+
+        return self.call(run, timeout, back=lambda _: [end(each) for each in begun])
+
+    def keep(self, done: asyncio.Future[Any]) -> None:
+        """A caller has gone before the end of something was told to it: closing the connection raises the error."""
+        error = done.exception()
+        if isinstance(error, GaplessError):
+            self.kept.append(error)
 
     def stop(self) -> None:
         """Ends this use of the thread; the last use ends the thread. Idempotent."""
@@ -178,6 +308,16 @@ class Runner:
                 del _shared[self._share]
         if is_last:
             self._thread.stop()
+
+
+async def _after(left: Iterable[asyncio.Future[Any]], work: Coroutine[Any, Any, Result]) -> Result:
+    """Does the work when what is being cancelled has ended."""
+    try:
+        await asyncio.wait(left)
+    except BaseException:
+        work.close()  # it was never begun
+        raise
+    return await work
 
 
 async def _until(gathered: Any) -> None:

@@ -14,10 +14,13 @@ from gapless.sync.subscription import Subscription
 from gapless.sync.transform import Transform
 
 if TYPE_CHECKING:
+    import asyncio
+
     import gapless.client.session as awaited
     from gapless.client.ack_modes import AckMode
     from gapless.client.messages import Message
     from gapless.client.options import Change, EventOrder, OnConflict, OnGap, Start, TransformChange
+    from gapless.client.publisher import Publisher as AwaitedPublisher
     from gapless.client.receipts import Receipt
     from gapless.client.transaction import Transactions as ClientTransactions
     from gapless.selectors.selector import Selector
@@ -46,7 +49,7 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._runner.alive:
-            self._runner.call(lambda: self._session.__aexit__(kind, error, None))
+            self._runner.call(lambda: self._session.__aexit__(kind, error, None), back=self._runner.keep)
 
     @property
     def ack_mode(self) -> AckMode:
@@ -55,7 +58,11 @@ class Session:
 
     def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
         """Makes a publisher, to be kept and used for many events; see `gapless.Session.publisher`."""
-        return Publisher(self._runner, self._runner.do(lambda: self._session.publisher(topic, name=name)))
+
+        async def begin() -> AwaitedPublisher:
+            return self._session.publisher(topic, name=name)
+
+        return self._runner.make(begin, Publisher, lambda publisher: publisher.abandon())
 
     @overload
     def subscribe(
@@ -138,9 +145,9 @@ class Session:
     ) -> Subscription[Any, Any]:
         """Returns a subscription, to be used as a block or not; see `gapless.Session.subscribe`.
 
-        After `timeout` seconds it gives up and raises TimeoutError.
+        After `timeout` seconds it gives up and raises TimeoutError: nothing is left attached.
         """
-        subscription = self._runner.call(
+        return self._runner.make(
             lambda: self._session.subscribe(
                 *topics,
                 name=name,
@@ -154,10 +161,10 @@ class Session:
                 no_local=no_local,
                 prefetch=prefetch,
             ),
+            Subscription,
+            lambda subscription: subscription.abandon(),
             timeout,
-            give_up=True,
         )
-        return Subscription(self._runner, subscription)
 
     @overload
     def transform(
@@ -214,9 +221,9 @@ class Session:
     ) -> Transform[Any]:
         """Returns a transform, to be used as a block or not; see `gapless.Session.transform`.
 
-        After `timeout` seconds it gives up and raises TimeoutError.
+        After `timeout` seconds it gives up and raises TimeoutError: nothing is left attached.
         """
-        transform = self._runner.call(
+        return self._runner.make(
             lambda: self._session.transform(
                 *topics,
                 to=to,
@@ -232,17 +239,20 @@ class Session:
                 max_events=max_events,
                 max_wait=max_wait,
             ),
+            Transform,
+            lambda transform: transform.abandon(),
             timeout,
-            give_up=True,
         )
-        return Transform(self._runner, transform)
 
     def acknowledge(self, timeout: float | None = None) -> None:
         """Acknowledges everything that was handed out; see `gapless.Session.acknowledge`."""
         self._runner.call(self._session.acknowledge, timeout)
 
     def recover(self, timeout: float | None = None) -> None:
-        """Has everything handed out again that is not acknowledged; see `gapless.Session.recover`."""
+        """Has everything handed out again that is not acknowledged; see `gapless.Session.recover`.
+
+        After a timeout or an interrupt it may be repeated.
+        """
         self._runner.call(self._session.recover, timeout)
 
     def transactions(self) -> Transactions:
@@ -260,9 +270,9 @@ class Session:
             self._runner.do(self._session.abandon)
 
     def close(self, timeout: float | None = None) -> None:
-        """Closes it; see `gapless.Session.close`. Idempotent."""
+        """Closes it; see `gapless.Session.close`. Idempotent. After a timeout it is closed with its connection."""
         if self._runner.alive:
-            self._runner.call(self._session.close, timeout)
+            self._runner.call(self._session.close, timeout, back=self._runner.keep)
 
 
 class Transactions:
@@ -279,8 +289,12 @@ class Transactions:
 
     def commit(self) -> list[Receipt]:
         """Commits what was handed out and sent since the last commit. Returns the receipts of the messages."""
-        return self._runner.call(self._transactions.commit)
+        return self._runner.call(self._transactions.commit, back=self._note)
 
     def rollback(self) -> None:
         """Forgets the messages, and has everything handed out again that was, and is not committed."""
-        self._runner.call(self._transactions.rollback)
+        self._runner.call(self._transactions.rollback, back=self._note)
+
+    def _note(self, done: asyncio.Future[Any]) -> None:
+        """A caller has gone before it had the outcome: the next commit, or rollback, raises the error."""
+        self._transactions.note_unheard(done.exception())

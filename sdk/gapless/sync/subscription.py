@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from typing_extensions import Self
 
 if TYPE_CHECKING:
+    import asyncio
+
     import gapless.client.subscription as awaited
     from gapless.client.batches import Batch
     from gapless.core.stream.events import Event
@@ -37,7 +40,7 @@ class Subscription(Generic[ItemT, GapT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._runner.alive:
-            self._runner.call(lambda: self._subscription.__aexit__(kind, error, None))
+            self._runner.call(lambda: self._subscription.__aexit__(kind, error, None), back=self._runner.keep)
 
     @property
     def name(self) -> str | None:
@@ -69,8 +72,7 @@ class Subscription(Generic[ItemT, GapT]):
         event = self._subscription.hand_out()
         if event is not None:
             return event
-        item, _ = self._runner.call(lambda: self._subscription.next_within(timeout), give_up=True)
-        return item
+        return self._runner.call(lambda: self._next_within(timeout), back=self._give_back)[0]
 
     def __iter__(self) -> Subscription[ItemT, GapT]:
         return self
@@ -79,10 +81,17 @@ class Subscription(Generic[ItemT, GapT]):
         event = self._subscription.hand_out()
         if event is not None:
             return event
-        item, more = self._runner.call(lambda: self._subscription.next_within(None), give_up=True)
+        item, more = self._runner.call(lambda: self._next_within(None), back=self._give_back)
         if not more:
             raise StopIteration
-        return cast("ItemT", item)
+        return item  # type: ignore[return-value]  # it is no None; a call of `cast` might be interrupted
+
+    def _next_within(self, timeout: float | None) -> Awaitable[tuple[ItemT | None, bool]]:
+        return self._subscription.next_within(timeout)
+
+    def _give_back(self, done: asyncio.Future[tuple[ItemT | None, bool]]) -> None:
+        """A caller has gone before it had an item: the next one gets it, and nothing of it is acknowledged."""
+        give_back(self._subscription, done, lambda: done.result()[0])
 
     def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
         """Iterates over batches; see `gapless.Subscription.batches`."""
@@ -100,7 +109,7 @@ class Subscription(Generic[ItemT, GapT]):
 
     def wait(self) -> bool:
         """Waits until something is there, and hands out nothing. Returns False if nothing will be."""
-        return self._runner.call(self._subscription.wait, give_up=True)
+        return self._runner.call(self._subscription.wait, back=lambda done: give_back(self._subscription, done))
 
     def put_back(self, event: Event) -> None:
         """The event that was handed out last was not: it is the next one."""
@@ -116,9 +125,9 @@ class Subscription(Generic[ItemT, GapT]):
             self._runner.do(self._subscription.abandon)
 
     def close(self, timeout: float | None = None) -> None:
-        """Ends the consumption. Idempotent."""
+        """Ends the consumption. Idempotent. After a timeout it has ended all the same."""
         if self._runner.alive:
-            self._runner.call(self._subscription.close, timeout)
+            self._runner.call(self._subscription.close, timeout, back=self._runner.keep)
 
 
 class Batches(Generic[GapT]):
@@ -136,13 +145,31 @@ class Batches(Generic[GapT]):
         return self
 
     def __next__(self) -> Batch | GapT:
-        async def take() -> Batch | GapT | None:
-            try:
-                return cast("Batch | GapT", await self._subscription.take_batch(self._max_events, self._max_wait))
-            except StopAsyncIteration:
-                return None
-
-        batch = self._runner.call(take, give_up=True)
+        batch = self._runner.call(self._take, back=self._give_back)
         if batch is None:
             raise StopIteration
         return batch
+
+    async def _take(self) -> Batch | GapT | None:
+        try:
+            return cast("Batch | GapT", await self._subscription.take_batch(self._max_events, self._max_wait))
+        except StopAsyncIteration:
+            return None
+
+    def _give_back(self, done: asyncio.Future[Batch | GapT | None]) -> None:
+        give_back(self._subscription, done, done.result)
+
+
+class Source(Protocol):
+    """What items are taken from."""
+
+    def put_back(self, item: Any) -> None:
+        """What was handed out last was not: it is next."""
+
+
+def give_back(source: Source, done: asyncio.Future[Any], item_of: Callable[[], Any] = lambda: None) -> None:
+    """Puts back the item of a call whose caller has gone; a gap, too, that was raised."""
+    error = done.exception()
+    item = item_of() if error is None else getattr(error, "gap", None)
+    if item is not None:
+        source.put_back(item)

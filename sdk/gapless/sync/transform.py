@@ -9,8 +9,10 @@ from typing_extensions import Self
 
 from gapless.client.batches import Batch
 from gapless.client.transform import InputBatch as AwaitedBatch
+from gapless.sync.subscription import give_back
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable
 
     import gapless.client.transform as awaited
@@ -60,7 +62,7 @@ class Transform(Generic[GapT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._runner.alive:
-            self._runner.call(lambda: self._transform.__aexit__(kind, error, None))
+            self._runner.call(lambda: self._transform.__aexit__(kind, error, None), back=self._runner.keep)
 
     @property
     def name(self) -> str:
@@ -76,16 +78,21 @@ class Transform(Generic[GapT]):
         return self
 
     def __next__(self) -> InputBatch | GapT:
-        async def take() -> AwaitedBatch | GapT | None:
-            try:
-                return await self._transform.__anext__()
-            except StopAsyncIteration:
-                return None
-
-        batch = self._runner.call(take, give_up=True)
+        batch = self._runner.call(self._take, back=self._give_back)
         if batch is None:
             raise StopIteration
+        return batch
+
+    async def _take(self) -> InputBatch | GapT | None:
+        try:
+            batch = await self._transform.__anext__()
+        except StopAsyncIteration:
+            return None
         return InputBatch(self._runner, batch) if isinstance(batch, AwaitedBatch) else batch
+
+    def _give_back(self, done: asyncio.Future[InputBatch | GapT | None]) -> None:
+        """A caller has gone before it had a batch: the next one gets it."""
+        give_back(self._transform, done, done.result)
 
     def drain(self) -> None:
         """Ends the iteration after the current batch. It may be called in signal handlers, and from other threads."""
@@ -95,4 +102,4 @@ class Transform(Generic[GapT]):
     def close(self, timeout: float | None = None) -> None:
         """Waits for all receipts, and ends; see `gapless.Transform.close`. Idempotent."""
         if self._runner.alive:
-            self._runner.call(self._transform.close, timeout)
+            self._runner.call(self._transform.close, timeout, back=self._runner.keep)
