@@ -275,7 +275,15 @@ class ListHost:
         self.log = log
         self._outbox = Outbox()
         tables = Tables(context.role)
-        shared = PubendContext(context.network, context.broker, tables, Settings(), context.authorizer, self._outbox)
+        shared = PubendContext(
+            context.network,
+            context.broker,
+            context.storage_id,
+            tables,
+            Settings(),
+            context.authorizer,
+            self._outbox,
+        )
         saved = SavedPubend(0, PubendRow(f"{context.role}@list", 0, topics))
         self._timers = Timers(self._outbox)
         self.source = ListSource(saved.row.pubend, log, self._outbox)

@@ -26,11 +26,6 @@ def pubend_id(name: str, wall: int, storage_id: str) -> PubendId:
     return f"{name}@{_base36(wall // 1000)}{suffix}"
 
 
-def name_of(pubend: PubendId) -> str:
-    """Returns the name in a pubend's identity."""
-    return pubend.rpartition("@")[0]
-
-
 def _base36(number: int) -> str:
     digits = ""
     while number:

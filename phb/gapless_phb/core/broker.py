@@ -17,6 +17,7 @@ from gapless.core.network.facts import (
     OpenRequest,
     OrderedGroup,
     Outcome,
+    Pub,
     Released,
     Submit,
     SubmitOpen,
@@ -35,12 +36,12 @@ from gapless.core.ports import (
     Set,
     Tell,
 )
-from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, tick_at
+from gapless.core.stream.ticks import FOREVER, SECOND, STEP, PubendId, ShbId, Tick, name_of, tick_at
 from gapless.core.wire.messages import Code, ListPubends, PubendList, RequestFailed, Retire, Retired
 from gapless.core.wire.messages.checks import Problem
 from gapless.errors import ConfigurationError
 from gapless_phb.core import gauges, rows
-from gapless_phb.core.assignment import assign, merged_topics, name_of, options_by_name, pubend_id
+from gapless_phb.core.assignment import assign, merged_topics, options_by_name, pubend_id
 from gapless_phb.core.clock import WALL_LEAD_MAX, TickClock
 from gapless_phb.core.gateway import Gateway
 from gapless_phb.core.own import Own
@@ -114,7 +115,13 @@ class PublisherHostingBroker:
     def _recover(self, context: RoleContext) -> None:
         configured = options_by_name(self.settings.pubends)
         shared = PubendContext(
-            context.network, context.broker, self._tables, self.settings, context.authorizer, self._outbox
+            context.network,
+            context.broker,
+            context.storage_id,
+            self._tables,
+            self.settings,
+            context.authorizer,
+            self._outbox,
         )
         rows_found = saved_pubends(context.reader, self._tables)
         saved = [each for each in rows_found if not each.row.family]
@@ -266,8 +273,7 @@ class PublisherHostingBroker:
     def _on_submit(self, submit: Submit, now: int, wall: int) -> None:
         pubend = self._pubends.get(submit.pub.pubend)
         if pubend is None:
-            outcome = Outcome(Verdict.REJECTED, self._not_here(submit.pub.pubend), submit.pub.first)
-            self._outbox.emit(Submitted(submit.reply_to, submit.pub.pubend, outcome))
+            self._outbox.emit(Submitted(submit.reply_to, submit.pub.pubend, self._has_no_log(submit.pub)))
             return
         refusal = "the broker's disk is full: nothing can be published until there is room" if self._full else ""
         pubend.source.submit(submit.pub, submit.reply_to, refusal, now, wall)
@@ -275,7 +281,10 @@ class PublisherHostingBroker:
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
         request = submit.request
         pubend, refusal = self._pubend_of(request)
-        if pubend is None:
+        if pubend is None and request.claims and self._is_gone(request.pubend):
+            # Nothing is stored there, and nobody will ever store anything: that is all that a claim is to bring about.
+            self._outbox.emit(Submitted(submit.reply_to, request.pubend, Outcome(Verdict.OK, epoch=request.epoch)))
+        elif pubend is None:
             self._outbox.emit(Submitted(submit.reply_to, request.pubend, refusal))
         elif request.ending is not None and not (request.keyed or request.claims):
             pubend.source.end(request, submit.reply_to, now)
@@ -305,11 +314,29 @@ class PublisherHostingBroker:
             return None, Outcome(Verdict.ELSEWHERE, text)
         return self._by_name[name], _FOUND
 
+    def _has_no_log(self, pub: Pub) -> Outcome:
+        """Returns the answer to a batch for a pubend that is not here.
+
+        If it was here, in a volume that is lost, nobody knows whether the batch was logged there (protocol: pubends). A
+        producer of keyed batches sends it again, and it is logged at the pubend that is in its place.
+        """
+        verdict = Verdict.REJECTED
+        if self._is_gone(pub.pubend):
+            verdict = Verdict.RETRY if pub.keyed else Verdict.FORGOTTEN
+        return Outcome(verdict, self._not_here(pub.pubend), pub.first)
+
+    def _is_gone(self, pubend: PubendId) -> bool:
+        """Whether a pubend that is not here was in another volume of this node: another one has its name here."""
+        return name_of(pubend) in self._by_name
+
     def _not_here(self, pubend: PubendId) -> str:
         here = self._by_name.get(name_of(pubend))
         if here is None:
             return f"there is no pubend {pubend!r} here"
-        return f"pubend {pubend!r} is gone: its log was lost or made anew, and {here.pubend!r} is in its place"
+        return (
+            f"pubend {pubend!r} is gone: its log was lost or made anew, and {here.pubend!r} is in its place. Open the"
+            " publisher again: nothing is logged there of what its name has sent"
+        )
 
     def _on_list(self, session: ClientSession, request: ListPubends, _now: int, _wall: int) -> None:
         listing = [pubend.listing() for pubend in self._pubends.values()]

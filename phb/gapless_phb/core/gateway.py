@@ -29,9 +29,8 @@ from gapless.core.ports import (
     Refused,
     Uncertain,
 )
-from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick
+from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick, name_of
 from gapless.errors import ConfigurationError
-from gapless_phb.core.assignment import name_of
 from gapless_phb.core.numbered import Numbered
 from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.rows import PubendRow, SavedPubend

@@ -69,6 +69,7 @@ class Pubend:
             # the pubend of that number announces no remainder.
             self.number if self.number < STEP - 1 and self.log.grain == MILLISECOND else None,
             self.log.grain,
+            self._context.volume if self.log.grain == MILLISECOND else "",
         )
 
     def begin(self, now: int, wall: int) -> None:

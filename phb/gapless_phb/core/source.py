@@ -39,6 +39,8 @@ class PubendContext:
 
     network: str
     broker: BrokerId
+    volume: str
+    """The storage id of the broker's volume."""
     tables: Tables
     settings: Settings
     authorizer: Authorizer

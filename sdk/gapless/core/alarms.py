@@ -71,6 +71,11 @@ class AlarmCode(Enum):
         "A log that others append to was deleted, or made anew; its subscribers get a gap.",
         "Nothing, if that was meant. A log that was made anew is another pubend.",
     )
+    PUBEND_MADE_ANEW = (
+        "pubend_made_anew",
+        "A node's volume was lost and made anew: what subscribers had not got from it is lost, and they get a gap.",
+        "Put the right volume back if it is still there. Else let publishers send again what the gaps name.",
+    )
     LOG_LESS_SAFE = (
         "log_less_safe",
         "A log that others append to may lose what publishers have receipts for.",

@@ -15,7 +15,7 @@ from gapless.core.network.seam import Effect
 from gapless.core.ports import Handler, LinkHasRoom, LogAnswer, RequestHandler, Role, SessionEnded
 from gapless.core.server.inquiry_mail import MAILBOX
 from gapless.core.server.joining import JOINS
-from gapless.core.stream.ticks import PubendId
+from gapless.core.stream.ticks import PubendId, name_of
 from gapless.errors import ConfigurationError
 from gapless.selectors.topics import topic_matches
 
@@ -121,6 +121,8 @@ class Dispatch:
         pubend = PUBEND_OF[kind](effect)
         if not pubend and kind is routing.SubmitOpen:
             pubend = self._pubend_for(effect.request.topic)
+        if pubend not in self._hosted:  # it may be gone: who hosts another incarnation of it has to say so
+            pubend = next((other for other in self._hosted if name_of(other) == name_of(pubend)), "")
         source = self._hosted[pubend][0] if pubend in self._hosted else next(iter(takers))
         takers.get(source, _nobody)(effect, now, wall)
 

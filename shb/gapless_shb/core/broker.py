@@ -8,6 +8,7 @@ The parts:
 - `ordering` merges the pubends of a `groups`' group for consumers that want one order;
 - `checkpoint` makes positions durable; `recovery` restores them at a start;
 - `listing` answers questions about subscriptions;
+- `lost_volumes` finds pubends that are gone;
 - `ranges` serves applications that keep their position themselves.
 """
 
@@ -55,6 +56,7 @@ from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Listings
+from gapless_shb.core.lost_volumes import LostVolumes
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
@@ -139,6 +141,7 @@ class SubscriberHostingBroker:
         self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead, self._desks)
         self._connect_roaming(context)
         self._listings = Listings(self._hosting)
+        self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
         """Whether the next checkpoint must not wait, because a consumer has left since the last one began."""
@@ -177,6 +180,7 @@ class SubscriberHostingBroker:
         self._expiry.start()
         self._claims.start()
         self._await_beat(now)
+        self._lost_volumes.look(now, wall)
         self._ahead.look_back(now)
         for stream in self._hosting.streams.values():
             stream.holds.renew(now)
@@ -220,6 +224,7 @@ class SubscriberHostingBroker:
         """
         goes_on = True
         while goes_on:
+            self._answer_for_hosts(now, wall)
             if self._subscribing.may_complete:
                 self._subscribing.complete_creations(now, wall)
             if self._ranges.used:
@@ -255,6 +260,8 @@ class SubscriberHostingBroker:
                 self._ranges.on_knowledge(deliver.knowledge, now, wall)
             if stream.pubend in self._ahead.doubts:
                 self._ahead.on_heard(stream, now, wall)
+            if stream.gone_upto:
+                self._lost_volumes.heard(stream, now, wall)
 
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
         stream = self._hosting.streams.get(seen.meta.pubend)
@@ -275,6 +282,24 @@ class SubscriberHostingBroker:
             self._subscribing.may_complete = True
         stream.catch_up(seen.meta.stable, now)
         self._ahead.on_heard(stream, now, wall)
+        if stream.gone_upto:
+            self._lost_volumes.heard(stream, now, wall)
+        if known is None or known.volume != stream.meta.volume:
+            self._hosting.unsaved = True
+            self._lost_volumes.look(now, wall)
+
+    def _on_gone(self, stream: Constream, now: int, wall: int) -> None:
+        """A pubend is gone: whoever waited for its host goes on, and so do all whose topics it might have carried."""
+        self._subscribing.may_complete = True
+        self._hosting.unsaved = True
+        self._ahead.on_heard(stream, now, wall)
+        self._judge_orders(now, wall)
+
+    def _answer_for_hosts(self, now: int, wall: int) -> None:
+        """Answers what is asked of pubends that are gone."""
+        for stream in self._hosting.streams.values():
+            if stream.gone_upto and (held := stream.answer_for_host(now, wall)) is not None:
+                self._on_held(held, now, wall)
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:
         """Adds a pubend that was unknown. Each subscription starts there where it asked to (protocol: late-pubends)."""

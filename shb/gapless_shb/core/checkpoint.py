@@ -77,7 +77,12 @@ class ShbCheckpoints:
             self._drop_holds(stream, claim, now)
 
     def report(self, stream: Constream) -> None:
-        """Reports how far a pubend is delivered and released, according to the durable checkpoint."""
+        """Reports how far a pubend is delivered and released, according to the durable checkpoint.
+
+        Of a pubend that is gone there is nothing to release.
+        """
+        if stream.gone_upto:
+            return
         progress = Progress(self._hosting.shb, stream.pubend, stream.reported, stream.latest_delivered)
         self._hosting.outbox.emit(progress)
 

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
-from gapless.core.network.facts import PubendMeta, Want
+from gapless.core.network.facts import Held, PubendMeta, Want
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.ticks import FOREVER, Tick
@@ -88,7 +88,7 @@ class Constream(ServedPubend):
         self.release(position)  # what may be on its way to the disk as released is gone for the new filter, too
         position.begin_anew(self.done_upto(position))
         self._joining.remove(sid)
-        self._joining.add(sid, position, version)
+        self._join(sid, position, version)
         self.touch(sid, position)
         return position
 
@@ -96,8 +96,15 @@ class Constream(ServedPubend):
         """Adds a subscription's position on this pubend."""
         position.reading = sid not in self.durable_sids and not position.guest
         self.positions[sid] = position
-        self._joining.add(sid, position, version)
+        self._join(sid, position, version)
         self.touch(sid, position)
+
+    def _join(self, sid: int, position: SubscriptionPosition, version: int) -> None:
+        """Lets a subscription join. On a pubend that is gone it need not: no silence will honour it any more."""
+        if self.gone_upto and position.since == FOREVER:
+            position.since = max(position.start, self.gone_upto)
+            position.changed = True
+        self._joining.add(sid, position, version)
 
     def remove(self, sid: int) -> None:
         """Removes a subscription."""
@@ -237,13 +244,58 @@ class Constream(ServedPubend):
                 self.scheduler.forget(lo, hi, now)
             self._want_unknown(self._istream.known_upto, now)
 
+    # ------------------------------------------------------------------------------- when it is gone
+
+    def lose(self, upto: Tick, now: int, wall: int) -> None:
+        """The pubend is gone with the volume of its host: what is not known here up to a tick is lost.
+
+        Nobody is asked for anything from now on. Subscriptions that wait for silence that honours them are covered from
+        there on, because none will come.
+        """
+        assert upto >= self.told_upto, "nothing that was heard of lies above what is given up"
+        self.heard_upto = self.head
+        self.gone_upto = upto
+        self.enrolled = True
+        self._give_up(now, wall)
+        for sid, (version, position) in list(self._joining.waiting.items()):
+            self._joining.remove(sid)
+            self._join(sid, position, version)
+            self.touch(sid, position)
+
+    def come_back(self, now: int) -> None:
+        """The pubend is there again: its volume was put back. What was given up stays so, for it was told."""
+        self.gone_upto = 0
+        self.holds.renew(now)
+        self.catch_up(self.told_upto, now)
+
+    def answer_for_host(self, now: int, wall: int) -> Held | None:
+        """Answers the wants of a pubend that is gone, in place of its host: all of it is lost.
+
+        Returns the answer to the row of holds, if one is due: nothing is left to be kept.
+        """
+        while self._curiosity.due(now):
+            self._give_up(now, wall)
+        row = self.holds.due(now)
+        if row is None:
+            return None
+        upto = self.gone_upto
+        return Held(row.shb, row.pubend, row.version, {sid: max(at, upto) for sid, at in row.at.items()}, upto)
+
+    def _give_up(self, now: int, wall: int) -> None:
+        self._curiosity.clear(((0, FOREVER),))
+        self._take(Knowledge(self.pubend, 0, self.gone_upto, lost=self.gone_upto, reply=True), now, wall)
+
+    # ------------------------------------------------------------------------------------------- time
+
     def on_deadline(self, now: int, stalled_after: int) -> None:
         """Asks for what lies ahead if nothing new has come for `stalled_after` ns (DCT).
 
         What is known to be missing is asked for anyway, window by window. All of it at once would be more than a slow
         link carries in that time.
         """
-        if now - self._moved_at >= stalled_after:
+        if self.gone_upto:
+            self._moved_at = now
+        elif now - self._moved_at >= stalled_after:
             self._moved_at = now
             self._asked_ahead = True
             # A log that numbers its records alone moves its end: nobody can be asked for more (TK22).
@@ -260,6 +312,9 @@ class Constream(ServedPubend):
         Returns when this, or `on_deadline`, has to be called next.
         """
         due = self._moved_at + stalled_after
+        if self.gone_upto:
+            pending = self.holds.deadline, self._curiosity.deadline(), self.scheduler.deadline()
+            return min([due, *(each for each in pending if each is not None)])
         if self.holds.send_at is not None:
             if (row := self.holds.due(now)) is not None:
                 self._state.outbox.emit(row)
@@ -311,7 +366,7 @@ class Constream(ServedPubend):
             self.scheduler.promote_waiting()
         need = self._joining.need
         # A log of others keeps nothing for this SHB's sake: there it has nothing to do with being counted.
-        why = GapReason.RETIRED if self.meta.timed else GapReason.CUT
+        why = self.why_lost(GapReason.RETIRED if self.meta.timed else GapReason.CUT)
         gone = [(lo, hi, why) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
         damaged = [(lo, hi, GapReason.DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
         if lost := sorted(gone + damaged, key=itemgetter(0)):

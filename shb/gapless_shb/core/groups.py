@@ -35,7 +35,7 @@ class Groups:
             name = stream.meta.member
             if self._group_of.get(name) == group:
                 other = newest.get(name)
-                newest[name] = stream if other is None or stream.meta.created > other.meta.created else other
+                newest[name] = stream if other is None or _age(stream) > _age(other) else other
         return {stream.pubend: stream for stream in newest.values()}
 
     def group_of(self, topics: Sequence[str]) -> str:
@@ -76,7 +76,7 @@ class Groups:
         current = {pubend for group in self._groups for pubend in self.members(group)}
         for pubend, stream in self._streams.items():
             group = self._group_of.get(stream.meta.member, "")
-            is_over = stream.meta.sealed or (group and pubend not in current)
+            is_over = stream.meta.sealed or stream.gone_upto or (group and pubend not in current)
             if not is_over and any(patterns_meet(one, other) for one in topics for other in stream.meta.topics):
                 yield stream.meta.member, group
 
@@ -102,6 +102,11 @@ class Groups:
         heads = {stream.meta.member: stream.head for group in self._groups for stream in self.members(group).values()}
         for member, group in self._group_of.items():
             yield gauges.GROUP.gauge(heads.get(member, 0), group, member)
+
+
+def _age(stream: Constream) -> tuple[bool, Tick]:
+    """Orders the incarnations of a member: the newest one that is not gone is the last."""
+    return not stream.gone_upto, stream.meta.created
 
 
 def late_starts(

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from gapless.core.ports import ClientSession, ReadResult, Tell
 from gapless.core.stream.ticks import PubendId, Tick, wall_at
@@ -28,6 +29,14 @@ from gapless_shb.core.subscriptions import SubscriptionRecord
 ROWS_MAX = 500
 BYTES_MAX = 1 << 20
 """About how much one part of a list holds at most."""
+
+
+class Counted(NamedTuple):
+    """What a subscription has not acknowledged of a pubend, as far as the PFS knows it."""
+
+    events: int
+    oldest: Tick
+    """The first of these events."""
 
 
 @dataclass(slots=True)
@@ -45,6 +54,8 @@ class Listing:
     uncounted: dict[PubendId, None] = field(default_factory=dict)
     """The pubends whose PFS could not be read."""
     untold: Iterator[SubscriptionRecord] = field(default_factory=lambda: iter(()))
+    then: Callable[[Mapping[int, Counted]], None] | None = None
+    """What is called with the counts, if no client has asked for a list."""
 
 
 class Listings:
@@ -79,6 +90,15 @@ class Listings:
         self._listings[self._count] = Listing(session.number, request.request, list(self._hosting.streams))
         self._read(self._count, 0)
 
+    def count(self, pubend: PubendId, then: Callable[[Mapping[int, Counted]], None]) -> None:
+        """Counts what each subscription has not acknowledged of one pubend, and calls `then` with those that lack any.
+
+        It counts from where each stands when the PFS is read.
+        """
+        self._count += 1
+        self._listings[self._count] = Listing(0, 0, [pubend], then=then)
+        self._read(self._count, 0)
+
     def _on_read(self, number: int, upto: Tick, result: ReadResult, _now: int, _wall: int) -> None:
         """Counts the blocks of a part of a PFS that was read, up to where it was sealed then."""
         listing = self._listings.get(number)
@@ -105,7 +125,9 @@ class Listings:
             for ticks, masks in stream.pfs.open_blocks():
                 for sid, mask in masks:
                     self._count_in(listing, stream, sid, ticks, mask)
-            if stream.meta.timed:  # otherwise the ticks do not show when the events were
+            if listing.then is not None:
+                listing.then({sid: Counted(listing.counts[sid], tick) for sid, tick in listing.oldest.items()})
+            elif stream.meta.timed:  # otherwise the ticks do not show when the events were
                 head = wall_at(stream.head)
                 for sid, tick in listing.oldest.items():
                     listing.behind[sid] = max(head - wall_at(tick), listing.behind.get(sid, 0))
@@ -134,6 +156,8 @@ class Listings:
                 return
             listing.todo.pop(0)
         del self._listings[number]
+        if listing.then is not None:
+            return
         listing.untold = iter([subscription for subscription in self._hosting.registry if subscription.durable])
         self.telling.append(listing)
         if len(self.telling) == 1:

@@ -80,10 +80,11 @@ class PositionsAhead:
     def is_beyond(self, pubend: PubendId, tick: Tick) -> bool:
         """Whether a position is ahead of everything that this SHB knows, by more than one place of events.
 
-        A position may be that much ahead because of `Constream.behind`.
+        A position may be that much ahead because of `Constream.behind`. Of a pubend that is gone nobody can say how far
+        it was, and no event will be there: no position is too far.
         """
         stream = self._hosting.streams.get(pubend)
-        if stream is None or tick <= stream.told_upto + stream.meta.spacing:
+        if stream is None or stream.gone_upto or tick <= stream.told_upto + stream.meta.spacing:
             return False
         return tick == FOREVER or not stream.meta.timed or (tick + 1) % MILLISECOND != 0
 

@@ -18,6 +18,7 @@ from gapless.core.network.facts import Held, Hold, PubendMeta
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick, tick_at
+from gapless.core.wire.messages import GapReason
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import GapSegment
 from gapless_shb.core.pfs import Pfs
@@ -47,6 +48,10 @@ class ServedPubend:
         """The highest released(p) of a durable checkpoint; only this value is reported."""
         self.holds = PubendHolds(state.shb, meta.pubend)
         self.lost = 0
+        self.gone_upto = 0
+        """If it is gone with its host's volume: everything up to here that is not known here is lost. Else 0."""
+        self.heard_upto = head
+        """How far it was heard of when it was gone."""
         self.enrolled = False
         self._seen_at: int | None = None
         self.enrolled_at = 0
@@ -88,6 +93,10 @@ class ServedPubend:
         """
         if meta.stable >= self.meta.stable:
             self.meta = replace(meta, created=min(meta.created, self.meta.created))
+
+    def why_lost(self, otherwise: GapReason) -> GapReason:
+        """Returns why ticks are lost that the pubend does not have any more: with its volume, or `otherwise`."""
+        return GapReason.VOLUME_LOST if self.gone_upto else otherwise
 
     def enrol(self, at: Tick) -> bool:
         """The PHB counts this SHB from `at` on, or did so before a crash. Returns whether that is new.

@@ -50,6 +50,7 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
         voids=row.voids,
         residue=row.residue,
         grain=row.grain,
+        volume=row.volume,
     )
     stream = Constream(meta, row.latest_delivered, pfs, hosting)
     stream.released = stream.reported = row.released

@@ -38,6 +38,8 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
     broker: str = ""
     """The node of its host. "" in a row of an earlier version."""
     sealed: bool = False
+    volume: str = ""
+    """The volume of its host. "" in a row of an earlier version."""
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -72,6 +74,7 @@ def pubend_row(stream: ServedPubend) -> Set:
         grain=stream.meta.grain,
         broker=stream.meta.broker,
         sealed=stream.meta.sealed,
+        volume=stream.meta.volume,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

@@ -273,7 +273,7 @@ class PublisherCore:
     def _open(self) -> None:
         self.phase = PublisherPhase.OPENING
         message = OpenPublisher(
-            self.number, self.name, self._instance, self._attempt, self._topic, self._pubend, self._epoch
+            self.number, self.name, self._instance, self._attempt, self._topic, self._pubend, self._epoch, self.host
         )
         self._outbox.send_last(message)  # if it overtook an earlier batch, it would fence that batch
 

@@ -144,6 +144,10 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
 
     Whoever measures a distance of ticks does it in grains, and reads a tick as a time only where it is `timed`.
     """
+    volume: str = ""
+    """The storage id of its host's volume, which holds its log: of two volumes of one node the earlier is lost.
+
+    "" where its host does not say so: it is of an earlier version, or the log is not in the volume."""
 
     @property
     def member(self) -> str:
@@ -210,6 +214,9 @@ class OpenRequest(ByPrincipal, array_like=True, frozen=True, gc=False, tag=13):
     claims: bool = False
     """Whether `publisher` is the key of a subscription, which its home claims at `pubend` under `epoch`; `instance` is
     the seal of its tokens. With `ending` it is forgotten there."""
+    node: BrokerId = ""
+    """The node where the pubend was, as the client knows it; "" if it does not. A router that has not heard of the
+    pubend asks there: only that node can tell that the pubend is gone."""
 
 
 class Pub(ByPrincipal, frozen=True, gc=False):

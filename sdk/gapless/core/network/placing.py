@@ -32,7 +32,7 @@ from gapless.core.network.facts import (
 from gapless.core.network.frames import Address, Answer
 from gapless.core.network.seam import Effect
 from gapless.core.network.timer_queue import MILLISECOND, SECOND, TimerQueue
-from gapless.core.stream.ticks import PubendId
+from gapless.core.stream.ticks import PubendId, name_of
 
 REPEAT = 250 * MILLISECOND
 """After how long a question is repeated at first; then after twice as long, and so on."""
@@ -149,7 +149,13 @@ class ClientSide:
         """
         for number in list(self._lines.get(line_of(request), ())):
             self._end(number, "the publisher was opened again")
-        self._ask(request, reply_to, self._owners(request.pubend) if request.pubend else self._homes(request))
+        if not request.pubend:
+            self._ask(request, reply_to, self._homes(request))
+            return
+        owners = self._owners(request.pubend)
+        if not owners and request.node in self._mesh.with_role("phb"):
+            owners = [request.node]  # the pubend may be gone: then nobody but its node can say so
+        self._ask(request, reply_to, owners)
 
     def place(self, pub: Pub, reply_to: Hashable) -> None:
         """Places a batch where its publisher is open."""
@@ -329,12 +335,21 @@ class RequestIntake:
             answer = origin.asked[number]
             if answer is not None:
                 self._answer(sender, number, answer)
-        elif not self._pubends or (message.pubend and message.pubend not in self._pubends):
+        elif not self._may_be_judged(message.pubend):
             self._answer(sender, number, _put_off(message, "the pubend is not open (yet)"))
         else:
             origin.asked[number] = None
             _shorten(origin.asked)
             self._submit(sender, number, message)
+
+    def _may_be_judged(self, pubend: PubendId) -> bool:
+        """Whether the host here can answer for a pubend, which may be "": it is open, or another incarnation of it is.
+
+        If another one is, this one is gone, and only its host can say so: the router would ask for it for ever.
+        """
+        if not pubend or pubend in self._pubends:
+            return bool(self._pubends)
+        return any(name_of(pubend) == name_of(open_here) for open_here in self._pubends)
 
     def submitted(self, reply_to: Hashable, pubend: PubendId, outcome: Outcome) -> None:
         """How one ended. A request that was submitted once too often has nobody to answer to."""

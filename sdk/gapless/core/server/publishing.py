@@ -161,6 +161,7 @@ class Publishing:
             message.topic,
             message.pubend,
             message.epoch,
+            node=message.node,
             principal=client.principal,
         )
         session = client.number

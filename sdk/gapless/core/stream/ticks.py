@@ -37,6 +37,11 @@ EPOCH_MS = 1_577_836_800_000
 _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 
 
+def name_of(pubend: PubendId) -> str:
+    """Returns the name in a pubend's identity: all incarnations of it at one node have the same."""
+    return pubend.rpartition("@")[0]
+
+
 def tick_at(wall: int) -> Tick:
     """Returns the first tick of a wall time in milliseconds since 1970; 0 for times before 2020."""
     return max(0, min((wall - EPOCH_MS) * MILLISECOND, FOREVER))

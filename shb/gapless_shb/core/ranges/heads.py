@@ -106,10 +106,11 @@ class Heads:
         return True
 
     def _is_fresh(self, waiting: HeadsQuestion) -> bool:
-        """Whether each pubend was heard of in this life, and its head has come to where it was known to be."""
+        """Whether each pubend was heard of in this life, or is gone, and its head is where it was known to be."""
         streams = self._hosting.streams
         return all(
-            streams[pubend].meta.stable and streams[pubend].head >= tick for pubend, tick in waiting.upto.items()
+            (streams[pubend].meta.stable or streams[pubend].gone_upto) and streams[pubend].head >= tick
+            for pubend, tick in waiting.upto.items()
         )
 
 

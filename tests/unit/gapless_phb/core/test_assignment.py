@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
+from gapless.core.stream.ticks import name_of
 from gapless_phb.core.assignment import (
     assign,
     is_out_of_reach,
     merged_topics,
-    name_of,
     options_by_name,
     pubend_id,
 )

@@ -30,6 +30,8 @@ class OpenPublisher(ClientMessage, frozen=True, tag=10):
     """The pubend on which it was first opened; "" the first time."""
     epoch: Number = 0
     """Its last epoch; 0 before it had any. With it the broker fences an instance that comes back after another one."""
+    node: str = ""
+    """The node where that pubend was, as `PublisherOpened` named it; "" if none was named."""
 
 
 class ClosePublisher(ClientMessage, frozen=True, tag=11):

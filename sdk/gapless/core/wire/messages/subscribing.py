@@ -278,6 +278,8 @@ class GapReason(Enum):
     What the subscription had matched was cut off; or the log is gone, or was trimmed, before the broker had read it."""
     TOO_LARGE = "too large to deliver"
     """The event is in no frame that a client takes: a log of others has larger ones, or the limit was lowered."""
+    VOLUME_LOST = "the volume of the pubend's broker was lost"
+    """The log was in a volume that was lost and made anew, so the pubend is gone: another one is in its place."""
     RETIRED = "this broker was retired"
     """The pubend no longer counted this SHB, and gave up events that it had not delivered (T10)."""
 
