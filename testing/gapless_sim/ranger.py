@@ -50,6 +50,7 @@ class Standing:
     sid = 0
     former_sids: tuple[int, ...] = ()
     seal = b""
+    home = ""
 
 
 class Ranger:
@@ -93,20 +94,20 @@ class Ranger:
     def target(self) -> Target:
         """Its subscription, by id: one that is made anew is another."""
         assert self._answer is not None
-        return Target("", self._answer.sid, self._answer.generation)
+        return Target("", self._answer.sid, self._answer.generation, self.core.home)
 
     def token(self) -> CheckpointToken:
         """Behind everything that was committed or is about to be."""
         assert self._answer is not None
         network, answer = self.client.core.network, self._answer
-        return CheckpointToken(network, self.position, answer.sid, answer.generation, self.core.seal)
+        return CheckpointToken(network, self.position, answer.sid, answer.generation, self.core.seal, self.core.home)
 
     # Being there.
 
     def on_answered(self, result: AttachedTo) -> None:
         """It has its subscription, and knows where that stands."""
         self._answer = Attached(result.sid, result.generation, created=False)
-        self.core.sid, self.core.seal = result.sid, result.seal
+        self.core.sid, self.core.seal, self.core.home = result.sid, result.seal, result.home
         self.position = {position.pubend: position.tick for position in result.positions}
         token = self._goes_back_to or self.row.token
         self.position = {**(token.ticks if token else {}), **self.position}

@@ -294,9 +294,10 @@ def with_interest_turns(options: Options, draws: Stream) -> Options:
 def with_replacements(options: Options, draws: Stream) -> Options:
     """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
     often = draws.chance(REPLACED_SHARE)
-    if not often or options.topology != TREE or not options.is_churn_alone:
+    knows = options.is_churn_alone or options.workload == "roaming"
+    if not often or options.topology != TREE or not knows:
         return options
-    return replace(options, replacements=0.1)
+    return replace(options, replacements=0.3 if options.workload == "roaming" else 0.1)
 
 
 def roaming_of(options: Options) -> Roaming | None:

@@ -13,7 +13,7 @@ from gapless_sim.model import Model
 from gapless_sim.oracles import catch_up, gaps, leases, listings
 from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
-from gapless_sim.oracles.consumers import X1OneConsumer
+from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
 from gapless_sim.oracles.contract import Routing
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless_sim.oracles.durability import I7Kept, I8Counted
@@ -100,7 +100,7 @@ def all_oracles(world: World) -> list[Oracle]:
         V4NoStorm(model),
         probing,
         L1Lag(model),
-        *([X1OneConsumer(model)] if world.roaming is not None else []),
+        *([X1OneConsumer(model), X2OneName(model)] if world.roaming is not None else []),
         CatchingUp(model),
         *_oracles_of_cells(model, pieces),
     ]

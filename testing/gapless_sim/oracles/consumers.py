@@ -1,13 +1,20 @@
-"""Who has a subscription: one consumer, wherever in the network it is."""
+"""Who has a subscription: one home, and one consumer, wherever in the network it is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from gapless.core.ports import Delete, Set
 from gapless.core.wire.messages import Detach, Detached, Subscribed
+from gapless_shb.core.subscriptions import SUBSCRIPTIONS, SubscriptionRecord
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gapless.core.ports import Operation
     from gapless_sim.broker import SimBroker
     from gapless_sim.model import Model
 
@@ -65,3 +72,42 @@ class X1OneConsumer(Judge):
         for places in self._at.values():
             if places.get(broker) == (session, sid):
                 del places[broker]
+
+
+class X2OneName(Judge):
+    """Of each client and name there is one subscription in a network in which subscriptions roam.
+
+    A second one, at another SHB, would have a position of its own: whoever is given that skips what the first is owed.
+    To be seen where it is written. The map must not change: with another one, a name may have another home.
+    """
+
+    name = "X2"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._kept: dict[str, dict[bytes, tuple[str, str]]] = {}
+        """The client id and name of each durable subscription of a broker, by its row."""
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """An SHB creates subscriptions, or removes some."""
+        for operation in operations:
+            if type(operation) is Delete and operation.table == SUBSCRIPTIONS:
+                self._kept.get(broker.name, {}).pop(operation.key, None)
+            elif type(operation) is Set and operation.table == SUBSCRIPTIONS:
+                record = msgspec.msgpack.decode(operation.value, type=SubscriptionRecord)
+                if record.durable:
+                    self._keep(broker.name, operation.key, (record.client_id, record.name))
+
+    def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """It may be there all the same."""
+        self.written(broker, operations)
+
+    def wiped(self, broker: SimBroker) -> None:
+        """Its disk was replaced: it has none any more."""
+        self._kept.pop(broker.name, None)
+
+    def _keep(self, broker: str, key: bytes, who: tuple[str, str]) -> None:
+        for other, kept in self._kept.items():
+            if other != broker and who in kept.values():
+                self.fail(f"{broker} makes a second subscription {who[1]!r} of {who[0]!r} beside that of {other}")
+        self._kept.setdefault(broker, {})[key] = who

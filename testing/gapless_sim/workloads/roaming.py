@@ -3,20 +3,28 @@
 It is run when it is asked for by its name, under a router for networks of cells, and draws from a stream of its own.
 Each client has one process at a time. Its database holds effects and token, so what it consumed must be exact wherever
 it consumed it. In some worlds it changes what it wants under a name, at whatever SHB it is, and leaves out what it
-publishes itself.
+publishes itself. Some clients publish nothing, and read what they do not consume by ranges: now the one, now the other.
+In some worlds the disks of SHBs are replaced: then applications go on with their tokens.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
-from gapless.errors import SubscriptionTakenOverError
+from gapless.errors import (
+    ConfigurationError,
+    SubscriptionError,
+    SubscriptionNotFoundError,
+    SubscriptionTakenOverError,
+    TokenMismatchError,
+)
 from gapless.selectors.headers import APP_ID
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.observation import Violation
 from gapless_sim.options import SECOND
+from gapless_sim.ranger import Ranger
 from gapless_sim.workloads.applications import Applications, ConsumingApplication
 from gapless_sim.workloads.changes import WAYS, Requests, changed, leave_out
 from gapless_sim.workloads.filters import EVERYTHING, Terms, draw_terms
@@ -44,10 +52,15 @@ SOMETIMES = (
     "roaming.changed elsewhere: keep_position",
     "roaming.changed elsewhere: jms",
     "roaming.changed under a consumer",
+    "roaming.read by ranges",
+    "roaming.refused away from home",
+    "roaming.made anew by its token",
 )
 
 CHANGING_SHARE = 0.5
 """In so many worlds applications want other events than before under a name, and none of their own."""
+READING_SHARE = 0.3
+"""So many clients read by ranges, too."""
 
 
 class RoamingApplication(ConsumingApplication):
@@ -145,12 +158,82 @@ class RoamingApplication(ConsumingApplication):
         consumer.commit()
 
     def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
-        """Another consumer has it: an earlier process, which the broker does not know to be over."""
+        """Another consumer has it: an earlier process, which the broker does not know to be over.
+
+        Or its home has lost its disk. Then it goes on with its token, as often as it has to.
+        """
+        if isinstance(error, TokenMismatchError):
+            raise Violation("X3", f"{consumer.lane} came with what its database has, and was refused: {error}")
+        if isinstance(error, SubscriptionNotFoundError) and self.workload.is_replacing:
+            if self.consumers.get(consumer.row.number) is consumer:
+                self.world.sometimes("roaming.made anew by its token")
+                self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
+            return
         if isinstance(error, SubscriptionTakenOverError) and not consumer.row.ended:
             if self.client.boots == 1:  # a request of an earlier process may still come and take it over
                 raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
             self.world.sometimes("roaming.taken over")
         super()._on_over(consumer, error)
+
+
+class ReadingApplication(RoamingApplication):
+    """One that publishes nothing, and reads a subscription by ranges as often as it consumes it.
+
+    It may come to any SHB, as others do. Its client goes to the home where it can; where it consumes something, too,
+    it is told which node that is, and comes again there.
+    """
+
+    def start(self, client: SimClient) -> None:
+        """A process begins: it goes on with what the database has."""
+        self.consumers.clear()
+        for row in self.rows:
+            self.consume(row)
+
+    def publish(self) -> None:
+        """Nothing."""
+
+    def change(self) -> None:
+        """It wants what it wants."""
+
+    def consume(self, row: Row) -> None:
+        """Reads a subscription by ranges, or consumes it."""
+        if self.workload.reading.chance(0.4) or row.order is Order.TOTAL:
+            super().consume(row)
+            return
+        reader = Ranger(self.client, row, self.workload.reading)
+        reader.eager = self.workload.in_liveness
+        self.going_on(cast("Consumer", reader))
+
+    def bring_to_an_end(self, consumer: Consumer) -> None:
+        """Everything is read, and acknowledged."""
+        if isinstance(consumer, Ranger):
+            consumer.begin_liveness()
+        else:
+            super().bring_to_an_end(consumer)
+
+    def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
+        """It is in use, by what an earlier process had; or it is read at another SHB, where it comes again."""
+        if self.consumers.get(consumer.row.number) is not consumer:
+            return
+        if isinstance(error, ConfigurationError):
+            assert self.world.roaming is not None
+            home = home_of(self.client.name, self.world.roaming)
+            if home not in str(error):
+                raise Violation("X2", f"{consumer.lane} was refused, and not told that its home is {home}: {error}")
+            self.world.sometimes("roaming.refused away from home")
+            self.world.after(SECOND, self.client.name, "home", self._go_to, home, life=self.client.life)
+        elif isinstance(consumer, Ranger) and type(error) is SubscriptionError:  # another reader of the row came
+            self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
+        else:
+            super()._on_over(consumer, error)
+
+    def _go_to(self, node: str) -> None:
+        """Another process begins there."""
+        client = self.client
+        client.close()
+        at = client.addresses.index(node)
+        client.addresses = [*client.addresses[at:], *client.addresses[:at]]
+        self.world.after(SECOND, client.name, "start", client.start)
 
 
 class RoamingApplications(Applications[RoamingApplication]):
@@ -160,8 +243,11 @@ class RoamingApplications(Applications[RoamingApplication]):
 
     def __init__(self, world: World) -> None:
         self.changes = world.choices.stream("workload/roaming/changes")
-        self.is_changing = self.changes.chance(CHANGING_SHARE)
+        self.is_replacing = world.options.replacements > 0
+        """Whether disks of SHBs are replaced in this world: then each application keeps its tokens, and its filters."""
+        self.is_changing = self.changes.chance(CHANGING_SHARE) and not self.is_replacing
         """Whether applications of this world change what they want."""
+        self.reading = world.choices.stream("workload/roaming/reading")
         super().__init__(world)
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
@@ -169,16 +255,20 @@ class RoamingApplications(Applications[RoamingApplication]):
         roaming, core = self.world.roaming, consumer.core
         if roaming is None:
             return
+        if consumer.by_ranges:
+            self.world.sometimes("roaming.read by ranges")
+            return
         home = home_of(consumer.client.name, roaming)
         self.world.sometimes(f"roaming.consumed {'at home' if core.session_sid == core.sid else 'elsewhere'}")
         if not self.world.brokers[home].running:
             self.world.sometimes("roaming.consumed while the home was down")
 
     def _application(self, client: SimClient, number: int) -> RoamingApplication:
-        return RoamingApplication(self, client, number)
+        kind = ReadingApplication if number and self.reading.chance(READING_SHARE) else RoamingApplication
+        return kind(self, client, number)
 
     def _add(self, start: StartAt) -> None:
-        keeps_token = not self.draws.chance(0.2)
+        keeps_token = not self.draws.chance(0.2) or self.is_replacing
         terms = EVERYTHING if self.draws.chance(0.4) else draw_terms(self.draws)
         self.draws.pick(self.applications).add(self.row_number(), terms, start, keeps_token=keeps_token)
 

@@ -109,4 +109,42 @@ ROAMING = (
         "roaming",
         ("knowledge",),
     ),
+    Switch(
+        "attached_where_its_client_is",
+        ("roaming",),
+        "A subscription that is to be read by ranges is created at the SHB that is asked, beside that at its home.",
+        (
+            Edit(
+                f"{_GUESTS}._places_to_attach",
+                "raise elsewhere(places[0], self._hosting)",
+                "return []",
+            ),
+        ),
+        ("X2",),
+        "Somebody reads by ranges, at another SHB than the home, what was consumed before.",
+        "roaming",
+        ("knowledge",),
+    ),
+    Switch(
+        "passing_is_acknowledging",
+        ("roaming",),
+        "What an SHB found nothing in is mailed to the home as if its consumer had acknowledged it.",
+        (
+            Edit(
+                f"{_GUESTS}._renewal",
+                "position.acked > (0 if row is None else row.acked)",
+                "max(position.acked, position.passed) > (0 if row is None else row.acked)",
+            ),
+            Edit(
+                f"{_GUESTS}._renewal",
+                "Acknowledged(stream.pubend, position.acked, position.quiet_from)",
+                "Acknowledged(stream.pubend, max(position.acked, position.passed), position.quiet_from)",
+            ),
+        ),
+        ("X3",),
+        "The disk of a home is replaced, its application comes elsewhere with its token, and again before it has"
+        " committed anything.",
+        "roaming",
+        ("knowledge",),
+    ),
 )
