@@ -24,8 +24,8 @@ def coded(brokers: str, subscription: str, timeout: float) -> Iterator[None]:
         ) from error
     except SubscriptionNotFoundError as error:
         raise SubscriptionNotFoundError(
-            f"GAPLESS_NOT_FOUND subscription={subscription}: {error}. If it was removed, what it kept may be gone: "
-            "begin with a new checkpoint."
+            f"GAPLESS_NOT_FOUND subscription={subscription}: {error}. If it was removed, or has gone with its broker's "
+            "volume, another checkpoint with startingOffsets as the last offset of this one goes on from there."
         ) from error
     except TokenAheadError as error:
         raise TokenAheadError(

@@ -19,7 +19,7 @@ from gapless_spark.telling import coded, unreachable
     [
         (TimeoutError("not done"), r"^GAPLESS_UNREACHABLE gapless://h:1: not within 5 s \(brokerTimeout\)$"),
         (SubscriptionMismatchError("other topics"), "^GAPLESS_MISMATCH subscription=s: other topics. .*another name"),
-        (SubscriptionNotFoundError("gone"), "^GAPLESS_NOT_FOUND subscription=s: gone. .*new checkpoint"),
+        (SubscriptionNotFoundError("gone"), "^GAPLESS_NOT_FOUND subscription=s: gone. .*startingOffsets"),
         (TokenAheadError("lost"), "^GAPLESS_AHEAD subscription=s: lost. .*new checkpoint"),
         (TokenMismatchError("another"), "^GAPLESS_WRONG_CHECKPOINT subscription=s: another. Is the checkpoint"),
     ],
