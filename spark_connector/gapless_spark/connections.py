@@ -4,8 +4,8 @@ A worker outlives queries, so a task finds the connection of the task before it.
 the connection may have been the cause.
 
 In a network a subscription is read by ranges at its home alone. If that is away, a connection with the addresses of
-several brokers goes on at another one, which refuses. So whoever is refused tries again, each time with the next address
-first, until the home is back or `brokerTimeout` is over (`HomeSearch`).
+several brokers goes on at another one, which refuses. So a query that is refused tries again, each time with the next
+address first, until the home is back or `brokerTimeout` is over (`HomeSearch`).
 """
 
 from __future__ import annotations
@@ -99,6 +99,4 @@ def orders_of(brokers: str) -> list[str]:
     scheme, separator, rest = brokers.partition("://")
     hosts, query, options = rest.partition("?")
     each = hosts.split(",")
-    return [
-        scheme + separator + ",".join(each[first:] + each[:first]) + query + options for first in range(len(each))
-    ]
+    return [scheme + separator + ",".join(each[first:] + each[:first]) + query + options for first in range(len(each))]

@@ -1,4 +1,7 @@
-"""The lag of queries, from Spark's reports of their progress; in seconds, because ticks are times."""
+"""The lag of queries, from Spark's reports of their progress: in seconds, where ticks are times.
+
+The ticks of a Kafka partition are none. There, how far a query is behind is shown as records.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gapless.core.stream.ticks import PubendId, Tick, wall_at
+from gapless.core.stream.ticks import PubendId, Tick, reads_as_time, shown_place, wall_at
 from gapless.errors import InvalidTokenError
 from gapless_spark.offsets import token_of
 
@@ -30,13 +33,25 @@ class Lag:
 
     @property
     def seconds(self) -> float | None:
-        """The time from its position to the latest event for it; 0 if there is nothing new."""
+        """The time from its position to the latest event for it; 0 if there is nothing new; None if it is unknown."""
         if self.latest is None:
             return None
-        return max(0, wall_at(self.latest) - wall_at(self.position)) / 1000
+        if self.latest <= self.position:
+            return 0.0
+        if not self.is_dated:
+            return None
+        return (wall_at(self.latest) - wall_at(self.position)) / 1000
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether the position is a time."""
+        return reads_as_time(self.position)
 
     def __str__(self) -> str:
         behind = "lag unknown" if self.seconds is None else f"{self.seconds:.1f} s behind"
+        if self.seconds is None and self.latest is not None and not reads_as_time(self.latest):
+            done, latest = shown_place(self.position, after=True), shown_place(self.latest, after=True)
+            behind = f"at {done}, the log is at {latest}"
         return f"{self.query} batch {self.batch} {self.pubend}: {behind}"
 
 
@@ -64,7 +79,7 @@ def prometheus(found: Iterable[Lag]) -> str:
         *(f"{LAG}{_labels(lag)} {lag.seconds:.3f}" for lag in known if lag.seconds is not None),
         f"# HELP {POSITION} The time of what a query has read, in seconds since 1970.",
         f"# TYPE {POSITION} gauge",
-        *(f"{POSITION}{_labels(lag)} {wall_at(lag.position) / 1000:.3f}" for lag in known),
+        *(f"{POSITION}{_labels(lag)} {wall_at(lag.position) / 1000:.3f}" for lag in known if lag.is_dated),
     ]
     return "\n".join(lines) + "\n"
 

@@ -12,7 +12,7 @@ import pytest
 
 from integration.bystander import Bystander, bystanding
 from integration.io_shim import Shim, compile_shim
-from integration.spark_kit import LocalBroker, local_spark
+from integration.spark_kit import OWN_LOG, LocalBroker, broker_over, local_spark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,9 +50,9 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[LocalBroker]:
-    """A broker that is a process of its own."""
-    with LocalBroker(tmp_path) as broker:
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalBroker]:
+    """A broker that is a process of its own, over its own log, or over the one that a test names (`OVER_BOTH_LOGS`)."""
+    with broker_over(getattr(request, "param", OWN_LOG), tmp_path) as broker:
         yield broker
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from typing_extensions import Self
 
 import gapless
 from integration.broker_process import CLI, PATIENCE, clean_environment, to_toml
+from integration.model_kafka import PROGRAM, ModelKafka
 
 CELL = "GAPLESS_SPARK_CELL"
 """Set by tox: the version of Spark that must be there, like `4.1`. Otherwise tests are skipped where there is none."""
@@ -57,10 +59,11 @@ def spark_version() -> tuple[int, int]:
 class LocalBroker:
     """A broker in a process of its own: as a block it is started, and ends at the end."""
 
-    def __init__(self, directory: Path, **sections: Any) -> None:
-        """`sections`: of the configuration, also between two starts."""
+    def __init__(self, directory: Path, kafka: ModelKafka | None = None, **sections: Any) -> None:
+        """`kafka`: what its `[[phb.kafka]]` leads to; `sections`: of the configuration, also between two starts."""
         self.sections = sections
         self.url = ""
+        self.kafka = kafka
         self._directory = directory
         self._address = "127.0.0.1:0"
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,12 +80,12 @@ class LocalBroker:
         config = self._directory / "gapless.toml"
         volume, listeners = str(self._directory / "volume"), [{"address": self._address}]
         config.write_text(to_toml({"storage": {"path": volume}, "listen": listeners, **self.sections}), "utf-8")
-        command = [sys.executable, *CLI, "broker", "--config", str(config), "--json", "--until-stdin-closes"]
+        program = CLI if self.kafka is None else PROGRAM
+        command = [sys.executable, *program, "broker", "--config", str(config), "--json", "--until-stdin-closes"]
         if not self.url:  # the first start makes the volume
             command.append("--create")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_environment()
-        )
+        environment = clean_environment() | dict(self.kafka.environment if self.kafka is not None else {})
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the broker did not start"
@@ -102,6 +105,25 @@ class LocalBroker:
         process.stdout.read()
         process.stdout.close()
         process.wait(PATIENCE)
+
+
+OWN_LOG = "own log"
+KAFKA = "Kafka"
+OVER_BOTH_LOGS = pytest.mark.parametrize("broker", [OWN_LOG, KAFKA], indirect=True)
+"""For tests in which it may matter where the events of topic `t` lie."""
+
+
+@contextmanager
+def broker_over(log: str, directory: Path, **sections: Any) -> Iterator[LocalBroker]:
+    """A broker whose topic `t` is on a log of its own, or on a partition of a (model of) Kafka."""
+    if log == OWN_LOG:
+        with LocalBroker(directory, **sections) as broker:
+            yield broker
+        return
+    with ModelKafka(t=1) as kafka:
+        section = {"phb.kafka": [kafka.section({"name": "t", "publish": True})]}
+        with LocalBroker(directory, kafka, **sections, **section) as broker:
+            yield broker
 
 
 def publish(url: str, numbers: Iterable[int], *, topic: str = "t") -> list[gapless.Receipt]:

@@ -16,6 +16,7 @@ from gapless_spark.offsets import offset_of
 from gapless_spark.options import source_options
 from gapless_spark.stream import Stream
 from integration.spark_kit import (
+    OVER_BOTH_LOGS,
     LocalBroker,
     begin,
     numbers,
@@ -44,6 +45,7 @@ def bodies(url: str, topic: str) -> list[bytes]:
         return found
 
 
+@OVER_BOTH_LOGS
 def test_a_batch_gives_what_was_published(spark: Any, url: str) -> None:
     publish(url, range(100))
     rows = source(spark.read, url, "all").load().orderBy("tick").collect()
@@ -59,6 +61,7 @@ def test_a_batch_gives_what_was_published(spark: Any, url: str) -> None:
     assert sorted(int(row.payload) for row in narrow.collect()) == list(range(100))
 
 
+@OVER_BOTH_LOGS
 def test_a_batch_without_a_subscription_reads_through_temporary_ones_and_leaves_none(spark: Any, url: str) -> None:
     publish(url, range(100))
     reader = spark.read.format("gapless").options(brokers=url, topics="t", selector="n >= 40", minPartitions=4)
@@ -96,6 +99,7 @@ def test_edges_of_tasks_may_stand_where_the_broker_was_down(spark: Any, tmp_path
         query.stop()
 
 
+@OVER_BOTH_LOGS
 def test_a_stream_goes_on_from_its_checkpoint(spark: Any, url: str, tmp_path: Path) -> None:
     """Each event once, over three runs of which one finds nothing."""
     target = tmp_path / "rows"
@@ -189,6 +193,7 @@ def test_silence_is_rows_where_it_is_asked_for(spark: Any, url: str) -> None:
     assert max(steps) <= 1, "no tick that the pubend could have used is left out"
 
 
+@OVER_BOTH_LOGS
 def test_the_lag_and_what_a_query_observes(spark: Any, url: str, tmp_path: Path) -> None:
     """The recipes of the handbook: seconds behind, and how many gaps there were in a batch."""
     from pyspark.sql.functions import expr

@@ -50,7 +50,9 @@ class SubscriptionInfo:
     lag_events: int
     """How many events it has not acknowledged; a lower bound, unless `lag_complete`."""
     lag_seconds: float
-    """The age of the oldest of these by its pubend's clock, 0 without any; a lower bound, unless `lag_complete`."""
+    """The age of the oldest of these by its pubend's clock, 0 without any; a lower bound, unless `lag_complete`.
+
+    Events of a Kafka partition do not count: their ticks are no times, and their records are not looked at."""
     lag_complete: bool
     """Whether all events due to it were counted.
 

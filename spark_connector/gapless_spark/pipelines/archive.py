@@ -26,12 +26,12 @@ from typing import Any, Final
 
 import gapless
 from gapless.client.options import Start
-from gapless.core.stream.ticks import EPOCH_MS, SECOND, PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ArchiveError, ConfigurationError, GaplessError, SubscriptionInUseError
 from gapless_spark.offsets import carried_on
 from gapless_spark.pipelines.batch_query import BatchQuery, Stopping, local_uri
 from gapless_spark.pipelines.broker import WAIT, connected
-from gapless_spark.pipelines.contents import DATE, check_bounds, described
+from gapless_spark.pipelines.contents import DATE, check_bounds, described, newest_time
 from gapless_spark.pipelines.manifest import VERSION, ArchiveFolder, DataFile, Description, Manifest, sync_tree
 
 MAX_EVENTS: Final = 250_000
@@ -323,21 +323,16 @@ class _Run:
         )
         self._folder.commit(manifest)
         self.position, self._next = end, number + 1
-        newest = max((file.last for file in files), default=0)
+        newest = newest_time(self._folder.path / file.path for file in files)
         self.done = replace(
             self.done,
             batches=self.done.batches + 1,
             events=self.done.events + manifest.events,
             gaps=self.done.gaps + len(gaps),
-            lag_seconds=max(0.0, _now() - newest / SECOND) if newest else 0.0,
+            lag_seconds=0.0 if newest is None else max(0.0, time.time_ns() / 1e9 - newest.timestamp()),
             seconds=time.monotonic() - self._began,
         )
 
     def _tell(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self.done)
-
-
-def _now() -> float:
-    """Returns the seconds since the epoch of ticks."""
-    return time.time_ns() / 1e9 - EPOCH_MS / 1e3

@@ -339,10 +339,13 @@ def _print_replayed(done: Replayed, *, as_json: bool) -> None:
 
 
 def _shown_gap(gap: tuple[PubendId, Tick, Tick]) -> str:
-    from gapless.core.stream.ticks import time_at
+    from gapless.cli.output import shown_tick
+    from gapless.core.stream.ticks import reads_as_time
 
     pubend, start, end = gap
-    return f"({start}, {end}] of {pubend}, {time_at(start):%Y-%m-%d %H:%M:%S} to {time_at(end):%Y-%m-%d %H:%M:%S}"
+    timed = reads_as_time(end)
+    first, last = shown_tick(start, timed=timed, after=not timed), shown_tick(end, timed=timed)
+    return f"({start}, {end}] of {pubend}, {first} to {last}"
 
 
 def _cells(each: Figures) -> dict[str, Any]:
@@ -353,8 +356,8 @@ def _cells(each: Figures) -> dict[str, Any]:
         "subscription": owner,
         "lag": None if each.lag_seconds is None else shown_duration(each.lag_seconds),
         "lag_events": each.lag_events if each.complete else f"at least {each.lag_events:,}",
-        "gap_time": shown_duration(each.gap_seconds) if each.gaps else None,
-        "silence": f"{each.silence_share:.1%}",
+        "gap_time": shown_duration(each.gap_seconds) if each.gaps and each.gap_seconds is not None else None,
+        "silence": None if each.silence_share is None else f"{each.silence_share:.1%}",
         "since": each.since and f"{each.since:%Y-%m-%d %H:%M:%S}",
         "until": each.until and f"{each.until:%Y-%m-%d %H:%M:%S}",
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -11,15 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick, time_at
+from gapless.core.stream.ticks import FIRST_TIME, LAST, MILLISECOND, PubendId, Tick, reads_as_time, time_at
 from gapless.errors import ArchiveError
 from gapless_spark.pipelines.manifest import DataFile
 from gapless_spark.rows import COLUMNS
 
 FIELDS: Final = COLUMNS
 """The columns of a file. `header` is among them, so that nothing of an event is lost."""
-DATE: Final = f"date_add(date'2020-01-01', cast(shiftright(tick, {MILLISECOND.bit_length() - 1}) div 86400000 as int))"
-"""The day of a row, in UTC, as Spark computes it from its tick. The session's time zone has no influence."""
+UNDATED: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Where a day would stand, for rows whose ticks are no times: as Spark writes a date that is null, and reads it."""
+DATE: Final = (
+    f"CASE WHEN tick >= {FIRST_TIME} AND tick < {LAST} THEN"
+    f" date_add(date'2020-01-01', cast(shiftright(tick, {MILLISECOND.bit_length() - 1}) div 86400000 as int)) END"
+)
+"""The day of a row, in UTC, as Spark computes it from its tick. The session's time zone has no influence.
+
+The records of a Kafka partition stand in the order of their ticks, and not of their times. So they cannot be divided by
+days, and have none.
+"""
 _PLACES: Final = ("kind", "pubend", "tick", "tick_from")
 
 Gap = tuple[PubendId, Tick, Tick]
@@ -27,7 +37,7 @@ Gap = tuple[PubendId, Tick, Tick]
 
 def day_of(tick: Tick) -> str:
     """Returns the day of a row, in UTC: the name of its directory."""
-    return time_at(tick).date().isoformat()
+    return time_at(tick).date().isoformat() if reads_as_time(tick) else UNDATED
 
 
 def described(archive: Path, directory: Path) -> tuple[list[DataFile], list[Gap]]:
@@ -65,6 +75,17 @@ def ticks_of(path: Path) -> Any:
     """Returns the ticks of the events of a file, in order: an Arrow array."""
     table = pq.ParquetFile(path).read(columns=["kind", "tick"])
     return table.filter(pc.equal(table["kind"], "event"))["tick"].combine_chunks()
+
+
+def times_of(path: Path) -> Any:
+    """Returns when the events of a file were logged: an Arrow array of timestamps, in the order of the events."""
+    table = pq.ParquetFile(path).read(columns=["kind", "published_at"])
+    return table.filter(pc.equal(table["kind"], "event"))["published_at"].combine_chunks()
+
+
+def newest_time(paths: Iterable[Path]) -> datetime | None:
+    """Returns when the newest event of some files was logged; None if there is none."""
+    return max((time for path in paths if (time := pc.max(times_of(path)).as_py()) is not None), default=None)
 
 
 def _described(name: str, table: Any) -> tuple[DataFile, list[Gap]]:

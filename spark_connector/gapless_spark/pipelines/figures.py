@@ -1,7 +1,8 @@
 """The figures of a subscription on one pubend: how many events when, how far behind, and what is missing.
 
-Ticks are times, so all figures follow from ticks. Events are counted per second. The share of silence is the share of
-seconds without an event among all seconds that are accounted for.
+Events are counted per second. The share of silence is the share of seconds without an event among all seconds that are
+accounted for. Where ticks are times, these are the seconds of the range. Of a Kafka partition they are those from the
+oldest event to the newest one; of which time a gap is, is not known there, and so with gaps no share of silence is.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class Figures:
     lag_seconds: float | None
     """The age of the oldest of these; None if that is not known."""
     gaps: int
-    gap_seconds: float
-    silence_share: float
-    """The share of the accounted seconds that have no event."""
+    gap_seconds: float | None
+    """None if the gaps have no times."""
+    silence_share: float | None
+    """The share of the accounted seconds that have no event; None if that is not known, because gaps have no times."""
     complete: bool
     """Whether all events were counted; if not, only the first ones were, up to a limit."""
     width_seconds: int
@@ -49,7 +51,7 @@ class Figures:
     series: tuple[tuple[datetime, float], ...]
     """When each point begins, and its events per second."""
     lost: tuple[tuple[datetime, datetime], ...]
-    """The gaps."""
+    """The gaps; none if they have no times."""
     error: str
     """Why there are no figures; "" if there are."""
 
@@ -69,6 +71,7 @@ def figures(
     end: Tick,
     gaps: Sequence[tuple[Tick, Tick]] = (),
     *,
+    timed: bool = True,
     source: str,
     client_id: str,
     subscription: str,
@@ -80,15 +83,20 @@ def figures(
 ) -> Figures:
     """Returns the figures of (start, end]. `counts`: how many events each second has, counted from 2020 on.
 
-    A range from tick 0 begins at the first thing that is there, because nothing was before it.
+    A range from tick 0 begins at the first thing that is there, because nothing was before it. `timed`: whether these
+    ticks are times; if not, the range is that of the events.
     """
-    if not start:
+    dated = gaps if timed else ()
+    if not timed:
+        start, end = min(counts, default=0) * SECOND, (max(counts, default=-1) + 1) * SECOND
+    elif not start:
         known = [second * SECOND for second in counts] + [low for low, _ in gaps if low]
         start = min(known, default=end)
-    lost = sum(high - max(low, start) for low, high in gaps) / SECOND
+    lost = sum(high - max(low, start) for low, high in dated) / SECOND
     seconds = max(0.0, (end - start) / SECOND - lost)
     total, busy = sum(counts.values()), len(counts)
     width = width_of(counts)
+    undated = bool(gaps) and not timed
     return Figures(
         source=source,
         client_id=client_id,
@@ -102,12 +110,12 @@ def figures(
         lag_events=lag_events,
         lag_seconds=lag_seconds,
         gaps=len(gaps),
-        gap_seconds=lost,
-        silence_share=max(0.0, 1 - busy / seconds) if seconds >= 1 else float(not total),
+        gap_seconds=None if undated else lost,
+        silence_share=None if undated else max(0.0, 1 - busy / seconds) if seconds >= 1 else float(not total),
         complete=complete,
         width_seconds=width,
         series=series_of(counts, width),
-        lost=tuple((time_at(max(low, start)), time_at(high)) for low, high in gaps),
+        lost=tuple((time_at(max(low, start)), time_at(high)) for low, high in dated),
         error=error,
     )
 

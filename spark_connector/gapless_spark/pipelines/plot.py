@@ -93,5 +93,6 @@ def title_of(each: Figures) -> str:
     if each.lag_seconds:
         parts.append(f"{shown_duration(each.lag_seconds)} behind")
     if each.gaps:
-        parts.append(f"{each.gaps} gap{'s' * (each.gaps > 1)}, {shown_duration(each.gap_seconds)}")
-    return ", ".join([*parts, f"silence {each.silence_share:.0%}"])
+        parts.append(f"{each.gaps} gap{'s' * (each.gaps > 1)}")
+        parts += [] if each.gap_seconds is None else [shown_duration(each.gap_seconds)]
+    return ", ".join(parts if each.silence_share is None else [*parts, f"silence {each.silence_share:.0%}"])

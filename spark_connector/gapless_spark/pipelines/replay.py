@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 import gapless
-from gapless.core.stream.ticks import FOREVER, PubendId, Tick, tick_at_time
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick, reads_as_time, tick_at_time
 from gapless.errors import ConfigurationError, PublishRejectedError
 from gapless.selectors.headers import sent_headers
 from gapless.selectors.topics import check_topic, topic_matches
@@ -126,6 +126,8 @@ def replay(
         job = Job(description, connection.network, topic, by_topic, wanted, run)
         note = Note.read(folder, job) if resume else Note(folder, job)
         files = [file for manifest in folder.manifests() for file in manifest.files]
+        if isinstance(start, datetime) or isinstance(end, datetime):
+            _check_times(files, pubends)
         return _Replay(Archive(path), files, connection, job, note, on_progress).run()
 
 
@@ -337,6 +339,20 @@ def _tick(place: Place, what: str, otherwise: Tick = 0) -> Tick:
     if type(place) is not int or not 0 <= place <= FOREVER:
         raise ConfigurationError(f"{what} is a time or a tick, not {place!r}")
     return place
+
+
+def _check_times(files: Sequence[DataFile], pubends: Sequence[PubendId]) -> None:
+    """Raises ConfigurationError if a pubend of the replay has ticks that are no times.
+
+    The records of a Kafka partition stand in the order of their ticks, and not of their times: between two times there
+    is no range that a later call could continue under the same keys.
+    """
+    for file in files:
+        if (not pubends or file.pubend in pubends) and not reads_as_time(file.last):
+            raise ConfigurationError(
+                f"start and end are ticks for pubend {file.pubend}, whose records are not in the order of their times:"
+                " give ticks, or name the other pubends alone"
+            )
 
 
 def _check_target(description: Description, network: str, topic: str | None) -> None:

@@ -6,20 +6,23 @@ acknowledges and changes nothing.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from math import floor
 from pathlib import Path
 from typing import Final
 
 import gapless
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.core.client import Gap
-from gapless.core.stream.ticks import SECOND, PubendId, Tick, tick_at_time
+from gapless.core.stream.ticks import EPOCH_MS, SECOND, PubendId, Tick, reads_as_time, tick_at_time, time_at
 from gapless.errors import ConfigurationError, InvalidTokenError, SubscriptionError
 from gapless_spark.pipelines.broker import WAIT, connected
 from gapless_spark.pipelines.figures import Figures, figures
 from gapless_spark.pipelines.manifest import ArchiveFolder, Description, Manifest
 
+_BEGINNING: Final = time_at(0)
 MAX_EVENTS: Final = 200_000
 """How many events of a subscription are counted at the broker."""
 
@@ -93,17 +96,19 @@ def archive_report(path: str | Path, url: str | None = None, *, wait: float = WA
     found = []
     for pubend in sorted(ends):
         gaps = [(start, end) for manifest in manifests for name, start, end in manifest.gaps if name == pubend]
+        timed = reads_as_time(ends[pubend])
         found.append(
             figures(
-                _archived_counts(folder, manifests, pubend),
+                _archived_counts(folder, manifests, pubend, timed=timed),
                 next(manifest.start[pubend] for manifest in manifests if pubend in manifest.start),
                 ends[pubend],
                 gaps,
+                timed=timed,
                 source="archive",
                 client_id=description.client_id,
                 subscription=description.subscription,
                 pubend=pubend,
-                lag_seconds=None if behind is None else behind.get(pubend, 0.0),
+                lag_seconds=None if behind is None else behind.get(pubend, 0.0 if timed else None),
             )
         )
     return found
@@ -123,7 +128,8 @@ def _subscription(
     for pubend, head in sorted(heads.items()):
         start = position.ticks.get(pubend, 0)
         end, bound = max(start, ends.get(pubend, 0)), max(start, bounds.get(pubend, 0))
-        counts, gaps, first = _outstanding(connection, name, pubend, start, bound)
+        timed = reads_as_time(head)
+        counts, gaps, first = _outstanding(connection, name, pubend, start, bound, timed=timed)
         complete = bound >= end
         since = pubends[pubend].created if pubend in pubends else None
         created = 0 if since is None else tick_at_time(since)
@@ -132,23 +138,24 @@ def _subscription(
             max(start, created),
             max(start, created, head if complete else bound),
             gaps,
+            timed=timed,
             source="broker",
             client_id=info.client_id,
             subscription=name,
             pubend=pubend,
             lag_events=sum(counts.values()),
-            lag_seconds=0.0 if first is None else max(0.0, (head - first) / SECOND),
+            lag_seconds=0.0 if first is None else max(0.0, (head / SECOND if timed else _now()) - first),
             complete=complete,
         )
 
 
 def _outstanding(
-    connection: gapless.sync.Connection, name: str, pubend: PubendId, start: Tick, end: Tick
-) -> tuple[Counter[int], list[tuple[Tick, Tick]], Tick | None]:
-    """Returns how many events each second has, the gaps, and the first event."""
+    connection: gapless.sync.Connection, name: str, pubend: PubendId, start: Tick, end: Tick, *, timed: bool
+) -> tuple[Counter[int], list[tuple[Tick, Tick]], float | None]:
+    """Returns how many events each second has, the gaps, and when the first event was, in seconds since 2020."""
     counts: Counter[int] = Counter()
     gaps: list[tuple[Tick, Tick]] = []
-    first: Tick | None = None
+    first: float | None = None
     if start >= end:
         return counts, gaps, first
     with connection.read_range(name, pubend, start, end, on_gap="deliver") as reader:
@@ -157,32 +164,51 @@ def _outstanding(
                 gaps.append((part.start, part.end))
                 continue
             for columns in part.columns:
-                ticks = columns.ticks()
-                if first is None and ticks:
-                    first = ticks[0]
-                counts.update(tick // SECOND for tick in ticks)
+                if timed:
+                    seconds = [tick / SECOND for tick in columns.ticks()]
+                else:
+                    seconds = [(event.timestamp - _BEGINNING).total_seconds() for event in columns.events(pubend)]
+                if first is None and seconds:
+                    first = seconds[0]
+                counts.update(map(floor, seconds))
     return counts, gaps, first
 
 
-def _archived_counts(folder: ArchiveFolder, manifests: Sequence[Manifest], pubend: PubendId) -> Counter[int]:
+def _archived_counts(
+    folder: ArchiveFolder, manifests: Sequence[Manifest], pubend: PubendId, *, timed: bool
+) -> Counter[int]:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from gapless_spark.pipelines.contents import ticks_of
+    from gapless_spark.pipelines.contents import ticks_of, times_of
 
     counts: Counter[int] = Counter()
     for manifest in manifests:
         for file in manifest.files:
-            if file.pubend == pubend:
+            if file.pubend != pubend:
+                continue
+            if timed:
                 seconds = pc.divide(ticks_of(folder.path / file.path), SECOND)
-                for pair in pc.value_counts(seconds).to_pylist():
-                    counts[pair["values"]] += pair["counts"]
+            else:
+                times = times_of(folder.path / file.path).cast(pa.timestamp("s", tz="UTC"), safe=False)
+                seconds = pc.subtract(times.cast(pa.int64()), EPOCH_MS // 1000)
+            for pair in pc.value_counts(seconds).to_pylist():
+                counts[pair["values"]] += pair["counts"]
     return counts
+
+
+def _now() -> float:
+    """Returns the seconds since 2020."""
+    return (time.time_ns() // 1_000_000 - EPOCH_MS) / 1000
 
 
 def _behind(
     description: Description, manifests: Sequence[Manifest], url: str | None, wait: float
 ) -> dict[PubendId, float] | None:
-    """Returns, for each pubend, the seconds that an archive has not got yet, if there is something for it in them."""
+    """Returns, for each pubend, the seconds that an archive has not got yet, if there is something for it in them.
+
+    A pubend whose ticks are no times has none, unless there is nothing for the archive.
+    """
     if url is None:
         return None
     token = gapless.CheckpointToken.parse(manifests[-1].token if manifests else description.token)
@@ -195,4 +221,5 @@ def _behind(
         if description.subscription not in names:
             return None
         heads = connection.heads(description.subscription, after=token, timeout=wait).ticks
-    return {pubend: (tick - token.ticks.get(pubend, tick)) / SECOND for pubend, tick in heads.items()}
+    behind = {pubend: tick - token.ticks.get(pubend, tick) for pubend, tick in heads.items()}
+    return {pubend: ticks / SECOND for pubend, ticks in behind.items() if not ticks or reads_as_time(heads[pubend])}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.stream.ticks import SECOND
+from gapless.core.stream.ticks import SECOND, tick_at
 from gapless.core.wire.tokens import CheckpointToken
 from gapless_spark.lag import Lag
 from gapless_spark.offsets import offset_of
@@ -18,6 +18,9 @@ pytestmark = pytest.mark.filterwarnings("default")  # PySpark's own
 pytest.importorskip("pyspark.sql.datasource", reason="PySpark 4 is not installed: tox -e spark")
 
 from gapless_spark import LagListener  # noqa: E402
+
+
+THEN = tick_at(1_800_000_000_000)
 
 
 def batch(end: int, latest: int, run: str = "run") -> Any:
@@ -31,7 +34,7 @@ def test_each_batch_is_reported() -> None:
     heard: list[Sequence[Lag]] = []
     listener = LagListener(heard.append)
     listener.onQueryStarted(None)
-    listener.onQueryProgress(batch(0, SECOND))
+    listener.onQueryProgress(batch(THEN, THEN + SECOND))
     assert [lag.seconds for found in heard for lag in found] == [1.0]
     assert '{query="etl",pubend="p@1"} 1.000' in listener.prometheus()
 
@@ -54,7 +57,7 @@ def test_a_batch_of_another_source_is_none_of_its_business() -> None:
 
 def test_it_writes_to_the_log_unless_told_otherwise(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "gapless_spark"):
-        LagListener().onQueryProgress(batch(0, 2 * SECOND))
+        LagListener().onQueryProgress(batch(THEN, THEN + 2 * SECOND))
 
     assert caplog.messages == ["etl batch 3 p@1: 2.0 s behind"]
 
@@ -63,6 +66,6 @@ def test_a_report_that_fails_does_no_harm(caplog: pytest.LogCaptureFixture) -> N
     def report(found: Sequence[Lag]) -> None:
         raise ValueError("no room")
 
-    LagListener(report).onQueryProgress(batch(0, SECOND))
+    LagListener(report).onQueryProgress(batch(THEN, THEN + SECOND))
 
     assert caplog.messages == ["lags could not be reported"]
