@@ -59,6 +59,11 @@ class History:
         """Whether everything that was promised of it still holds."""
         return not self.gone and not self.damaged
 
+    @property
+    def answered_for(self) -> bool:
+        """Whether whoever is owed an event of it gets that, or is told that it may be lost: with its disk, too."""
+        return not self.damaged
+
     def between(self, low: Tick, high: Tick) -> list[Tick]:
         """The ticks of the events in (low, high]."""
         return self.ticks[bisect_right(self.ticks, low) : bisect_right(self.ticks, high)]

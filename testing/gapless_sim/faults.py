@@ -68,6 +68,7 @@ SOMETIMES = (
     "clock.jump back",
     "clock.behind after a crash",
     "operator.wipe",
+    "operator.phb wiped",
     "operator.restore",
     "operator.retire",
     "operator.shb replaced",
@@ -170,6 +171,7 @@ class Faults:
             (disk.full, self._fill),
             (disk.low, self._run_low),
             (disk.wipe, self._wipe),
+            (disk.phb_wipe, self._wipe_phb),
             (disk.damage, self._spoil),
             (disk.restore, self._restore),
             (options.clock.jumps, self._jump),
@@ -382,6 +384,15 @@ class Faults:
         broker = self._some_broker()
         if broker is not None:
             self._world.sometimes("operator.wipe")
+            broker.kill()
+            broker.replace_disk()
+
+    def _wipe_phb(self) -> None:
+        """The volume of a PHB is lost, under open publishers and subscribers who are elsewhere, or away."""
+        phbs = [each for each in self._world.brokers.values() if set(each.roles) == {"phb"} and not each.removed]
+        if phbs:
+            broker = self._choices.pick(phbs)
+            self._world.sometimes("operator.phb wiped")
             broker.kill()
             broker.replace_disk()
 

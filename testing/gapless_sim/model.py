@@ -60,8 +60,8 @@ class Model(Oracle):
         """Those that ever published, and in which of their client's lives."""
         self.opened_at: dict[Producer, int] = {}
         """When each publisher was opened; it stays on the pubend that it was given then."""
-        self.disk_lost_at = -1
-        """When a disk was lost, or made older, the last time."""
+        self.disk_made_older_at = -1
+        """When an old copy of a disk was put back the last time."""
         self.shb_of: dict[str, ShbId] = {}
         """The SHB that a broker hosts now."""
         self.broker_of: dict[ShbId, str] = {}
@@ -227,7 +227,6 @@ class Model(Oracle):
         for history in self._at(broker):
             history.gone = True
         self.wiped_brokers[broker.name] = None
-        self.disk_lost_at = self.world.now
         self._forget_rows(broker)
 
     def restored(self, broker: SimBroker) -> None:
@@ -235,7 +234,7 @@ class Model(Oracle):
         for history in self._at(broker):
             history.damaged = True
         self.damaged_brokers[broker.name] = None
-        self.disk_lost_at = self.world.now
+        self.disk_made_older_at = self.world.now
         self._forget_rows(broker)
 
     def spoilt(self, broker: SimBroker, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:

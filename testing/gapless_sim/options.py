@@ -97,6 +97,8 @@ class DiskFaults:
     full: float = 0.0
     low: float = 0.0
     wipe: float = 0.0
+    phb_wipe: float = 0.0
+    """Disks of nodes that host pubends and no subscriptions, whose publishers and subscribers stay."""
     restore: float = 0.0
     """Old copies that an operator puts back."""
     damage: float = 0.0
@@ -262,6 +264,10 @@ DAMAGE_SHARE = 0.15
 """In so many of those about nothing but `churn` some records of a log cannot be read any more."""
 
 
+PHB_WIPE_SHARE = 0.2
+"""In so many of those where PHBs are nodes of their own they lose their disks, and nobody else does."""
+
+
 class _Draws:
     """Draws whether a class of faults is on, and how often it comes."""
 
@@ -318,7 +324,10 @@ def draw_options(
     if drawn.workload != "churn":
         return drawn  # scenarios know what they are told of
     damage = _Draws(choices.stream("options/damage"), faults).rate("disk", 0.4, DAMAGE_SHARE)
-    return replace(drawn, disk=replace(drawn.disk, damage=damage))
+    phb_wipe = _Draws(choices.stream("options/phb wiped"), faults).rate("operator", 0.3, PHB_WIPE_SHARE)
+    if drawn.together or router == "local":
+        phb_wipe = 0.0
+    return replace(drawn, disk=replace(drawn.disk, damage=damage, phb_wipe=phb_wipe))
 
 
 def about(drawn: Options, scenario: str) -> Options:

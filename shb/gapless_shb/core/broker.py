@@ -180,7 +180,7 @@ class SubscriberHostingBroker:
         self._expiry.start()
         self._claims.start()
         self._await_beat(now)
-        self._lost_volumes.look(now, wall)
+        self._lost_volumes.start(now, wall)
         self._ahead.look_back(now)
         for stream in self._hosting.streams.values():
             stream.holds.renew(now)
@@ -260,7 +260,7 @@ class SubscriberHostingBroker:
                 self._ranges.on_knowledge(deliver.knowledge, now, wall)
             if stream.pubend in self._ahead.doubts:
                 self._ahead.on_heard(stream, now, wall)
-            if stream.gone_upto:
+            if stream.has_rivals:
                 self._lost_volumes.heard(stream, now, wall)
 
     def _on_seen(self, seen: Seen, now: int, wall: int) -> None:
@@ -282,11 +282,11 @@ class SubscriberHostingBroker:
             self._subscribing.may_complete = True
         stream.catch_up(seen.meta.stable, now)
         self._ahead.on_heard(stream, now, wall)
-        if stream.gone_upto:
-            self._lost_volumes.heard(stream, now, wall)
         if known is None or known.volume != stream.meta.volume:
             self._hosting.unsaved = True
-            self._lost_volumes.look(now, wall)
+            self._lost_volumes.found(stream, now, wall)
+        if stream.has_rivals:
+            self._lost_volumes.heard(stream, now, wall)
 
     def _on_gone(self, stream: Constream, now: int, wall: int) -> None:
         """A pubend is gone: whoever waited for its host goes on, and so do all whose topics it might have carried."""

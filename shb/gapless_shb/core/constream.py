@@ -252,8 +252,6 @@ class Constream(ServedPubend):
         Nobody is asked for anything from now on. Subscriptions that wait for silence that honours them are covered from
         there on, because none will come.
         """
-        assert upto >= self.told_upto, "nothing that was heard of lies above what is given up"
-        self.heard_upto = self.head
         self.gone_upto = upto
         self.enrolled = True
         self._give_up(now, wall)

@@ -1,31 +1,38 @@
 """Finds pubends that are gone because the volume of their host was lost and made anew (protocol: lost-volumes; T34).
 
-A node has one volume, and the pubends of that are made by it. So if a node has pubends of two volumes, the earlier
-volume is lost with all of its pubends: nobody else had their logs. The host itself cannot know that there ever was
-another volume. An SHB knows, because it has the pubends in its tables.
+A node has one volume, and its pubends are made in that. So if an SHB knows pubends of two volumes of one node, one of
+the volumes is lost with all that only it had. The host cannot know that there ever was another volume. An SHB knows,
+because it has its pubends in a table.
 
-Which of two volumes is the later one: that whose pubends were created later. If a pubend of the earlier one is heard
-of again, above everything that was given up of it, the operator has put the right volume back. Then that one is the
-later one, and what was published to the other meanwhile is lost.
+Which of the two is lost:
+
+1. A pubend that is found, and was created later than all that are known of the other volume, shows that the other one
+   is lost.
+2. If it was created earlier, it may be a late word of a former volume, or the clock of the node was set back. And an
+   operator may put a volume back that was given up. In both cases the volume that is heard of is there: if one is heard
+   to go on, and the other has not gone on for `SILENT`, the other one is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.network.facts import BrokerId
-from gapless.core.stream.ticks import Tick, seconds_between, tick_at, time_at
+from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick, seconds_between, tick_at, time_at
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Counted, Listings
 
+SILENT = 3_000_000_000
+"""After so many nanoseconds without anything new a pubend counts as silent; a pubend that is there says something each
+second."""
 REMEMBERED = 86_400.0
-"""For how many seconds a broker that starts again tells its operator again."""
+"""For how many seconds after a loss a broker that starts again tells its operator again."""
 NAMED_MAX = 8
 """How many subscriptions that were behind an alarm names."""
 
-Gone = Callable[[Constream, int, int], None]
+Gone: TypeAlias = Callable[[Constream, int, int], None]
 """(pubend, now, wall): what else is to be done when a pubend is gone."""
 
 
@@ -36,55 +43,68 @@ class LostVolumes:
         self._hosting = hosting
         self._listings = listings
         self._gone = gone
-        self._returned: dict[str, Tick] = {}
-        """The pubends that were gone and are there again, and where they were heard of then."""
+        self._told: dict[PubendId, Tick] = {}
+        """How far each pubend with rivals was heard of, and in `_at` when that was. Rivals: of another volume."""
+        self._at: dict[PubendId, int] = {}
 
-    def look(self, now: int, wall: int) -> None:
-        """A pubend is new here, or its description is: gives up those that it shows to be gone."""
-        streams = [stream for stream in self._hosting.streams.values() if stream.meta.timed and stream.meta.broker]
-        streams.sort(key=self._order)
-        members = {stream.meta.member: stream for stream in streams}
-        nodes = {stream.meta.broker: stream for stream in streams if stream.meta.volume}
-        for stream in streams:
-            if not stream.gone_upto:
-                later = self._later(stream, members, nodes)
-                if later is not None:
-                    self._lose(stream, later, now, wall)
+    def start(self, now: int, wall: int) -> None:
+        """The broker starts: what was gone before still is."""
+        for stream in self._hosting.streams.values():
+            self._meet_rivals(stream, now)
+            if stream.gone_upto:
+                self._give_up(stream, stream.gone_upto, now, wall)
+
+    def found(self, stream: Constream, now: int, wall: int) -> None:
+        """A pubend was found, or its host has named the volume for the first time."""
+        self._meet_rivals(stream, now)
+        rivals = list(self._rivals(stream))
+        if all(stream.meta.created > rival.meta.created for rival in rivals):
+            self._lose(rivals, stream, now, wall)
 
     def heard(self, stream: Constream, now: int, wall: int) -> None:
-        """Something was heard of a pubend that is gone. If it is above all that was given up, it is there again."""
-        if stream.told_upto <= stream.gone_upto:
+        """Something was heard of a pubend that has rivals: if it goes on, those that are silent are gone."""
+        if stream.told_upto <= self._told[stream.pubend]:
             return
-        self._returned[stream.pubend] = stream.told_upto
-        stream.come_back(now)
-        self.look(now, wall)
+        self._told[stream.pubend], self._at[stream.pubend] = stream.told_upto, now
+        there = [rival for rival in self._rivals(stream) if not rival.gone_upto]
+        if any(now - self._at[rival.pubend] < SILENT for rival in there):
+            return  # nobody can tell yet
+        if stream.gone_upto:
+            stream.come_back(now)
+        self._lose(there, stream, now, wall)
 
-    def _order(self, stream: Constream) -> Tick:
-        return max(stream.meta.created, self._returned.get(stream.pubend, 0))
+    def _rivals(self, stream: Constream) -> Iterator[Constream]:
+        """Yields the pubends of other volumes of the same node. Of a volume without a name, those of the same name."""
+        for other in self._hosting.streams.values():
+            if other is stream or not stream.meta.timed or not other.meta.timed or not stream.meta.broker:
+                continue
+            volumes = stream.meta.volume, other.meta.volume
+            is_of_another = all(volumes) and volumes[0] != volumes[1]
+            if other.meta.broker == stream.meta.broker and (is_of_another or other.meta.member == stream.meta.member):
+                yield other
 
-    def _later(
-        self, stream: Constream, members: Mapping[str, Constream], nodes: Mapping[BrokerId, Constream]
-    ) -> Constream | None:
-        """Returns a pubend of a later volume of the same node; None if there is none."""
-        same_name = members[stream.meta.member]
-        if self._order(same_name) > self._order(stream):
-            return same_name
-        same_node = nodes.get(stream.meta.broker)
-        if same_node is None or not stream.meta.volume or same_node.meta.volume == stream.meta.volume:
-            return None
-        return same_node if self._order(same_node) > self._order(stream) else None
+    def _meet_rivals(self, stream: Constream, now: int) -> None:
+        for rival in self._rivals(stream):
+            for each in (stream, rival):
+                each.has_rivals = True
+                self._told.setdefault(each.pubend, each.told_upto)
+                self._at.setdefault(each.pubend, now)
 
-    def _lose(self, stream: Constream, later: Constream, now: int, wall: int) -> None:
-        """Gives up a pubend: everything of it that nobody here has is lost.
+    def _lose(self, lost: list[Constream], later: Constream, now: int, wall: int) -> None:
+        """Gives up pubends of a volume that is lost: what of them nobody here has."""
+        for stream in lost:
+            if not stream.gone_upto:
+                stream.heard_upto = stream.head
+                self._give_up(stream, max(later.meta.created, stream.told_upto + MILLISECOND), now, wall)
 
-        The operator was told of an old loss in a former life of this broker.
-        """
-        if later.meta.stable or seconds_between(later.meta.created, tick_at(wall)) < REMEMBERED:
-            self._listings.count(stream.pubend, lambda counted: self._tell(stream, later, counted))
-        stream.lose(max(self._order(later), stream.told_upto), now, wall)
+    def _give_up(self, stream: Constream, upto: Tick, now: int, wall: int) -> None:
+        if seconds_between(upto, tick_at(wall)) < REMEMBERED:
+            self._listings.count(stream.pubend, lambda counted: self._tell(stream, counted))
+        stream.lose(upto, now, wall)
+        self._told[stream.pubend] = stream.told_upto
         self._gone(stream, now, wall)
 
-    def _tell(self, stream: Constream, later: Constream, counted: Mapping[int, Counted]) -> None:
+    def _tell(self, stream: Constream, counted: Mapping[int, Counted]) -> None:
         """Tells the operator what is lost, and who was behind."""
         behind: list[str] = []
         for sid, found in sorted(counted.items(), key=lambda each: -each[1].events):
@@ -95,11 +115,11 @@ class LostVolumes:
                 behind.append(f"{subscription.name!r}{of} had not acknowledged {found.events} events since {since}")
         more = f"; {len(behind) - NAMED_MAX} more" if len(behind) > NAMED_MAX else ""
         noted = "; ".join(behind[:NAMED_MAX]) + more if behind else "no subscription had anything left to acknowledge"
+        anew = [f"{rival.pubend} at {_shown(rival.meta.created)}" for rival in self._rivals(stream)]
         text = (
-            f"pubend {stream.pubend} is gone: node {stream.meta.broker!r} has lost its volume, and has made"
-            f" {later.pubend} in another one at {_shown(later.meta.created)}. This SHB had heard of everything up to"
-            f" {_shown(stream.heard_upto)}: what was published later is lost to all subscriptions, and each gets a"
-            f" gap. Of what was published before: {noted}"
+            f"pubend {stream.pubend} is gone: node {stream.meta.broker!r} has lost its volume, and has made another one"
+            f" with {', '.join(anew)}. This SHB had heard of everything up to {_shown(stream.heard_upto)}: what was"
+            f" published later is lost to all subscriptions, and each gets a gap. Of what was published before: {noted}"
         )
         self._hosting.outbox.emit(Alarm(AlarmCode.PUBEND_MADE_ANEW, text, stream.pubend))
 

@@ -51,7 +51,9 @@ class ServedPubend:
         self.gone_upto = 0
         """If it is gone with its host's volume: everything up to here that is not known here is lost. Else 0."""
         self.heard_upto = head
-        """How far it was heard of when it was gone."""
+        """Up to where everything of it was known here when it was found to be gone."""
+        self.has_rivals = False
+        """Whether pubends of another volume of its host are known here: one of the volumes is lost."""
         self.enrolled = False
         self._seen_at: int | None = None
         self.enrolled_at = 0

@@ -57,6 +57,8 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
     if row.enrolled_at is not None:
         stream.enrol(row.enrolled_at)
     stream.holds.version = row.hold_version
+    stream.gone_upto = row.gone_upto
+    stream.heard_upto = row.heard_upto or row.latest_delivered
     return stream
 
 

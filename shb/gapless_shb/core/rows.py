@@ -40,6 +40,9 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
     sealed: bool = False
     volume: str = ""
     """The volume of its host. "" in a row of an earlier version."""
+    gone_upto: Tick = 0
+    heard_upto: Tick = 0
+    """If it is gone with its host's volume: what is lost, and what was known then (`ServedPubend.gone_upto`)."""
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -75,6 +78,8 @@ def pubend_row(stream: ServedPubend) -> Set:
         broker=stream.meta.broker,
         sealed=stream.meta.sealed,
         volume=stream.meta.volume,
+        gone_upto=stream.gone_upto,
+        heard_upto=stream.heard_upto,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

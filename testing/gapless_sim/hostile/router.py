@@ -241,7 +241,7 @@ class HostileRouter(RouterBase):
     def place(self, now: int, batch: Submit) -> Effects:
         """A client publishes."""
         self._station.now = now
-        self._entry.place(batch.pub, batch.reply_to)
+        self._entry.place(batch.pub, batch.reply_to, batch.node)
         return self._effects()
 
     def post(self, now: int, mail: Post) -> Effects:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.ticks import tick_at
-from gapless.core.wire.messages import Order, StartAt
+from gapless.core.wire.messages import GapReason, Order, StartAt
 from gapless.errors import SubscriptionNotFoundError
 from gapless_sim.model import begins_of
 from gapless_sim.oracles.judge import Judge
@@ -99,6 +99,8 @@ class I2Order(Judge):
 class I3Gapless(Judge):
     """Between two items that a consumer takes of a pubend lies no event that it matches and did not get.
 
+    That holds for a pubend that is gone with its disk, too: what was not delivered of it lies in a gap.
+
     What lies in a gap may come to light after the gap was delivered: where a PHB crashed before it had told anybody of
     a record, it may release that early before anybody asks, and its publisher, who asks again, gets the receipt.
     """
@@ -108,6 +110,8 @@ class I3Gapless(Judge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._positions: dict[Consumer, dict[PubendId, Tick]] = {}
+        self.ends: dict[PubendId, Tick] = {}
+        """Where each pubend that is gone ends, as somebody was told by a gap: whatever else it had is lost with it."""
         model.listeners.append(self.logged)
 
     def position(self, consumer: Consumer, pubend: PubendId) -> Tick | None:
@@ -127,6 +131,8 @@ class I3Gapless(Judge):
         elif isinstance(item, Gap):
             self._pass(consumer, item.pubend, item.start, "the beginning of a gap")
             self._positions[consumer][item.pubend] = item.end
+            if item.reason == GapReason.VOLUME_LOST.value:
+                self.ends[item.pubend] = min(item.end, self.ends.get(item.pubend, item.end))
         else:
             self._pass(consumer, item.pubend, item.end, "a silence")
 
@@ -153,7 +159,7 @@ class I3Gapless(Judge):
         if position is None:
             position = self._begin_late(consumer, share, item.ticks[0] - 1)
         expected = share.between(position, item.ticks[-1])
-        if expected != list(item.ticks) and share.history.sound:
+        if expected != list(item.ticks) and self._is_owed(consumer, share):
             missing = sorted({*expected}.difference(item.ticks))
             events = share.history.events
             named = ", ".join(f"{tick} (publication {events[tick].publication.key})" for tick in missing[:5])
@@ -173,7 +179,7 @@ class I3Gapless(Judge):
             if position is None:
                 position = self._begin_late(consumer, share, upto)
             hidden = share.first_between(position, upto)
-            if hidden is not None and share.history.sound:
+            if hidden is not None and self._is_owed(consumer, share):
                 self._hidden(consumer, share, hidden, f"{what} up to {upto}, from {position} on")
         positions[pubend] = upto
 
@@ -185,19 +191,24 @@ class I3Gapless(Judge):
         if not account.durable and consumer.core.former_sids:
             return share.start  # its session ended, and with it what it was owed of pubends it did not know yet
         owed = self.model.first_late(account, share, min(upto, share.start))
-        if owed is not None and share.history.sound:
+        if owed is not None and self._is_owed(consumer, share):
             self._hidden(consumer, share, owed, f"{upto}, where it begins")
         return upto
 
     def _look_back(self, consumer: Consumer, event: Logged) -> None:
         share = self.model.share(consumer, event.pubend)
-        if share is None or share.start is None or not share.history.sound:
+        if share is None or share.start is None or not self._is_owed(consumer, share):
             return
         if self.model.accounts[consumer.row.number].is_excused(consumer, event.pubend, event.tick):
             return
         position = self._positions[consumer][event.pubend]
         if share.start < event.tick and share.first_between(event.tick - 1, event.tick):
             self._hidden(consumer, share, event.tick, f"{position}, and it was logged only now")
+
+    def _is_owed(self, consumer: Consumer, share: Share) -> bool:
+        """Whether what was logged is owed: the event, or a gap. A disk that is older than it was may forget pubends."""
+        broker = self.model.accounts[consumer.row.number].broker
+        return share.history.answered_for and broker not in self.model.damaged_brokers
 
     def _hidden(self, consumer: Consumer, share: Share, tick: Tick, where: str) -> None:
         publication = share.history.events[tick].publication

@@ -10,6 +10,7 @@ from gapless.core.client import Gap
 from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.gauges import values_by
 from gapless.core.ports import Chop, Put
+from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire.messages import Order
 from gapless_phb.core import gauges
 from gapless_sim.options import SECOND
@@ -87,7 +88,7 @@ class V1LiveDelivery(Judge):
         held = [
             pubend
             for pubend, history in self.model.histories.items()
-            if not self._reach.is_heard(history, account) or history.has_hole
+            if not self._reach.is_heard(history, account) or (history.has_hole and not history.gone)
         ]
         if held and (consumer.wanted.order is Order.TOTAL or consumer.waits):
             return  # of which one member holds the others, or a transaction that needs one of them
@@ -100,6 +101,8 @@ class V1LiveDelivery(Judge):
                 # Where it is served, the pubend was not known when it came. Its home may have all of it committed: by a
                 # former consumer that died before it was told so.
                 continue
+            if position >= self._gapless.ends.get(pubend, FOREVER):
+                continue
             if position < newest:
                 key = history.events[newest].publication.key
                 yield f"{consumer.lane} was told of {pubend} up to {position}, and not of publication {key} at {newest}"
@@ -108,6 +111,8 @@ class V1LiveDelivery(Judge):
         share = self.model.share(consumer, pubend)
         if share is None or not share.ticks:
             return 0
+        if share.history.gone and self._gapless.position(consumer, pubend) is None:
+            return 0  # it may have gone before this SHB had heard of it
         if share.start is None and self.model.first_late(account, share, share.newest) is None:
             return 0
         return share.newest
@@ -125,8 +130,8 @@ class V1LiveDelivery(Judge):
         home = client.addresses[0]
         if not client.running or client.boots != self.model.producers[producer]:
             return False
-        if self.model.opened_at.get(producer, 0) <= self.model.disk_lost_at:
-            return False  # its pubend may be gone for good: it waits until somebody says so
+        if self.model.opened_at.get(producer, 0) <= self.model.disk_made_older_at:
+            return False  # its pubend may not be what it was: it waits until somebody says so
         pubend, histories = self._pubends.get(producer.name), self.model.histories
         if any(history.has_hole for history in ([histories[pubend]] if pubend else histories.values())):
             return False  # until an operator comes, where nobody can know what publishers have sent

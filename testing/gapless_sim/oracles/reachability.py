@@ -40,8 +40,11 @@ class Reach:
         return self.serves(one) and self.serves(other) and self._world.network.may_meet(one, other)
 
     def is_heard(self, history: History, account: Account) -> bool:
-        """Whether what a pubend says comes to a subscription's home, and to wherever else it may be consumed."""
-        if not history.sound or not history.broker:
+        """Whether what a pubend says comes to a subscription's home, and to wherever else it may be consumed.
+
+        If it is gone with its disk, that is what is heard of the one in its place: that it is gone.
+        """
+        if not history.answered_for or not history.broker or account.broker in self._model.damaged_brokers:
             return False
         roaming = self._world.roaming
         shbs = (account.broker,) if roaming is None else roaming.shbs

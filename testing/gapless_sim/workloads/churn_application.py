@@ -139,8 +139,6 @@ class Application:
             consumer = subscription.attached_consumer()
             if subscription.row.ended:
                 continue
-            if self.state.pubends_are_gone and subscription.is_being_created:
-                continue  # nobody may be left to keep what it asked for
             if subscription.remover is not None and self.state.in_its_way(subscription.remover):
                 continue  # another application is to remove it, and can never say so
             if consumer is None or not subscription.living or consumer.core.phase is not SubscriptionPhase.ATTACHED:

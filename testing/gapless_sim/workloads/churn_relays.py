@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from gapless.errors import GaplessError, PublisherFencedError, PublishRejectedError, PublishUncertainError
 from gapless.selectors.headers import APP_ID
-from gapless_sim.options import SECOND
 from gapless_sim.producer import Outbox, Producer
 from gapless_sim.workloads.churn_state import ChurnState, wrong
 from gapless_sim.workloads.publications import BAD_TOPIC
@@ -25,8 +24,6 @@ BATCH_MOST = 40
 """So many publications at once when a backlog is worked off."""
 REPAIR = "gapless repair"
 """What a refusal names that lasts until an operator has repaired the volume."""
-LONG = 30 * SECOND
-"""After so long with nothing going on it is not the network."""
 
 
 class Sender(Producer):
@@ -88,7 +85,6 @@ class OutboxRelay:
         self.is_renumbered = False
         """Whether what was sent may follow what an operator's repair has left: then publications have other numbers."""
         self.openings = 0
-        self._opened_at = 0
         state.on_repair.append(self._on_repair)
 
     # What is wanted of it.
@@ -115,7 +111,6 @@ class OutboxRelay:
         if self.sender is not None and self.sender.alive:
             self.zombies.append(self.sender)
         self.openings += 1
-        self._opened_at = self.state.world.now
         self.sender = Sender(self, client)
 
     def tend(self) -> None:
@@ -123,15 +118,10 @@ class OutboxRelay:
         home = self.home
         if self.given_up or home is None or not home.running:
             return
-        if self.sender is None or not self.sender.alive or self._hopeless():
+        if self.sender is None or not self.sender.alive:
             self.close_zombies()
             self.open(home)
             self.close_zombies()
-
-    def _hopeless(self) -> bool:
-        """Whether its pubend seems to be gone for good with a broker's disk: then a person opens it anew."""
-        waited = self.state.world.now - self._opened_at
-        return self.state.lossy and self.state.in_liveness and not self.done and waited > LONG
 
     def put(self, publications: list[Publication]) -> None:
         """More to be published, in order, as one batch if the publisher is open."""

@@ -51,8 +51,6 @@ class ChurnState(Oracle):
         """Whose process is just being closed in order."""
         self.lossy = world.options.disk.wipe > 0 or world.options.disk.restore > 0
         """Whether a broker may have lost what it once had: then it may not know what it should."""
-        self.pubends_are_gone = False
-        """Whether pubends are gone for good: who begins in the past may wait for ever for them to keep it."""
         self.old_tokens: list[CheckpointToken] = []
         self.removals: list[Removal] = []
         """Subscriptions whose removal was asked for, and not answered yet."""
@@ -64,10 +62,9 @@ class ChurnState(Oracle):
         world.observe.add(self)
 
     def wiped(self, broker: SimBroker) -> None:
-        """From now on nothing can be relied on, nor waited for where pubends are gone."""
+        """From now on nothing can be relied on."""
         self.lossy = True
         self._lapsed.clear()
-        self.pubends_are_gone = self.pubends_are_gone or "phb" in broker.roles
 
     def restored(self, broker: SimBroker) -> None:
         """What is remembered of leases is what it was when the copy was made."""

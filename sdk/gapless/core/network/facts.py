@@ -322,6 +322,8 @@ class Submit(Struct, frozen=True, gc=False):
 
     pub: Pub
     reply_to: Hashable
+    node: BrokerId = ""
+    """To the router: the node that has answered the opening of its publisher, as in `OpenRequest.node`."""
 
 
 class Submitted(Struct, frozen=True, gc=False):

@@ -152,14 +152,11 @@ class ClientSide:
         if not request.pubend:
             self._ask(request, reply_to, self._homes(request))
             return
-        owners = self._owners(request.pubend)
-        if not owners and request.node in self._mesh.with_role("phb"):
-            owners = [request.node]  # the pubend may be gone: then nobody but its node can say so
-        self._ask(request, reply_to, owners)
+        self._ask(request, reply_to, self._owners(request.pubend, request.node))
 
-    def place(self, pub: Pub, reply_to: Hashable) -> None:
-        """Places a batch where its publisher is open."""
-        self._ask(pub, reply_to, self._owners(pub.pubend))
+    def place(self, pub: Pub, reply_to: Hashable, node: BrokerId) -> None:
+        """Places a batch where its publisher is open: at `node`, as far as its session knows."""
+        self._ask(pub, reply_to, self._owners(pub.pubend, node))
 
     def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
         """The owner's answer, or that it does not know us any more. It may come more than once."""
@@ -194,8 +191,10 @@ class ClientSide:
         for number in list(self._questions):
             self._end(number, "the router has begun anew")
 
-    def _owners(self, pubend: PubendId) -> list[BrokerId]:
+    def _owners(self, pubend: PubendId, node: BrokerId) -> list[BrokerId]:
         owner = self._station.owners.get(pubend)
+        if owner is None and node in self._mesh.with_role("phb"):
+            owner = node  # the pubend may be gone: then nobody but its node can say so
         return [] if owner is None else [owner]
 
     def _homes(self, request: OpenRequest) -> list[BrokerId]:

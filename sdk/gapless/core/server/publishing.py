@@ -201,7 +201,7 @@ class Publishing:
         pub = Pub(
             name, message.epoch, message.first, message.events, pubend, message.tokens, principal=client.principal
         )
-        self._effects.append(Submit(pub, ReplyTo(session, message.publisher, serial)))
+        self._effects.append(Submit(pub, ReplyTo(session, message.publisher, serial), publisher.request.node))
 
     def on_close(self, session: int, message: ClosePublisher) -> None:
         """Closes a publisher. If its opening was refused here, it was never known."""
@@ -253,7 +253,8 @@ class Publishing:
         answer: PublisherOpened | PublishRefused
         if outcome.verdict is Verdict.OK:
             publisher.is_open = True
-            publisher.request = replace(publisher.request, pubend=placed.pubend)
+            node = placed.node or publisher.request.node
+            publisher.request = replace(publisher.request, pubend=placed.pubend, node=node)
             answer = PublisherOpened(
                 number, placed.pubend, outcome.epoch, outcome.sequence, outcome.tick, placed.node, outcome.tokens
             )
@@ -367,7 +368,7 @@ class KeyedBatches:
             pub = Pub(
                 message.producer, message.epoch, message.index, events, placed.pubend, b"", keyed=True, principal=who
             )
-            self._effects.append(Submit(pub, self._ask(session, message, is_placed=True)))
+            self._effects.append(Submit(pub, self._ask(session, message, is_placed=True), placed.node))
 
     def on_session_over(self, session: int) -> None:
         """Drops the batches of a session. Those under way may still be logged."""

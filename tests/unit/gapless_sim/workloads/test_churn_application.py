@@ -81,20 +81,6 @@ def test_a_subscription_without_a_consumer_is_unsettled() -> None:
     assert fixture.application.excused()
 
 
-def test_where_pubends_are_gone_whoever_asks_may_wait_for_ever() -> None:
-    """Found by the simulator: one that begins in the past waits for every pubend to keep that."""
-    fixture = ChurnFixture()
-    subscription = fixture.hold()
-    consumer = subscription.attached_consumer()
-    assert consumer is not None
-    consumer.attached = consumer.answered = False
-    before = fixture.application.unsettled()
-    fixture.world.observe.wiped(fixture.world.brokers["node1"])
-
-    assert before == "client1:one has no consumer"
-    assert fixture.application.unsettled() == ""
-
-
 def test_names_are_found_while_they_live() -> None:
     fixture = ChurnFixture()
     subscription = fixture.hold()

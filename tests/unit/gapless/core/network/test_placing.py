@@ -51,18 +51,18 @@ def ok(sequence: int) -> Outcome:
 
 def test_no_number_is_used_twice_in_a_process(side: Side) -> None:
     """What is late from before everything was forgotten is told by it from what was asked since."""
-    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1), "r1", "")
     side.entry.forget()
-    side.entry.place(pub(1), "r2")
+    side.entry.place(pub(1), "r2", "")
     assert [address[2] for _, address in side.sent()] == [1, 2]
 
     side.entry = ClientSide(side.world, side.world, 1000)
-    side.entry.place(pub(1), "r3")
+    side.entry.place(pub(1), "r3", "")
     assert [address[2] for _, address in side.sent()] == [1001]
 
 
 def test_a_batch_goes_to_its_pubends_broker_and_its_answer_to_the_client(side: Side) -> None:
-    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1), "r1", "")
     assert side.sent() == [("far", (FAR, LIFE, 1, 0, 1))]
 
     side.answer(1, ok(1))
@@ -71,9 +71,9 @@ def test_a_batch_goes_to_its_pubends_broker_and_its_answer_to_the_client(side: S
 
 
 def test_a_batch_says_which_one_is_to_come_before_it_and_which_are_given_up(side: Side) -> None:
-    side.entry.place(pub(1), "r1")
-    side.entry.place(pub(1, publisher="another"), "s1")
-    side.entry.place(pub(2), "r2")
+    side.entry.place(pub(1), "r1", "")
+    side.entry.place(pub(1, publisher="another"), "s1", "")
+    side.entry.place(pub(2), "r2", "")
     assert [address for _, address in side.sent()] == [
         (FAR, LIFE, 1, 0, 1),
         (FAR, LIFE, 2, 0, 2),
@@ -86,7 +86,7 @@ def test_a_batch_says_which_one_is_to_come_before_it_and_which_are_given_up(side
 
 
 def test_a_question_is_repeated_and_given_up_once(side: Side) -> None:
-    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1), "r1", "")
     side.entry.open(OpenRequest("loader", "i", 1, None, P, principal="anonymous"), "o1")
     sent = 0
     for _ in range(0, 2 * ANSWER_LIMIT, REPEAT):
@@ -114,8 +114,8 @@ def test_an_opening_is_asked_no_more_once_there_is_a_later_one(side: Side) -> No
 
 def test_a_refusal_ends_what_its_publisher_placed_later(side: Side) -> None:
     for first in (1, 2, 3):
-        side.entry.place(pub(first), f"r{first}")
-    side.entry.place(pub(1, publisher="another"), "s1")
+        side.entry.place(pub(first), f"r{first}", "")
+    side.entry.place(pub(1, publisher="another"), "s1", "")
 
     side.answer(2, Outcome(Verdict.RESUME, sequence=1))
     assert side.placed() == [("r2", Verdict.RESUME), ("r3", Verdict.UNCERTAIN)]
@@ -176,7 +176,7 @@ def test_an_opening_goes_where_the_publisher_was_opened_before(side: Side) -> No
 
 
 def test_a_pubend_of_which_nobody_has_heard(side: Side) -> None:
-    side.entry.place(pub(4, pubend="q@1"), "r4")
+    side.entry.place(pub(4, pubend="q@1"), "r4", "")
 
     (placed,) = side.world.take_effects()
     assert isinstance(placed, Submitted)
@@ -184,7 +184,7 @@ def test_a_pubend_of_which_nobody_has_heard(side: Side) -> None:
 
 
 def test_who_does_not_know_us_any_more_is_asked_again(side: Side) -> None:
-    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1), "r1", "")
     side.sent()
 
     refused = Outcome(Verdict.RETRY)
@@ -197,13 +197,13 @@ def test_who_does_not_know_us_any_more_is_asked_again(side: Side) -> None:
 
 def test_the_router_of_this_node_is_always_known(side: Side) -> None:
     side.world.owners[P] = "here"
-    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1), "r1", "")
 
     assert side.sent() == [("here", (LIFE, LIFE, 1, 0, 1))]
 
 
 def test_answers_for_another_life_or_from_another_broker_mean_nothing(side: Side) -> None:
-    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1), "r1", "")
     side.answer(1, ok(1), life=LIFE - 1)
     side.entry.on_answer("there", Answer(P, ok(1)), (LIFE, 1, 3, 1))
 
@@ -211,9 +211,9 @@ def test_answers_for_another_life_or_from_another_broker_mean_nothing(side: Side
 
 
 def test_what_was_asked_before_everything_was_forgotten_ends(side: Side) -> None:
-    side.entry.place(pub(1), "r1")
+    side.entry.place(pub(1), "r1", "")
     side.entry.open(OpenRequest("loader", "i", 1, None, P, principal="anonymous"), "o1")
-    side.entry.place(pub(2), "r2")
+    side.entry.place(pub(2), "r2", "")
 
     side.entry.forget()
 
@@ -226,6 +226,6 @@ def test_no_more_than_so_many_questions(side: Side, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("gapless.core.network.placing.QUESTIONS_MAX", 2)
     batches: list[Pub] = [pub(first) for first in (1, 2, 3)]
     for batch in batches:
-        side.entry.place(batch, batch.first)
+        side.entry.place(batch, batch.first, "")
 
     assert side.placed() == [(3, Verdict.RETRY)]
