@@ -40,6 +40,7 @@ from gapless_storage._rocksdb.engine import Tuning
 from gapless_storage._rocksdb.excision import copy_readable, exchange
 from gapless_storage._rocksdb.fence import FenceFollower
 from gapless_storage._rocksdb.files import storage_error
+from gapless_storage._rocksdb.forks import note
 from gapless_storage._rocksdb.layout import (
     NEXT_ID_KEY,
     STREAM_ID_MAX,
@@ -105,12 +106,8 @@ class RocksdbVolume:
         self._failure: StorageError | None = None
         self._closed = False
         self._is_over = False  # it has failed, or is closed
-        # Always taken in this order, never the other way round.
-        self._reserve_lock = threading.Lock()
-        self._reclaim_lock = threading.Lock()
-        self._log_lock = threading.Lock()
-        self._fence_lock = threading.Lock()
-        self._write_lock = threading.Lock()
+        self._make_locks()
+        note(self)
         self._follower = FenceFollower(self._sync_fence) if fence == "behind" else None
 
     # ------------------------------------------------------------------------------ what it holds
@@ -344,6 +341,22 @@ class RocksdbVolume:
             with self._reclaim_lock, self._log_lock, self._fence_lock, self._write_lock:
                 self._closed = self._is_over = True
                 self._release()
+
+    def leave_to_parent(self) -> None:
+        """This is a forked child, and the volume is its parent's: nothing is done with it here."""
+        self._closed = self._is_over = True
+        self._failure = VolumeFailedError("the volume belongs to the process this one was forked from")
+        self._make_locks()  # a thread of the parent may hold one: here it will never let go
+        self._engine.abandon()
+        self._opened.lock.leave_to_parent()
+
+    def _make_locks(self) -> None:
+        # Always taken in this order, never the other way round.
+        self._reserve_lock = threading.Lock()
+        self._reclaim_lock = threading.Lock()
+        self._log_lock = threading.Lock()
+        self._fence_lock = threading.Lock()
+        self._write_lock = threading.Lock()
 
     def _sync_all(self) -> None:
         """Log and fence: nothing follows any more."""

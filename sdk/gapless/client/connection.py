@@ -33,7 +33,7 @@ from gapless.client.options import check_name
 from gapless.client.ranges import RangeCalls
 from gapless.client.session import Session
 from gapless.core.client import ClientCore
-from gapless.errors import GaplessError
+from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
@@ -217,8 +217,14 @@ class Connection(RangeCalls):
         """Closes the connection; waits for receipts as long as the broker is there and can log. Idempotent.
 
         Raises PublishUncertainError, or a rejection, of a batch for which no caller waits any more.
+
+        On another event loop it raises ConnectionClosedError, and does nothing, unless the connection's own loop has
+        ended: then the connection had ended with it, and an embedded broker lets go of its volume. If there are events
+        without a receipt, that is a PublishUncertainError.
         """
         errors: list[GaplessError] = []
+        if not self._driver.closed:
+            self._check_here()
         for session in list(self._sessions):
             try:
                 await session.close()
@@ -229,11 +235,30 @@ class Connection(RangeCalls):
             raise errors[0]
 
     async def _end(self) -> None:
+        if not self._driver.closed:
+            self._check_here()
+        if self._driver.is_dropped:
+            return
         for session in list(self._sessions):
             session.abandon()
         await self._driver.close()
         if self._broker is not None:
             await self._broker.stop()
+
+    def _check_here(self) -> None:
+        """Raises ConnectionClosedError on another event loop; if the connection's own has ended, it is over then."""
+        try:
+            self._driver.check_here()
+        except ConnectionClosedError as error:
+            if not self._driver.loop.is_closed():
+                raise
+            is_uncertain = any(session.has_unanswered for session in self._sessions)
+            self._driver.drop(str(error))
+            if self._broker is not None:
+                self._broker.let_go()
+            if is_uncertain:
+                raise PublishUncertainError(f"{error}; what was sent without a receipt is uncertain") from None
+            raise
 
     def _forget(self, session: Session) -> None:
         if session in self._sessions:

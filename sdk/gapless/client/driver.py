@@ -98,6 +98,8 @@ class Driver:
         self.error: GaplessError | None = None
         """Why the connection is over."""
         self.closed = False
+        self.is_dropped = False
+        """Whether it is over because its loop is not here: then there is nothing to be closed."""
         self._thread = get_ident()
         """Where the loop ran last."""
         self._dial = dial
@@ -222,7 +224,7 @@ class Driver:
 
         Nothing is sent, and no link is touched.
         """
-        self.closed = True
+        self.closed = self.is_dropped = True
         self.error = ConnectionClosedError(reason)
         self._thread = 0
         self._links_left, self._links = self._links, {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ class EmbeddedBroker:
         """`path`: the volume's directory; "": in memory, for this connection alone."""
         self._path = Path(path).resolve() if path else None
         self._node: Node | None = None
+        self._process = os.getpid()
 
     async def start(self) -> None:
         """Starts the broker, unless another connection of this loop has started it.
@@ -62,12 +64,17 @@ class EmbeddedBroker:
     async def stop(self) -> None:
         """Stops the broker, unless another connection uses it."""
         node, self._node = self._node, None
-        if node is None:
+        if node is None or self._process != os.getpid():
             return
         if self._path is None:
             await node.stop()
         else:
             await self._leave(self._path)
+
+    def let_go(self) -> None:
+        """Its loop has ended without it: another loop may use the volume now."""
+        self._node = None
+        _let_go_of_ended()
 
     @staticmethod
     async def _leave(path: Path) -> None:
@@ -81,9 +88,21 @@ class EmbeddedBroker:
                 await shared.started.result().stop()
 
 
+def _let_go_of_ended() -> None:
+    """Lets go of the volumes of brokers whose loops were closed: nobody else can."""
+    for loop, nodes in list(_nodes.items()):
+        if loop.is_closed():
+            del _nodes[loop]
+            for shared in nodes.values():
+                started = shared.started
+                if started.done() and not started.cancelled() and started.exception() is None:
+                    started.result().let_go()
+
+
 def _shared(path: Path) -> _Shared:
+    _let_go_of_ended()
     nodes = _nodes.setdefault(asyncio.get_running_loop(), {})
-    if any(path in others for loop, others in _nodes.items() if others is not nodes and not loop.is_closed()):
+    if any(path in others for others in _nodes.values() if others is not nodes):
         raise VolumeLockedError(
             f"{path} is open on another event loop of this process: an embedded broker is shared by the connections of"
             " one event loop, and by all of gapless.sync; run `gapless broker` for both"
@@ -101,3 +120,7 @@ async def _start_node(storage: dict[str, Any]) -> Node:
 
     settings = {"node": {"name": "embedded"}, "storage": storage, "listen": []}
     return await Node.start(make_config(settings, "an embedded broker"))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_nodes.clear)  # they are the parent's

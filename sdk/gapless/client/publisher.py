@@ -262,6 +262,11 @@ class Publisher(ClosedWhenLeft, Recipient):
         return self._error is not None and self._unheard is None
 
     @property
+    def has_unanswered(self) -> bool:
+        """Whether something has no receipt, or there is an error left to be raised."""
+        return bool(self._submissions) or self._batch is not None or self._unheard is not None
+
+    @property
     def is_flushing(self) -> bool:
         """Whether something is unanswered, and may be answered soon."""
         core = self._driver.core.publisher(self._number)

@@ -376,8 +376,9 @@ class Session(ClosedWhenLeft):
 
         Raises the first PublishUncertainError, or rejection, for which no caller waits any more.
         """
-        if self._closed:
+        if self._closed or self._driver.is_dropped:
             return
+        self._driver.check_here()
         errors: list[GaplessError] = []
         for subscription in self._subscriptions:
             try:
@@ -395,11 +396,18 @@ class Session(ClosedWhenLeft):
 
     def abandon(self) -> None:
         """Ends it now: nothing is acknowledged, and unanswered events are uncertain."""
+        if self._driver.is_dropped:
+            return
         for subscription in self._subscriptions:
             subscription.abandon()
         for publisher in self._publishers:
             publisher.abandon()
         self._end()
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether something that was sent has no receipt, or failed without a caller that heard of it."""
+        return any(publisher.has_unanswered for publisher in self._publishers)
 
     def _end(self) -> None:
         self._closed = True

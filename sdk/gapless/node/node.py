@@ -181,6 +181,12 @@ class Node:
             await shell.stop(reason, STOP_TIMEOUT)
         self._ended.set()
 
+    def let_go(self) -> None:
+        """Its loop has ended without it: lets go of the volume, which is as after a crash. Idempotent."""
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            shell.let_go()
+
     async def wait(self) -> None:
         """Waits until the node has ended. Raises the error for which it gave up, if it did."""
         await self._ended.wait()

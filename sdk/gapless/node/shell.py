@@ -179,6 +179,14 @@ class AsyncShell:
         if self._timer is not None:
             self._timer.cancel()
 
+    def let_go(self) -> None:
+        """The loop has ended: closes the volume, which is as after a crash. Nothing runs that could be told."""
+        self.machine.abandon()
+        self._commit.failed = True
+        if self._threads is not None:
+            self._threads.close()
+        self._volume.close()
+
     async def closed(self) -> None:
         """Waits until no thread uses the volume any more, and closes it. Only for a shell that is over."""
         assert not self.alive

@@ -13,4 +13,5 @@
 | `streams`   | streams and tables, and what they keep about sizes                                        |
 | `layout`    | how keys are made, and the mark that every batch carries; `keys` is what the probe needs  |
 | `files`     | files that survive a power cut, and the lock on a directory                               |
+| `forks`     | what a forked child does with the databases of its parent: nothing                        |
 """

@@ -143,6 +143,11 @@ class DirectoryLock:
                 self._held.discard(self._directory)
                 self._file.close()
 
+    def leave_to_parent(self) -> None:
+        """This is a forked child: its parent holds the directory, and whoever asks here is told that."""
+        DirectoryLock._held_guard = threading.Lock()  # a thread of the parent may hold it
+        self._held.discard(self._directory)
+
     def _lock(self, directory: Path) -> None:
         if sys.platform == "win32":  # RocksDB's own lock has to do
             return
