@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from documents import ROOT
 from gapless import errors
-from gapless.client import keyed, messages, options, ranges
+from gapless.client import keyed, options, ranges
 from gapless.client.messages import Encoder, Message
 from gapless.client.options import check_name
 from gapless.core import alarms
@@ -32,10 +32,12 @@ from gapless.node.config import LimitsSection, NodeSection, make_config
 from gapless.selectors import lexer, parser, topics
 from gapless.selectors.selector import Selector
 from gapless.selectors.topics import check_patterns, check_topic
+from gapless.selectors.values import EXACT_MAX
 from gapless.spi import VolumeIdentity
+from gapless.texts import NAME_BYTES_MAX
 from gapless_log.kafka.lineage import EPOCHS_MAX, OFFSETS_MAX
 from gapless_phb.config import NAME, PhbSection, PubendSection
-from gapless_phb.core import consumed, validation
+from gapless_phb.core import consumed
 from gapless_phb.core import rows as phb_rows
 from gapless_phb.core.records import encode_record
 from gapless_shb.config import ShbConfig
@@ -97,9 +99,7 @@ def one(*values: int) -> int:
 
 
 NAMES = {
-    "name of a client, a publisher, a producer, a subscription, the owner of a lease": size(
-        one(checks.NAME_BYTES_MAX, options.NAME_BYTES_MAX, validation.NAME_BYTES_MAX)
-    ),
+    "name of a client, a publisher, a producer, a subscription, the owner of a lease": size(NAME_BYTES_MAX),
     "name of a publisher without one": "`~` and what is drawn",
     "name of a node": f"{bound(NodeSection, 'name', 'max_length')} characters",
     "name of a pubend": f"{1 + int(re.findall(r'{0,([0-9]+)}', NAME)[0])} characters",
@@ -124,7 +124,7 @@ EVENTS = {
     ),
     "… at most": size(bound(LimitsSection, "max_event_bytes", "le")),
     "key and value of a property": "the event's",
-    "integer of a property": f"{messages.INTEGER_MAX.bit_length() + 1} bits, with its sign",
+    "integer of a property": f"{EXACT_MAX.bit_length() + 1} bits, with its sign",
     "number of a property": "finite",
     "priority": "0 to 9",
     "expiration": "before the year 10000",
@@ -281,7 +281,7 @@ class Payload(bytes):
 
 
 BEYOND: Mapping[str, tuple[Callable[[int], object], int]] = {
-    next(iter(NAMES)): (lambda n: check_name("ä" * (n // 2) + "a" * (n % 2), "the name"), checks.NAME_BYTES_MAX),
+    next(iter(NAMES)): (lambda n: check_name("ä" * (n // 2) + "a" * (n % 2), "the name"), NAME_BYTES_MAX),
     "topic, or pattern of topics": (lambda n: check_topic("a" * n), topics.TOPIC_BYTES_MAX),
     "patterns of a subscription": (lambda n: check_patterns(["a"] * n), topics.TOPICS_MAX),
     "selector of a new subscription": (
@@ -299,7 +299,7 @@ BEYOND: Mapping[str, tuple[Callable[[int], object], int]] = {
     ),
     "integer in a selector": (lambda n: select(f"a = {n}"), LONG),
     "event: topic, properties, headers and body": (encode_event_of, default(LimitsSection, "max_event_bytes")),
-    "integer of a property": (lambda n: encode(properties={"a": n}), messages.INTEGER_MAX),
+    "integer of a property": (lambda n: encode(properties={"a": n}), EXACT_MAX),
     "priority": (lambda n: encode(priority=n), 9),
     "`prefetch` of a subscription": (options.check_prefetch, options.PREFETCH_MAX),
     "text of a token": (token_of, tokens.TEXT_MAX),
@@ -353,7 +353,7 @@ def test_a_record_is_hardly_more_than_its_batch() -> None:
 def test_no_row_of_a_role_has_a_longer_key() -> None:
     longest = shb_rows._SID.size + checks.PUBEND_BYTES_MAX
 
-    assert len(phb_rows.key(1, "p" * checks.NAME_BYTES_MAX)) <= longest
+    assert len(phb_rows.key(1, "p" * NAME_BYTES_MAX)) <= longest
 
 
 def test_text_of_a_token_has_room_for_about_150_pubends() -> None:

@@ -10,10 +10,10 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Header
 from gapless.errors import AuthorizationError, InvalidTopicError
 from gapless.selectors.topics import check_topic, topic_matches
+from gapless.texts import NAME_BYTES_MAX
 
 TOPICS_MAX = 4096
 """How many topics are remembered as valid; beyond that number they are checked again."""
-NAME_BYTES_MAX = 255
 SEQUENCE_MAX = (1 << 63) - 1
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from gapless.errors import ConfigurationError
+from gapless.texts import text_problem
 
 PORT = 7400
 """The default port of a broker."""
@@ -43,8 +44,8 @@ def parse(address: str) -> Remote | Embedded:
     certificate to show to a broker that asks for one, and the name in the broker's certificate if it is not the host.
     Raises ConfigurationError, which shows how to write it.
     """
-    if not isinstance(address, str):
-        raise ConfigurationError(f"an address is a str such as {_EXAMPLES}, not {type(address).__name__}")
+    if problem := text_problem(address):
+        raise ConfigurationError(f"an address {problem}: write {_EXAMPLES}")
     if address.startswith("embedded:"):
         return Embedded(address.removeprefix("embedded:"))
     scheme, separator, rest = address.partition("://")

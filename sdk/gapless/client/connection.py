@@ -29,7 +29,7 @@ from gapless.client.listings import (
     retirement,
     subscription_info,
 )
-from gapless.client.options import check_name
+from gapless.client.options import check_name, check_text
 from gapless.client.ranges import RangeCalls
 from gapless.client.session import Session
 from gapless.core.client import ClientCore
@@ -65,8 +65,8 @@ def connect(
 
     """
     target = parse(address)
-    if client_id:
-        check_name(client_id, "the client id")
+    if client_id != "":
+        client_id = check_name(client_id, "the client id")
     if archive is not None:
         check_archive(archive)
 
@@ -182,6 +182,7 @@ class Connection(RangeCalls):
         Raises NoAnswerError if that node has not answered the broker, and ConfigurationError if there is no such node
         or the broker is too old to answer.
         """
+        node = check_text(node, "the name of a node")
         found = await self._driver.ask(lambda now: self._driver.core.ask_status(node, now))
         return broker_status(found.rows)
 
@@ -190,8 +191,8 @@ class Connection(RangeCalls):
 
         Raises SubscriptionNotFoundError.
         """
-        check_name(name, "the name of a subscription")
-        owner = self.client_id if client_id is None else client_id
+        name = check_name(name, "the name of a subscription")
+        owner = self.client_id if client_id is None else check_text(client_id, "the client id")
         await self._driver.ask(lambda now: self._driver.core.unsubscribe(name, owner, now))
 
     async def retire(self, shb: str, *, only_look: bool = False) -> Retirement:
@@ -202,7 +203,7 @@ class Connection(RangeCalls):
         and has to be where the answer has `missing` nodes.
         Raises ConfigurationError if no such SHB is known, or several, or if it runs in the only node that counts it.
         """
-        check_name(shb, "the name of an SHB")
+        shb = check_name(shb, "the name of an SHB")
         return retirement(await self._driver.ask(lambda now: self._driver.core.retire(shb, now, only_look=only_look)))
 
     def drain(self) -> None:

@@ -15,6 +15,7 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import KeyedPublished
 from gapless.errors import ConfigurationError, ConnectionClosedError, PublishUncertainError
+from gapless.selectors.topics import check_topic
 
 if TYPE_CHECKING:
     from gapless.client.driver import Driver
@@ -56,7 +57,8 @@ class KeyedPublishing:
         self, producer: str, epoch: int, index: int, messages: Iterable[Message], topic: str | None
     ) -> KeyedReceipt:
         """See `Connection.publish`."""
-        check_name(producer, "the name of a producer")
+        producer = check_name(producer, "the name of a producer")
+        topic = None if topic is None else check_topic(topic)
         keys: tuple[tuple[Any, str], ...] = ((epoch, "an epoch"), (index, "an index"))
         for key, what in keys:
             if not isinstance(key, int) or not 0 <= key <= KEY_MAX:

@@ -5,39 +5,31 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from math import isfinite
 from operator import attrgetter
-from sys import float_info
 from time import time_ns
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Meta, ValidationError, convert
+from msgspec import ValidationError, convert
 
 from gapless.core.stream import fast
 from gapless.core.stream.columns import EventColumns
-from gapless.core.stream.events import Extras, Property, encode_event, shorten
+from gapless.core.stream.events import Extras, PlainMapping, Property, encode_event, shorten
 from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
 from gapless.selectors.headers import APP_ID, PRIORITY, SENT_DEFAULTS, SENT_FIELDS, sent_headers
 from gapless.selectors.topics import check_topic
+from gapless.selectors.values import PLAIN, plain_properties
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]
 
-INTEGER_MIN = -(1 << 63)
-INTEGER_MAX = (1 << 63) - 1
 TOPICS_REMEMBERED = 4096
 
 
-_Integer = Annotated[int, Meta(ge=INTEGER_MIN, le=INTEGER_MAX)]
-_Finite = Annotated[float, Meta(ge=-float_info.max, le=float_info.max)]
-_Name = Annotated[str, Meta(min_length=1)]
-
-
 class _Plain(msgspec.Struct, array_like=True, gc=False):
-    """Correct properties. msgspec checks them in one call; an `if` for each would cost more."""
+    """Properties in their ranges: msgspec knows a struct already, where it would look at any other type anew."""
 
-    properties: dict[_Name, bool | _Integer | _Finite | str]
+    properties: PlainMapping
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -97,9 +89,7 @@ class Encoder:
     def __init__(self, topic: str | None, stamp: str) -> None:
         """`topic` is for messages without one; it is checked here. `stamp`: the JMSXAppID of all of them; "": none."""
         self._stamp = {APP_ID: stamp} if stamp else {}
-        if topic is not None:
-            check_topic(topic)
-        self._topic = topic
+        self._topic = None if topic is None else check_topic(topic)
         self._topics: set[str] = set()
         """Topics that were found correct: looking one up costs less than checking it for each message."""
 
@@ -111,11 +101,11 @@ class Encoder:
                 raise InvalidTopicError("this publisher has no topic of its own: name one with the message")
             return self._topic
         if type(topic) is not str or topic not in self._topics:
-            check_topic(topic)
+            topic = check_topic(topic)
             if len(self._topics) >= TOPICS_REMEMBERED:
                 self._topics.clear()
             self._topics.add(topic)
-        return str(topic)
+        return topic  # type: ignore[no-any-return]
 
     def encode(self, message: Message, bytes_max: int) -> tuple[bytes, int]:
         """Returns the event, of at most `bytes_max` bytes, and the length of its body."""
@@ -123,12 +113,9 @@ class Encoder:
         body = message.body
         if type(body) is not bytes:
             body = _as_bytes(body)
-        try:
-            properties: Any = convert((message.properties,), _Plain).properties
-        except ValidationError:
-            properties = _plain_properties(message.properties)
+        properties = _plain_of(message.properties)
         if self._stamp:
-            properties = properties | self._stamp
+            properties = {**properties, **self._stamp}
         headers = sent_headers(message)
         try:
             event = encode_event(topic, properties, None if headers == SENT_DEFAULTS else _to_send(headers), body)
@@ -174,6 +161,20 @@ class Encoder:
         return None if encoded is None else EventColumns(len(messages), *encoded)
 
 
+def _plain_of(properties: Any) -> Mapping[str, Property]:
+    """Returns properties as every event has them. Those of the exact types cost one call of msgspec's."""
+    if type(properties) is dict:
+        for name, value in properties.items():
+            if type(name) is not str or type(value) not in PLAIN:
+                break
+        else:
+            try:
+                return convert((properties,), _Plain).properties
+            except ValidationError:
+                pass  # a value is out of its range: what follows says which
+    return plain_properties(properties)
+
+
 def _as_bytes(body: Buffer | Any) -> bytes:
     """Returns the bytes of a bytes-like object."""
     try:
@@ -181,40 +182,6 @@ def _as_bytes(body: Buffer | Any) -> bytes:
     except TypeError:
         hint = ": encode it first, with .encode()" if isinstance(body, str) else ""
         raise InvalidMessageError(f"a body is bytes-like, not {type(body).__name__}{hint}") from None
-
-
-def _plain_properties(properties: Any) -> dict[str, Property]:
-    """Returns the properties without those that are None, and with subclasses of the four types made plain.
-
-    Raises InvalidMessageError, which names the wrong property.
-    """
-    if properties is None:
-        return {}
-    if not isinstance(properties, Mapping):
-        raise InvalidMessageError(f"properties are a mapping, not {type(properties).__name__}")
-    return {_plain_name(name): _plain(name, value) for name, value in properties.items() if value is not None}
-
-
-def _plain_name(name: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise InvalidMessageError(f"the name of a property is a str that is not empty, not {name!r}")
-    return str(name)
-
-
-def _plain(name: str, value: Any) -> Property:
-    if isinstance(value, (bool, str)):
-        return str(value) if isinstance(value, str) else value
-    if isinstance(value, int):
-        if not INTEGER_MIN <= value <= INTEGER_MAX:
-            raise InvalidMessageError(f"property {name!r}: {value} does not fit into 64 bits")
-        return int(value)
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise InvalidMessageError(f"property {name!r}: {value} is no finite number; None means absent")
-        return float(value)
-    raise InvalidMessageError(
-        f"property {name!r} is a {type(value).__name__}: properties are bool, int, float or str, and None is absent"
-    )
 
 
 def extras_of(headers: Sequence[Any]) -> Extras:

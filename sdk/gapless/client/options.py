@@ -20,6 +20,7 @@ from gapless.errors import (
 )
 from gapless.selectors.selector import Selector
 from gapless.selectors.topics import check_patterns
+from gapless.texts import NAME_BYTES_MAX, exact, name_problem, text_problem
 
 Start: TypeAlias = "str | datetime | CheckpointToken | None"
 """Where a subscription begins; see `Session.subscribe`. A str is "latest" or "earliest". The type is not more precise,
@@ -31,7 +32,6 @@ Change: TypeAlias = Literal["error", "keep_position", "jms"]
 TransformChange: TypeAlias = Literal["error", "keep_position"]
 EventOrder: TypeAlias = Literal["pubend", "total"]
 
-NAME_BYTES_MAX: Final = 255
 PREFETCH_MAX: Final = 1_000_000
 """The most events that a subscription may have buffered here; its bytes have a limit of their own."""
 
@@ -40,12 +40,17 @@ _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 def check_name(name: Any, what: str) -> str:
     """Checks a name as brokers do: printable text of 1 to 255 bytes. Returns it, or raises ConfigurationError."""
-    if not isinstance(name, str):
-        raise ConfigurationError(f"{what} is a str, not {type(name).__name__}")
-    size = len(name.encode("utf-8", "surrogatepass"))
-    if not 0 < size <= NAME_BYTES_MAX or not name.isprintable():
-        raise ConfigurationError(f"{what} has 1 to {NAME_BYTES_MAX} bytes that can be printed; {name!r} has not")
-    return name
+    if problem := name_problem(name):
+        shown = f": {name!r}" if isinstance(name, str) else ""
+        raise ConfigurationError(f"{what} {problem}; it has 1 to {NAME_BYTES_MAX} bytes that can be printed{shown}")
+    return exact(name)
+
+
+def check_text(text: Any, what: str) -> str:
+    """Checks a text that may be empty, and is no name. Returns it, or raises ConfigurationError."""
+    if problem := text_problem(text):
+        raise ConfigurationError(f"{what} {problem}")
+    return exact(text)
 
 
 def check_choice(value: Any, choices: Mapping[str, Any] | tuple[str, ...], what: str) -> str:
@@ -76,11 +81,9 @@ def wanted(
     """
     if not topics:
         raise InvalidTopicError("name at least one topic to subscribe to; '#' is all of them")
-    check_patterns(topics)
+    topics = check_patterns(topics)
     if not isinstance(selector, Selector):
         selector = Selector(selector)
-    if name is not None:
-        check_name(name, "the name of a subscription")
     conflict = InUse(check_choice(in_use, tuple(member.value for member in InUse), "in_use"))
     change = OnChange(check_choice(on_change, tuple(member.value for member in OnChange), "on_change"))
     if change is OnChange.JMS and isinstance(start, CheckpointToken):
@@ -88,8 +91,8 @@ def wanted(
             "on_change='jms' makes a changed subscription anew at the latest tick: it takes no token as its start"
         )
     return SubscribeOptions(
-        topics=tuple(topics),
-        name=name,
+        topics=topics,
+        name=None if name is None else check_name(name, "the name of a subscription"),
         selector=selector.expression,
         in_use=conflict,
         order=Order(check_choice(order, tuple(member.value for member in Order), "order")),

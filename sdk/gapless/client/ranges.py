@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from gapless.client.awaitable import AwaitableContext
 from gapless.client.keyed import KeyedPublishing, KeyedReceipt
 from gapless.client.leasing import Lease
-from gapless.client.options import OnConflict, OnGap, Start, check_choice, check_name, wanted
+from gapless.client.options import OnConflict, OnGap, Start, check_choice, check_name, check_text, wanted
 from gapless.client.reading import RangeReader
 from gapless.core.client import Gap
 from gapless.core.stream.events import Event
@@ -49,7 +49,7 @@ class RangeCalls:
         Raises SubscriptionMismatchError if it exists with other topics, another selector or no_local, and the errors of
         `subscribe` for malformed options.
         """
-        check_name(subscription, "the name of a subscription")
+        subscription = check_name(subscription, "the name of a subscription")
         network = self._driver.core.network
         asked = wanted(
             topics,
@@ -155,6 +155,7 @@ class RangeCalls:
         pubend that this broker does not know), and TokenAheadError (an event that the broker never logged).
         """
         check_choice(on_gap, ("raise", "deliver"), "on_gap")
+        pubend = check_text(pubend, "the id of a pubend")
         if not 0 <= start <= end <= FOREVER:
             raise InvalidTokenError(f"({start}, {end}] is no range of ticks")
         return RangeReader(self._driver, self._target(subscription), pubend, start, end, raises_gaps=on_gap == "raise")
@@ -183,7 +184,7 @@ class RangeCalls:
         another lease, or a consumer, as in `Session.subscribe`. Raises SubscriptionInUseError.
         """
         target = self._target(subscription)
-        check_name(owner, "the owner of a lease")
+        owner = check_name(owner, "the owner of a lease")
         conflict = InUse(check_choice(in_use, tuple(member.value for member in InUse), "in_use"))
 
         async def begin() -> Lease:

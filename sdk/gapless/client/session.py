@@ -82,10 +82,7 @@ class Session(ClosedWhenLeft):
         Raises InvalidTopicError and ConfigurationError. Objections of the broker are raised by the first `send`.
         """
         self._check_open()
-        if name is None:
-            name = UNNAMED + token_hex(16)
-        else:
-            _check_publisher_name(name)
+        name = UNNAMED + token_hex(16) if name is None else _checked_publisher_name(name)
         publisher = Publisher(self._driver, name, token_hex(16), topic)
         self._publishers = [publisher, *(other for other in self._publishers if not other.is_over)]
         return publisher
@@ -297,7 +294,7 @@ class Session(ClosedWhenLeft):
         if max_events < 1 or max_wait < 0:
             raise ValueError("max_events is at least 1, and max_wait not negative")
         check_choice(on_change, ("error", "keep_position"), "on_change of a transform")
-        _check_publisher_name(name)
+        name = _checked_publisher_name(name)
 
         def asked(start: Start) -> SubscribeOptions:
             return wanted(
@@ -436,7 +433,8 @@ async def _all(calls: Iterable[Awaitable[None]]) -> None:
             raise result
 
 
-def _check_publisher_name(name: str) -> None:
-    check_name(name, "the name of a publisher")
+def _checked_publisher_name(name: str) -> str:
+    name = check_name(name, "the name of a publisher")
     if name.startswith(UNNAMED):
         raise ConfigurationError(f"{name!r} begins with {UNNAMED!r}, as only publishers without a name do")
+    return name

@@ -64,4 +64,4 @@ class Filter:
     def matches(self, topic: str, properties: Mapping[str, Value], headers: Mapping[str, Value]) -> bool:
         """Whether the filter selects an event with this topic, these properties and these headers."""
         wanted = any(topic_matches(pattern, topic) for pattern in self.topics)
-        return wanted and self.compiled.matches(properties, headers)
+        return wanted and self.compiled.selects(properties, headers)

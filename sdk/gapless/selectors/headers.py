@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 from gapless.errors import InvalidMessageError
 from gapless.selectors.topics import check_topic
 from gapless.selectors.values import Value, ValueKind
+from gapless.texts import exact, text_problem
 
 if TYPE_CHECKING:
     from gapless.core.stream.events import Event
@@ -64,14 +65,13 @@ def _check_priority(_name: str, value: Any) -> int:
 
 
 def _check_text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise InvalidMessageError(f"{name} is a str, not {type(value).__name__}")
-    return str(value)
+    if problem := text_problem(value):
+        raise InvalidMessageError(f"{name} {problem}")
+    return exact(value)
 
 
-def _check_topic(name: str, value: Any) -> str:
-    check_topic(value)
-    return _check_text(name, value)
+def _check_topic(_name: str, value: Any) -> str:
+    return check_topic(value)
 
 
 def _check_time(name: str, value: Any) -> int:

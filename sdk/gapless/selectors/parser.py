@@ -35,6 +35,7 @@ from gapless.selectors.syntax import (
     static_kind,
 )
 from gapless.selectors.values import Value, ValueKind, negative
+from gapless.texts import text_problem, unwritable_at
 
 CHARACTERS_MAX: Final = 65_536
 """The longest selector that is parsed at all: no broker can be configured to take a longer one."""
@@ -114,6 +115,10 @@ def parse(expression: str, *, nesting_max: int = NESTING_MAX) -> Node:
 
     It also refuses expressions beyond the limits, and types that can never fit: `p > 'a'`, `TRUE = 0`.
     """
+    if problem := text_problem(expression):
+        given: object = expression
+        shown, at = (given, unwritable_at(given)) if isinstance(given, str) else ("", None)
+        raise InvalidSelectorError(f"a selector {problem}", shown, at or 0)
     if len(expression) > CHARACTERS_MAX:
         reason = f"the selector is too large: no broker takes more than {CHARACTERS_MAX:,} characters"
         raise InvalidSelectorError(reason, position=CHARACTERS_MAX)

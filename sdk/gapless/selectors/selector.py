@@ -10,7 +10,8 @@ from gapless.selectors.compile import event_test
 from gapless.selectors.normal import ALWAYS, Normal, normal_form
 from gapless.selectors.parser import parse
 from gapless.selectors.predicates import EventTest
-from gapless.selectors.values import Value
+from gapless.selectors.values import Value, plain_properties
+from gapless.texts import exact
 
 _NO_HEADERS: Final[Mapping[str, Value]] = {}
 
@@ -35,6 +36,7 @@ class Selector:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "normal", normal_form(parse(self.expression)))
+        object.__setattr__(self, "expression", exact(self.expression))
         object.__setattr__(self, "_holds", None)
 
     def __reduce__(self) -> tuple[Callable[[str], Selector], tuple[str]]:
@@ -45,12 +47,17 @@ class Selector:
 
         A property that is missing or None is NULL. `headers` has header fields under their JMS names, such as
         `JMSPriority`; JMSDeliveryMode is 'PERSISTENT' or 'NON_PERSISTENT'. (Jakarta Messaging 3.1 section 3.8.1.)
+        Raises InvalidMessageError for a property that no event can have, as `send` does.
         """
+        return self.selects(plain_properties(properties), _NO_HEADERS if headers is None else headers)
+
+    def selects(self, properties: Mapping[str, Value], headers: Mapping[str, Value]) -> bool:
+        """Whether it is true for an event that was published, whose properties are plain."""
         holds = self._holds
         if holds is None:
             holds = event_test(self.normal)
             object.__setattr__(self, "_holds", holds)
-        return holds(properties, _NO_HEADERS if headers is None else headers)
+        return holds(properties, headers)
 
     @property
     def selects_everything(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from gapless.errors import InvalidTopicError
+from gapless.texts import exact, text_problem
 
 TOPIC_BYTES_MAX: Final = 255
 """The limit for the length of a topic or a pattern, in UTF-8."""
@@ -15,8 +16,8 @@ TOPICS_MAX: Final = 1024
 _WILDCARDS: Final = ("*", "#")
 
 
-def check_topic(name: str) -> None:
-    """Raises InvalidTopicError if no event may be published to this topic.
+def check_topic(name: str) -> str:
+    """Returns the topic. Raises InvalidTopicError if no event may be published to it.
 
     A topic has one or more levels, separated by dots. No level is empty, none contains `*` or `#`, and the whole topic
     has at most 255 bytes in UTF-8.
@@ -24,10 +25,11 @@ def check_topic(name: str) -> None:
     for level in _levels(name):
         if any(wildcard in level for wildcard in _WILDCARDS):
             raise InvalidTopicError(f"{name!r} has a wildcard: it can be subscribed to, not published to")
+    return exact(name)
 
 
-def check_pattern(pattern: str) -> None:
-    """Raises InvalidTopicError if the pattern cannot be subscribed to.
+def check_pattern(pattern: str) -> str:
+    """Returns the pattern. Raises InvalidTopicError if it cannot be subscribed to.
 
     A pattern is a topic in which a whole level may be `*` (any one level), and the last level may be `#` (any number of
     levels, or none).
@@ -38,14 +40,14 @@ def check_pattern(pattern: str) -> None:
             raise InvalidTopicError(f"{pattern!r}: `*` must be a whole level, and `#` the whole last one")
     if levels[-1] not in _WILDCARDS and any(wildcard in levels[-1] for wildcard in _WILDCARDS):
         raise InvalidTopicError(f"{pattern!r}: a wildcard must be a whole level")
+    return exact(pattern)
 
 
-def check_patterns(patterns: Sequence[str]) -> None:
-    """Raises InvalidTopicError if a subscription cannot have these patterns."""
+def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Returns the patterns. Raises InvalidTopicError if a subscription cannot have them."""
     if len(patterns) > TOPICS_MAX:
         raise InvalidTopicError(f"a subscription has at most {TOPICS_MAX} topic patterns, this one has {len(patterns)}")
-    for pattern in patterns:
-        check_pattern(pattern)
+    return tuple(map(check_pattern, patterns))
 
 
 def topic_matches(pattern: str, topic: str) -> bool:
@@ -86,12 +88,9 @@ def patterns_meet(one: str, other: str) -> bool:
 
 
 def _levels(name: str) -> list[str]:
-    if not isinstance(name, str):
-        raise InvalidTopicError(f"a topic is a str, not {type(name).__name__}")
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidTopicError(f"{name!r} cannot be written as UTF-8") from error
+    if problem := text_problem(name):
+        raise InvalidTopicError(f"a topic {problem}")
+    size = len(name.encode())
     if size > TOPIC_BYTES_MAX:
         raise InvalidTopicError(f"a topic has at most {TOPIC_BYTES_MAX} bytes, this one has {size}")
     levels = name.split(".")

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 import operator as operators
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from gapless.errors import InvalidMessageError
+from gapless.texts import exact, text_problem
 
 Value: TypeAlias = bool | int | float | str | None
 Truth: TypeAlias = bool | None
@@ -34,6 +37,63 @@ def kind_of(value: object) -> ValueKind | None:
     if isinstance(value, int | float):
         return ValueKind.NUMBER
     return None
+
+
+EXACT_MIN: Final = -(1 << 63)
+EXACT_MAX: Final = (1 << 63) - 1
+
+PLAIN: Final = frozenset((bool, int, float, str))
+"""The types of property values. What is of a subclass becomes plain where it enters; anything else is refused."""
+
+
+def plain_properties(properties: Any) -> Mapping[str, Any]:
+    """Returns properties as every event has them: a plain name, and a plain value for each that is not None.
+
+    Raises InvalidMessageError, which names the wrong property.
+    """
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise InvalidMessageError(f"properties are a mapping, not {type(properties).__name__}")
+    return {_plain_name(name): plain_value(name, value) for name, value in properties.items() if value is not None}
+
+
+def _plain_name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise InvalidMessageError(f"the name of a property is a str that is not empty, not {name!r}")
+    if problem := text_problem(name):
+        raise InvalidMessageError(f"the name of a property {problem}")
+    return exact(name)
+
+
+def plain_value(name: str, value: Any) -> bool | int | float | str:
+    """Returns the plain value of a property: by its exact type, never converted from anything else.
+
+    An instance of a subclass (a member of an IntEnum or a StrEnum, a numpy.float64) is the number or text that it is,
+    whatever its own conversions return. Raises InvalidMessageError.
+    """
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        if problem := text_problem(value):
+            raise InvalidMessageError(f"property {name!r} {problem}")
+        return exact(value)
+    if isinstance(value, int):
+        number = int.__index__(value)
+        if not EXACT_MIN <= number <= EXACT_MAX:
+            raise InvalidMessageError(f"property {name!r}: {number} does not fit into 64 bits")
+        return number
+    if isinstance(value, float):
+        real = float.__float__(value)
+        if not math.isfinite(real):
+            raise InvalidMessageError(f"property {name!r}: {real} is no finite number; None means absent")
+        return real
+    kind = type(value)
+    called = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise InvalidMessageError(
+        f"property {name!r} is a {called}: properties are bool, int, float or str, and None is absent; make it one of"
+        " these first (a number of numpy's has .item())"
+    )
 
 
 ORDERINGS: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -71,9 +131,6 @@ def negation(truth: Truth) -> Truth:
 
 
 # --------------------------------------------------------------------------------------- arithmetic
-
-EXACT_MIN: Final = -(1 << 63)
-EXACT_MAX: Final = (1 << 63) - 1
 
 
 def calculate(left: Value, operator: str, right: Value) -> int | float | None:

@@ -45,7 +45,7 @@ from gapless.core.client.registry import ClientRegistry, ClientTimer, Key
 from gapless.core.client.requests import HeldLease, Query, Requests
 from gapless.core.client.subscriptions import Subscriptions
 from gapless.core.deadlines import Deadlines
-from gapless.core.wire.codec import decode_server, session_of
+from gapless.core.wire.codec import check_sendable, decode_server, session_of
 from gapless.core.wire.messages import (
     PROTOCOL,
     AskStatus,
@@ -329,6 +329,7 @@ class ClientCore:
 
     def open_publisher(self, name: str, instance: str, topic: str | None, now: int) -> int:
         """Opens a publisher; `instance` is unique to it. The answer is PublisherReady, or Failed."""
+        check_sendable((name, topic))
         self._outbox.now = now
         number = self._number()
         publisher = PublisherCore(number, name, instance, topic, self._backoff(), self._outbox, self._deadlines)
@@ -352,6 +353,7 @@ class ClientCore:
 
         If this client consumes a subscription of the same name already, the new one takes it over.
         """
+        check_sendable(wanted)
         self._outbox.now = now
         return self._subscriptions.subscribe(self._number(), wanted)
 

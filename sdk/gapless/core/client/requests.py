@@ -14,6 +14,7 @@ from gapless.core.client.errors import TEMPORARY, error_of, publish_error, reque
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import ClientRegistry, ClientTimer, Key
 from gapless.core.deadlines import Deadlines
+from gapless.core.wire.codec import check_sendable
 from gapless.core.wire.messages import (
     AskStatus,
     AttachedTo,
@@ -223,10 +224,15 @@ class Requests(ClientRegistry[PendingRequest]):
         return dict.fromkeys(chain.from_iterable(kind.ANSWERS for kind in kinds), on_answer)
 
     def begin(self, kind: type[P], message: Callable[[int], Any], now: int) -> int:
-        """Asks, at once if there is a session. `message` makes the message with its number. Returns the number."""
+        """Asks, at once if there is a session. `message` makes the message with its number. Returns the number.
+
+        Raises ConfigurationError if the message cannot be encoded.
+        """
         self._outbox.now = now
         number = self._number()
-        self.add(kind(message(number), self._backoff(), self._outbox, self._deadlines))
+        asked = message(number)
+        check_sendable(asked)
+        self.add(kind(asked, self._backoff(), self._outbox, self._deadlines))
         return number
 
     def goes_elsewhere(self, failed: RequestFailed, address: str, addresses: int) -> bool:

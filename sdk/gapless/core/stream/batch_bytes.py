@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gapless.core.stream.events import CheckedHeader, Header, PlainProperties, encode_events
+from gapless.core.stream.events import CheckedHeader, Header, PlainProperties, are_plain, encode_events
 from gapless.selectors.columns import Groups, group_values
 
 PAIR = Struct("<II")
@@ -89,8 +89,10 @@ def encode(
     if not set(map(type, bodies)) <= {bytes}:
         return None
     try:
+        if not are_plain(properties):
+            return None
         events = encode_events(topic, msgspec.convert(properties, PlainProperties), repeat(None), bodies)
-    except (msgspec.ValidationError, UnicodeEncodeError):
+    except (msgspec.ValidationError, UnicodeEncodeError, TypeError):  # TypeError: no dict, or a name of a subclass
         return None
     if max(map(len, events), default=0) > most:
         return None

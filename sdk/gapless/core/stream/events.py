@@ -6,9 +6,9 @@ are columns (see `columns`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
-from itertools import repeat
+from itertools import chain, repeat
 from reprlib import Repr
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -16,6 +16,7 @@ import msgspec
 
 from gapless.core.stream.ticks import PubendId, Tick, time_at
 from gapless.selectors.headers import PRIORITY, SENT_FIELDS, HeaderValues, sent_headers
+from gapless.selectors.values import PLAIN
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -186,8 +187,21 @@ Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-PlainProperties: TypeAlias = list[dict[Name, bool | Long | Finite | str]]
-"""The properties of several messages; msgspec checks them in one call."""
+PlainMapping: TypeAlias = dict[Name, bool | Long | Finite | str]
+PlainProperties: TypeAlias = list[PlainMapping]
+"""The properties of several messages; msgspec checks the ranges of the values in one call, where they `are_plain`."""
+
+
+def are_plain(properties: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all values are of the exact types, with no Python step for each.
+
+    msgspec alone would convert a Decimal to a float, and pass a subclass of str on, which it cannot encode. Raises
+    TypeError for properties that are no dict.
+    """
+    return PLAIN.issuperset(map(type, chain.from_iterable(map(_values, properties))))
+
+
+_values: Callable[[Any], Iterable[Any]] = dict.values
 
 
 class CheckedExtras(Extras, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):

@@ -36,7 +36,7 @@ from gapless.core.wire.messages import (
     ServerMessage,
 )
 from gapless.core.wire.numbering import HEAD_BYTES, SESSION_BYTES, UNNUMBERED
-from gapless.errors import RemoteProtocolError
+from gapless.errors import ConfigurationError, RemoteProtocolError
 
 _PUBLISH = Struct("<QQBIQQI")
 _PUBLISH_TOKENS = Struct("<QQBIQQII")
@@ -60,6 +60,21 @@ _server_decoder: msgspec.msgpack.Decoder[AnyServerMessage] = msgspec.msgpack.Dec
 def encode(session: int, message: ClientMessage | ServerMessage) -> bytes:
     """Encodes a control message."""
     return _SESSION.pack(session) + (UNNUMBERED if session else b"") + _encode(message)
+
+
+def check_sendable(asked: object) -> None:
+    """Raises ConfigurationError if a message, or what becomes one, holds what cannot be encoded.
+
+    Every caller checks what it was given, and says more. This is for what they forget: a message that cannot be encoded
+    must fail here, in its own call. Later it would fail the link, in each session anew.
+    """
+    try:
+        if isinstance(asked, PublishKeyed):
+            _encode((asked.producer, asked.topic))
+        else:
+            _encode(asked)
+    except (UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise ConfigurationError(f"this cannot be sent to a broker: {error}") from error
 
 
 def encode_numbered(session: int, numbers: bytes, message: ClientMessage | ServerMessage) -> bytes:

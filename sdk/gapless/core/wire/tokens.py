@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.errors import InvalidTokenError, TokenMismatchError
+from gapless.texts import text_problem
 
 TEXT_MAX = 4096
 """A longer text is refused before it is parsed."""
@@ -74,6 +75,9 @@ class CheckpointToken:
     ) -> None:
         """For gapless itself; applications get tokens from subscriptions and from `parse`."""
         _check_ticks(ticks)
+        for text, what in ((network, "the id of a network"), (home, "the id of an SHB")):
+            if problem := text_problem(text):
+                raise InvalidTokenError(f"{what} {problem}")
         self._origin: _Origin = (network, sid, generation, seal, home)
         self._ticks: dict[PubendId, Tick] = dict(ticks)
         self._text: str | None = None
@@ -81,6 +85,8 @@ class CheckpointToken:
     @classmethod
     def parse(cls, text: str) -> CheckpointToken:
         """Returns the token with this text. Raises InvalidTokenError if it is not exactly the text of a token."""
+        if not isinstance(text, str):
+            raise InvalidTokenError(f"the text of a token is a str, not {type(text).__name__}")
         if len(text) > TEXT_MAX:
             raise InvalidTokenError(f"a token has at most {TEXT_MAX} characters, this text has {len(text)}")
         match = _TEXT.fullmatch(text)
@@ -271,6 +277,20 @@ def merge_tokens(stored: Tokens, tokens: Tokens) -> Tokens:
     return stored
 
 
+def is_before(token: CheckpointToken, stored: CheckpointToken) -> bool:
+    """Whether a token stands before a stored one in a pubend that both name: in part, or as a whole."""
+    ticks = stored.ticks
+    return any(tick < ticks.get(pubend, 0) for pubend, tick in token.ticks.items())
+
+
+def following(stored: CheckpointToken, token: CheckpointToken) -> CheckpointToken:
+    """Returns a token with the pubends that only the stored one before it names, but for former epochs of its own."""
+    ticks = token.ticks
+    names = {pubend.rpartition("@")[0] for pubend in ticks}
+    only = {p: tick for p, tick in stored.ticks.items() if p not in ticks and p.rpartition("@")[0] not in names}
+    return token.advance(only) if only else token
+
+
 def join_tokens(tokens: BatchTokens) -> bytes:
     """Returns as bytes the tokens that go with a batch. Raises InvalidTokenError if one of them has no text."""
     return _SEPARATOR.join(map(str, tokens)).encode()
@@ -302,6 +322,8 @@ def _check_ticks(ticks: Mapping[PubendId, Tick]) -> None:
     for pubend, tick in ticks.items():
         if not 0 <= tick <= FOREVER:
             raise InvalidTokenError(f"tick {tick} of pubend {pubend!r} is out of range")
+        if problem := text_problem(pubend):
+            raise InvalidTokenError(f"the id of a pubend {problem}")
 
 
 def _check_comparable(left: CheckpointToken, right: CheckpointToken) -> None:

@@ -28,9 +28,8 @@ from gapless.core.wire.messages.ranges import (
 )
 from gapless.core.wire.messages.session import Hello
 from gapless.core.wire.messages.subscribing import Acknowledged, Position, Subscribe
+from gapless.texts import NAME_BYTES_MAX, name_problem
 
-NAME_BYTES_MAX: Final = 255
-"""The longest name of a client, a publisher or a subscription, in UTF-8."""
 PUBEND_BYTES_MAX: Final = 512
 """The longest id of a pubend, in UTF-8."""
 POSITIONS_MAX: Final = 4096
@@ -46,15 +45,6 @@ class Problem(NamedTuple):
 
 Check: TypeAlias = "Callable[[Any], Problem | None]"
 """Judges the value of one field."""
-
-
-def name_problem(name: str, *, empty: bool = False) -> str:
-    """Returns what is wrong with a name; "" if nothing is."""
-    if not name:
-        return "" if empty else "is empty"
-    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
-        return f"is longer than {NAME_BYTES_MAX} bytes"
-    return "" if name.isprintable() else "holds characters that cannot be printed"
 
 
 def problem_of(message: object) -> Problem | None:
@@ -78,7 +68,7 @@ def _name(what: str, code: Code = Code.CONFIGURATION, *, empty: bool = False) ->
 
 def _text(what: str, code: Code, bytes_max: int = NAME_BYTES_MAX) -> Check:
     def check(text: str | bytes | None) -> Problem | None:
-        size = len(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text or b"")
+        size = len(text.encode() if isinstance(text, str) else text or b"")  # what was decoded can be encoded
         return Problem(code, f"{what} has {size} bytes; at most {bytes_max} are taken") if size > bytes_max else None
 
     return check

@@ -23,7 +23,8 @@ from gapless.core.wire.messages import (
     Target,
     Unsubscribe,
 )
-from gapless.core.wire.messages.checks import CHECKS, NAME_BYTES_MAX, POSITIONS_MAX, problem_of
+from gapless.core.wire.messages.checks import CHECKS, POSITIONS_MAX, problem_of
+from gapless.texts import NAME_BYTES_MAX
 from wire import columns
 
 CLIENT_MESSAGES = get_args(AnyClientMessage)
