@@ -82,6 +82,24 @@ def tokens(expression: str) -> Iterator[Token]:
     yield Token(TokenKind.END, "", len(expression))
 
 
+@lru_cache(maxsize=4096)
+def canonical(expression: str) -> str:
+    """Returns the text of a selector that all its spellings have in common. Raises InvalidSelectorError.
+
+    It has one blank between words, literals and signs, and keywords in capitals; literals and names stay as they are
+    written. Two selectors that differ in nothing else are the same selector: to change a blank is no change.
+    """
+    spelt, position = list[str](), 0
+    while position < len(expression):
+        if expression[position] in _SPACE:
+            position += 1
+            continue
+        token, end = _token(expression, position)
+        spelt.append(str(token.value) if token.kind is TokenKind.KEYWORD else expression[position:end])
+        position = end
+    return " ".join(spelt)
+
+
 def is_identifier(name: str) -> bool:
     """Whether a selector can name such a property: it is a Java identifier, and no keyword.
 

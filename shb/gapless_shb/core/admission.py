@@ -16,7 +16,7 @@ from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
 from gapless.selectors.topics import patterns_meet
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.subscriptions import SubscriptionRecord, terms_of
 
 
 class RefusedError(Exception):
@@ -133,8 +133,7 @@ def is_changed(session: ClientSession, request: Subscribe, subscription: Subscri
     Raises RefusedError if it is, and may not change that.
     """
     order = Order.TOTAL if subscription.group else Order.PUBEND
-    asked = (tuple(request.topics), request.selector, not_from(session, request))
-    same_filter = asked == (subscription.topics, subscription.selector, subscription.not_from)
+    same_filter = _is_same_filter(session, request, subscription)
     if same_filter and request.order is order:
         return False
     who = f"subscription {subscription.name!r}"
@@ -161,6 +160,16 @@ def is_changed(session: ClientSession, request: Subscribe, subscription: Subscri
         f"{who} exists with {has}; use these, or say what is to become of it: on_change='keep_position' goes on with"
         " the new ones where it stands, on_change='jms' makes it anew and loses what it has not delivered",
     )
+
+
+def _is_same_filter(session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> bool:
+    """Whether a request selects what a subscription does. What is no selector selects something else."""
+    if len(request.selector) > CHARACTERS_MAX:
+        return False
+    try:
+        return terms_of(request.topics, request.selector, not_from(session, request)) == subscription.terms
+    except InvalidSelectorError:
+        return False
 
 
 def _leaves_out(subscription: SubscriptionRecord) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from gapless.core.ports import Roaming
 from gapless.core.stream.ticks import ShbId
 from gapless.core.wire.tokens import SEAL_BYTES, network_seal, same_seal, seal
+from gapless.selectors.filters import leaving_out
+from gapless.selectors.lexer import canonical
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 
@@ -34,7 +36,8 @@ class Seals:
         own = seal(self._secret, self._network, sid, generation)
         if self._roaming is None or not self._roaming.secret:
             return own
-        return own + self._common(self._roaming.secret, self.home, sid, generation, subscription)
+        selector = canonical(subscription.selector)
+        return own + self._common(self._roaming.secret, self.home, sid, generation, subscription, selector)
 
     def check(self, subscription: SubscriptionRecord, home: ShbId, offered: bytes) -> bool:
         """Whether a token that names a subscription of this SHB was issued by it. `home`: that in the token.
@@ -45,15 +48,21 @@ class Seals:
         return home in {"", self.home} and same_seal(own, offered[:SEAL_BYTES])
 
     def vouch(self, subscription: SubscriptionRecord, home: ShbId, sid: int, generation: int, offered: bytes) -> bool:
-        """Whether another SHB has issued a token for a subscription with this client id, name and filter.
+        """Whether another SHB has issued a token for a subscription with this client id, name and filter, which parses.
 
         `home`, `sid`, `generation`: those in the token.
         """
         if self._roaming is None or not self._roaming.secret or not home:
             return False
-        expected = self._common(self._roaming.secret, home, sid, generation, subscription)
-        return same_seal(expected, offered[SEAL_BYTES:])
+        secret, common = self._roaming.secret, offered[SEAL_BYTES:]
+        # Brokers sealed the selector as it was written, before a blank made no difference.
+        spellings = canonical(subscription.selector), subscription.selector
+        expected = [self._common(secret, home, sid, generation, subscription, each) for each in spellings]
+        return any(same_seal(each, common) for each in expected)
 
-    def _common(self, secret: bytes, home: ShbId, sid: int, generation: int, of: SubscriptionRecord) -> bytes:
-        what = (of.client_id, of.name, "in total order" if of.group else "", of.filter.selector, *of.topics)
+    def _common(
+        self, secret: bytes, home: ShbId, sid: int, generation: int, of: SubscriptionRecord, selector: str
+    ) -> bytes:
+        selects = leaving_out(selector, of.not_from)
+        what = (of.client_id, of.name, "in total order" if of.group else "", selects, *of.topics)
         return network_seal(secret, self._network, home, sid, generation, *what)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
 from struct import Struct
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from gapless.core.network.interest import digest
 from gapless.core.ports import Delete, Operation, Set
 from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick
 from gapless.selectors.filters import Filter, leaving_out
+from gapless.selectors.lexer import canonical
 
 SUBSCRIPTIONS = "shb/subscriptions"
 META = "shb/meta"
@@ -34,6 +35,7 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     generation: int
     topics: tuple[str, ...]
     selector: str
+    """As whoever created or changed it wrote it; compare `terms`."""
     version: int
     """The interest version from which on the subscription is part of the SHB's interest."""
     late_start: Tick
@@ -65,9 +67,37 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
         return Filter.known(self.topics, leaving_out(self.selector, self.not_from))
 
     @property
+    def terms(self) -> Terms:
+        """What it selects, to be compared with what a request asks for."""
+        return terms_of(self.topics, self.selector, self.not_from)
+
+    @property
     def wants(self) -> int:
         """A number for the filter, to be compared: it is above 0, and another filter has another one."""
-        return digest({0: self.filter}) >> 1 or 1
+        return _number_of(Filter.known(self.topics, leaving_out(canonical(self.selector), self.not_from)))
+
+    @property
+    def wants_as_written(self) -> int:
+        """The number that brokers gave which told selectors with other blanks apart."""
+        return _number_of(self.filter)
+
+
+class Terms(NamedTuple):
+    """What a subscription selects, in the one spelling in which two are compared: a blank makes no difference."""
+
+    topics: tuple[str, ...]
+    selector: str
+    """In its canonical text, which is never stored: a record keeps the text as it was written."""
+    not_from: str
+
+
+def terms_of(topics: Iterable[str], selector: str, not_from: str) -> Terms:
+    """Returns the terms of a subscription or a request. Raises InvalidSelectorError."""
+    return Terms(tuple(topics), canonical(selector), not_from)
+
+
+def _number_of(wanted: Filter) -> int:
+    return digest({0: wanted}) >> 1 or 1
 
 
 @lru_cache(maxsize=1024)

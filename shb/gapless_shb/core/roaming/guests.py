@@ -433,6 +433,7 @@ class Guests:
             return False  # who commits needs the home, which alone can say what is in doubt
         if request.sid and (request.sid, request.home) != (request.token_sid, request.token_home):
             return False
+        checked_filter(session, request, EXISTS)
         record = SubscriptionRecord(
             0,
             session.client_id,

@@ -158,7 +158,11 @@ class Home:
             self._end(node, renew, Code.UNSUBSCRIBED, "the subscription was removed, or its home has lost it")
             return
         lease = self._leases.get(renew.sid)
-        if (lease is None or not lease.is_of(renew)) and renew.wants not in {0, subscription.wants}:
+        if (lease is None or not lease.is_of(renew)) and renew.wants not in {
+            0,  # of a broker that has not said
+            subscription.wants,
+            subscription.wants_as_written,
+        }:
             # It came, or went on, while this SHB was not heard, and the subscription has changed since.
             self._end(node, renew, Code.MISMATCH, "the subscription was changed by another consumer meanwhile")
             return
