@@ -25,6 +25,7 @@ from gapless.core.wire.tokens import (
     ConsumedToken,
     Tokens,
     find_token,
+    is_before,
     merge_tokens,
     split_consumed,
     split_tokens,
@@ -62,12 +63,9 @@ def checked(raw: bytes, stored: Tokens) -> Tokens:
 
 
 def _is_before(token: CheckpointToken, stored: Tokens) -> bool:
-    """Whether a token stands before the stored one of its subscription, in a pubend that both name."""
+    """Whether a token stands before the stored one of its subscription."""
     before = find_token(stored, token)
-    if before is None:
-        return False
-    ticks = before.ticks
-    return any(tick < ticks.get(pubend, 0) for pubend, tick in token.ticks.items())
+    return before is not None and is_before(token, before)
 
 
 class ClaimedPositions:

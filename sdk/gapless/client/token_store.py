@@ -26,8 +26,9 @@ from functools import lru_cache, partial
 from operator import methodcaller
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from gapless.core.wire.tokens import CheckpointToken
-from gapless.errors import ConfigurationError, StaleTokenError
+from gapless.core.wire.tokens import CheckpointToken, following, is_before
+from gapless.errors import ConfigurationError, InvalidTokenError, StaleTokenError, TokenMismatchError
+from gapless.texts import exact, text_problem
 
 NAME_MAX: Final = 255
 
@@ -44,7 +45,7 @@ _CLAIM = (
 )
 # How many rows it has touched, psycopg does not know within a pipeline; what it returns is waited for.
 _SAVE = "UPDATE gapless_tokens SET token = {token} WHERE name = {name} AND owner = {owner} RETURNING name"
-_RETURNS = " RETURNING "
+_STORED = "SELECT token FROM gapless_tokens WHERE name = {name} AND owner = {owner}"
 _BY_NAME = {"named", "pyformat"}
 """The paramstyles whose values are a mapping; the others' are a sequence."""
 _DIALECTS = {"postgresql", "sqlite"}
@@ -63,14 +64,18 @@ class TokenStore:
     database come as its driver raises them. An object belongs to one consumer: threads that consume have one each.
     """
 
-    __slots__ = ("_name", "_owner")
+    __slots__ = ("_known", "_name", "_owner")
 
     def __init__(self, name: str) -> None:
         """`name`: of the row, at most 255 characters; by custom the subscription's name. Raises ConfigurationError."""
+        if problem := text_problem(name):
+            raise ConfigurationError(f"the name of a token {problem}")
         if not name or len(name) > NAME_MAX:
             raise ConfigurationError(f"the name of a token has 1 to {NAME_MAX} characters, this one {len(name)}")
-        self._name = name
+        self._name = exact(name)
         self._owner = ""
+        self._known: CheckpointToken | None = None
+        """The token that was claimed or saved last: none that is stored stands further on, whatever was rolled back."""
 
     def claim(self, db: Any, *, create_table: bool = False) -> CheckpointToken | None:
         """Makes this object the owner of the token, and returns the token: None if none was ever saved.
@@ -90,24 +95,67 @@ class TokenStore:
         owner = uuid.uuid4().hex
         rows = run(_CLAIM, {"name": self._name, "owner": owner})
         self._owner = owner
-        text = rows[0][0]
-        if isinstance(text, bytes):  # what sqlite3 makes of text is for the application to say, and for all cursors
-            text = text.decode()
-        return None if text is None else CheckpointToken.parse(text)
+        self._known = _token_of(rows[0][0])
+        return self._known
 
     def save(self, db: Any, token: CheckpointToken) -> None:
         """Stores the token, as a part of the transaction in which its effects are.
 
-        Raises StaleTokenError if another owner has claimed it since, or this one never did: roll back, and end. Raises
-        ConfigurationError as `claim` does.
+        A position that is stored never goes back. A pubend that only the stored token names stays; one that has begun
+        anew since, under another epoch, takes the place of its former self.
+
+        Raises StaleTokenError if another owner has claimed it since, or this one never did, and if the token stands
+        before the stored one in any pubend: roll back, and end. Raises TokenMismatchError for a token of another
+        network, InvalidTokenError for anything but a token, and ConfigurationError as `claim` does. What raises has
+        stored nothing.
         """
+        given: object = token
+        if not isinstance(given, CheckpointToken):
+            hint = "; the position after a batch is batch.token" if hasattr(given, "token") else ""
+            raise InvalidTokenError(f"a CheckpointToken is saved, not {type(given).__name__}{hint}")
         if not self._owner:
             raise StaleTokenError(f"the token {self._name!r} was not claimed: call claim() before anything is consumed")
-        if not _statements_of(db)(_SAVE, {"token": str(token), "name": self._name, "owner": self._owner}):
+        run = _statements_of(db)
+        known = self._known
+        if known is not None and not _goes_on(known, token):
+            # Only then the row is read: what this object saved last may have been rolled back.
+            rows = run(_STORED, {"name": self._name, "owner": self._owner})
+            stored = _token_of(rows[0][0]) if rows else None
+            if stored is not None:
+                token = self._after(stored, token)
+        if not run(_SAVE, {"token": str(token), "name": self._name, "owner": self._owner}):
             raise StaleTokenError(
                 f"the token {self._name!r} belongs to another consumer, which has claimed it since (or the claim was "
                 "rolled back): roll this transaction back, and let the other one go on"
             )
+        self._known = token
+
+    def _after(self, stored: CheckpointToken, token: CheckpointToken) -> CheckpointToken:
+        """Returns what is stored after the stored token. Raises StaleTokenError, TokenMismatchError."""
+        anew = f"to begin anew on purpose, delete the row {self._name!r} of gapless_tokens first"
+        if stored.network != token.network:
+            raise TokenMismatchError(
+                f"the stored token is of network {stored.network!r}, this one of {token.network!r}: {anew}"
+            )
+        if is_before(token, stored):
+            raise StaleTokenError(
+                f"the token stands before the one that is stored under {self._name!r}: from there, events would take"
+                f" effect twice; {anew}"
+            )
+        return following(stored, token)
+
+
+def _token_of(text: Any) -> CheckpointToken | None:
+    """The token in a row."""
+    if isinstance(text, bytes):  # what sqlite3 makes of text is for the application to say, and for all cursors
+        text = text.decode()
+    return None if text is None else CheckpointToken.parse(text)
+
+
+def _goes_on(known: CheckpointToken, token: CheckpointToken) -> bool:
+    """Whether a token has everything behind it that another one has, in the same pubends."""
+    ticks = token.ticks
+    return known.network == token.network and all(tick <= ticks.get(p, -1) for p, tick in known.ticks.items())
 
 
 def _create_table(run: _Run) -> None:
@@ -168,7 +216,7 @@ def _sqlalchemy(connection: Any) -> _Run:
     def run(statement: str, parameters: Mapping[str, str]) -> Sequence[Sequence[Any]]:
         placed = text(_placed(statement, tuple(parameters), "named"))
         result = connection.execute(placed, dict(parameters))
-        return result.all() if _RETURNS in statement else ()
+        return result.all() if _returns_rows(statement) else ()
 
     return run
 
@@ -218,11 +266,15 @@ def _dbapi(connection: Any, driver: _Driver) -> _Run:
         cursor = driver.cursor(connection)
         try:
             cursor.execute(placed, parameters if style in _BY_NAME else tuple(parameters.values()))
-            return cursor.fetchall() if _RETURNS in statement else ()
+            return cursor.fetchall() if _returns_rows(statement) else ()
         finally:
             cursor.close()
 
     return run
+
+
+def _returns_rows(statement: str) -> bool:
+    return statement.startswith("SELECT ") or " RETURNING " in statement
 
 
 @lru_cache(maxsize=16)
