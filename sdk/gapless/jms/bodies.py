@@ -16,8 +16,8 @@ import msgspec
 
 from gapless.core.stream.events import Event
 from gapless.jms.errors import MessageEOFError, MessageFormatError, MessageNotReadableError
-from gapless.jms.messages import BODY, Message, named_getter, named_setter
-from gapless.jms.values import TypedValue, ValueType, guessed, read, written
+from gapless.jms.messages import BODY, Message, is_null, named_getter, named_setter
+from gapless.jms.values import TypedValue, ValueType, checked_text, guessed, read, sendable, written
 
 _Value = TypeVar("_Value")
 _Wire = tuple[str, Any]
@@ -49,6 +49,17 @@ class TextMessage(Message):
     def _body(self) -> str | None:
         return self._text
 
+    @property
+    def body_is_null(self) -> bool:
+        """Whether its text is None, which is another thing than an empty text."""
+        return self._text is None
+
+    def take_over(self, event: Event) -> None:
+        """Becomes the message of an event, read only."""
+        super().take_over(event)
+        if is_null(event):
+            self._text = None
+
     def _encoded(self) -> bytes:
         return (self._text or "").encode()
 
@@ -76,7 +87,9 @@ class JsonMessage(Message):
         """Sets the object, as it is now. Raises MessageNotWriteableError, MessageFormatError."""
         self._write()
         try:
-            self._object = json.loads(json.dumps(value, allow_nan=False))
+            self._object = json.loads(json.dumps(value, allow_nan=False, ensure_ascii=False).encode())
+        except UnicodeEncodeError as error:
+            raise MessageFormatError(f"the object has a text that UTF-8 cannot write: {error}") from error
         except (TypeError, ValueError, RecursionError) as error:
             raise MessageFormatError(f"JSON cannot say this object: {error}") from error
 
@@ -114,7 +127,7 @@ class MapMessage(Message):
         self._write()
         if not name:
             raise ValueError("the name of a value is not empty")
-        self._values[name] = value
+        self._values[checked_text(name, "the name of a value")] = sendable(value)
 
     get_boolean = named_getter(_value_as, "value", ValueType.BOOLEAN, bool)
     get_byte = named_getter(_value_as, "value", ValueType.BYTE, int)
@@ -295,7 +308,7 @@ class StreamMessage(_Sequential):
 
     def _append(self, value: TypedValue) -> None:
         self._write()
-        self._values.append(value)
+        self._values.append(sendable(value))
 
     def _encoded(self) -> bytes:
         return msgspec.msgpack.encode([(value.type.value, value.value) for value in self._values])

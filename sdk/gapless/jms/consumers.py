@@ -44,14 +44,35 @@ class Gate:
         self.changed = Condition()
         """What the consumers and contexts of the connection share is changed and looked at under this lock."""
         self.is_open = False
-        self.running: set[int] = set()
-        """The threads in which listeners run."""
+        self.running: dict[int, JMSContext] = {}
+        """The threads in which listeners run, and whose listeners they are."""
+        self.closing: dict[JMSContext, JMSContext] = {}
+        """The contexts whose listener is closing another one, and which: it waits for the listeners of that."""
 
     def open(self) -> None:
         """Lets messages through. Idempotent."""
         with self.changed:
             self.is_open = True
             self.changed.notify_all()
+
+    @contextmanager
+    def closes(self, context: JMSContext) -> Iterator[None]:
+        """A context is being closed. Raises IllegalStateError if that would wait for the listener that closes it."""
+        with self.changed:
+            own = self.running.get(get_ident())
+            waits_for: JMSContext | None = context
+            while waits_for is not None:
+                if waits_for is own:
+                    raise IllegalStateError("a listener cannot close its own context: it would wait for itself")
+                waits_for = self.closing.get(waits_for)
+            if own is not None:
+                self.closing[own] = context
+        try:
+            yield
+        finally:
+            if own is not None:
+                with self.changed:
+                    del self.closing[own]
 
     def shut(self) -> None:
         """Lets no message through any more, and waits for the listeners that run. Idempotent."""
@@ -296,7 +317,7 @@ class JMSConsumer:
                 if not self._gate.is_open:
                     return True
                 self._busy = True
-                self._gate.running.add(get_ident())
+                self._gate.running[get_ident()] = self._context
             try:
                 event = self._subscription.receive(0)
                 if event is not None:  # else it was recovered meanwhile
@@ -305,7 +326,7 @@ class JMSConsumer:
                 return True  # what waits next raises it again
             finally:
                 with self._gate.changed:
-                    self._gate.running.discard(get_ident())
+                    self._gate.running.pop(get_ident(), None)
                 self._be_idle()
         return not self._closed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import IntEnum
-from threading import Lock, RLock, get_ident
+from threading import Lock, RLock
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
@@ -146,6 +146,8 @@ class JMSContext:
             raise IllegalStateError(f"the client id is {self.get_client_id()!r} already")
         if self._connection.is_used:
             raise IllegalStateError("a client id is set before anything else is done with a connection")
+        if client_id is None:
+            raise InvalidClientIDError("a client id is a text; a context without one needs no call")
         checked = _checked(client_id)
         self._connection.below.close()
         self._connection.connect(checked)
@@ -174,7 +176,8 @@ class JMSContext:
         Sending goes on. Idempotent. Raises IllegalStateError in a listener or completion listener of the connection.
         """
         self._use()
-        self._check_no_callback()
+        if self._sending.is_calling:
+            raise IllegalStateError("a completion listener cannot stop its own connection: it would wait for itself")
         self.gate.shut()
 
     def get_auto_start(self) -> bool:
@@ -250,7 +253,8 @@ class JMSContext:
     def close(self) -> None:
         """Ends it, its consumers and producers, and the connection with its last context. Idempotent.
 
-        It waits for listeners, and for completion listeners. Raises IllegalStateError if one of its own calls it.
+        It waits for listeners, and for completion listeners. Raises IllegalStateError if one of its own calls it; a
+        listener of another context may, unless the two would wait for each other.
         """
         self._leave(None)
 
@@ -317,10 +321,13 @@ class JMSContext:
 
         With another topic, selector or `no_local` than it has, it is removed and made anew: what it had kept is gone.
 
-        Raises IllegalStateError if the subscription has a consumer, InvalidSelectorError, InvalidDestinationError.
+        Raises IllegalStateError if the subscription has a consumer, InvalidSelectorError, InvalidDestinationError, and
+        JMSError for a name that is none.
         """
         if self.get_client_id() is None:
             raise IllegalStateError("a durable subscription needs a client id: give it to the ConnectionFactory")
+        with names_of_jms():
+            name = check_name(name, "the name of a durable subscription")
         return self._consumer(topic, name, selector, no_local=no_local)
 
     def unsubscribe(self, name: str) -> None:
@@ -332,6 +339,8 @@ class JMSContext:
         self._use()
         if self.get_client_id() is None:
             raise IllegalStateError("a durable subscription is of a client id, and this connection has none")
+        with names_of_jms():
+            name = check_name(name, "the name of a durable subscription")
         if name in self._connection.durable:
             raise IllegalStateError(f"the subscription {name!r} has a consumer here: close it first")
         with names_of_jms():
@@ -429,15 +438,16 @@ class JMSContext:
             self._kept = []
             raise
 
-    def _check_no_callback(self) -> None:
-        if get_ident() in self.gate.running or self._sending.is_calling:
-            raise IllegalStateError("a listener cannot do that to its own context: it would wait for itself")
-
     def _leave(self, error: BaseException | None) -> None:
         """Closes it. With an error nothing that was handed out last is acknowledged."""
         if self._closed:
             return
-        self._check_no_callback()
+        if self._sending.is_calling:
+            raise IllegalStateError("a completion listener cannot close its own context: it would wait for itself")
+        with self.gate.closes(self):
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         self._closed = True
         errors: list[GaplessError] = []
         for consumer in list(self._consumers):
@@ -473,7 +483,6 @@ def _checked(client_id: str | None) -> str:
     if client_id is None:
         return ""
     try:
-        check_name(client_id, "the client id")
+        return check_name(client_id, "the client id")
     except ConfigurationError as error:
         raise InvalidClientIDError(str(error)) from error
-    return client_id

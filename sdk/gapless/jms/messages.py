@@ -4,7 +4,8 @@ An event has a body of bytes, and properties that are bool, int, float or str. W
 two properties of the vendor's name space. They are shown to nobody as properties, and a selector may name them:
 
     JMS_gapless_body     the kind of the body: none, text, bytes, map, stream or json; of an event without it, bytes
-    JMS_gapless_types    the properties that are a byte, a short, an int or a float: `seats:short,fare:float`
+    JMS_gapless_types    the properties that are a byte, a short, an int or a float: `seats:short,fare:float`;
+                         what has no name is the body: `:null` is a text that is None, and not empty
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gapless.client.messages import Message as SentMessage
 from gapless.core.stream.events import Event
 from gapless.errors import InvalidTopicError
 from gapless.jms.errors import InvalidDestinationError, MessageFormatError, MessageNotWriteableError
-from gapless.jms.values import TypedValue, ValueType, guessed, read, written
+from gapless.jms.values import TypedValue, ValueType, checked_text, guessed, read, written
 from gapless.selectors.headers import PERSISTENT, PRIORITY, milliseconds
 from gapless.selectors.lexer import is_identifier
 from gapless.selectors.syntax import is_reserved
@@ -28,6 +29,8 @@ from gapless.selectors.topics import check_topic
 BODY: Final = "JMS_gapless_body"
 TYPES: Final = "JMS_gapless_types"
 DELIVERY_COUNT: Final = "JMSXDeliveryCount"
+_NULL_BODY: Final = ":null"
+"""Among the types. Who does not know it passes it over, and takes the text for an empty one."""
 
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SEEN: Final = {ValueType.BOOLEAN, ValueType.LONG, ValueType.DOUBLE, ValueType.STRING}
@@ -45,10 +48,9 @@ class Topic:
     def __init__(self, name: str) -> None:
         """Raises InvalidDestinationError."""
         try:
-            check_topic(name)
+            self._name = check_topic(name)
         except InvalidTopicError as error:
             raise InvalidDestinationError(str(error)) from error
-        self._name = name
 
     def get_topic_name(self) -> str:
         """Returns the name."""
@@ -152,8 +154,8 @@ class Message:
         return self._correlation_id
 
     def set_jms_correlation_id(self, correlation_id: str | None) -> None:
-        """Sets a reference to another message."""
-        self._correlation_id = correlation_id
+        """Sets a reference to another message. Raises MessageFormatError."""
+        self._correlation_id = _text_or_none(correlation_id, "a correlation id")
 
     def get_jms_reply_to(self) -> Topic | None:
         """Returns where an answer is to be sent."""
@@ -168,8 +170,8 @@ class Message:
         return self._type
 
     def set_jms_type(self, name: str | None) -> None:
-        """Sets a name for the kind of message."""
-        self._type = name
+        """Sets a name for the kind of message. Raises MessageFormatError."""
+        self._type = _text_or_none(name, "a type")
 
     def acknowledge(self) -> None:
         """With CLIENT_ACKNOWLEDGE: acknowledges all that its context has consumed. Otherwise it does nothing."""
@@ -266,6 +268,8 @@ class Message:
         properties = {name: value.value for name, value in stored.items()}
         properties[BODY] = self.body_kind
         unseen = [f"{name}:{value.type.value}" for name, value in stored.items() if value.type not in _SEEN]
+        if self.body_is_null:
+            unseen.append(_NULL_BODY)
         if unseen:
             properties[TYPES] = ",".join(unseen)
         return SentMessage(
@@ -308,6 +312,11 @@ class Message:
         self._reply_to = Topic(event.reply_to) if event.reply_to else None
         self.on_sent(event)
 
+    @property
+    def body_is_null(self) -> bool:
+        """Whether a body of this kind could be there, and is not."""
+        return False
+
     def _body(self) -> Any:
         """What `get_body` returns."""
         return None
@@ -323,6 +332,15 @@ class Message:
         """To be called before the body is changed. Raises MessageNotWriteableError."""
         if self._body_is_read_only:
             raise MessageNotWriteableError("this message's body is read only: call clear_body()")
+
+
+def is_null(event: Event) -> bool:
+    """Whether a message of the profile was sent with a body that is None."""
+    return _NULL_BODY in str(event.properties.get(TYPES, "")).split(",")
+
+
+def _text_or_none(text: str | None, what: str) -> str | None:
+    return None if text is None else checked_text(text, what)
 
 
 def _named(name: str) -> str:

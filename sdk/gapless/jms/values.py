@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from gapless.jms.errors import MessageFormatError, NumberFormatError
+from gapless.texts import exact, text_problem
 
 
 class ValueType(str, Enum):
@@ -41,7 +42,14 @@ class TypedValue(NamedTuple):
 _BITS: Final = {ValueType.BYTE: 8, ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
 _NUMBERS: Final = {*_BITS, ValueType.FLOAT, ValueType.DOUBLE}
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,100}", re.ASCII)
-_ANY_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?Infinity|NaN", re.ASCII)
+_DECIMAL: Final = re.compile(
+    r"([+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))[fFdD]?|([+-]?(?:Infinity|NaN))", re.ASCII
+)
+_HEXADECIMAL: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?", re.ASCII
+)
+_TRIMMED: Final = "".join(map(chr, range(0x21)))
+"""What Java's String.trim takes away, and so Double.valueOf and Float.valueOf do; Long.valueOf takes nothing away."""
 
 _B, _S, _I, _L = ValueType.BYTE, ValueType.SHORT, ValueType.INT, ValueType.LONG
 _READABLE: Final[dict[ValueType, set[ValueType]]] = {
@@ -69,11 +77,12 @@ def written(kind: ValueType, value: Any) -> TypedValue:
             raise _is_no(kind, value)
         if not -half <= value < half:
             raise MessageFormatError(f"{value} does not fit into a {kind.value} of {_BITS[kind]} bits")
-        return TypedValue(kind, int(value))
+        return TypedValue(kind, int.__index__(value))
     if kind in {ValueType.FLOAT, ValueType.DOUBLE}:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise _is_no(kind, value)
-        return TypedValue(kind, float(value) if kind is ValueType.DOUBLE else _single(float(value)))
+        number = float.__float__(value) if isinstance(value, float) else float(int.__index__(value))
+        return TypedValue(kind, number if kind is ValueType.DOUBLE else _single(number))
     if kind is ValueType.BYTES:
         if value is not None and not isinstance(value, (bytes, bytearray, memoryview)):
             raise _is_no(kind, value)
@@ -81,9 +90,9 @@ def written(kind: ValueType, value: Any) -> TypedValue:
     if kind is ValueType.BOOLEAN and isinstance(value, bool):
         return TypedValue(kind, value)
     if kind is ValueType.CHAR and isinstance(value, str) and len(value) == 1 and value <= "\uffff":
-        return TypedValue(kind, str(value))
+        return TypedValue(kind, exact(value))
     if kind is ValueType.STRING and (value is None or isinstance(value, str)):
-        return TypedValue(kind, None if value is None else str(value))
+        return TypedValue(kind, None if value is None else checked_text(value, "a string"))
     raise _is_no(kind, value)
 
 
@@ -94,12 +103,26 @@ def guessed(value: Any) -> TypedValue:
     if isinstance(value, int):
         return written(ValueType.LONG, value)
     if isinstance(value, float):
-        return TypedValue(ValueType.DOUBLE, value)
+        return written(ValueType.DOUBLE, value)
     if value is None or isinstance(value, str):
         return written(ValueType.STRING, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return written(ValueType.BYTES, value)
     raise MessageFormatError(f"a {type(value).__name__} cannot be stored: bool, int, float, str and bytes can")
+
+
+def checked_text(text: Any, what: str) -> str:
+    """Returns a text that can be sent. Raises MessageFormatError."""
+    if problem := text_problem(text):
+        raise MessageFormatError(f"{what} {problem}")
+    return exact(text)
+
+
+def sendable(value: TypedValue) -> TypedValue:
+    """The value, if it can be sent in a map or a stream: a char must be one of UTF-8. Raises MessageFormatError."""
+    if value.type is ValueType.CHAR:
+        checked_text(value.value, "a char")
+    return value
 
 
 def read(stored: TypedValue | None, kind: ValueType) -> Any:
@@ -142,9 +165,23 @@ def _parsed(text: str, kind: ValueType) -> Any:
         half = 1 << (_BITS[kind] - 1)
         if _WHOLE.fullmatch(text) and -half <= int(text) < half:
             return int(text)
-    elif _ANY_NUMBER.fullmatch(text):
-        return float(text) if kind is ValueType.DOUBLE else _single(float(text))
+    else:
+        number = _real(text.strip(_TRIMMED))
+        if number is not None:
+            return number if kind is ValueType.DOUBLE else _single(number)
     raise NumberFormatError(f"the text {text[:50]!r} is no {kind.value}")
+
+
+def _real(text: str) -> float | None:
+    """The number that Java's Double.valueOf reads in a trimmed text; None if it reads none."""
+    if decimal := _DECIMAL.fullmatch(text):
+        return float(decimal[1] or decimal[2])
+    if hexadecimal := _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(hexadecimal[1])
+        except OverflowError:
+            return float("-inf" if text.startswith("-") else "inf")
+    return None
 
 
 def _single(value: float) -> float:
