@@ -253,7 +253,12 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         self._wake()
 
     def put_back(self, item: Event | Silence | Gap | Batch) -> None:
-        """What was handed out last was not, for nobody was there to take it: it is next, and the token before it."""
+        """What was handed out last was not, for nobody was there to take it: it is next, and the token before it.
+
+        Idempotent, for one and the same event.
+        """
+        if self._put_back and self._events and self._events[-1] is item:
+            return
         if isinstance(item, (Silence, Gap)):
             self._returned = item
             self.last = Silence(item.pubend, item.start, item.start)

@@ -35,6 +35,7 @@ REDELIVERIES: Final = 6
 log = logging.getLogger("gapless.jms")
 
 _Body = TypeVar("_Body")
+_Received = TypeVar("_Received")
 
 
 class Gate:
@@ -96,8 +97,8 @@ class JMSConsumer:
         self._gate = context.gate
         self._listener: MessageListener | None = None
         self._thread: Thread | None = None
-        self._busy = False
-        """Whether a thread takes something from the subscription, or has something in hand."""
+        self._busy_in = 0
+        """The thread that takes something from the subscription, or has something in hand; 0: none."""
         self._closed = False
         self._fails = False
         """Whether it was closed while its listener could not do with a message."""
@@ -127,28 +128,22 @@ class JMSConsumer:
         0: it waits for ever. With AUTO_ACKNOWLEDGE a message is acknowledged when the next one is asked for, or the
         consumer is closed: JMS does so when it returns the message, and a crash then loses it.
         """
-        with self._receiving():
-            event = self._next(_until(timeout))
-        return None if event is None else self._message(event)
+        return self._received(_until(timeout), self._message)
 
     def receive_no_wait(self) -> Message | None:
         """Returns the next message if it has arrived; None otherwise. It waits for the acknowledgement of the last."""
-        with self._receiving():
-            event = self._next(0)
-        return None if event is None else self._message(event)
+        return self._received(0, self._message)
 
     def receive_body(self, kind: type[_Body], timeout: int = 0) -> _Body | None:
         """Returns the body of the next message, as this type; None as `receive`.
 
         Raises MessageFormatError if it is of another type. Then the next call gets the same message.
         """
-        with self._receiving():
-            return self._body(kind, _until(timeout))
+        return self._received(_until(timeout), lambda event: self._body(kind, event))
 
     def receive_body_no_wait(self, kind: type[_Body]) -> _Body | None:
         """Returns the body of the next message if it has arrived, as `receive_body`."""
-        with self._receiving():
-            return self._body(kind, 0)
+        return self._received(0, lambda event: self._body(kind, event))
 
     # ---- being called
 
@@ -161,11 +156,15 @@ class JMSConsumer:
 
         If it raises, the message is given again at once, marked, up to six times, and after that the exception listener
         hears of it; with CLIENT_ACKNOWLEDGE the next message follows. No listener again: close the consumer.
+
+        Raises IllegalStateError while another thread receives in this context.
         """
         if not callable(listener):
             raise TypeError("a listener is called with each message; to have none again, close the consumer")
         with self._gate.changed:
             self._check_open()
+            if self._context.is_receiving:
+                raise IllegalStateError("another thread receives in this context: it would wait beside the listener")
             self._listener = listener
             if self._thread is not None:
                 return
@@ -193,7 +192,7 @@ class JMSConsumer:
             self._closed_by_itself = True
             return
         with self._gate.changed:
-            self._gate.changed.wait_for(lambda: not self._busy)
+            self._gate.changed.wait_for(lambda: not self.is_busy_elsewhere)
             if self._ended:
                 return
             self._ended = True
@@ -204,6 +203,11 @@ class JMSConsumer:
             with names_of_jms():
                 self._subscription.close()
 
+    @property
+    def is_busy_elsewhere(self) -> bool:
+        """Whether another thread than the caller takes something here, or has something in hand."""
+        return self._busy_in not in (0, get_ident())
+
     # ---- how it is done
 
     def _check_open(self) -> None:
@@ -211,15 +215,32 @@ class JMSConsumer:
             raise IllegalStateError("the consumer is closed")
         self._context.check_open()
 
+    def _received(self, until: float | None, convert: Callable[[Event], _Received]) -> _Received | None:
+        """Receives an event, and converts it. `until`: on the monotonic clock; 0: what is there; None: for ever.
+
+        If a signal handler raises before that is returned, the event is the next one.
+        """
+        taken: list[Event] = []
+        try:
+            with self._receiving():
+                self._next(until, taken)
+                return convert(taken[0]) if taken else None
+        except GaplessError:
+            raise
+        except BaseException:
+            for event in taken:
+                self._subscription.put_back(event)
+            raise
+
     @contextmanager
     def _receiving(self) -> Iterator[None]:
         with self._gate.changed:
             self._check_open()
             if self._context.has_listener:
                 raise IllegalStateError("this context has a listener: what it receives comes to listeners only")
-            if self._busy:
+            if self.is_busy_elsewhere:
                 raise IllegalStateError("another thread receives here: a context is used by one at a time")
-            self._busy = True
+            self._busy_in = get_ident()
         try:
             with names_of_jms():
                 yield
@@ -231,36 +252,35 @@ class JMSConsumer:
 
     def _be_idle(self) -> None:
         with self._gate.changed:
-            self._busy = False
+            self._busy_in = 0
             self._gate.changed.notify_all()
 
-    def _next(self, until: float | None) -> Event | None:
-        """Returns the next event. `until`: on the monotonic clock; 0: what is there; None: for ever."""
+    def _next(self, until: float | None, taken: list[Event]) -> None:
+        """Takes the next event, if there is one."""
         changed = self._gate.changed
         while True:
             with changed:
                 changed.wait_for(lambda: self._gate.is_open or self._closed, _left(until))
                 if not self._may_hand_out():
-                    return None
+                    return
             if until == 0:
                 self._subscription.settle()
             event = self._subscription.receive(_left(until))
             if event is None:
-                return None
+                return
+            taken.append(event)
             with changed:
                 if self._may_hand_out():
-                    return event
+                    return
             self._subscription.put_back(event)
+            taken.clear()
 
     def _message(self, event: Event) -> Message:
         message = message_of(event)
         message.acknowledged_by(self._context.acknowledge)
         return message
 
-    def _body(self, kind: type[_Body], until: float | None) -> _Body | None:
-        event = self._next(until)
-        if event is None:
-            return None
+    def _body(self, kind: type[_Body], event: Event) -> _Body:
         try:
             body = message_of(event).get_body(kind)
             if body is None:
@@ -316,7 +336,7 @@ class JMSConsumer:
                     return False
                 if not self._gate.is_open:
                     return True
-                self._busy = True
+                self._busy_in = get_ident()
                 self._gate.running[get_ident()] = self._context
             try:
                 event = self._subscription.receive(0)

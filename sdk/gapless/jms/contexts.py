@@ -114,6 +114,8 @@ class JMSContext:
         self._auto_start = True
         self._consumers: set[JMSConsumer] = set()
         self._closed = False
+        self._has_left = False
+        """Whether it has ended, too: a `close` that was interrupted may be repeated."""
         self._kept: list[tuple[Message, SentMessage]] = []
         """What was sent in the present transaction."""
         self.gate = connection.gate
@@ -359,6 +361,11 @@ class JMSContext:
         return any(consumer.get_message_listener() is not None for consumer in self._consumers)
 
     @property
+    def is_receiving(self) -> bool:
+        """Whether another thread than the caller receives from one of its consumers."""
+        return any(each.is_busy_elsewhere for each in self._consumers if each.get_message_listener() is None)
+
+    @property
     def redelivers_at_once(self) -> bool:
         """Whether a listener that raises is given its message again."""
         return self._mode in (SessionMode.AUTO_ACKNOWLEDGE, SessionMode.DUPS_OK_ACKNOWLEDGE)
@@ -400,6 +407,7 @@ class JMSContext:
                 self._consumers.discard(consumer)
                 self._connection.durable.discard(name or "")
 
+        made: list[JMSConsumer] = []
         try:
             with names_of_jms():
                 pattern = topic.get_topic_name() if isinstance(topic, Topic) else topic
@@ -410,16 +418,18 @@ class JMSContext:
                     on_change="error" if name is None else "jms",
                     no_local=no_local,
                 )
+                made.append(JMSConsumer(self, subscription, forget))
+            with self.gate.changed:
+                self._consumers.add(made[0])
+            if self._auto_start:
+                self.gate.open()
+            return made[0]
         except BaseException:
+            for consumer in made:
+                consumer.end(abandons=True)
             with self.gate.changed:
                 self._connection.durable.discard(name or "")
             raise
-        consumer = JMSConsumer(self, subscription, forget)
-        with self.gate.changed:
-            self._consumers.add(consumer)
-        if self._auto_start:
-            self.gate.open()
-        return consumer
 
     def _use(self) -> None:
         self.check_open()
@@ -440,7 +450,7 @@ class JMSContext:
 
     def _leave(self, error: BaseException | None) -> None:
         """Closes it. With an error nothing that was handed out last is acknowledged."""
-        if self._closed:
+        if self._has_left:
             return
         if self._sending.is_calling:
             raise IllegalStateError("a completion listener cannot close its own context: it would wait for itself")
@@ -467,6 +477,7 @@ class JMSContext:
         except GaplessError as raised:
             errors.append(named(raised))
         self._sending.end()
+        self._has_left = True
         if errors and error is None:
             raise errors[0]
 

@@ -204,10 +204,11 @@ class Sending:
 
     def send(self, message: Message, sent: SentMessage, listener: CompletionListener | None) -> None:
         """Sends a message, and waits until it is logged, or calls the listener then."""
-        future = self._publisher(sent.topic or "").submit(sent)
+        publisher = self._publisher(sent.topic or "")
         if listener is None:
-            on_logged(message, sent, future.result())
+            on_logged(message, sent, publisher.publish(sent))
             return
+        future = publisher.submit(sent)
         with self._changed:
             self._outstanding.append((message, sent, listener, future))
             self._changed.notify_all()

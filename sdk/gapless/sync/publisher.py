@@ -93,18 +93,24 @@ class Publisher:
     def submit(self, message: Message) -> Future[Receipt]:
         """Publishes like `send`, without waiting: the future gets the receipt, or the error.
 
-        If the future is cancelled, the event is published all the same; `flush` waits for it.
+        If the future is cancelled, the event is published all the same; `flush` waits for it, and raises its error.
         """
+        future: Future[Receipt] = Future()
         call = self._runner.prepare(lambda: self._publisher.submit(message), self._note)
 
-        def look(outcome: Future[Receipt]) -> None:
-            if outcome.cancelled():
-                call.leave()
+        def tell() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            if call.error is not None:
+                future.set_exception(call.error)
+            else:
+                future.set_result(call.result())
 
-        call.outcome.add_done_callback(look)
+        call.on_done = tell
+        future.add_done_callback(lambda _: call.leave() if future.cancelled() else None)
         try:
             call.start()
-            return call.outcome
+            return future
         except BaseException:
             call.leave()
             raise
@@ -140,7 +146,7 @@ class Publisher:
             raise
         finally:
             for part in parts:
-                if not (has_failed and part.outcome.done()):  # what became of later ones follows from that error
+                if not (has_failed and part.is_done):  # what became of later ones follows from that error
                     part.leave()
 
     def _receipts(
@@ -167,7 +173,7 @@ class Publisher:
                     parts[-1].start()
                 if encoded.error is not None:
                     error, reading = encoded.error, False
-            while parts and (parts[0].outcome.done() or not reading or len(parts) >= PARTS_MAX):
+            while parts and (parts[0].is_done or not reading or len(parts) >= PARTS_MAX):
                 receipts = parts[0].result(timeout, waiting=lambda: self.waiting)
                 parts.popleft()
                 yield from receipts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import wait
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
@@ -57,12 +56,16 @@ class RangeReader(Generic[ItemT]):
     @property
     def position(self) -> Tick:
         """Everything up to here was handed out: a reader that begins here hands out the rest."""
+        if self._runner.alive and self._runner.is_settling:
+            self._runner.settle()
         return self._reader.position
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ItemT:
+        if self._runner.is_settling:
+            self._runner.settle()
         item = self._reader.hand_out()
         if item is not None:
             return item
@@ -106,8 +109,7 @@ class RangeReader(Generic[ItemT]):
         try:
             call.start()
             while away_timeout is not None:
-                done, _ = wait([call.outcome], min(LOOK_EVERY, away_timeout))
-                if done:
+                if call.wait(min(LOOK_EVERY, away_timeout)):
                     break
                 if self._reader.connected:
                     away_since = None

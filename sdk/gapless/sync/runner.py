@@ -11,9 +11,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -44,7 +41,9 @@ class LoopThread:
         self.loop = _new_loop()
         self.is_here = True
         """Whether it runs in this process: a forked child has a copy of this object, but not the thread."""
-        self.left: set[asyncio.Future[Any]] = set()
+        self.left: set[Call[Any]] = set()
+        """Those whose callers have gone, until what they had done has gone back."""
+        self.cancelled: set[asyncio.Future[Any]] = set()
         """What is being cancelled, because its caller has gone."""
         self.calls: set[Call[Any]] = set()
         """Those that have no outcome yet."""
@@ -116,18 +115,26 @@ class Call(Generic[Result]):
 
     Whoever leaves it without the outcome calls `leave`: then the work is cancelled. If the work was done by then,
     `back` is called with it in the loop's thread. All this happens before any later call of that caller begins.
+
+    A signal handler may raise between any two of the caller's instructions. So the caller waits for a plain lock, which
+    it shares with nobody; a Condition that is interrupted may keep its own lock for ever.
     """
 
     def __init__(self, thread: LoopThread, work: Callable[[], Awaitable[Result]], back: Back | None) -> None:
         """`work` is called in the loop's thread; what it returns is waited for there. See `start`."""
-        self.outcome: Future[Result] = Future()
+        self.is_done = False
+        """Whether there is an outcome."""
         self.error: BaseException | None = None
         """The error that is the outcome."""
+        self.on_done: Callable[[], object] = _nothing
+        """Called in the loop's thread, when there is an outcome."""
         self._thread = thread
         self._work = work
         self._back = back
         self._task: asyncio.Future[Result] | None = None
         self._has_left = False
+        self._done = threading.Lock()
+        self._done.acquire()
 
     def start(self) -> None:
         """Begins the work, whatever happens to the caller. Raises ConnectionClosedError if the loop has ended."""
@@ -138,28 +145,32 @@ class Call(Generic[Result]):
             self._thread.calls.discard(self)
             raise ConnectionClosedError("the connection is closed") from error
 
+    def wait(self, timeout: float | None) -> bool:
+        """Waits for the outcome. Returns whether there is one; after `timeout` seconds there may be none."""
+        return self.is_done or self._done.acquire(timeout=-1 if timeout is None else max(0, timeout))
+
     def result(self, timeout: float | None = None, waiting: Callable[[], str] | None = None) -> Result:
         """Waits for the outcome. Raises TimeoutError after `timeout` seconds; its text has what `waiting` returns."""
-        try:
-            return self.outcome.result(timeout)
-        except FutureTimeoutError as error:
-            if error is self.error:
-                raise
+        if not self.wait(timeout):
             why = waiting() if waiting is not None else ""
-            raise TimeoutError(f"not done within {timeout:g} s{why and f': {why}. It goes on by itself'}") from None
-        except CancelledError:
-            raise ConnectionClosedError("the connection was closed") from None
+            raise TimeoutError(f"not done within {timeout:g} s{why and f': {why}. It goes on by itself'}")
+        if self.error is not None:
+            raise self.error
+        task = self._task
+        assert task is not None
+        return task.result()
 
     def leave(self) -> None:
         """The caller has gone without the outcome. It waits for nothing. Idempotent."""
-        with suppress(RuntimeError):  # the loop is closed: all is over
+        self._thread.left.add(self)
+        try:
             self._thread.loop.call_soon_threadsafe(self._end)
+        except RuntimeError:  # the loop is closed: all is over
+            self._thread.left.discard(self)
 
     def drop(self) -> None:
-        """It will have no outcome."""
-        self._thread.calls.discard(self)
-        if self.outcome.cancel():
-            self.outcome.set_running_or_notify_cancel()
+        """The loop has ended before the work had: the outcome is that."""
+        self._tell(ConnectionClosedError("the connection was closed"))
 
     # In the loop's thread.
 
@@ -170,39 +181,47 @@ class Call(Generic[Result]):
             self._task = self._thread.loop.create_future()
             self._task.set_exception(error)
         else:
-            left = self._thread.left
-            if left and asyncio.iscoroutine(waited_for):
-                waited_for = _after(left.copy(), waited_for)
-            self._task = asyncio.ensure_future(waited_for)
-        self._task.add_done_callback(self._tell)
+            cancelled = self._thread.cancelled
+            if cancelled and asyncio.iscoroutine(waited_for):
+                self._task = asyncio.ensure_future(_after(cancelled.copy(), waited_for))
+                self._task.add_done_callback(lambda _: waited_for.close())  # it may never have been begun
+            else:
+                self._task = asyncio.ensure_future(waited_for)
+        self._task.add_done_callback(self._on_done)
 
-    def _tell(self, task: asyncio.Future[Result]) -> None:
+    def _on_done(self, task: asyncio.Future[Result]) -> None:
         if task.cancelled():
             self.drop()
-            return
-        self._thread.calls.discard(self)
-        self.error = error = task.exception()
-        if not self.outcome.set_running_or_notify_cancel():
-            return
-        if error is not None:
-            self.outcome.set_exception(error)
         else:
-            self.outcome.set_result(task.result())
+            self._tell(task.exception())
+
+    def _tell(self, error: BaseException | None) -> None:
+        self.error = error
+        self.is_done = True
+        self._thread.calls.discard(self)
+        self._done.release()
+        self.on_done()
 
     def _end(self) -> None:
         task = self._task
-        if task is None or self._has_left:  # an interrupt may come before it has begun
-            return
-        self._has_left = True
-        if not task.done():
-            self._thread.left.add(task)
-            task.add_done_callback(self._thread.left.discard)
-            task.cancel()
-        task.add_done_callback(self._give_back)
+        if task is None:  # it was interrupted before it could begin
+            self._thread.left.discard(self)
+        elif not self._has_left:
+            self._has_left = True
+            if not task.done():
+                self._thread.cancelled.add(task)
+                task.add_done_callback(self._thread.cancelled.discard)
+                task.cancel()
+            task.add_done_callback(self._give_back)
 
     def _give_back(self, task: asyncio.Future[Result]) -> None:
+        self._thread.left.discard(self)
         if not task.cancelled() and self._back is not None:
             self._back(task)
+
+
+def _nothing() -> None:
+    """Nobody wants to be called."""
 
 
 class Runner:
@@ -264,8 +283,21 @@ class Runner:
             return call.result(timeout, waiting)
         except BaseException as error:
             if error is not call.error:
-                call.leave()
+                try:
+                    call.leave()
+                except BaseException:  # one more interrupt
+                    call.leave()
+                    raise
             raise
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether something has yet to go back whose caller has gone: `settle` comes before anything is read here."""
+        return bool(self._thread.left)
+
+    def settle(self) -> None:
+        """Waits until everything has gone back whose caller has gone."""
+        self.do(_nothing)
 
     def do(self, work: Callable[[], Result], *, back: Back | None = None) -> Result:
         """Calls a plain function in the loop's thread, and returns its result."""
@@ -310,13 +342,9 @@ class Runner:
             self._thread.stop()
 
 
-async def _after(left: Iterable[asyncio.Future[Any]], work: Coroutine[Any, Any, Result]) -> Result:
+async def _after(cancelled: Iterable[asyncio.Future[Any]], work: Coroutine[Any, Any, Result]) -> Result:
     """Does the work when what is being cancelled has ended."""
-    try:
-        await asyncio.wait(left)
-    except BaseException:
-        work.close()  # it was never begun
-        raise
+    await asyncio.wait(cancelled)
     return await work
 
 

@@ -69,6 +69,8 @@ class Subscription(Generic[ItemT, GapT]):
 
         Raises the errors of the iteration.
         """
+        if self._runner.is_settling:
+            self._runner.settle()
         event = self._subscription.hand_out()
         if event is not None:
             return event
@@ -78,6 +80,8 @@ class Subscription(Generic[ItemT, GapT]):
         return self
 
     def __next__(self) -> ItemT:
+        if self._runner.is_settling:
+            self._runner.settle()
         event = self._subscription.hand_out()
         if event is not None:
             return event

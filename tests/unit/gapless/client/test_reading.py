@@ -42,6 +42,9 @@ class StandIn:
     def check_open(self) -> None:
         """It is."""
 
+    def check_here(self) -> None:
+        """It is this loop."""
+
     def touch(self) -> None:
         """Nothing is done."""
 

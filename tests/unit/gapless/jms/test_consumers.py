@@ -229,7 +229,7 @@ def test_close_waits_for_the_listener_and_what_it_was_not_given_comes_later(cont
 def test_what_is_held_while_stopped_was_not_delivered(context: jms.JMSContext) -> None:
     consumer = context.create_durable_consumer("orders", "audit")
     waiting = InThread(lambda: consumer.receive(LONG))
-    until(lambda: consumer._busy)
+    until(lambda: consumer.is_busy_elsewhere)
     context.stop()
     context.create_producer().send("orders", "x")
     consumer.close()

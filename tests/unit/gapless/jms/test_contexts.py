@@ -91,7 +91,7 @@ def test_close_ends_what_waits_with_none_and_twice_is_no_error(factory: jms.Conn
     context = factory.create_context()
     consumer = context.create_consumer("orders")
     waiting = InThread(consumer.receive)
-    until(lambda: consumer._busy)
+    until(lambda: consumer.is_busy_elsewhere)
 
     consumer.close()
     consumer.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -39,38 +38,84 @@ def test_a_call_gives_the_result_or_the_error() -> None:
         runner.stop()
 
 
-def test_after_a_timeout_the_work_goes_on_unless_it_is_given_up() -> None:
+def test_a_caller_that_gives_up_cancels_the_work_before_its_next_call_begins() -> None:
     runner = Runner()
     ended: list[str] = []
 
     async def work() -> None:
         try:
-            await asyncio.sleep(0.1)
-            ended.append("well")
+            await asyncio.sleep(1000)
         except asyncio.CancelledError:
+            await asyncio.sleep(0)  # it takes a few turns
+            await asyncio.sleep(0)
             ended.append("cancelled")
             raise
 
+    async def look() -> list[str]:
+        return list(ended)
+
     try:
-        with pytest.raises(TimeoutError):
-            runner.call(work, timeout=0.01)
-        with pytest.raises(TimeoutError):
-            runner.call(work, timeout=0.01, give_up=True)
-        time.sleep(0.2)
-        assert ended == ["cancelled", "well"]
+        with pytest.raises(TimeoutError, match=r"not done within 0\.01 s: the disk is full\. It goes on by itself"):
+            runner.call(work, timeout=0.01, waiting=lambda: "the disk is full")
+        assert runner.call(look) == ["cancelled"]
+    finally:
+        runner.stop()
+
+
+def test_what_was_done_when_its_caller_had_gone_goes_back() -> None:
+    runner = Runner()
+    back: list[object] = []
+
+    def note(done: asyncio.Future[int]) -> None:
+        back.append(done.exception() or done.result())
+
+    async def fail() -> int:
+        raise ZeroDivisionError
+
+    try:
+        for work in (lambda: after(0), fail):
+            call = runner.prepare(work, note)
+            call.start()
+            assert call.wait(5)
+            call.leave()
+            call.leave()
+        runner.do(lambda: None)
+        assert back[0] == 7
+        assert isinstance(back[1], ZeroDivisionError)
+        assert len(back) == 2
+    finally:
+        runner.stop()
+
+
+def test_the_outcome_that_the_caller_has_does_not_go_back() -> None:
+    runner = Runner()
+    back: list[object] = []
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    try:
+        assert runner.call(lambda: after(0), back=back.append) == 7
+        with pytest.raises(ZeroDivisionError):
+            runner.call(fail, back=back.append)
+        runner.do(lambda: None)
+        assert back == []
     finally:
         runner.stop()
 
 
 def test_stop_ends_the_thread_and_whatever_runs_in_it() -> None:
     runner = Runner()
-    waiting = runner.begin(lambda: after(1000))
+    waiting = runner.prepare(lambda: after(1000))
+    waiting.start()
     runner.stop()
     runner.stop()
 
     assert not runner.alive
     assert not runner._thread.alive
-    assert waiting.cancelled()
+    with pytest.raises(ConnectionClosedError, match="was closed"):
+        waiting.result()
+    waiting.leave()
     with pytest.raises(ConnectionClosedError):
         runner.call(lambda: after(0))
 
