@@ -95,6 +95,8 @@ class ReceivedAcknowledgements:
         """The session that each subscription of a broker was given to last."""
         self._given: dict[tuple[str, bytes], None] = {}
         """The seal of every subscription that was given to anybody. A new disk gives ids again, but not seals."""
+        self._lost: dict[tuple[str, bytes], None] = {}
+        """Of these, the ones that went with a disk. While a home is away another SHB serves whoever shows one."""
         self._asked: dict[tuple[str, int, int], Mapping[str, int]] = {}
         """What a session's request to subscribe says is acknowledged: it counts once it is granted."""
         self._upto: dict[tuple[str, int], dict[str, int]] = {}
@@ -134,7 +136,8 @@ class ReceivedAcknowledgements:
         asked = self._asked.pop((broker, session, request), {})
         if isinstance(answer, Subscribed) and answer.home_sid:
             home = self._homes[broker, sid] = node_of(answer.home), answer.home_sid
-            self._given[home[0], answer.seal] = None
+            if (home[0], answer.seal) not in self._lost:
+                self._given[home[0], answer.seal] = None
             self._note(*home, asked)
             return
         self._homes.pop((broker, sid), None)  # a guest's id is in no table, and may be given again after a crash
@@ -150,6 +153,7 @@ class ReceivedAcknowledgements:
     def forget(self, broker: str) -> None:
         """What the broker knew is gone, and its numbers may be used again."""
         self._holders = {key: session for key, session in self._holders.items() if key[0] != broker}
+        self._lost |= {key: None for key in self._given if key[0] == broker}
         self._given = {key: None for key in self._given if key[0] != broker}
         self._asked = {key: said for key, said in self._asked.items() if key[0] != broker}
         self._upto = {key: upto for key, upto in self._upto.items() if key[0] != broker}

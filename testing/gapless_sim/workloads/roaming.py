@@ -206,8 +206,8 @@ class ReadingApplication(RoamingApplication):
 
     def bring_to_an_end(self, consumer: Consumer) -> None:
         """Everything is read, and acknowledged."""
-        if isinstance(consumer, Ranger):
-            consumer.begin_liveness()
+        if consumer.by_ranges:
+            cast("Ranger", consumer).begin_liveness()
         else:
             super().bring_to_an_end(consumer)
 
@@ -222,7 +222,7 @@ class ReadingApplication(RoamingApplication):
                 raise Violation("X2", f"{consumer.lane} was refused, and not told that its home is {home}: {error}")
             self.world.sometimes("roaming.refused away from home")
             self.world.after(SECOND, self.client.name, "home", self._go_to, home, life=self.client.life)
-        elif isinstance(consumer, Ranger) and type(error) is SubscriptionError:  # another reader of the row came
+        elif consumer.by_ranges and type(error) is SubscriptionError:  # another reader of the row came
             self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
         else:
             super()._on_over(consumer, error)

@@ -32,12 +32,17 @@ ROAMING = (
     Switch(
         "guest_acknowledges_to_nobody",
         ("roaming",),
-        "What a guest acknowledges is not mailed to its home.",
+        "What a guest acknowledges, or passes, is not mailed to its home.",
         (
             Edit(
                 f"{_GUESTS}._renewal",
-                "if done > guest.confirmed.get(stream.pubend, 0) and",
-                "if done < 0 and",
+                "if position.acked > (0 if row is None else row.acked):",
+                "if position.acked < 0:",
+            ),
+            Edit(
+                f"{_GUESTS}._renewal",
+                "if position.passed > max(position.acked, 0 if row is None else max(row.passed, row.released)):",
+                "if position.passed < 0:",
             ),
         ),
         ("V3",),
