@@ -20,6 +20,7 @@ from gapless_phb.core.followed import END
 from gapless_sim.model import begins_of
 from gapless_sim.oracles.kafka_guests import KI7Asked, KI7Once, KI8Guest
 from gapless_sim.oracles.kafka_logs import KafkaJudge, KafkaLogs
+from gapless_sim.oracles.kafka_readers import KI9Readers
 from gapless_sim.producer import key_of
 
 if TYPE_CHECKING:
@@ -528,6 +529,7 @@ def kafka_oracles(world: World) -> list[Oracle]:
         KI5Cut(world, logs, whole),
         KI6Published(world, logs),
         KI8Guest(world, logs, world.kafka),
+        KI9Readers(world, logs),
         KI4Settled(world, logs, whole),
     ]
     # Where a network loses frames, SHBs ask for what was lost; and nobody tells them of silence at the end of a log.

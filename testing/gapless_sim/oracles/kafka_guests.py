@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from gapless.core.wire.messages import Subscribe
+from gapless.core.wire.messages import AskBound, AskEarliest, ReadRange, Subscribe
 from gapless_log.kafka.format import MARK
 from gapless_log.kafka.messages import (
     DeleteRecords,
@@ -66,8 +66,11 @@ class KI7Once(KafkaJudge):
                 self._ends[topic.id, number] = partition, partition.end
 
     def received(self, broker: str, session: int, message: Any) -> None:
-        """Who comes back in the quiet time, because its client found the broker late, catches up: that is no fault."""
-        if isinstance(message, Subscribe):
+        """Who comes back in the quiet time, because its client found the broker late, catches up: that is no fault.
+
+        Nor is it if somebody reads by ranges.
+        """
+        if isinstance(message, (Subscribe, ReadRange, AskBound, AskEarliest)):
             self._stop()
 
     def room(self, broker: str, session: int) -> None:

@@ -44,6 +44,8 @@ class Truth:
     """The records of twins: each with its key, and where the newest batch is whose twin it is."""
     retained: Tick = 0
     """Everything at or below it was removed, and no gateway had asked for that."""
+    times: dict[Tick, int] = field(default_factory=dict)
+    """The times that the records of events bear, in milliseconds since 1970."""
 
     def is_unmasked(self, tick: Tick, key: int) -> bool:
         """Whether this is a twin of a batch that is removed: then nobody can tell, and it counts as none."""
@@ -98,8 +100,8 @@ class _Log:
     """Every event that this log ever had, those that were cut off too."""
     logged_at: dict[int, int] = field(default_factory=dict)
     """When each event was there for the first time, decided or not, by its key."""
-    decoded: dict[int, Sequence[tuple[int, int, Mark | None]]] = field(default_factory=dict)
-    """By batch: of each record the offset, the key, and the mark in it."""
+    decoded: dict[int, Sequence[tuple[int, int, int, Mark | None]]] = field(default_factory=dict)
+    """By batch: of each record the offset, the key, the time, and the mark in it."""
 
 
 class KafkaLogs:
@@ -177,6 +179,7 @@ class KafkaLogs:
         log.state = state
         first, retained = _beginning(partition, partition.start), _beginning(partition, partition.retained)
         keys: dict[Tick, int] = {}
+        times: dict[Tick, int] = {}
         transactional: set[Tick] = set()
         twins: dict[Tick, tuple[int, Tick]] = {}
         met: list[tuple[Tick, Mark]] = []
@@ -186,7 +189,7 @@ class KafkaLogs:
                 continue
             below = batch.leader_epoch << OFFSETS
             silent_upto, settled_at = -1, 0
-            for offset, key, mark in self._decode(log, batch):
+            for offset, key, time, mark in self._decode(log, batch):
                 tick = below + offset + 1
                 if mark is not None:
                     before = [at for at, other in met if mark.after < at < tick and mark.is_settled_by(other)]
@@ -203,19 +206,19 @@ class KafkaLogs:
                     log.logged_at.setdefault(key, self._kafka.world.now)
                     if offset >= partition.stable:
                         continue
-                    keys[tick] = key
+                    keys[tick], times[tick] = key, time
                     if batch.is_transactional:
                         transactional.add(tick)
         stable = _position(partition, partition.stable)
-        log.truth = Truth(sorted(keys), keys, stable, first, transactional, twins, retained)
+        log.truth = Truth(sorted(keys), keys, stable, first, transactional, twins, retained, times)
         log.ever |= keys
 
-    def _decode(self, log: _Log, batch: Batch) -> Sequence[tuple[int, int, Mark | None]]:
+    def _decode(self, log: _Log, batch: Batch) -> Sequence[tuple[int, int, int, Mark | None]]:
         found = log.decoded.get(id(batch))
         if found is None:
             self._batches.append(batch)
             found = log.decoded[id(batch)] = [
-                (record.offset, key_of(record.value or b""), self._mark(log, record.headers))
+                (record.offset, key_of(record.value or b""), record.timestamp, self._mark(log, record.headers))
                 for record in records(batch)
             ]
         return found

@@ -29,9 +29,10 @@ from gapless_sim.kafka_network import PRODUCE_FATES, TOPIC
 from gapless_sim.observation import Oracle
 from gapless_sim.options import SECOND
 from gapless_sim.producer import KEY_BYTES, Outbox, Producer, Publication
+from gapless_sim.ranger import Ranger
 from gapless_sim.reconfiguration import change_kafka_topic, take_only
 from gapless_sim.workloads import kafka_faults
-from gapless_sim.workloads.kafka_faults import KafkaFaults
+from gapless_sim.workloads.kafka_faults import KafkaFaults, time_of
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
@@ -61,6 +62,8 @@ SOMETIMES = (
     "kafka.passed what was cut off",
     "kafka.made anew from a token",
     "kafka.records deleted",
+    "kafka.read by ranges",
+    "kafka.earliest asked",
 )
 
 
@@ -103,8 +106,12 @@ class KafkaApplication:
             self.consume(row)
 
     def consume(self, row: Row) -> None:
-        """Consumes a subscription, as far as its database has come."""
-        if self.client.running:
+        """Consumes a subscription, or reads it by ranges, as far as its database has come."""
+        if self.client.running and row in self.workload.by_ranges:
+            ranger = Ranger(self.client, row, self.workload.reads)
+            ranger.eager = self.workload.in_liveness
+            ranger.on_over = self._on_over
+        elif self.client.running:
             consumer = Consumer(self.client, row, row.wanted(in_use=InUse.TAKEOVER))
             consumer.on_over = self._on_over
             consumer.on_attached = self._on_attached
@@ -117,6 +124,12 @@ class KafkaApplication:
         if self.producer is not None and self.producer.alive and self.producer.waiting < 40:
             self.producer.publish(8)
             self.workload.world.sometimes("kafka.published")
+
+    def ask_earliest(self) -> None:
+        """Asks from where on there is something, as one does who reads everything once."""
+        if self.client.running:
+            number = self.client.core.ranges.earliest(None, self.client.monotonic())
+            self.client.ask(number, lambda _: self.client.disown(number), lambda _: self.client.disown(number))
 
     def finish(self) -> None:
         """What is left is published."""
@@ -144,7 +157,7 @@ class KafkaApplication:
         if token is not None and (token.sid, token.generation, token.seal) != (core.sid, core.generation, core.seal):
             consumer.commit()
 
-    def _on_over(self, consumer: Consumer, error: GaplessError) -> None:
+    def _on_over(self, consumer: Consumer | Ranger, error: GaplessError) -> None:
         if isinstance(error, ConnectionClosedError):
             return
         row = consumer.row
@@ -176,6 +189,11 @@ class KafkaApplications(Oracle):
         assert world.kafka is not None
         self.kafka: SimKafka = world.kafka
         self.draws = world.choices.stream("workload/kafka")
+        self.reads = world.choices.stream("workload/kafka/ranges")
+        self._reads_ranges = self.reads.chance(0.5)
+        """Whether some subscriptions are read by ranges: then nobody can say what a node need not fetch (KI7)."""
+        self.by_ranges: list[Row] = []
+        """These subscriptions."""
         self.gateways = {name: broker for name, broker in world.brokers.items() if "phb" in broker.roles}
         self.publishing = next(iter(self.gateways))
         """The gateway that publishes."""
@@ -253,6 +271,10 @@ class KafkaApplications(Oracle):
     def begin_liveness(self) -> None:
         """Nothing goes wrong any more: everything is published and consumed."""
         self.in_liveness = True
+        for application in self.applications:
+            for reader in list(application.client.consumers.values()):
+                if isinstance(reader, Ranger):
+                    reader.begin_liveness()
         self.kafka.calm()
         self._finish()
 
@@ -306,6 +328,9 @@ class KafkaApplications(Oracle):
         selector = f"kind = '{kind}'" if kind else ""
         start = self.draws.pick((StartAt.EARLIEST, StartAt.LATEST))
         row = Row(self._rows, application.client.name, f"s{self._rows}", (TOPIC,), selector, wants(kind), start)  # type: ignore[arg-type]
+        if self._reads_ranges and self.reads.chance(0.4):
+            self.world.sometimes("kafka.read by ranges")
+            self.by_ranges.append(row)
         application.add(row)
 
     # ------------------------------------------------------------------------------------ what is written
@@ -321,6 +346,8 @@ class KafkaApplications(Oracle):
             self.draws.pick(self.applications).publish(self.draws.between(1, 4))
         else:
             self._write()
+        if self.reads.chance(0.1):
+            self.reads.pick(self.applications).ask_earliest()
         self._plan()
 
     def _partition(self) -> Partition | None:
@@ -368,4 +395,4 @@ class KafkaApplications(Oracle):
 
 def _record(key: int) -> NewRecord:
     """A record of a stranger's."""
-    return NewRecord(1, str(key).encode(), key.to_bytes(KEY_BYTES, "big"), [("kind", kind_of(key).encode())])
+    return NewRecord(time_of(key), str(key).encode(), key.to_bytes(KEY_BYTES, "big"), [("kind", kind_of(key).encode())])

@@ -51,6 +51,11 @@ SOMETIMES = (
 )
 
 
+def time_of(key: int) -> int:
+    """The time that a stranger's record bears, in milliseconds since 1970: times of neighbours may go back."""
+    return 1_700_000_000_000 + 1000 * key - 3000 * (key % 3)
+
+
 class KafkaFaults:
     """All of it, in one world."""
 
@@ -175,7 +180,7 @@ class KafkaFaults:
         self.world.sometimes("kafka.transaction hangs")
         self._hanging += 1
         key = self.workload.next_key()
-        batch = encode([NewRecord(1, None, key.to_bytes(KEY_BYTES, "big"), ())], Compression.NONE)
+        batch = encode([NewRecord(time_of(key), None, key.to_bytes(KEY_BYTES, "big"), ())], Compression.NONE)
         partition.append(by_producer(batch, self._hanging))
         self.kafka.changed()
         self.world.after(self._draws.draw(HANGS_MOST), "kafka", "abort", self._abort, partition, self._hanging)

@@ -76,7 +76,7 @@ SWITCHES: tuple[Switch, ...] = (
 TRAPS: tuple[str, ...] = (
     *(f"T{number}" for number in range(1, 61)),
     *(f"TS{number}" for number in range(1, 15)),
-    *(f"TK{number}" for number in range(1, 23)),
+    *(f"TK{number}" for number in range(1, 25)),
     "U03",
 )
 """Those of docs/protocol/traps.md (TS: of sessions, TK: of logs of Kafka's); and U03: a position told is refused,

@@ -338,6 +338,34 @@ READING = (
         "The rules are changed, and what was told before is asked for again.",
     ),
     _switch(
+        "earliest_is_where_a_gateway_has_found_the_log",
+        "TK23",
+        "The earliest that ranges are told of a log is where its pubend began.",
+        (
+            Edit(
+                "gapless_shb.core.ranges.heads:Earliest.on_ask",
+                "stream.beginning(stream.lost)",
+                "max(stream.lost, stream.meta.created)",
+            ),
+        ),
+        ("KI9",),
+        "A gateway finds a topic that has records, and somebody asks for the earliest.",
+    ),
+    _switch(
+        "time_of_a_record_is_its_tick",
+        "TK24",
+        "Records become events without their times.",
+        (
+            Edit(
+                "gapless_log.kafka.format:KafkaFormat.decode",
+                "Extras(timestamp=min(max(time, 1), TIMESTAMP_MAX))",
+                "Extras()",
+            ),
+        ),
+        ("KI9",),
+        "A stranger writes a record.",
+    ),
+    _switch(
         "every_gateway_deletes",
         "TK21",
         "Every gateway removes what its own subscriptions are done with.",
