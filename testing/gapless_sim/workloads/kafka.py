@@ -267,6 +267,8 @@ class KafkaApplications(Oracle):
             self.world.after(self.draws.draw(1 + at * SECOND), "world", "subscribe", self._subscribe)
         self._plan()
         self.faults.begin()
+        for _ in range(self.reads.between(0, 5)):
+            self._write()  # before any gateway has found the topic
 
     def begin_liveness(self) -> None:
         """Nothing goes wrong any more: everything is published and consumed."""
