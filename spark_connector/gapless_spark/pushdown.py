@@ -2,7 +2,9 @@
 
 Filters on `pubend`, `tick` and `published_at` make the ranges narrower, so less is read; those on `published_at` only
 the ranges of pubends whose ticks are times. Filters on `topic`, `key` and `kind` are applied in the task, so less is
-passed to Spark. The selector saves more than both: what the broker leaves out is not sent at all. Spark's filters are recognised by the names of their classes, so this needs no PySpark.
+passed to Spark. The selector saves more than both: what the broker leaves out is not sent at all.
+
+Spark's filters are recognised by the names of their classes, so this needs no PySpark.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from gapless.core.wire.codec import decode_server
 from gapless.core.wire.messages import (
     Acknowledge,
     AcknowledgeDurably,
+    AskBound,
+    AskEarliest,
     AttachedTo,
     Commit,
     Detach,
@@ -29,7 +31,17 @@ if TYPE_CHECKING:
     from gapless.core.wire.tokens import CheckpointToken
     from gapless_sim.world import World
 
-WATCHED = (Subscribe, Acknowledge, Commit, Detach, AcknowledgeDurably, ReadRange, ListSubscriptions)
+WATCHED = (
+    Subscribe,
+    Acknowledge,
+    Commit,
+    Detach,
+    AcknowledgeDurably,
+    ReadRange,
+    AskBound,
+    AskEarliest,
+    ListSubscriptions,
+)
 """The requests that are watched."""
 
 

@@ -1,4 +1,4 @@
-"""What a query of Spark's asks of brokers, without Spark: over a log of its own and over Kafka, at home and elsewhere."""
+"""What a query of Spark's asks of brokers, without Spark: over an own log and over Kafka, at home and elsewhere."""
 
 from __future__ import annotations
 

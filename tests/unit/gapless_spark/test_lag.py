@@ -38,6 +38,22 @@ def test_a_lag_is_the_time_between_two_ticks() -> None:
     assert str(found[0]) == "etl batch 7 p@1: 2.3 s behind"
 
 
+def test_of_a_kafka_partition_it_is_known_in_records(caplog: Any) -> None:
+    """Its ticks are no times: the lag of a query that has read nothing is not that of 2020."""
+    behind, done = lags(progress((offset(p=41, q=1600), offset(p=1600, q=1600))))
+
+    assert (behind.seconds, done.seconds) == (None, 0.0)
+    assert str(behind) == "etl batch 7 p@1: at offset 41, the log is at offset 1600"
+    assert not [line for line in prometheus([behind]).splitlines() if not line.startswith("#")]
+
+
+def test_at_the_beginning_of_a_log_of_times_the_lag_is_unknown() -> None:
+    (lag,) = lags(progress((offset(p=0), offset(p=THEN))))
+
+    assert lag.seconds is None
+    assert str(lag) == "etl batch 7 p@1: lag unknown"
+
+
 def test_other_sources_and_those_that_have_not_begun_are_passed_over() -> None:
     foreign = [('{"0":{"topic":5}}', None), ("17", "18"), (None, None), ("null", None), ("{}", None), ("[1]", None)]
 

@@ -19,7 +19,6 @@ pytest.importorskip("pyspark.sql.datasource", reason="PySpark 4 is not installed
 
 from gapless_spark import LagListener  # noqa: E402
 
-
 THEN = tick_at(1_800_000_000_000)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,8 @@ from gapless_spark.rows import COLUMNS, events_batch, gap_batch
 
 NETWORK = "net"
 P, Q = "p@1", "q@1"
+K = "orders.0@id"
+"""A partition of a Kafka topic."""
 BASE = tick_at(1_800_000_000_000)
 """2027-01-15, 08:00 UTC."""
 DAY = (tick_at(1_800_086_400_000) - BASE) // STEP
@@ -47,6 +50,17 @@ def events_table(pubend: PubendId, numbers: Iterable[int], gaps: Iterable[tuple[
         columns = EventColumns.of([event], [len(body)]).batch([tick(number)])
         batches.append(events_batch(pubend, [DeliveredColumns.parse(columns.payload(1), 0)], COLUMNS))
     batches += [gap_batch(Gap(pubend, tick(start), tick(end), "released"), COLUMNS) for start, end in gaps]
+    return pa.Table.from_batches(batches, COLUMNS).sort_by("tick")
+
+
+def kafka_table(pubend: PubendId, times: Mapping[Tick, datetime], gaps: Iterable[tuple[Tick, Tick]] = ()) -> Any:
+    """The rows of records of a Kafka partition, by their ticks, and of gaps."""
+    batches = []
+    for at, time in times.items():
+        event = encode_event("t.a", {"n": at}, Extras(timestamp=round(1000 * time.timestamp())), b"x")
+        columns = EventColumns.of([event], [1]).batch([at])
+        batches.append(events_batch(pubend, [DeliveredColumns.parse(columns.payload(1), 0)], COLUMNS))
+    batches += [gap_batch(Gap(pubend, start, end, "released"), COLUMNS) for start, end in gaps]
     return pa.Table.from_batches(batches, COLUMNS).sort_by("tick")
 
 
@@ -92,20 +106,29 @@ def add_batch(
     gaps: Mapping[PubendId, Sequence[tuple[int, int]]] | None = None,
 ) -> Manifest:
     """One more batch, which ends at these numbers."""
+    tables = [events_table(pubend, wanted, (gaps or {}).get(pubend, ())) for pubend, wanted in numbers.items()]
+    begins = {pubend: tick(0) for pubend in ends}
+    return add_rows(folder, {pubend: tick(at) for pubend, at in ends.items()}, begins, *tables)
+
+
+def add_rows(
+    folder: ArchiveFolder, ends: Mapping[PubendId, Tick], begins: Mapping[PubendId, Tick], *tables: Any
+) -> Manifest:
+    """One more batch of these rows, each table of one pubend, which begins at `begins` if it was in no batch before."""
     last = folder.last()
     number = 0 if last is None else last.batch + 1
     start = folder.described().start if last is None else last.end
     directory = folder.batch_directory(number)
     directory.mkdir(parents=True)
-    for at, (pubend, wanted) in enumerate(numbers.items()):
-        write_rows(directory, events_table(pubend, wanted, (gaps or {}).get(pubend, ())), f"part-{at}")
+    for at, table in enumerate(tables):
+        write_rows(directory, table, f"part-{at}")
     files, lost = described(folder.path, directory)
-    end = {**start, **{pubend: tick(at) for pubend, at in ends.items()}}
+    end = {**start, **ends}
     manifest = Manifest(
         first=number,
         batch=number,
         files=files,
-        start={**{pubend: tick(0) for pubend in end}, **start},
+        start={**begins, **start},
         end=end,
         gaps=lost,
         token=str(token(end)),

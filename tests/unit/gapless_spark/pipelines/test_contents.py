@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gapless.errors import ArchiveError
-from gapless_spark.pipelines.contents import check_bounds, day_of, described, ticks_of
+from gapless_spark.pipelines.contents import check_bounds, day_of, described, newest_time, ticks_of, times_of
 from gapless_spark.pipelines.manifest import DataFile
-from unit.gapless_spark.pipelines.archives import DAY, P, Q, events_table, tick, write_rows
+from unit.gapless_spark.pipelines.archives import DAY, K, P, Q, events_table, kafka_table, tick, write_rows
 
 
 def test_files_are_described_by_what_is_in_them(tmp_path: Path) -> None:
@@ -33,6 +34,19 @@ def test_files_of_several_days_follow_each_other(tmp_path: Path) -> None:
 
     assert [file.path.split("/")[1] for file in files] == ["date=2027-01-15", "date=2027-01-16", "date=2027-01-17"]
     assert day_of(tick(DAY)) == "2027-01-16"
+
+
+def test_records_of_kafka_have_no_day_and_the_times_that_they_bear(tmp_path: Path) -> None:
+    """They stand in the order of their ticks, which are no times."""
+    first, second = (datetime(2026, 11, 28 - n, 12, tzinfo=timezone.utc) for n in range(2))
+    write_rows(tmp_path / "b", kafka_table(K, {1: first, 2: second}))
+    ((file,), _) = described(tmp_path, tmp_path / "b")
+
+    assert file.path == "b/date=__HIVE_DEFAULT_PARTITION__/part-0.parquet"
+    assert (file.first, file.last) == (1, 2)
+    assert times_of(tmp_path / file.path).to_pylist() == [first, second]
+    assert newest_time([tmp_path / file.path]) == first
+    assert newest_time([]) is None
 
 
 def test_an_empty_file_is_left_out(tmp_path: Path) -> None:

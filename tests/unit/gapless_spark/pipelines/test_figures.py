@@ -37,6 +37,18 @@ def test_what_was_lost_is_accounted_for_apart() -> None:
     assert found.lost == ((time_at(1010 * SECOND), time_at(1015 * SECOND)),)
 
 
+def test_of_kafka_the_range_is_that_of_its_events() -> None:
+    """Ticks that are no times account for no seconds, and nobody knows of which time a gap is."""
+    found = figures({1000: 30, 1009: 10}, 41, 1600, timed=False, **NAMES)
+    assert (found.events, found.events_per_second, found.silence_share) == (40, 4.0, pytest.approx(0.8))
+    assert (found.since, found.until) == (time_at(START), time_at(1010 * SECOND))
+
+    lossy = figures({1000: 30}, 41, 1600, [(41, 50)], timed=False, **NAMES)
+    assert (lossy.gaps, lossy.gap_seconds, lossy.silence_share, lossy.lost) == (1, None, None, ())
+    empty = figures({}, 41, 1600, timed=False, **NAMES)
+    assert (empty.since, empty.until, empty.series) == (None, None, ())
+
+
 def test_what_begins_at_the_beginning_begins_with_what_is_there() -> None:
     assert made({1000: 5}, 0, 1010).events_per_second == 0.5
     assert made({1000: 5}, 0, 1010, (0, 1002)).since == time_at(START)

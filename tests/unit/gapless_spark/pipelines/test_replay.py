@@ -20,7 +20,7 @@ from gapless_spark.pipelines.archive_reader import Archive
 from gapless_spark.pipelines.compaction import compact
 from gapless_spark.pipelines.manifest import ArchiveFolder
 from gapless_spark.pipelines.replay import Replayed, ReplayRange, gaps_in, message_of, replay
-from unit.gapless_spark.pipelines.archives import P, Q, add_batch, make_archive, tick
+from unit.gapless_spark.pipelines.archives import K, P, Q, add_batch, add_rows, kafka_table, make_archive, tick
 
 
 class Killed(BaseException):
@@ -259,6 +259,20 @@ def test_what_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=text):
         run(folder, topic="again", **wrong)
+
+
+def test_records_of_kafka_are_replayed_between_ticks_and_not_between_times(
+    folder: ArchiveFolder, target: Target
+) -> None:
+    """They are not in the order of their times, so a later end would give the same keys to other events."""
+    times = {n: datetime(2026, 11, 28, 12, n, tzinfo=timezone.utc) for n in (1, 2, 3)}
+    add_rows(folder, {K: 3}, {K: 0}, kafka_table(K, times))
+
+    with pytest.raises(ConfigurationError, match=f"start and end are ticks for pubend {K}"):
+        run(folder, topic="again", start=times[2])
+    run(folder, topic="again", start=times[2], pubends=[P])
+    run(folder, topic="again", start=1, end=2, pubends=[K])
+    assert [message.body for _, message in target.log if message.body == b"x"] == [b"x"]
 
 
 def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path, target: Target) -> None:

@@ -18,7 +18,7 @@ from gapless.core.stream.ticks import SECOND, time_at
 from gapless.errors import ConfigurationError, TokenAheadError
 from gapless_spark.pipelines import report as module
 from gapless_spark.pipelines.report import archive_report, broker_report, report
-from unit.gapless_spark.pipelines.archives import NETWORK, P, Q, add_batch, make_archive, tick
+from unit.gapless_spark.pipelines.archives import NETWORK, K, P, Q, add_batch, add_rows, kafka_table, make_archive, tick
 
 NOW = tick(0) // SECOND * SECOND + 100 * SECOND
 
@@ -137,6 +137,23 @@ def test_an_archive_has_figures_without_a_broker(tmp_path: Path) -> None:
     assert (one.source, one.pubend, one.events, one.gaps, one.lag_seconds) == ("archive", P, 20, 1, None)
     assert (other.pubend, other.events, other.gaps) == (Q, 5, 0)
     assert one.lost == ((time_at(tick(10)), time_at(tick(14))),)
+
+
+def test_the_figures_of_kafka_are_of_the_times_of_its_records(
+    tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_archive(tmp_path, start={K: 0})
+    times = {n: time_at(at(100 * n)) for n in (1, 2, 3)}
+    add_rows(folder, {K: 3}, {K: 0}, kafka_table(K, times))
+    [found] = archive_report(tmp_path)
+
+    assert (found.events, found.since, found.until) == (3, time_at(at(100)), time_at(at(301)))
+    assert found.lag_seconds is None
+
+    broker.heads = lambda *_, **__: gapless.CheckpointToken(NETWORK, {K: 9})  # type: ignore[method-assign]
+    assert [each.lag_seconds for each in archive_report(tmp_path, "gapless://nowhere")] == [None], "records have no age"
+    broker.heads = lambda *_, **__: gapless.CheckpointToken(NETWORK, {K: 3})  # type: ignore[method-assign]
+    assert [each.lag_seconds for each in archive_report(tmp_path, "gapless://nowhere")] == [0.0]
 
 
 def test_with_a_broker_it_is_known_how_far_an_archive_is_behind(tmp_path: Path, broker: Broker) -> None:
