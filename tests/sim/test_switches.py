@@ -24,7 +24,9 @@ from sim.switches.catalogue import NOT_APPLICABLE, RULES, SECTIONS, SWITCHES, TR
 from sim.switches.edits import Edit, EditError, Replace, applied, function_of, source_of
 from sim.switches.switch import Switch
 
-ORACLE = re.compile(r"I([1-9]|1[0-2])|J([1-4]|10)|V[1-4]|K([1-9]|10)|KI[1-9]|C([1-9]|10)|R1|cores|P[12]|L1|X[1-3]|U03")
+ORACLE = re.compile(
+    r"I([1-9]|1[0-2])|J([1-4]|10)|V[1-4]|K([1-9]|1[01])|KI[1-9]|C([1-9]|10)|R1|cores|P[12]|L1|X[1-3]|U03"
+)
 
 # ------------------------------------------------------------------------------------- the catalogue
 
