@@ -252,6 +252,58 @@ def test_lost_ticks_are_an_answer() -> None:
     assert [(one.lo, one.hi, one.lost) for one in delivered(net)] == [(0, 30, 30), (30, 40, 0)]
 
 
+def released(net: Net, upto: int, *, at: int) -> None:
+    """The pubend has given up what is up to a tick, and says so with what is new."""
+    net.tell("p", Know(Knowledge(P, at, at + 10, lost=upto)))
+    net.pass_time(2 * SECOND)
+    net.forget()
+
+
+def test_what_the_pubend_has_given_up_is_asked_for_as_anything_else() -> None:
+    """Its broker has it still, with the silence between, which was filtered on the way: there is no gap."""
+    net = subscribed(FORK)
+    net.say(0, 20, "a", "b", "a")
+    released(net, 20, at=20)
+    net.tell("t", want(0, 20, RAW, "t@disk"))
+
+    got = delivered(net, "t")
+    assert sorted(tick for one in got for tick in one.data.ticks) == [1, 2, 3]
+    assert {(one.lost, one.stamp) for one in got} == {(0, RAW)}
+    assert asked(net) == []
+
+
+def test_the_events_of_a_cache_are_not_lost_with_the_silence_between_them() -> None:
+    """They lie inside of what was asked for, and the pubend's broker, which began anew, has nothing of it."""
+    net = subscribed(FORK)
+    net.say(0, 20, "a", "b", "a")
+    net.pass_time(2 * SECOND)
+    net.cut("p", "i")
+    net.start("p")
+    net.tell("p", Opened(PubendMeta(P, "p"), {"s@disk": 0, "t@disk": 0}))
+    net.connect("p", "i")
+    net.flow()
+    net.forget()
+    net.tell("t", want(0, 20, RAW, "t@disk"))
+    (question,) = asked(net)
+    (lo, hi), *_ = question.ranges
+    net.tell("p", Know(Knowledge(P, lo, hi, lost=30, reply=True), 1))
+
+    got = delivered(net, "t")
+    assert sorted(tick for one in got for tick in one.data.ticks) == [1, 3]
+    assert [one.lost for one in got if one.hi > lo] == [30]
+
+
+def test_what_was_answered_to_be_lost_is_not_asked_for_again() -> None:
+    net = subscribed(FORK)
+    net.tell("s", want(0, 20))
+    net.tell("p", Know(Knowledge(P, 0, 20, lost=20, reply=True), 1))
+    net.forget()
+    net.tell("t", want(0, 20, RAW, "t@disk"))
+
+    assert [(one.lo, one.hi, one.lost) for one in delivered(net, "t")] == [(0, 20, 20)]
+    assert net.ways(Want) == [("t", "i")]
+
+
 def test_an_answer_is_no_larger_than_there_is_room_for_and_the_rest_follows_little_by_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

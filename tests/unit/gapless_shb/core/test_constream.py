@@ -274,6 +274,22 @@ def test_lost_ticks_and_what_others_still_knew_between_them_come_in_order(select
     assert said == expected
 
 
+def test_what_is_lost_to_the_head_is_one_gap_however_it_is_answered() -> None:
+    """A retired SHB asks for it, and caches on the way answer piece by piece."""
+    world, client, stream = world_with("")
+    push(world)
+    first = world.stable
+    for _ in range(3):
+        world.publish()
+    lost = world.log[1][0]
+    for lo, hi in ((first, lost - 5), (lost - 5, lost)):
+        world.deliver(Knowledge(PUBEND, lo, hi, lost=lost, reply=True))
+        assert stream.head == (first if hi < lost else lost)
+
+    gaps = [message for _, message in client.inbox if isinstance(message, m.DeliverGap)]
+    assert [gap.start for gap in gaps] == [first]
+
+
 @pytest.mark.parametrize(("residue", "told"), [(None, 0), (5, 1), (6, 0)])
 def test_a_position_is_never_told_at_a_place_of_events_where_there_is_none(residue: int | None, told: int) -> None:
     """It would look like the place of an event that was lost; behind it, nothing can ever stand either."""

@@ -136,6 +136,21 @@ def test_a_lost_range_is_one_gap_that_ends_where_silence_begins() -> None:
     assert shown(fetch.segments((40, 80))) == [(0, 40)]
 
 
+def test_what_the_pubend_has_given_up_is_waited_for_until_it_is_answered() -> None:
+    """A push says how much that is, and a cache on the way may have it all."""
+    said = Knowledge("p@1", 400, 500, lost=300)
+    ticks = TickFetch("p@1", 0, [10, 20], 100, 1, None)
+    whole = RangeFetch("p@1", 0, 100, BatchMatcher())
+    for fetch, expected in ((ticks, [[10], (10, 20)]), (whole, [(0, 100)])):
+        fetch.offer(said)
+        assert not fetch.complete
+
+        fetch.offer(Knowledge("p@1", 0, 15, batch(10), reply=True))
+        fetch.offer(Knowledge("p@1", 15, 100, lost=300, reply=True))
+        assert fetch.complete
+        assert shown(fetch.segments((0, 0))) == expected
+
+
 @given(
     st.lists(st.integers(1, 40), unique=True).map(sorted),
     st.lists(st.integers(1, 40), unique=True).map(sorted),
