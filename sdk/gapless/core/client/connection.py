@@ -353,7 +353,7 @@ class ClientCore:
 
         If this client consumes a subscription of the same name already, the new one takes it over.
         """
-        check_sendable(wanted)
+        check_sendable((wanted, tuple(wanted.positions or ())))
         self._outbox.now = now
         return self._subscriptions.subscribe(self._number(), wanted)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from enum import IntEnum
+from decimal import Decimal
+from enum import Enum, IntEnum
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -48,6 +50,23 @@ class Colour(IntEnum):
 class Text(str):
     __slots__ = ()
 
+    def __str__(self) -> str:
+        return "another text"
+
+
+class Origin(str, Enum):
+    KENNEDY = "JFK"
+
+
+class Count(int):
+    def __int__(self) -> int:
+        return -1
+
+
+class Real(float):
+    def __float__(self) -> float:
+        return -1.0
+
 
 async def test_properties_are_bool_int_float_and_str(network: FakeNetwork) -> None:
     given: dict[str, Any] = {
@@ -59,13 +78,24 @@ async def test_properties_are_bool_int_float_and_str(network: FakeNetwork) -> No
         "absent": None,
         "enum": Colour.RED,
         "subclass": Text("x"),
+        "text enum": Origin.KENNEDY,
+        "count": Count(5),
+        "real": Real(2.5),
+        Text("named by a subclass"): 1,
         "any name, with spaces": 1,
     }
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         await session.publisher("t").send(b"", properties=given)
 
     (header,) = network.broker.streams[PUBEND].headers
-    expected = {**given, "enum": 3, "subclass": "x"}
+    expected = {
+        **given,
+        "enum": 3,
+        "subclass": "x",
+        "text enum": "JFK",
+        "count": 5,
+        "real": 2.5,
+    }
     del expected["absent"]
     assert header.properties == expected
     assert {name: type(value) for name, value in header.properties.items()}["bool"] is bool
@@ -81,6 +111,10 @@ async def test_properties_are_bool_int_float_and_str(network: FakeNetwork) -> No
         {"a": b"bytes"},
         {"a": [1]},
         {"a": "\ud800"},
+        {"a\udc80": 1},
+        {"a": Decimal(250)},
+        {"a": Fraction(1, 2)},
+        {"a": datetime(2030, 1, 1, tzinfo=timezone.utc)},
         {1: "a"},
         {"": "a"},
         ["a"],
@@ -93,9 +127,27 @@ async def test_a_wrong_property_is_refused_before_anything_is_sent(network: Fake
         with pytest.raises(gapless.InvalidMessageError):
             await publisher.send(b"x", properties=properties)
         with pytest.raises(gapless.InvalidMessageError):
+            await anext(publisher.send_all([gapless.Message(b"x", properties)]))
+        with pytest.raises(gapless.InvalidMessageError):
+            await connection.publish("p", 0, 0, [gapless.Message(b"x", properties)], topic="t")
+        with pytest.raises(gapless.InvalidMessageError):
             await publisher.send_batch([gapless.Message(b"fine"), gapless.Message(b"x", properties)])
 
     assert network.broker.messages(m.Publish) == []
+
+
+async def test_scalars_of_numpy_are_what_they_are_or_refused(network: FakeNetwork) -> None:
+    numpy = pytest.importorskip("numpy")
+    taken = {"float": numpy.float64(1.5), "text": numpy.str_("q")}
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t")
+        await publisher.send(b"", taken)
+        await publisher.send_batch([gapless.Message(b"", taken)])
+        for wrong in (numpy.int64(3), numpy.float32(1.5), numpy.bool_(1)):
+            with pytest.raises(gapless.InvalidMessageError, match=r"is a numpy\.\w+: .* \.item\(\)"):
+                await publisher.send(b"", {"a": wrong})
+
+    assert [header.properties for header in network.broker.streams[PUBEND].headers] == [{"float": 1.5, "text": "q"}] * 2
 
 
 @pytest.mark.parametrize(
@@ -110,6 +162,8 @@ async def test_a_wrong_property_is_refused_before_anything_is_sent(network: Fake
         ({"body": b"", "expiration": 5}, "time zone"),
         ({"body": b"", "correlation_id": 5}, "correlation_id is a str"),
         ({"body": b"", "type": b"x"}, "type is a str"),
+        ({"body": b"", "type": "\ud800"}, "type holds half a surrogate pair"),
+        ({"body": b"", "correlation_id": "a\udc80"}, "correlation_id holds half a surrogate pair"),
     ],
 )
 async def test_a_wrong_message_is_refused(network: FakeNetwork, arguments: Any, error: str) -> None:
@@ -118,7 +172,7 @@ async def test_a_wrong_message_is_refused(network: FakeNetwork, arguments: Any, 
             await session.publisher("t").send(**arguments)
 
 
-@pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256, 5])
+@pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256, 5, "a.\ud800"])
 async def test_a_wrong_topic_is_refused(network: FakeNetwork, topic: Any) -> None:
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         with pytest.raises(gapless.InvalidTopicError):

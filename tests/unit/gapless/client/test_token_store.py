@@ -12,7 +12,16 @@ import sqlalchemy
 from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from gapless import CheckpointToken, ConfigurationError, StaleTokenError, TokenStore
+from gapless import (
+    Batch,
+    CheckpointToken,
+    ConfigurationError,
+    Event,
+    InvalidTokenError,
+    StaleTokenError,
+    TokenMismatchError,
+    TokenStore,
+)
 
 FIRST = CheckpointToken("net", {"a@1": 10})
 SECOND = CheckpointToken("net", {"a@1": 20})
@@ -129,6 +138,94 @@ def test_a_token_is_claimed_first(opened: Open) -> None:
         TokenStore("late").save(opened(), FIRST)
 
 
+def test_a_token_alone_is_saved(opened: Open) -> None:
+    """Anything else would be committed with the effects, and the position would be gone."""
+    tokens, database = TokenStore("late"), opened()
+    tokens.claim(database)
+    batch = Batch("a@1", [], FIRST)
+
+    for wrong in (batch, None, str(FIRST), "x", Event.make("t")):
+        with pytest.raises(InvalidTokenError, match="a CheckpointToken is saved, not"):
+            tokens.save(database, wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidTokenError, match=r"batch\.token"):
+        tokens.save(database, batch)  # type: ignore[arg-type]
+
+    database.commit()
+    assert TokenStore("late").claim(opened()) is None
+
+
+@pytest.mark.parametrize(
+    "older",
+    [{"a@1": 19, "b@1": 5}, {"a@1": 20, "b@1": 4}, {"a@1": 25, "b@1": 4}, {"a@1": 19}, {"b@1": 4, "c@1": 9}],
+    ids=[
+        "before",
+        "before in one",
+        "neither before nor behind",
+        "one that is lower",
+        "one that is lower, and a new one",
+    ],
+)
+@pytest.mark.parametrize("claims_anew", [False, True])
+def test_a_position_never_goes_back(opened: Open, older: dict[str, int], claims_anew: bool) -> None:
+    """Neither as a whole nor in one pubend: what had taken effect there would take effect again."""
+    tokens, database = TokenStore("late"), opened()
+    tokens.claim(database)
+    tokens.save(database, CheckpointToken("net", {"a@1": 20, "b@1": 5}))
+    if claims_anew:
+        tokens = TokenStore("late")
+        tokens.claim(database)
+
+    with pytest.raises(StaleTokenError, match="stands before the one that is stored"):
+        tokens.save(database, CheckpointToken("net", older))
+
+    database.commit()
+    assert TokenStore("late").claim(opened()) == CheckpointToken("net", {"a@1": 20, "b@1": 5})
+
+
+def test_what_was_rolled_back_is_not_what_a_position_is_measured_by(opened: Open) -> None:
+    tokens, database = TokenStore("late"), opened()
+    tokens.claim(database)
+    tokens.save(database, FIRST)
+    database.commit()
+    tokens.save(database, CheckpointToken("net", {"a@1": 30}))
+    database.rollback()
+
+    tokens.save(database, SECOND)
+    database.commit()
+
+    assert TokenStore("late").claim(opened()) == SECOND
+
+
+def test_the_same_token_can_be_saved_again(opened: Open) -> None:
+    """Whoever was paused asks by that whether the token is still its own."""
+    tokens, database = TokenStore("late"), opened()
+    tokens.claim(database)
+    tokens.save(database, SECOND)
+    tokens.save(database, SECOND)
+    database.commit()
+
+    assert TokenStore("late").claim(opened()) == SECOND
+
+
+def test_a_pubend_that_only_the_stored_token_names_stays(opened: Open) -> None:
+    tokens, database = TokenStore("late"), opened()
+    tokens.claim(database)
+    tokens.save(database, CheckpointToken("net", {"a@1": 20, "b@1": 5, "c@1": 7}))
+    tokens.save(database, CheckpointToken("net", {"a@1": 21, "c@2": 1}))
+    database.commit()
+
+    assert TokenStore("late").claim(opened()) == CheckpointToken("net", {"a@1": 21, "b@1": 5, "c@2": 1})
+
+
+def test_a_token_of_another_network_takes_no_place(opened: Open) -> None:
+    tokens, database = TokenStore("late"), opened()
+    tokens.claim(database)
+    tokens.save(database, FIRST)
+
+    with pytest.raises(TokenMismatchError, match="delete the row 'late'"):
+        tokens.save(database, CheckpointToken("elsewhere", {"a@1": 20}))
+
+
 def test_names_are_apart(opened: Open) -> None:
     one, other, database = TokenStore("one"), TokenStore("it's; --"), opened()
     one.claim(database)
@@ -191,9 +288,12 @@ async def test_an_async_session_runs_it(file: Path) -> None:
         with pytest.raises(ConfigurationError, match="run_sync"):
             tokens.claim(session)
         assert await session.run_sync(tokens.claim) is None
-        await session.run_sync(tokens.save, FIRST)
+        await session.run_sync(tokens.save, SECOND)
         await session.commit()
-        assert await session.run_sync(TokenStore("late").claim) == FIRST
+        for wrong, error in ((FIRST, StaleTokenError), (None, InvalidTokenError)):
+            with pytest.raises(error):
+                await session.run_sync(tokens.save, wrong)  # type: ignore[arg-type]
+        assert await session.run_sync(TokenStore("late").claim) == SECOND
     await engine.dispose()
 
 

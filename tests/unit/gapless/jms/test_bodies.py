@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,6 +33,60 @@ def test_a_text() -> None:
         message.get_body(bytes)
     with pytest.raises(MessageFormatError):
         message.set_text(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", [None, "", " "])
+def test_a_text_that_is_none_stays_none(text: str | None) -> None:
+    message = TextMessage()
+    message.set_text(text)
+    received = got(message)
+
+    assert received.get_text() == text
+    assert received.get_body(str) == text
+    assert received.is_body_assignable_to(bytes) is (text is None)
+    assert received.get_property_names() == ["JMSXDeliveryCount"]
+
+
+def test_a_receiver_that_does_not_know_of_null_takes_it_for_an_empty_text() -> None:
+    sent = TextMessage().to_sent("t", 4, 0)
+
+    assert (sent.body, sent.properties) == (b"", {"JMS_gapless_body": "text", "JMS_gapless_types": ":null"})
+
+
+HALF = "a\ud800"
+
+
+SETTING: list[Callable[[], None]] = [
+    lambda: TextMessage().set_text(HALF),
+    lambda: JsonMessage().set_object({"a": [HALF]}),
+    lambda: JsonMessage().set_object({HALF: 1}),
+    lambda: MapMessage().set_string("a", HALF),
+    lambda: MapMessage().set_string(HALF, "a"),
+    lambda: MapMessage().set_char("a", "\ud800"),
+    lambda: MapMessage().set_object("a", HALF),
+    lambda: StreamMessage().write_string(HALF),
+    lambda: StreamMessage().write_char("\ud800"),
+    lambda: BytesMessage().write_utf(HALF),
+    lambda: TextMessage().set_string_property("a", HALF),
+    lambda: TextMessage().set_object_property("a", HALF),
+    lambda: TextMessage().set_string_property(HALF, "a"),
+    lambda: TextMessage().set_jms_type(HALF),
+    lambda: TextMessage().set_jms_correlation_id(HALF),
+]
+
+
+@pytest.mark.parametrize("use", SETTING, ids=range(len(SETTING)))
+def test_a_text_that_cannot_be_sent_is_refused_where_it_is_set(use: Callable[[], None]) -> None:
+    with pytest.raises(MessageFormatError):
+        use()
+
+
+def test_half_a_pair_is_a_char_of_java_where_it_is_written_as_two_bytes() -> None:
+    message = BytesMessage()
+    message.write_char("\ud800")
+    message.reset()
+
+    assert message.read_char() == "\ud800"
 
 
 def test_json() -> None:

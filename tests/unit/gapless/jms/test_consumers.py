@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Event
+from queue import Queue, SimpleQueue
+from threading import Barrier, Event
 
 import pytest
 
@@ -204,6 +205,54 @@ def test_a_listener_may_close_its_own_consumer_and_its_message_is_acknowledged(c
         except jms.IllegalStateError:
             continue
     assert texts(again, 1) == [("2", False, 1)]
+
+
+def test_a_listener_may_close_another_context_of_its_connection(context: jms.JMSContext) -> None:
+    other = context.create_context(jms.AUTO_ACKNOWLEDGE)
+    elsewhere = other.create_durable_consumer("orders", "audit")
+    said: list[object] = []
+    done = Event()
+
+    def listen(_: jms.Message) -> None:
+        for call in (other.close, context.close, context.stop):
+            try:
+                said.append(call())
+            except jms.IllegalStateError as error:
+                said.append(type(error))
+        done.set()
+
+    context.create_consumer("orders").set_message_listener(listen)
+    context.create_producer().send("orders", "1")
+    assert done.wait(LONG / 1000)
+
+    assert said == [None, jms.IllegalStateError, jms.IllegalStateError]
+    with pytest.raises(jms.IllegalStateError):
+        elsewhere.receive(SHORT)
+    context.create_producer().send("orders", "2")
+
+
+def test_two_listeners_that_close_each_others_contexts_do_not_wait_for_each_other(context: jms.JMSContext) -> None:
+    """One of them is refused: which one, the moment decides."""
+    other = context.create_context(jms.AUTO_ACKNOWLEDGE)
+    meets = Barrier(2)
+    said: Queue[object] = Queue()
+
+    def closing(target: jms.JMSContext) -> Callable[[jms.Message], None]:
+        def listen(_: jms.Message) -> None:
+            meets.wait(LONG / 1000)
+            try:
+                said.put(target.close())
+            except jms.IllegalStateError as error:
+                said.put(type(error))
+
+        return listen
+
+    context.create_consumer("orders").set_message_listener(closing(other))
+    other.create_consumer("orders").set_message_listener(closing(context))
+    with context.create_context(jms.AUTO_ACKNOWLEDGE) as third:
+        third.create_producer().send("orders", "1")
+
+    assert {said.get(timeout=LONG / 1000), said.get(timeout=LONG / 1000)} == {None, jms.IllegalStateError}
 
 
 def test_close_waits_for_the_listener_and_what_it_was_not_given_comes_later(context: jms.JMSContext) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -451,3 +452,58 @@ def test_errors_have_their_names_in_jms() -> None:
         assert errors.named(error) is error
     with pytest.raises(jms.JMSError, match="no broker answers"):
         jms.ConnectionFactory("gapless://127.0.0.1:1").create_context()
+
+
+@pytest.mark.parametrize("name", [None, "", "a\ud800", 5])
+def test_a_durable_subscription_has_a_name(context: jms.JMSContext, name: Any) -> None:
+    """Otherwise it would be none: what is sent while it has no consumer would be lost."""
+    with pytest.raises(jms.JMSError, match="the name of a durable subscription"):
+        context.create_durable_consumer("orders", name)
+    with pytest.raises(jms.JMSError, match="the name of a durable subscription"):
+        context.unsubscribe(name)
+
+
+@pytest.mark.parametrize("client_id", [None, "", "a\ud800"])
+def test_a_client_id_that_is_set_is_one(client_id: Any) -> None:
+    with jms.ConnectionFactory("embedded:").create_context() as context:
+        with pytest.raises(jms.InvalidClientIDError):
+            context.set_client_id(client_id)
+        context.set_client_id("desk-8")
+
+        assert context.get_client_id() == "desk-8"
+
+
+def test_what_cannot_be_written_has_its_error_in_jms_and_the_connection_goes_on(context: jms.JMSContext) -> None:
+    producer, half = context.create_producer(), "a\ud800"
+    with context.create_consumer("orders") as consumer:
+        for call, error in (
+            (lambda: context.create_consumer("orders", f"a = '{half}'"), jms.InvalidSelectorError),
+            (lambda: context.create_consumer(half), jms.InvalidDestinationError),
+            (lambda: context.create_topic(half), jms.InvalidDestinationError),
+            (lambda: producer.send(half, "x"), jms.InvalidDestinationError),
+            (lambda: producer.send("orders", half), jms.MessageFormatError),
+            (lambda: producer.send("orders", {"a": half}), jms.MessageFormatError),
+            (lambda: producer.set_property("a", half), jms.MessageFormatError),
+            (lambda: producer.set_jms_type(half), jms.MessageFormatError),
+            (lambda: jms.ConnectionFactory("embedded:", client_id=half), jms.InvalidClientIDError),
+            (lambda: jms.ConnectionFactory(f"gapless://{half}").create_context(), jms.JMSError),
+        ):
+            with pytest.raises(error):
+                call()
+        producer.send("orders", "still")
+
+        received = consumer.receive(LONG)
+        assert isinstance(received, jms.TextMessage)
+        assert received.get_text() == "still"
+
+
+def test_a_blank_in_a_selector_is_no_change(context: jms.JMSContext) -> None:
+    """It does not make the subscription anew: what it has kept is not lost."""
+    context.create_durable_consumer("orders", "audit", "a=1 and b is null").close()
+    context.create_producer().set_property("a", 1).send("orders", "kept")
+
+    with context.create_durable_consumer("orders", "audit", " a = 1  AND b IS NULL ") as consumer:
+        received = consumer.receive(LONG)
+
+    assert isinstance(received, jms.TextMessage)
+    assert received.get_text() == "kept"

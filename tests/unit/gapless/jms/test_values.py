@@ -120,6 +120,14 @@ def test_what_is_absent_is_read_as_java_does(stored: TypedValue | None) -> None:
         ("0.1", ValueType.FLOAT, 0.10000000149011612),
         ("1e39", ValueType.FLOAT, math.inf),
         ("-Infinity", ValueType.DOUBLE, -math.inf),
+        (" 1.5\n", ValueType.DOUBLE, 1.5),
+        ("\x00\t1.5 ", ValueType.FLOAT, 1.5),
+        ("2d", ValueType.DOUBLE, 2.0),
+        ("2.5F", ValueType.DOUBLE, 2.5),
+        ("0x1.8p1", ValueType.DOUBLE, 3.0),
+        ("-0X.8P0f", ValueType.DOUBLE, -0.5),
+        ("-0x1p9999", ValueType.DOUBLE, -math.inf),
+        ("+Infinity ", ValueType.FLOAT, math.inf),
     ],
 )
 def test_texts_are_parsed(text: str, kind: ValueType, value: object) -> None:
@@ -137,6 +145,11 @@ def test_texts_are_parsed(text: str, kind: ValueType, value: object) -> None:
         ("9" * 5000, ValueType.LONG),
         ("", ValueType.DOUBLE),
         ("inf", ValueType.DOUBLE),
+        ("1 5", ValueType.DOUBLE),
+        ("\u00a01.5", ValueType.DOUBLE),
+        ("0x1.8", ValueType.DOUBLE),
+        ("NaNf", ValueType.DOUBLE),
+        ("1_0", ValueType.DOUBLE),
     ],
 )
 def test_texts_that_are_no_number_are_an_error(text: str, kind: ValueType) -> None:

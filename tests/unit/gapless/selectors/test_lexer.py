@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.errors import InvalidSelectorError
-from gapless.selectors.lexer import TokenKind, is_identifier, tokens
+from gapless.selectors.lexer import TokenKind, canonical, is_identifier, tokens
 
 
 def lexed(expression: str) -> list[tuple[TokenKind, object, int]]:
@@ -129,3 +129,58 @@ def test_any_text_is_tokens_or_an_error_within_it(text: str) -> None:
 
     assert 0 <= end <= len(text)
     assert positions == sorted(set(positions))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("origin='JFK'", " origin  =\n'JFK'\t"),
+        ("a in('x','y')", "a IN ( 'x' , 'y' )"),
+        ("not(a is null)and b>-5", "NOT (a IS NULL) AND b > - 5"),
+        ("a--1>0", "a - - 1 > 0"),
+        ("", " \f\r\n"),
+    ],
+)
+def test_a_selector_with_other_blanks_is_the_same(one: str, other: str) -> None:
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a = 'x y'", "a = 'x  y'"),
+        ("a = ' x'", "a = 'x'"),
+        ("a = 'and'", "a = 'AND'"),
+        ("a < b", "A < b"),
+        ("a = 1", "a = 1.0"),
+        ("a = 16", "a = 0x10"),
+        ("a = 'x''y'", "a = 'x' 'y'"),
+        ("a < = b", "a <= b"),
+        ("a = 1", "(a = 1)"),
+    ],
+)
+def test_a_selector_that_differs_in_anything_else_is_another(one: str, other: str) -> None:
+    assert canonical(one) != canonical(other)
+
+
+WORDS = st.sampled_from(
+    ["a", "and", "Or", "NOT", "'it''s  x'", "''", "1", ".5e1", "0x1F", "<>", "<", "=", "(", ",", "-", "ä_$"]
+)
+BLANKS = st.text(" \t\f\n\r", min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(WORDS, BLANKS)))
+def test_the_canonical_text_has_the_same_words_whatever_stands_between_them(words: list[tuple[str, str]]) -> None:
+    spelt = "".join(word + blank for word, blank in words)
+
+    assert [token[:2] for token in tokens(canonical(spelt))] == [token[:2] for token in tokens(spelt)]
+    assert canonical(spelt) == canonical(
+        " ".join(word.swapcase() if word in {"and", "Or", "NOT"} else word for word, _ in words)
+    )
+    assert canonical(canonical(spelt)) == canonical(spelt)
+
+
+@pytest.mark.parametrize("wrong", ["a ! b", "'x", "a = 1b"])
+def test_what_is_no_selector_has_no_canonical_text(wrong: str) -> None:
+    with pytest.raises(InvalidSelectorError):
+        canonical(wrong)

@@ -337,3 +337,49 @@ def test_no_local_is_a_part_of_the_filter() -> None:
     assert record.filter.selector == "(w = 1) AND (JMSXAppID IS NULL OR JMSXAppID <> 'c')"
     assert "with no_local" in changing.refused(2).reason
     assert changing.attached(3).sid == answer.sid
+
+
+@pytest.mark.parametrize("on_change", list(m.OnChange))
+@pytest.mark.parametrize("spelt", ["w=1", " w\t=\n1 "])
+def test_a_blank_is_no_change(on_change: m.OnChange, spelt: str) -> None:
+    """Otherwise with on_change="jms" a blank would lose the backlog."""
+    changing = Changing()
+    former, done = acknowledged_in_the_middle(changing)
+
+    changing.ask(2, spelt, on_change=on_change)
+
+    answer = changing.attached(2)
+    assert (answer.sid, changing.position(answer)) == (former.sid, done)
+    assert changing.delivered(2) == changing.ticks("w = 1", done)
+
+
+def test_what_an_earlier_broker_has_stored_is_the_same_whatever_its_blanks() -> None:
+    """Its record keeps the text as it was written, and so does what other brokers know of it."""
+    changing = Changing()
+    changing.ask(1, "w=  1")
+    former = changing.attached(1)
+    changing.end(1)
+    record = changing.world.hosting.registry.get(former.sid)
+    assert record is not None
+
+    changing.ask(2, "w = 1", on_change=ANEW)
+
+    assert changing.attached(2).sid == former.sid
+    assert record.selector == "w=  1"
+    assert record.filter.selector == "w=  1"
+
+
+def test_whoever_attaches_again_by_id_with_another_blank_goes_on() -> None:
+    changing = Changing()
+    former, done = acknowledged_in_the_middle(changing)
+
+    changing.ask(
+        2,
+        "w  =  1",
+        sid=former.sid,
+        generation=former.generation,
+        start=m.StartAt.TOKEN,
+        positions=[m.Position(PUBEND, done)],
+    )
+
+    assert changing.attached(2).sid == former.sid

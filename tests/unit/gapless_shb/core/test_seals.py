@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.ports import Roaming
-from gapless.core.wire.tokens import seal
+from gapless.core.wire.tokens import network_seal, seal
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
@@ -63,3 +63,18 @@ def test_the_home_knows_its_tokens_when_the_network_has_another_secret() -> None
 
 def test_a_token_of_another_home_is_not_its_own() -> None:
     assert not seals(HOME).check(record(), ELSEWHERE, seals(ELSEWHERE).of(record()))
+
+
+@pytest.mark.parametrize("not_from", ["", "c"])
+def test_a_blank_makes_no_other_seal(not_from: str) -> None:
+    offered = seals(HOME).of(record(selector="a=1", not_from=not_from))
+
+    assert seals(ELSEWHERE).vouch(record(selector=" a =\t1", not_from=not_from), HOME, 7, 2, offered)
+
+
+def test_a_token_of_a_broker_that_sealed_the_selector_as_it_was_written_is_good() -> None:
+    written = record(selector="a=1")
+    what = ("c", "n", "", "a=1", "t")
+    offered = seal(b"secret of shb1@a", "net", 7, 2) + network_seal(b"common secret", "net", HOME, 7, 2, *what)
+
+    assert seals(ELSEWHERE).vouch(written, HOME, 7, 2, offered)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from gapless.core.client import ClientCore, SubscribeOptions
 from gapless.core.client import effects as e
 from gapless.core.client.connection import ConnectionPhase
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_client, encode
-from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError, PublishUncertainError
+from gapless.errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    ConnectionRefusedByBrokerError,
+    PublishUncertainError,
+)
 from unit.gapless.client.fake_broker import FakeBroker
 from unit.gapless.core.client.harness import SECOND, World, columns, joined
 
@@ -434,3 +442,47 @@ def test_what_one_step_sends_goes_in_one_effect() -> None:
 
 def _decoded(send: e.SendFrames) -> list[object]:
     return [decode_client(joined(payload)) for payload in send.payloads]
+
+
+class Text(str):
+    """What msgpack cannot encode."""
+
+    __slots__ = ()
+
+
+ASKING: list[Callable[[ClientCore, str], object]] = [
+    lambda core, text: core.unsubscribe(text, "", 0),
+    lambda core, text: core.unsubscribe("n", text, 0),
+    lambda core, text: core.ask_status(text, 0),
+    lambda core, text: core.retire(text, 0),
+    lambda core, text: core.open_publisher(text, "i", None, 0),
+    lambda core, text: core.open_publisher("p", "i", text, 0),
+    lambda core, text: core.subscribe(SubscribeOptions((text,)), 0),
+    lambda core, text: core.subscribe(SubscribeOptions(("t",), selector=text), 0),
+    lambda core, text: core.subscribe(SubscribeOptions(("t",), positions={text: 1}), 0),
+    lambda core, text: core.ranges.attach(SubscribeOptions(("t",), name=text), 0),
+    lambda core, text: core.ranges.heads(m.Target(text), None, 0, 0),
+    lambda core, text: core.ranges.settle(m.Target("n"), b"", {text: 1}, 0),
+    lambda core, text: core.ranges.lease(m.Target("n"), text, m.InUse.ERROR, 0),
+    lambda core, text: core.ranges.read(m.Target("n"), text, 0, 1, 0),
+    lambda core, text: core.ranges.publish(text, 0, 0, "t", columns(b""), 0),
+    lambda core, text: core.ranges.publish("p", 0, 0, text, columns(b""), 0),
+]
+"""Each call of the core that sends a text of an application's."""
+
+
+@pytest.mark.parametrize("wrong", ["a\ud800", Text("a")], ids=["half a pair", "subclass"])
+@pytest.mark.parametrize("ask", ASKING, ids=range(len(ASKING)))
+def test_what_cannot_be_encoded_fails_its_own_call_and_no_session(
+    ask: Callable[[ClientCore, str], object], wrong: str
+) -> None:
+    """Whatever checked it before, or forgot to. Once it waited for a link, no link could live."""
+    world = World().start()
+    session = world.broker.session
+
+    with pytest.raises(ConfigurationError, match="cannot be sent"):
+        ask(world.core, wrong)
+
+    world.reconnect()
+    assert world.core.connected
+    assert world.broker.session != session

@@ -167,6 +167,32 @@ def test_a_token_of_an_existing_subscription_is_enough_while_the_home_is_silent(
     assert pair.ticks(pair.other, again) == events[1:]
 
 
+@pytest.mark.parametrize(
+    ("on_change", "silent"),
+    [*((change, False) for change in m.OnChange), (m.OnChange.ERROR, True), (m.OnChange.KEEP_POSITION, True)],
+)
+def test_a_blank_is_no_change_away_from_home(on_change: m.OnChange, *, silent: bool) -> None:
+    """Neither where the home answers, nor where the token alone proves what it is of."""
+    pair = Pair()
+    session = pair.session()
+    pair.subscribe(pair.other, session, selector="n=1 or n>1")
+    pair.settle()
+    answer = pair.attached(pair.other, session)
+    events = pair.publish(2)
+    pair.settle()
+    pair.cut = silent
+    pair.leave(pair.other, session)
+    pair.settle(1000)
+
+    again = pair.session("another process")
+    token = Token(answer, begins(answer)) if silent else None
+    pair.subscribe(pair.other, again, token=token, selector=" n = 1  OR n > 1", on_change=on_change)
+    pair.settle(5000)
+
+    assert pair.attached(pair.other, again).home_sid == answer.home_sid
+    assert pair.ticks(pair.other, again) == [tick for tick in events if tick in pair.ticks(pair.other, session)]
+
+
 @pytest.mark.parametrize("change", ["selector", "seal", "no token"])
 def test_what_the_token_does_not_prove_waits_for_the_home(change: str) -> None:
     pair = Pair()
