@@ -17,6 +17,7 @@ from gapless.client.options import check_name
 from gapless.errors import ConfigurationError, GaplessError
 from gapless.selectors.filters import check_pattern
 from gapless.selectors.selector import Selector
+from gapless.texts import text_problem
 
 Offsets: TypeAlias = str
 """`subscription`, `earliest`, `latest`, or the text of an offset."""
@@ -185,6 +186,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
+    if problem := text_problem(text):
+        raise ConfigurationError(f"option {name} {problem}")
     try:
         return convert(text)
     except GaplessError as error:

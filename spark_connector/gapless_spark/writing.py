@@ -13,8 +13,9 @@ from itertools import islice
 from typing import Any, Final
 
 from gapless.client.messages import Message
-from gapless.errors import ConfigurationError, GaplessError
+from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError
 from gapless.selectors.filters import check_topic
+from gapless.texts import text_problem
 from gapless_spark.connections import shared_connection
 from gapless_spark.options import duration
 from gapless_spark.rows import KEY
@@ -72,6 +73,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Returns the options of a sink. Raises ConfigurationError."""
     values: dict[str, str] = {}
     for key, text in given.items():
+        if problem := text_problem(text):
+            raise ConfigurationError(f"option {key} {problem}")
         lower = key.lower()
         name = _OPTIONS.get(lower.removeprefix("gapless."))
         if name is not None:
@@ -143,7 +146,12 @@ def message(row: Mapping[str, Any], topic: str | None) -> Message:
     key = row.get("key")
     if key is not None:
         properties[KEY] = key
-    body = payload.encode("utf-8") if isinstance(payload, str) else bytes(payload)
+    if isinstance(payload, str):
+        if problem := text_problem(payload):
+            raise InvalidMessageError(f"a row's payload {problem}")
+        body = payload.encode()
+    else:
+        body = bytes(payload)
     chosen = row.get("topic")
     return Message(body, properties, topic=topic if chosen is None else chosen)
 

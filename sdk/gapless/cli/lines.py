@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gapless.cli.output import one_line
 from gapless.errors import InvalidMessageError
 from gapless.selectors.headers import SENT_FIELDS, HeaderField, sent_headers
+from gapless.texts import text_problem
 
 if TYPE_CHECKING:
     from gapless import Event, Gap, Message
@@ -115,10 +116,9 @@ def json_body(body: bytes) -> str | dict[str, str]:
 
 def _body(value: Any) -> bytes:
     if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError:
-            raise InvalidMessageError("body has half a surrogate pair, which UTF-8 cannot say") from None
+        if problem := text_problem(value):
+            raise InvalidMessageError(f"body {problem}")
+        return value.encode()
     if isinstance(value, Mapping) and set(value) == {"base64"} and isinstance(value["base64"], str):
         try:
             return b64decode(value["base64"], validate=True)

@@ -15,6 +15,7 @@ from gapless.cli.options import AsJson
 from gapless.cli.output import print_json, print_table, table_of
 from gapless.errors import ConfigurationError, InvalidMessageError
 from gapless.selectors.headers import HEADER_KINDS, sent_headers
+from gapless.selectors.values import plain_properties
 
 if TYPE_CHECKING:
     from gapless.selectors.explanation import NameUse
@@ -113,9 +114,9 @@ def event_fields(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
             raise InvalidMessageError(f"there is no header {unknown[0]}; there are {', '.join(HEADER_KINDS)}")
         headers |= named
     for name, value in {**properties, **headers}.items():
-        if not isinstance(value, (bool, int, float, str, type(None))):
+        if isinstance(value, (dict, list)):
             raise InvalidMessageError(f"the value of {name} must be true, false, null, a number or a string")
-    return properties, headers
+    return dict(plain_properties(properties)), headers
 
 
 def _headers_of_event(fields: dict[str, Any]) -> dict[str, Any]:

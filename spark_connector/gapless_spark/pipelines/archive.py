@@ -28,6 +28,7 @@ import gapless
 from gapless.client.options import Start
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ArchiveError, ConfigurationError, GaplessError, SubscriptionInUseError
+from gapless.selectors.lexer import canonical
 from gapless_spark.offsets import carried_on
 from gapless_spark.pipelines.batch_query import BatchQuery, Stopping, local_uri
 from gapless_spark.pipelines.broker import WAIT, connected
@@ -126,7 +127,7 @@ def check_wish(description: Description | None, wish: Wish, path: Path) -> None:
     for name, asked, there in (
         ("subscription", wish.subscription, description.subscription),
         ("topics", None if wish.topics is None else tuple(wish.topics), description.topics),
-        ("selector", wish.selector, description.selector),
+        ("selector", None if wish.selector is None else canonical(wish.selector), canonical(description.selector)),
         ("client id", wish.client_id, description.client_id),
     ):
         if asked is not None and asked != there:

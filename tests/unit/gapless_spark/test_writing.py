@@ -121,3 +121,10 @@ def test_columns_that_are_wrong(columns: dict[str, str], options: SinkOptions, s
 def test_columns_that_are_right() -> None:
     check_columns({"payload": "string", "topic": "string", "properties": "map<string,bigint>"}, SinkOptions("h"))
     check_columns({"payload": "binary", "id": "int"}, SinkOptions("h", topic="t", order="id"))
+
+
+def test_texts_that_cannot_be_written_are_refused() -> None:
+    with pytest.raises(GaplessError, match="payload holds half a surrogate pair"):
+        message({"payload": "a\ud800"}, "t")
+    with pytest.raises(GaplessError, match="option clientId holds half a surrogate pair"):
+        sink_options({"brokers": "a:1", "clientId": "a\ud800"})

@@ -99,6 +99,15 @@ def test_one_thread_at_a_time_receives(context: jms.JMSContext) -> None:
     assert waiting.result().get_text() == "x"
 
 
+def test_two_consumers_of_one_context_may_be_waited_for_by_two_threads(context: jms.JMSContext) -> None:
+    one, other = context.create_consumer("orders"), context.create_consumer("orders")
+    waiting = [InThread(lambda consumer=consumer: consumer.receive_body(str, LONG)) for consumer in (one, other)]  # type: ignore[misc]
+    until(lambda: all(each._busy for each in (one, other)))
+    context.create_producer().send("orders", "x")
+
+    assert [each.result() for each in waiting] == ["x", "x"]
+
+
 def test_a_listener_is_called_in_order_and_acknowledges_by_returning(context: jms.JMSContext) -> None:
     got: SimpleQueue[str | None] = SimpleQueue()
     consumer = context.create_durable_consumer("orders", "audit")

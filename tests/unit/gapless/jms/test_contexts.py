@@ -194,6 +194,26 @@ def test_unsubscribe_wants_a_subscription_without_a_consumer(context: jms.JMSCon
         context.unsubscribe("audit")
 
 
+def test_a_subscription_can_be_removed_although_a_message_is_not_acknowledged(factory: jms.ConnectionFactory) -> None:
+    with factory.create_context(jms.CLIENT_ACKNOWLEDGE) as context:
+        consumer = context.create_durable_consumer("orders", "audit")
+        context.create_producer().send("orders", "1")
+        assert consumer.receive(LONG) is not None
+        consumer.close()
+
+        context.unsubscribe("audit")
+
+        with context.create_durable_consumer("orders", "audit") as anew:
+            assert anew.receive(SHORT) is None
+
+
+def test_what_the_reference_says_that_there_is_none_of() -> None:
+    absent = ("shared", "temporary", "queue", "browser", "metadata")
+    public = [name.lower() for kind in (jms, jms.JMSContext, jms.ConnectionFactory) for name in dir(kind)]
+
+    assert [name for name in public if any(each in name.replace("_", "") for each in absent)] == []
+
+
 def test_unsubscribe_elsewhere_ends_the_consumer(tmp_path: Path) -> None:
     factory = jms.ConnectionFactory(f"embedded:{tmp_path / 'data'}", client_id="desk-7")
     with factory.create_context() as context, factory.create_context() as elsewhere:
