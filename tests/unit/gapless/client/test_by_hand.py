@@ -149,6 +149,41 @@ async def test_recover_hands_out_again_what_is_not_acknowledged(network: FakeNet
         assert await take(subscription, 1) == firsts("e")
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_recovery_that_was_cancelled_may_be_repeated(network: FakeNetwork, turns: int) -> None:
+    async with consuming() as (session, subscription):
+        network.log(b"a", b"b", b"c")
+        await take(subscription, 2)
+        recovering = asyncio.ensure_future(session.recover())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        recovering.cancel()
+        await asyncio.wait([recovering])
+        await session.recover()
+
+        assert await take(subscription, 3) == [*firsts("ab", 2), *firsts("c")]
+        await session.acknowledge()
+
+
+async def test_a_recovery_that_was_cancelled_goes_on(network: FakeNetwork) -> None:
+    async with consuming() as (session, subscription):
+        network.log(b"a", b"b")
+        await take(subscription, 1)
+        network.stalled = True
+        recovering = asyncio.ensure_future(session.recover())
+        await asyncio.sleep(0.01)
+        recovering.cancel()
+        await asyncio.wait([recovering])
+        again = asyncio.ensure_future(session.recover())
+        await asyncio.sleep(0.01)
+        assert len(network.kept) == 1, "it waits for what is under way"
+        network.flow()
+        await again
+
+        assert await take(subscription, 2) == [*firsts("a", 2), *firsts("b")]
+        await session.acknowledge()
+
+
 async def test_recover_wakes_who_waits(network: FakeNetwork) -> None:
     async with consuming() as (session, subscription):
         network.log(b"a")

@@ -346,3 +346,19 @@ def test_a_listener_hears_that_its_subscription_is_over(tmp_path: Path) -> None:
         elsewhere.unsubscribe("audit")
 
         assert isinstance(heard.get(timeout=LONG / 1000), jms.InvalidDestinationError)
+
+
+def test_no_listener_is_set_while_another_thread_receives_in_its_context(context: jms.JMSContext) -> None:
+    consumer, other = context.create_consumer("orders"), context.create_consumer("others")
+    waiting = InThread(lambda: consumer.receive(1_000))
+    until(lambda: consumer.is_busy_elsewhere)
+    for each in (consumer, other):
+        with pytest.raises(jms.IllegalStateError, match="another thread receives"):
+            each.set_message_listener(print)
+        assert each.get_message_listener() is None
+    assert waiting.result() is None, "its time limit is as it was"
+
+    heard: SimpleQueue[jms.Message] = SimpleQueue()
+    consumer.set_message_listener(heard.put)
+    context.create_producer().send("orders", "1")
+    assert heard.get(timeout=LONG / 1000).get_body(str) == "1"

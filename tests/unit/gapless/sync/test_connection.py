@@ -177,6 +177,42 @@ def test_a_forked_child_does_not_hang(network: FakeNetwork) -> None:
         assert connection.pubends(timeout=5) != []
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_is_handed_nothing_that_its_parent_has_at_hand(network: FakeNetwork) -> None:
+    with gapless.sync.connect(ADDRESS) as connection, connection.session() as session:
+        subscription = session.subscribe("t", name="s")
+        batches = subscription.batches(max_events=1)
+        publisher = session.publisher("t")
+        connection._runner.do(lambda: network.log(*(b"%d" % n for n in range(5))))
+        assert next(subscription).body == b"0"
+        sends = network.sends
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            try:
+                for call in (
+                    subscription.receive,
+                    lambda: next(subscription),
+                    lambda: next(batches),
+                    subscription.wait,
+                    subscription.acknowledge,
+                    session.recover,
+                    lambda: publisher.send(b"x"),
+                    lambda: session.subscribe("t"),
+                    lambda: gapless.sync.connect(ADDRESS).close() or connection.pubends(),
+                ):
+                    try:
+                        call()
+                    except gapless.ConnectionClosedError as error:
+                        refused += "forked" in str(error)
+                assert network.sends == sends
+            finally:
+                os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        assert [event.body for event in (next(subscription), next(subscription))] == [b"1", b"2"]
+
+
 SCRIPT = """
 import sys
 sys.path[:0] = {path!r}

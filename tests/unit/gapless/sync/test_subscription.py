@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -195,3 +196,42 @@ def test_an_archive_fills_a_gap(network: FakeNetwork, in_batches: bool) -> None:
                 if len(found) == 10:
                     break
     assert found == [b"%d" % n for n in range(10)]
+
+
+def test_a_refused_second_thread_leaves_the_first_ones_time_limit_alone(world: World) -> None:
+    with world.connection.session() as session, session.subscribe("t", name="s") as subscription:
+        with ThreadPoolExecutor() as threads:
+            first = threads.submit(subscription.receive, 0.5)
+            while world.connection._runner.do(lambda: subscription._subscription._waiting) is None:
+                time.sleep(0.001)
+            for again in (lambda: subscription.receive(timeout=0), lambda: next(subscription), subscription.wait):
+                with pytest.raises(gapless.SubscriptionError, match="one at a time iterates"):
+                    again()
+
+            assert first.result(20) is None
+
+
+def test_a_subscription_that_gave_up_leaves_nothing_attached(world: World) -> None:
+    with world.connection.session() as session:
+        for name in ("s", None):
+            world.network.stalled = True
+            with pytest.raises(TimeoutError):
+                session.subscribe("t", name=name, timeout=0.01)
+            world.connection._runner.do(world.network.flow)
+            session.subscribe("t", name=name, timeout=20).close()
+        world.connection.pubends()
+
+        assert not [each for each in world.network.broker.subscriptions.values() if each.session is not None]
+
+
+def test_a_subscription_that_could_not_be_closed_in_time_is_detached(world: World) -> None:
+    with world.connection.session(gapless.AckMode.AUTO) as session:
+        subscription = session.subscribe("t", name="s")
+        world.log(b"a")
+        next(subscription)
+        world.network.stalled = True
+        with pytest.raises(TimeoutError):
+            subscription.close(timeout=0.01)
+        world.connection._runner.do(world.network.flow)
+
+        session.subscribe("t", name="s", timeout=20).close()
