@@ -63,7 +63,7 @@ class SubscriptionInfo:
     no_local: bool = False
     """Whether it leaves out events of its own client."""
     roams: bool = False
-    """Whether it can be consumed at every broker of its network. Then there is one of its client and name there."""
+    """Whether its client has one of its name in the whole network, which can be consumed at every broker."""
 
 
 @dataclass(frozen=True, slots=True)

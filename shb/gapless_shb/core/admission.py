@@ -82,7 +82,7 @@ def found_for_ranges(hosting: Hosting, session: ClientSession, target: Target) -
     """
     by_name = None if target.sid else hosting.registry.find(session.client_id, target.name)
     if not target.sid and by_name is None:
-        home = hosting.places.of_new(session.client_id)
+        home = hosting.places.of_new(session.client_id, target.name)
         if home != hosting.places.broker:
             raise elsewhere(home, hosting)
         reason = f"there is no subscription {target.name!r} of client {session.client_id!r}: attach it first"

@@ -179,7 +179,7 @@ class Listings:
             listing.behind.get(sid, 0) / 1000,
             complete,
             no_local=bool(subscription.not_from),
-            roams=self._hosting.places.roams,
+            roams=self._hosting.places.has_home(subscription.name),
         )
 
 

@@ -638,6 +638,7 @@ class ClientCore:
         is_used = any(self._subscriptions) or any(self.publishers)
         if not is_used and self._requests.goes_elsewhere(failed, self._reaching.address, self._reaching.count):
             self._hang_up(failed.reason)
+            self._deadlines.set((ClientTimer.CONNECT, 0), self._outbox.now)  # nothing has failed: it goes on at once
         elif self._requests.get(failed.request) is not None:
             self._fail_request(failed)
         else:

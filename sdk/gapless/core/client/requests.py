@@ -238,10 +238,11 @@ class Requests(ClientRegistry[PendingRequest]):
     def goes_elsewhere(self, failed: RequestFailed, address: str, addresses: int) -> bool:
         """Whether the node that answers a request may be behind another address, and nothing of this session is lost.
 
-        Each address is tried; which node is behind one shows there. Once all of them have refused, it is none of them.
+        Each address is tried once; which node is behind one shows there. If the client comes back to one, it is none of
+        them, or it is away.
         """
         request = self.get(failed.request)
-        if request is None or not failed.node:
+        if request is None or not failed.node or address in request.refused_at:
             return False
         request.refused_at[address] = None
         return len(request.refused_at) < addresses and not any(each.served for each in self)

@@ -179,7 +179,9 @@ class Guests:
     def _places_to_unsubscribe(self, request: Unsubscribe) -> list[BrokerId]:
         if self._hosting.registry.find(request.client_id, request.name) is not None:
             return []
-        home = self._places.of_new(request.client_id)
+        if not self._places.has_home(request.name):
+            return self._places.others()
+        home = self._places.of_new(request.client_id, request.name)
         return [] if home == self._places.broker else [home]
 
     def _places_to_attach(self, session: ClientSession, request: Attach) -> list[BrokerId]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Final
 
 from gapless.core.network.facts import BrokerId
 from gapless.core.ports import Roaming
@@ -13,6 +14,10 @@ from gapless.core.wire.messages import Subscribe
 def node_of(home: ShbId) -> BrokerId:
     """Returns the node of an SHB."""
     return home.rpartition("@")[0]
+
+
+TEMPORARY: Final = "~"
+"""How the names of subscriptions begin that some job makes for itself alone: each is kept where it is made."""
 
 
 class Places:
@@ -32,13 +37,23 @@ class Places:
         """Whether the network has an SHB of this node."""
         return self._roaming is not None and node in self._roaming.shbs
 
-    def of_new(self, client_id: str) -> BrokerId:
-        """Returns the node at which a client's new subscriptions are created."""
-        return home_of(client_id, self._roaming) if self._roaming is not None and self.roams else self.broker
+    def has_home(self, name: str) -> bool:
+        """Whether a name has one home in the network; if not, it is of the SHB that is asked, and of no other."""
+        return self.roams and not name.startswith(TEMPORARY)
+
+    def of_new(self, client_id: str, name: str) -> BrokerId:
+        """Returns the node at which a client's subscription of a name is created."""
+        return home_of(client_id, self._roaming) if self._roaming is not None and self.has_home(name) else self.broker
+
+    def others(self) -> list[BrokerId]:
+        """Returns the nodes of all other SHBs that can be asked from here."""
+        return [node for node in self._roaming.shbs if node != self.broker] if self._roaming and self.roams else []
 
     def of(self, request: Subscribe, client_id: str) -> list[BrokerId]:
         """Returns the nodes that may have a durable subscription which this SHB has not; see `places_of`."""
         assert self._roaming is not None
+        if not request.sid and not self.has_home(request.name or ""):
+            return [self.broker]
         return places_of(request, client_id, self._roaming, self.broker)
 
 

@@ -60,7 +60,7 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     no_local: bool = False
     """Whether it leaves out what its own client publishes."""
     roams: bool = False
-    """Whether it can be consumed at every SHB of its network."""
+    """Whether its client has one of its name in the whole network, which can be consumed at every SHB."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):

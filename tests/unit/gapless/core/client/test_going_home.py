@@ -44,6 +44,7 @@ def test_it_asks_at_the_next_address_and_is_answered_there() -> None:
 
     refuse(talk, number)
     assert talk.hung_up
+    assert talk.core.deadline() == talk.now
     assert go_on(talk) == HOME
     (asked,) = talk.all_said(m.Attach)
     answer = m.AttachedTo(asked.request, 3, 1, b"seal", [])
@@ -74,17 +75,20 @@ def test_with_one_address_it_is_told_at_once() -> None:
     assert not talk.hung_up
 
 
-def test_while_the_home_is_down_it_looks_for_it_until_the_caller_gives_up() -> None:
+def test_while_the_home_is_down_it_tries_each_address_once() -> None:
     talk = Talk(HERE, HOME)
     number = attach(talk)
-    for _ in range(3):
-        refuse(talk, number)
-        talk.wait(6)
-        assert talk.core.address == HOME
-        talk.core.on_link_down(talk.link, "refused", talk.now)
-        assert go_on(talk) == HERE
-
+    refuse(talk, number)
+    talk.wait(6)
+    assert talk.core.address == HOME
+    talk.core.on_link_down(talk.link, "refused", talk.now)
+    assert go_on(talk) == HERE
     assert failures(talk) == []
+
+    refuse(talk, number)
+
+    assert failures(talk) == [ConfigurationError]
+    assert talk.core.connected
 
 
 def test_a_range_that_was_being_read_goes_on_there() -> None:

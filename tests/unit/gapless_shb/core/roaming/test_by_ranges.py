@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.harness import PUBEND
@@ -197,3 +198,44 @@ def test_each_of_two_that_have_one_name_is_ended_where_it_is() -> None:
     assert kept(pair) == [HOME]
     assert asked(pair, pair.other, m.Unsubscribe(903, "s", CLIENT)) == m.Done(903)
     assert kept(pair) == []
+
+
+def test_what_a_job_makes_for_itself_is_kept_where_it_is_made_and_ended_from_anywhere() -> None:
+    """As Spark does for a query without a subscription: its name is its own, so there is nothing beside it."""
+    pair = Pair()
+    name = "~spark-1"
+    made = asked(pair, pair.other, replace(attach(), name=name))
+    assert isinstance(made, m.AttachedTo)
+    assert made.home == pair.other.shb
+
+    by_name, by_token = m.Target(name), m.Target("", made.sid, made.generation, made.home)
+    for target in (by_name, by_token):
+        assert isinstance(asked(pair, pair.other, m.AskHeads(900, target, None, 0)), m.Ticks)
+    assert refused(asked(pair, pair.home, m.AskHeads(900, by_token, None, 0))).node == OTHER
+    listed = asked(pair, pair.other, m.ListSubscriptions(904))
+    assert isinstance(listed, m.SubscriptionList)
+    assert [row.roams for row in listed.rows] == [False]
+
+    assert asked(pair, pair.home, m.Unsubscribe(905, name, CLIENT)) == m.Done(905)
+    assert pair.other.hosting.registry.find(CLIENT, name) is None
+    assert refused(asked(pair, pair.home, m.Unsubscribe(906, name, CLIENT))).code is m.Code.NOT_FOUND
+
+
+def test_it_begins_with_a_token_of_another_one() -> None:
+    pair = Pair()
+    planned = asked(pair, pair.home, replace(attach(), name="~spark-planning"))
+    assert isinstance(planned, m.AttachedTo)
+    at = planned.positions[0].tick
+
+    of_a_task = replace(attach(Token(strange(planned), at)), name="~spark-task")
+    made = asked(pair, pair.other, of_a_task)
+
+    assert isinstance(made, m.AttachedTo), made
+    assert (made.home, made.positions) == (pair.other.shb, [m.Position(PUBEND, at)])
+
+
+def strange(planned: m.AttachedTo) -> m.Subscribed:
+    """The same in the form that a token is made of here."""
+    return m.Subscribed(
+        0, planned.sid, planned.generation, planned.seal, created=False, positions=[], home=planned.home
+    )
