@@ -5,7 +5,8 @@ PySpark calls `source`, `sink` and `listener`; only these need it. The other mod
 - `options`: the users' options; `columns`, `rows` and `properties`: what a row is;
 - `reading`: record batches of a range; `parts`: the parts of a range;
 - `offsets`: tokens as Spark's offsets; `planning`: the tasks; `pushdown`: what need not be read;
-- `stream`: how far a batch goes; `gaps`: whether it would meet a gap; `writing`: what a task publishes;
+- `stream`: how far a batch of a stream goes; `batch`: what a batch query reads; `connections`: where the home is;
+- `gaps`: whether a range would meet a gap; `writing`: what a task publishes;
 - `lag`: how far a query is behind; `telling` and `missing`: the errors for users.
 """
 

@@ -19,6 +19,7 @@ from gapless_spark.options import source_options
 from gapless_spark.stream import Stream
 from integration.broker_process import clean_environment
 from integration.spark_kit import (
+    OVER_BOTH_LOGS,
     LocalBroker,
     acknowledged,
     begin,
@@ -192,6 +193,7 @@ def test_a_new_pubend(spark: Any, tmp_path: Path) -> None:
         query.stop()
 
 
+@OVER_BOTH_LOGS
 def test_the_broker_is_away_for_a_while(spark: Any, broker: LocalBroker, tmp_path: Path) -> None:
     """The query waits for it, with nothing lost and nothing twice; and no longer than it was told."""
     publish(broker.url, range(5))
