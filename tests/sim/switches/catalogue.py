@@ -145,7 +145,6 @@ NOT_APPLICABLE: Mapping[str, str] = {
     "T16": _DELTA,
     "T17": _DELTA,
     "T18": _DELTA,
-    "T19": "copies that outlive early release are the delta and the hierarchy router's, which are not there yet",
     "T23": _SHARDED,
     "T29": "a gap that is wider than it must be is legal: no invariant is broken",
     "T30": _DELTA,
