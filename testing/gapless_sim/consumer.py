@@ -13,6 +13,7 @@ from gapless.core.client import SubscribeOptions
 from gapless.core.client import effects as e
 from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
 from gapless.core.wire.tokens import CheckpointToken
+from gapless_sim.spelling import respelt
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
@@ -44,7 +45,7 @@ class Row:
     no_local: bool = False
     """Whether it leaves out what its own client publishes; `matches` does so, too."""
     on_change: OnChange = OnChange.ERROR
-    """What is to become of the subscription that has its name, until that is done: what `former` knows."""
+    """What is to become of the subscription that has its name and selects something else: what `former` knows."""
     former: Row | None = None
     keeps_token: bool = True
     """Whether it resumes with the token it committed; else where it has acknowledged."""
@@ -58,31 +59,38 @@ class Row:
     """Whether it was removed, or is given up."""
     owner: Consumer | None = None
     """Who may commit: whoever attached last."""
+    asked: int = 0
+    """How often it was asked for: the blanks of its selector depend on it."""
 
     def wanted(
         self, *, in_use: InUse = InUse.ERROR, token: CheckpointToken | None = None, **window: Any
     ) -> SubscribeOptions:
-        """What to ask for: to create it, or to resume with the token (or with another one)."""
+        """What to ask for: to create it, or to resume with the token (or with another one).
+
+        A program may be written anew meanwhile: each time its selector has other blanks. What is to become of a
+        subscription that has changed it says each time, too, as a program does.
+        """
+        selector = respelt(self.selector, self.asked)
+        self.asked += 1
         token = token or (self.token if self.keeps_token else None) or (None if self.created else self.start_token)
-        on_change = OnChange.ERROR if self.created else self.on_change
         if token is None:
             start = StartAt.LATEST if self.created else self.start
             return SubscribeOptions(
                 self.topics,
                 self.name,
-                self.selector,
+                selector,
                 start,
                 in_use=in_use,
                 order=self.order,
                 no_local=self.no_local,
-                on_change=on_change,
+                on_change=self.on_change,
                 silence=self.silence,
                 **window,
             )
         return SubscribeOptions(
             self.topics,
             self.name,
-            self.selector,
+            selector,
             StartAt.TOKEN,
             positions=dict(token.ticks),
             token_sid=token.sid,
@@ -92,7 +100,7 @@ class Row:
             in_use=in_use,
             order=self.order,
             no_local=self.no_local,
-            on_change=on_change,
+            on_change=self.on_change,
             silence=self.silence,
             **window,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gapless.core.stream.events import Event, Extras
 from gapless.core.stream.intervals import IntervalMap, IntervalSet
 from gapless.core.stream.stamps import join
+from gapless.selectors.lexer import canonical
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.producer import key_of
 
@@ -147,7 +148,7 @@ class I9Truth(Judge):
     def subscribing(self, consumer: Consumer) -> None:
         """What a filter means is what the application means."""
         row = consumer.row
-        self._predicates.setdefault((tuple(row.topics), row.selector), row.matches)
+        self._predicates.setdefault((tuple(row.topics), canonical(row.selector)), row.matches)
 
     def wanted(self, broker: str, interest: routing.Interest) -> None:
         """An SHB announces its filters."""
@@ -195,7 +196,7 @@ class I9Truth(Judge):
                     )
 
     def _matches(self, wanted: Filter, event: Logged) -> bool:
-        matches = self._predicates.get((tuple(wanted.topics), wanted.selector))
+        matches = self._predicates.get((tuple(wanted.topics), canonical(wanted.selector)))
         if matches is not None:
             return matches(event)
         publication = event.publication

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gapless.selectors.lexer import canonical
 from gapless_sim.workloads.churn_state import wrong
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def check_names(client: SimClient, rows: Sequence[ListedSubscription], asked: in
             raise wrong(client.name, f"{subscription.lane} is not listed")
         if application.state.has_ever_lapsed(row.client_id, row.name):
             continue  # one that was to be refused may have made it anew, as it wants it
-        if (tuple(listed.topics), listed.selector) != (row.topics, row.selector):
+        if (tuple(listed.topics), canonical(listed.selector)) != (row.topics, canonical(row.selector)):
             raise wrong(client.name, f"{subscription.lane} is listed with other topics or another selector: {listed}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.errors import ConfigurationError
+from gapless.selectors.lexer import canonical
 from gapless_sim.workloads.scenario_scripts import Answer
 from gapless_sim.workloads.scenario_state import Scenario
 
@@ -79,8 +80,10 @@ class Operator(Scenario):
         assert len(set(pubends)) == len(pubends), f"{shown}: a pubend twice"
         known = [row for row in self.state.rows if (row.client_id, row.name) == (shown.client_id, shown.name)]
         assert known, f"nobody ever asked for {shown}"
-        filters = [(row.topics, row.selector) for row in known]
-        assert (tuple(shown.topics), shown.selector) in filters, f"{shown} has the filter of none of {filters}"
+        filters = [(row.topics, canonical(row.selector)) for row in known]
+        assert (tuple(shown.topics), canonical(shown.selector)) in filters, (
+            f"{shown} has the filter of none of {filters}"
+        )
         if shown.lag_events:
             self.sometimes("saw a lag")
 

@@ -19,6 +19,22 @@ CHANGING = (
         workload="churn",
     ),
     Switch(
+        "a_blank_makes_anew",
+        ("changing",),
+        "A subscription that is asked for with other blanks in its selector, and on_change='jms', is made anew.",
+        (
+            Edit(
+                "gapless_shb.core.admission:is_changed",
+                "same_filter = _is_same_filter(session, request, subscription)",
+                "same_filter = _is_same_filter(session, request, subscription) and not ("
+                "request.on_change is OnChange.JMS and request.selector != subscription.selector)",
+            ),
+        ),
+        ("I3", "I10"),
+        "A program that is written anew, with other blanks and on_change='jms', comes back to a backlog.",
+        workload="roaming",
+    ),
+    Switch(
         "no_local_leaves_out_the_unnamed",
         ("no_local",),
         "A subscription without its own events does not get those of publishers that do not say who they are.",
