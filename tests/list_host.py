@@ -188,6 +188,9 @@ class ListSource:
     def void(self, _now: int, _wall: int) -> tuple[Tick, Tick] | None:
         return None
 
+    def fork(self, _upto: Tick, _now: int, _wall: int) -> Sequence[tuple[Tick, Tick]]:
+        return ()
+
     def begin(self, ready: Then, _now: int, _wall: int) -> None:
         def adopted(now: int, wall: int) -> None:
             self.ready = True

@@ -2,7 +2,8 @@
 
     GaplessError
     ├── ConfigurationError            a setting, an address or a name is wrong; says which
-    │   └── PluginError               a plugin is unknown, doubled, incomplete, or its extra is not installed
+    │   ├── PluginError               a plugin is unknown, doubled, incomplete, or its extra is not installed
+    │   └── NodeTwiceError            a later process of the same node runs, and counts
     ├── InvalidSelectorError          a selector does not parse or type-check; carries `.position`
     ├── InvalidTopicError             a topic name or topic pattern is malformed
     ├── InvalidMessageError           a body, a property or a whole event is not allowed
@@ -55,6 +56,19 @@ class ConfigurationError(GaplessError):
 
 class PluginError(ConfigurationError):
     """A plugin is unknown, doubled, misspelt, or needs an extra that is not installed."""
+
+
+class NodeTwiceError(ConfigurationError):
+    """A later process of the same node runs, on a copy of its volume perhaps: this one is shut out by its network."""
+
+    def __init__(self, message: str, later: int = 0) -> None:
+        """`later`: the incarnation of that process."""
+        super().__init__(message, later)
+        self.message = message
+        self.later = later
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class InvalidSelectorError(GaplessError):

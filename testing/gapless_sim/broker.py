@@ -74,6 +74,10 @@ class SimBroker:
         """Whether the map has it no more: then it is not started again."""
         self.tampered = False
         """Whether an operator has put an old copy of its disk back: to be refused then is right."""
+        self.is_second = False
+        """Whether it runs beside the process that the world knows under its name; no oracle hears its machine."""
+        self.shut_out = False
+        """Whether a later process of its node counts: then it is started again when that is gone."""
         self.given_up = False
         """Whether an operator is needed to bring it up: its volume was refused."""
         self.paused_until = 0
@@ -90,6 +94,8 @@ class SimBroker:
         """Of the volume it had last."""
         self.durable = True
         """What that volume says of itself."""
+        self.incarnation = 0
+        """Of the process that it is, or was last."""
         self.new_disk = new_disk
         self._choices = world.choices.stream("process")
         self._disk_choices = world.choices.stream("disk")
@@ -124,7 +130,7 @@ class SimBroker:
     @property
     def taps(self) -> Sequence[Tap]:
         """The watchers of the routing seam."""
-        return (self.world.seam.tap(self),)
+        return () if self.is_second else (self.world.seam.tap(self),)
 
     def clock(self) -> tuple[int, int]:
         """What the node takes for the time."""
@@ -135,7 +141,7 @@ class SimBroker:
 
     def boot(self) -> None:
         """Starts the process, recovers, and serves."""
-        if self.running or self.given_up or self.removed:
+        if self.running or self.given_up or self.removed or self.shut_out:
             return
         self.boots += 1
         self.life = self.world.new_life()
@@ -158,8 +164,10 @@ class SimBroker:
         volume = self.disk.open(VolumeIdentity("", self.name))
         self.disk_driver = DiskDriver(self, volume)
         self.effect("open")
-        identity = claim(volume, self.loaded.config.node.network, world.token_bytes)
-        self.storage_id, self.durable = identity.storage_id, volume.capabilities.durable
+        identity = claim(volume, self.loaded.config.node.network, self.clock()[1], world.token_bytes)
+        self.storage_id, self.incarnation = identity.storage_id, identity.incarnation
+        self.durable = volume.capabilities.durable
+        world.observe.began(self)
         self.effect("claim")
         machine = make_machine(self.loaded, volume, identity, self)
         self.effect("recover")
@@ -167,7 +175,7 @@ class SimBroker:
         self.links = world.network.open_links(self)
         self._timer_at = 0
         self._turn(machine)
-        if self.running:
+        if self.running and not self.is_second:
             world.observe.booted(self)
 
     def crash(self, keep: int = 0) -> None:
@@ -201,6 +209,8 @@ class SimBroker:
         self._come_back()
 
     def _come_back(self) -> None:
+        if self.is_second:
+            return
         self.world.observe.crashed(self)
         if not self.roles and self.world.choices.stream("volumes in memory").chance(VOLUME_GONE):
             self.world.sometimes("topology.volume gone")
@@ -278,6 +288,7 @@ class SimBroker:
 
     def _over(self, *, silent: bool = False) -> None:
         """`silent`: its machine is gone too, and tells nobody."""
+        self.world.observe.process_over(self)
         self.life.over = True
         self.fuse = 0
         self.paused_until = 0
@@ -350,6 +361,21 @@ class SimBroker:
         """A link to another broker is down."""
         if self.machine is not None:
             self.machine.on_broker_link_closed(number)
+
+    def on_ran_twice(self, ran: routing.RanTwice) -> None:
+        """A neighbour has shut out an earlier process of this node."""
+        self.world.observe.ran_twice(self, ran.other)
+        if self.machine is not None:
+            self.machine.on_ran_twice(ran)
+
+    def on_shut_out(self, shut_out: routing.ShutOut) -> None:
+        """A later process of this node counts: this one is over. An operator starts it again when that is gone."""
+        which = "second" if self.is_second else "first"
+        self.world.sometimes(f"twice.the {which} was shut out")
+        self.world.note(self.name, "shut out", f"{shut_out.peer} says so to the {which} process")
+        self.world.observe.shut_out(self, shut_out.later)
+        self.shut_out = True
+        self.world.at(self.world.now, self.name, "shut out", self.kill, life=self.life)
 
     def on_space(self, *, low: bool) -> None:
         """The disk is nearly full, or no longer."""

@@ -37,7 +37,7 @@ class Connection:
         self.lives = (dialer.life, listener.life)
         self.life = network.world.new_life()
         """Over: nothing that is on its way arrives any more."""
-        self.incarnations = [dialer.boots, 0]
+        self.incarnations = [dialer.incarnation, 0]
         """Of the processes at the ends."""
         self.numbers: list[LinkId] = [0, 0]
         """As each end's core calls it; 0 until there is one."""
@@ -79,7 +79,7 @@ class Connection:
             self._tell_closed(0, "connection refused")
             return
         self.lives = (self.lives[0], listener.life)
-        self.incarnations[1] = listener.boots
+        self.incarnations[1] = listener.incarnation
         self.gone[1] = False
         self.ends[0].awake(self.network.on_connected, self)
         listener.awake(self.network.on_accepted, self)

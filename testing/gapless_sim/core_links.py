@@ -14,10 +14,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gapless.core.alarms import Alarm
-from gapless.core.network.facts import LINK_HIGH, FrameArrived, LinkDown, LinkUp
+from gapless.core.network.facts import LINK_HIGH, FrameArrived, LinkDown, LinkUp, RanTwice, ShutOut
 from gapless.core.network.greeting import LinkIdentity, LinkSizes
 from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, SendPayloads, Waiting
-from gapless.core.network.peers import DUPLICATE, BrokerLinks
+from gapless.core.network.peers import DUPLICATE, OTHER_PROCESS, BrokerLinks
 from gapless_sim.broker import SimBroker
 from gapless_sim.clocks import NodeClock
 from gapless_sim.connections import Connection
@@ -41,7 +41,7 @@ SOMETIMES: Final = {
     "nothing was heard": "links.nothing was heard",
     "it says that nothing arrives": "links.worked one way only",
     DUPLICATE: "links.dials crossed",
-    "the node has come again": "links.peer came again as another process",
+    OTHER_PROCESS: "links.peer came again as another process",
     "it closed the link: the node is stopping": "links.peer stopped in order",
 }
 """What should happen sometimes, by why a core ends a link."""
@@ -86,6 +86,8 @@ class NodeLinks:
             LinkUp: self._up,
             LinkDown: self._down,
             FrameArrived: self._hand_over,
+            RanTwice: broker.on_ran_twice,
+            ShutOut: broker.on_shut_out,
             Alarm: broker.alarm,
         }
 
@@ -216,7 +218,7 @@ class CoreNetwork(Network):
             network=broker.loaded.config.node.network,
             node=broker.name,
             roles=broker.roles,
-            incarnation=broker.boots,
+            incarnation=broker.incarnation,
             router=self.world.options.router,
             map_digest=sha256(str(broker.topology).encode()).digest(),
             secret=secret,

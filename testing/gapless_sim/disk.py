@@ -77,6 +77,9 @@ class Disk(Protocol):
     def restore(self, copy: object) -> None:
         """The copy takes the place of what is on it."""
 
+    def duplicate(self) -> Disk:
+        """Another disk with the same on it, for another process."""
+
 
 def memory_disk(*, durable: bool = True) -> Disk:
     """A new, empty one. `durable`: what its volumes say of themselves; it keeps what was synced in any case."""
@@ -162,6 +165,10 @@ class SimDisk:
         """An old copy of the database; the fence beside it knows better."""
         self.disk.restore(copy, "database")
 
+    def duplicate(self) -> Disk:
+        """Another disk with the same on it."""
+        return SimDisk(self.disk.copy())
+
 
 class DirectoryDisk:
     """A storage plugin that keeps its volume in a directory, as a simulated disk.
@@ -223,6 +230,10 @@ class DirectoryDisk:
 
     def restore(self, copy: object) -> None:
         """No copies were kept of it."""
+
+    def duplicate(self) -> Disk:
+        """An empty one: of files that a process has open no copy is taken."""
+        return memory_disk()
 
     def close(self) -> None:
         """Lets go of the volume; the files stay."""

@@ -15,6 +15,7 @@ from gapless_sim.map_changes import MapChanges
 from gapless_sim.options import MILLISECOND, SECOND, ClockFaults, DiskFaults, NetworkFaults, ProcessFaults
 from gapless_sim.pubend_logs import LOG
 from gapless_sim.reconfiguration import add_pubend, change_policy
+from gapless_sim.second_processes import SecondProcesses
 from gapless_sim.world_builder import add_intermediate
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Faults:
         self._damages = 0
         self._over = False
         self._maps = MapChanges(world, add_intermediate)
+        self._seconds = SecondProcesses(world)
         self._kinds = self._table()
 
     def begin(self) -> None:
@@ -122,6 +124,7 @@ class Faults:
         world.network.keep_word()
         world.network.speed_up()
         world.seam.begin_liveness()
+        self._seconds.finish()
         self._maps.finish()
         for broker in world.brokers.values():
             self._mend(broker)
@@ -180,6 +183,7 @@ class Faults:
             (options.additions, self._add_pubend),
             (options.policy_changes, self._change_policy),
             (options.map_changes, self._maps.strike),
+            (options.second_processes, self._seconds.strike),
             (network.late, self._world.network.bring_leftovers),
         ]
         if self._world.network.layer is not None:

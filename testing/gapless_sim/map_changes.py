@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless_sim.options import MILLISECOND
-from gapless_sim.oracles.hops import HopJudge
+from gapless_sim.oracles.hops import let_go_of_judges
 from gapless_sim.reconfiguration import change_map
 from gapless_sim.topology import Cell, Topology, pair_of
 
@@ -57,7 +57,7 @@ class MapChanges:
             return
         world.sometimes(f"map.{kind}")
         world.note("world", "map", f"{kind}: {after}")
-        self._let_go_of_judges()
+        let_go_of_judges(world)
         world.topology = after
         for name in after.cell_of:
             if name not in world.brokers:
@@ -89,16 +89,6 @@ class MapChanges:
             broker.boot()
         if not self._behind() and not self._world.in_liveness:
             self._world.sometimes("map.all had it before faults stopped")
-
-    def _let_go_of_judges(self) -> None:
-        """Those who judge by one map, and by what came before, see nothing more."""
-        world = self._world
-        if world.network.frames is None:
-            return
-        for judge in list(world.network.frames.watchers):
-            if isinstance(judge, HopJudge) and not judge.stands_map_changes:
-                world.network.frames.watchers.remove(judge)
-                world.observe.remove(judge)
 
     # What changes.
 

@@ -63,6 +63,18 @@ class Oracle:
 
     # In the brokers.
 
+    def began(self, broker: SimBroker) -> None:
+        """A process of a node begins, the first under its name or a second one; it has an incarnation now."""
+
+    def process_over(self, broker: SimBroker) -> None:
+        """It is over."""
+
+    def shut_out(self, broker: SimBroker, later: int) -> None:
+        """It is told that a later process of its node counts."""
+
+    def ran_twice(self, broker: SimBroker, other: int) -> None:
+        """It is told that another process of its node, which is shut out, ran at the same time as one of it."""
+
     def booted(self, broker: SimBroker) -> None:
         """A broker has recovered and serves."""
 

@@ -6,10 +6,15 @@ is not tested that seems to be.
 
 from __future__ import annotations
 
-from gapless_sim import administrator, core_links, faults, link_faults, map_changes
+from gapless_sim import administrator, core_links, faults, link_faults, map_changes, second_processes
 from gapless_sim.oracles import SOMETIMES as OF_ORACLES
 from gapless_sim.workloads import SOMETIMES as OF_WORKLOADS
 
 DECLARED: tuple[str, ...] = (*faults.SOMETIMES, *administrator.SOMETIMES, *OF_ORACLES, *OF_WORKLOADS)
-OF_TREES: tuple[str, ...] = (*link_faults.SOMETIMES, *core_links.SOMETIMES.values(), *map_changes.SOMETIMES)
+OF_TREES: tuple[str, ...] = (
+    *link_faults.SOMETIMES,
+    *core_links.SOMETIMES.values(),
+    *map_changes.SOMETIMES,
+    *second_processes.SOMETIMES,
+)
 """What must happen now and then in trees of cells."""

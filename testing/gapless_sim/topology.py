@@ -253,12 +253,19 @@ def with_topology(
         together=False,
         link_cores=kind == TREE,
         map_changes=_map_changes(options, choices.stream("topology/operator"), faults) if kind == TREE else 0.0,
+        second_processes=_second_processes(options, choices.stream("topology/twice"), faults) if kind == TREE else 0.0,
         network=network if kind == TREE else options.network,
     )
 
 
 def _map_changes(options: Options, draws: Stream, faults: tuple[str, ...]) -> float:
     """How often an operator changes the map; scenarios know where everybody is."""
+    drawn = 0.2 * (1 + draws.draw(4)) / 4 if draws.chance(0.3) else 0.0
+    return drawn if options.is_churn_alone and "operator" in faults else 0.0
+
+
+def _second_processes(options: Options, draws: Stream, faults: tuple[str, ...]) -> float:
+    """How often an operator runs a node twice; likewise."""
     drawn = 0.2 * (1 + draws.draw(4)) / 4 if draws.chance(0.3) else 0.0
     return drawn if options.is_churn_alone and "operator" in faults else 0.0
 

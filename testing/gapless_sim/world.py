@@ -59,6 +59,8 @@ class World:
         self.observe = Observation(self)
         self.network = CoreNetwork(self) if options.link_cores else Network(self)
         self.seam = RouterTap(self)
+        self.second_processes: list[SimBroker] = []
+        """Processes that run under the name of a node that has another one."""
         self._heap: list[tuple[int, int, str, str, Callable[..., Any], tuple[Any, ...], Life | None, int]] = []
         self._count = 0
         self._numbers: Counter[str] = Counter()

@@ -18,6 +18,7 @@ from gapless.core.network.facts import (
     OrderedGroup,
     Outcome,
     Pub,
+    RanTwice,
     Released,
     Submit,
     SubmitOpen,
@@ -190,6 +191,7 @@ class PublisherHostingBroker:
             Enrol: self._on_enrol,
             Hold: self._on_hold,
             Released: self._on_released,
+            RanTwice: self._on_ran_twice,
             SubmitOpen: self._on_open,
             Submit: self._on_submit,
             **self._gateway.handlers(),
@@ -256,7 +258,7 @@ class PublisherHostingBroker:
 
     def _on_ask(self, ask: AskPubend, now: int, wall: int) -> None:
         if pubend := self._pubends.get(ask.want.pubend):
-            pubend.keeping.ask(ask.want.ranges, ask.reply_to, now, wall)
+            pubend.ask(ask.want.ranges, ask.reply_to, now, wall)
 
     def _on_enrol(self, enrol: Enrol, _now: int, _wall: int) -> None:
         if pubend := self._pubends.get(enrol.pubend):
@@ -269,6 +271,10 @@ class PublisherHostingBroker:
     def _on_released(self, minima: Released, now: int, _wall: int) -> None:
         if pubend := self._pubends.get(minima.pubend):
             pubend.keeping.released(minima.released, minima.delivered, now)
+
+    def _on_ran_twice(self, ran: RanTwice, now: int, wall: int) -> None:
+        for pubend in self._pubends.values():
+            pubend.ran_twice(ran.other, now, wall)
 
     def _on_submit(self, submit: Submit, now: int, wall: int) -> None:
         pubend = self._pubends.get(submit.pub.pubend)

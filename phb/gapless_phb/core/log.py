@@ -14,6 +14,7 @@ and that shares one write with the tables. `check_log` refuses any other.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Sequence
 
@@ -84,6 +85,8 @@ class Log:
         """The highest value of `lost` that was ever given to a write. The write may not be durable yet."""
         self.newest: Tick = 0
         """The last tick of the newest record that was sent to the network."""
+        self._found_newest: Tick = 0
+        """The last tick of the newest record that was found at the start."""
         self.stable: Tick = 0
         """Everything at or below it is decided, durable and sent to the network."""
         self.ready = False
@@ -95,6 +98,10 @@ class Log:
         """Above this tick less than half of the reservation is left, and a fresh one is asked for."""
         self.last_assigned: Tick = 0
         """The last tick that was assigned to an event, durable or not; the next record is linked to it."""
+        self.first_assigned: Tick = 0
+        """The first tick that was assigned since this start; 0 before."""
+        self._forks: deque[tuple[Tick, Tick]] = deque()
+        """What nothing is said of when `stable` gets there."""
         self.said_at = 0
         """When something was decided last, in monotonic nanoseconds."""
         self.pending: deque[PendingBatch] = deque()
@@ -106,7 +113,7 @@ class Log:
     def recover(self, newest: Tick, lost: Tick, reserved: Tick, index: ByteIndex, damage: Damage) -> None:
         """Takes the positions that were found at start-up. Sends nothing yet."""
         self.damage = damage
-        self.newest = self.last_assigned = newest
+        self.newest = self.last_assigned = self._found_newest = newest
         self.lost = self.lost_asked = lost
         self.reserved = self._reserved_asked = reserved
         self._renewed_above = reserved - self._reservation_span // 2
@@ -122,7 +129,7 @@ class Log:
         """
 
         def adopted(now: int, wall: int) -> None:
-            self.stable, self.ready, self.said_at = stable, True, now
+            self.stable, self.ready, self.said_at = max(self.stable, stable), True, now
             then(now, wall)
 
         self._reserve(time, adopted)
@@ -151,6 +158,7 @@ class Log:
         self.pending.append(batch)
         publisher.pending.append(batch)
         self.pending_bytes += pub.events.size
+        self.first_assigned = self.first_assigned or tick
         self.last_assigned = batch.last_tick
         self.index.add(batch.last_tick, len(raw))
         self._outbox.append(self.stream, batch.last_tick, raw, then)
@@ -235,8 +243,40 @@ class Log:
         ]
         self._outbox.write(operations, durable)
 
+    def fork(self, upto: Tick, now: int, wall: int) -> list[tuple[Tick, Tick]]:
+        """Another process may have logged events under this log's name: gives up where, and returns that.
+
+        It did so since the two logs differ: since the last record that this start has found, at the latest. What this
+        process has logged since stays; nothing tells what the other one logged between its events. So the present is
+        given up, too: it is where everybody still comes by. `upto`: how far somebody was told by the other process, at
+        least. Nothing is logged up to there any more: those who were told would never get it.
+        """
+        present = self.clock.read(now, wall)
+        first = self.first_assigned
+        lo = self.newest if not first else max(self.stable, self.last_assigned)
+        hi = max(present, self.stable, lo + MILLISECOND, upto + MILLISECOND)
+        self.clock.promise(hi)
+        if not first or self.stable >= self.last_assigned:
+            self.stable = hi
+        else:
+            self._forks.append((lo, hi))
+        forks = [(lo, hi)] if not first else [(self._found_newest, first - 1), (lo, hi)]
+        forks = [(low, high) for low, high in forks if low < high]
+        for low, high in forks:
+            self.damage.give_up(low, high, high)
+        return forks
+
     def _say(self, upto: Tick, data: EventBatch) -> None:
         assert upto > self.stable, "what was decided stays decided"
+        if self._forks and upto > self._forks[0][0]:
+            lo, hi = self._forks.popleft()
+            before = bisect_right(data.ticks, lo)
+            if lo > self.stable:
+                self._say(lo, data.slice(0, before))
+            self.stable = hi
+            if upto > hi:
+                self._say(upto, data.slice(before, len(data)))
+            return
         self._outbox.emit(Know(Knowledge(self.pubend, self.stable, upto, data, self.lost)))
         self.stable = upto
 

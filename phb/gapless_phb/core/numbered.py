@@ -47,6 +47,10 @@ class Numbered:
         """Returns nothing: the log itself describes its voids."""
         return None
 
+    def fork(self, _upto: Tick, _now: int, _wall: int) -> Sequence[tuple[Tick, Tick]]:
+        """Returns nothing: all processes of all gateways read the same log."""
+        return ()
+
     def begin(self, ready: Then, _now: int, _wall: int) -> None:
         """Calls `ready` when the pubend's row is durable."""
 

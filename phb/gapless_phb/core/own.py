@@ -23,6 +23,9 @@ from gapless_phb.core.recovery import Recovered
 from gapless_phb.core.source import PubendContext, Timer, Timers
 from gapless_phb.core.validation import BatchCheck
 
+ASKING = 2 * source.SECOND
+"""So long publishers wait when it has turned out that another process has logged events here, in nanoseconds."""
+
 
 class Own:
     """Wires the parts of such a pubend: the publish handler takes batches, the log keeps them.
@@ -51,6 +54,8 @@ class Own:
         self._timers = timers
         self._last = recovered.last
         self._is_new = recovered.is_new
+        self._asking_until = now
+        """Until then nothing is logged: SHBs say up to where another process of this node has told them something."""
         doubt = round(settings.clock_doubt_seconds * source.SECOND)
         self.clock = TickClock(saved.number, recovered.last, recovered.certain(wall), doubt, now, wall)
         reservation_span = round(settings.lease_seconds * SECOND)
@@ -104,6 +109,16 @@ class Own:
         time = self.clock.read(now, wall)
         return (self._last, time - 1) if not self._is_new and time - 1 > self._last else None
 
+    def fork(self, upto: Tick, now: int, wall: int) -> Sequence[tuple[Tick, Tick]]:
+        """Another process of this node may have logged events: gives up where. A new pubend is this process's alone.
+
+        Publishers wait for a moment, in which SHBs that were told more by the other process ask for what follows that.
+        """
+        if self._is_new:
+            return ()
+        self._asking_until = now + ASKING
+        return self.log.fork(upto, now, wall)
+
     def begin(self, ready: Then, now: int, wall: int) -> None:
         """Makes a fresh reservation durable, and with it what recovery found; then calls `ready`."""
         self.log.begin(self._last, self.clock.read(now, wall), ready)
@@ -155,6 +170,8 @@ class Own:
         if self.log.damage.refusal:  # the batch may have been logged in the part that cannot be read
             outcome = Outcome(Verdict.UNCERTAIN, self.log.damage.refusal)
         else:
+            if now < self._asking_until:
+                refusal = refusal or "the broker is finding out what another process of it has told the network"
             taker = self._keyed if pub.keyed else self._publishing
             outcome = taker.take(pub, reply_to, refusal, now, wall)
         if outcome is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from msgspec.structs import replace
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Opened, PubendMeta
 from gapless.core.ports import Operation, Set
+from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire import messages
 from gapless_phb.core import gauges, rows
@@ -70,6 +72,7 @@ class Pubend:
             self.number if self.number < STEP - 1 and self.log.grain == MILLISECOND else None,
             self.log.grain,
             self._context.volume if self.log.grain == MILLISECOND else "",
+            tuple((lo, hi) for lo, hi, _ in row.forks),
         )
 
     def begin(self, now: int, wall: int) -> None:
@@ -100,6 +103,39 @@ class Pubend:
         self.row = replace(self.row, voids=voids)
         if self.log.ready:
             self._open()
+
+    def ran_twice(self, other: int, now: int, wall: int) -> None:
+        """Another process of this node may have logged events here: informs the network, once for each such process."""
+        if all(known != other for _, _, known in self.row.forks):
+            self._fork(other, 0, now, wall)
+
+    def ask(self, ranges: Ranges, reply_to: Hashable, now: int, wall: int) -> None:
+        """An SHB needs these ranges. It knows what is before them, as far as it asks for what comes.
+
+        Nobody can know more than this log has decided, unless another process has told it.
+        """
+        told = max((lo for lo, _ in ranges), default=0)
+        decided = self.log.stable
+        if self.log.ready and told > decided and self._fork(0, told, now, wall):
+            text = (
+                f"an SHB was told all of {self.pubend} up to tick {told}, and this log is decided up to {decided}:"
+                " another process of this node has told it, or an old copy of the volume was put back"
+            )
+            self._outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
+        self.keeping.ask(ranges, reply_to, now, wall)
+
+    def _fork(self, other: int, upto: Tick, now: int, wall: int) -> bool:
+        forks = [(lo, hi, other) for lo, hi in self.source.fork(upto, now, wall)]
+        if not forks:
+            return False
+        known = [fork for fork in self.row.forks if (fork[0], other) != (forks[-1][0], 0)]
+        if len(known) > self._context.settings.void_limit:
+            known = [fork for fork in known if fork[1] > self.log.lost]  # the others are gone anyway
+        self.row = replace(self.row, forks=(*known, *forks))
+        self._outbox.write([Set(self._context.tables.pubends, rows.key(self.number), rows.encode(self.row))])
+        if self.log.ready:
+            self._open()
+        return True
 
     def seal(self) -> None:
         """Nothing will ever be added: informs the network."""

@@ -42,7 +42,8 @@ class Recovered:
     @property
     def last(self) -> Tick:
         """No tick at or below it may be used (again): an event may have it, or silence up to it may have been sent."""
-        return max(self.newest, self.saved.reserved, self.saved.row.created)
+        forked = max((hi for _, hi, _ in self.saved.row.forks), default=0)
+        return max(self.newest, self.saved.reserved, self.saved.row.created, forked)
 
     def certain(self, wall: int) -> Tick:
         """Returns the present up to which events have certainly grown old (C01)."""
@@ -74,6 +75,8 @@ def recover(reader: RecoveryReader, network: str, saved: SavedPubend) -> Recover
         recovered.damage.refuse(saved.fault)
     for after, upto in reader.given_up(stream):
         recovered.damage.give_up(after, _last_tick_of_hole(reader, stream, tag, after, upto), upto)
+    for lo, hi, _ in saved.row.forks:
+        recovered.damage.give_up(lo, hi, hi)
     last = facts.decided
     hole = _replay_log(reader, stream, tag, recovered)
     # The log ends in a hole: its last record is there, and unreadable.

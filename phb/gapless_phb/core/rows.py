@@ -60,6 +60,8 @@ class PubendRow(msgspec.Struct, array_like=True, frozen=True):
     """That of its log, if the log numbers its records itself (`gapless.core.ports.NumberedLog`); else ""."""
     rules: tuple[tuple[Tick, bytes], ...] = ()
     """How the records of such a log become events: rules, each behind the tick from which they hold."""
+    forks: tuple[tuple[Tick, Tick, int], ...] = ()
+    """Intervals in which another process of this node may have logged events, and the incarnation of that process."""
 
 
 class Holds(msgspec.Struct, array_like=True, frozen=True):

@@ -238,6 +238,12 @@ class Source(Protocol):
     def void(self, now: int, wall: int) -> tuple[Tick, Tick] | None:
         """Returns the interval before this start in which no event was or ever will be; None if there is none."""
 
+    def fork(self, upto: Tick, now: int, wall: int) -> Sequence[tuple[Tick, Tick]]:
+        """Another process of this node may have logged events under its name, and has told somebody all up to a tick.
+
+        Gives up the ticks where this one cannot know what that one has, and returns them.
+        """
+
     def begin(self, ready: Then, now: int, wall: int) -> None:
         """Makes the findings of the start durable, then calls `ready`."""
 

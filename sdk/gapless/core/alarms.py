@@ -116,6 +116,11 @@ class AlarmCode(Enum):
         "Somebody who is no node of this network, or did not say what a node says, was refused a link.",
         "Look who it is: a node with another secret, certificate or network file, or a stranger on the nodes' address.",
     )
+    NODE_TWICE = (
+        "node_twice",
+        "Two processes ran under one node's name; the one that was started later counts, the other is shut out.",
+        "Find the second process, on a copy of the volume perhaps, and stop it for good; see the guide to networks.",
+    )
     MAPS_DIFFER = (
         "maps_differ",
         "Another node was started with another network file; routers of the two may disagree on the way.",

@@ -9,14 +9,15 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gapless import plugins
-from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.core.network.facts import NetworkMap, NetworkNode, RanTwice
 from gapless.core.network.greeting import PART_BYTES, LinkIdentity
+from gapless.core.network.incarnations import DRAWN_BITS, new_incarnation
 from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, Authorizer, Roaming, Role, RoleContext
@@ -167,8 +168,8 @@ def _unspecified(address: str) -> str | None:
     return "127.0.0.1" if host.version == 4 else "[::1]"
 
 
-def open_volume(loaded: Loaded, create: Create) -> tuple[LogVolume, NodeIdentity]:
-    """Opens the volume and counts this start in it. Blocks. Raises StorageError."""
+def open_volume(loaded: Loaded, create: Create, wall: int) -> tuple[LogVolume, NodeIdentity]:
+    """Opens the volume and counts this start in it. Blocks. `wall`: milliseconds since 1970. Raises StorageError."""
     node, storage = loaded.config.node, loaded.config.storage
     # The network is judged by `claim`: a volume may be older than its network's name in the configuration.
     wanted = VolumeIdentity("", node.name)
@@ -177,13 +178,30 @@ def open_volume(loaded: Loaded, create: Create) -> tuple[LogVolume, NodeIdentity
             path=storage.path, identity=wanted, options=storage.options, create=create
         )
     try:
-        return volume, claim(volume, node.network)
+        return volume, claim(volume, node.network, wall)
     except VolumeForeignError as error:
         volume.close()
         raise VolumeForeignError(f"{storage.path}: {error}") from error
     except BaseException:
         volume.close()
         raise
+
+
+def note_shut_out(loaded: Loaded, later: int) -> None:
+    """Notes in the volume that a later process ran beside the one that had it: what that told, it does not know.
+
+    Blocks. Raises StorageError.
+    """
+    node, storage = loaded.config.node, loaded.config.storage
+    volume: LogVolume = loaded.open_storage(
+        path=storage.path, identity=VolumeIdentity("", node.name), options=storage.options, create=Create.NO
+    )
+    try:
+        volume.table(TABLE).put(_SHUT_OUT_BY, later.to_bytes(8, "big"))
+        volume.write()
+        volume.sync()
+    finally:
+        volume.close()
 
 
 def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shell: Shell) -> Machine:
@@ -230,10 +248,12 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
     saved = {key.decode(): value for key, value in reader.scan(ROUTER_TABLE)}
     # Any seed will do, as long as no start before had it, with this volume or another one.
     machine.start(now, wall, RouterContext(name, identity.start, loaded.network, config.routing.options, saved))
+    if identity.shut_out_by:
+        machine.on_ran_twice(RanTwice(identity.shut_out_by))
     return machine
 
 
-def make_links(loaded: Loaded, shell: LinksShell) -> NodeLinks | None:
+def make_links(loaded: Loaded, identity: NodeIdentity, shell: LinksShell) -> NodeLinks | None:
     """The links to other nodes for one machine, which a peer tells from the one before; None in no network."""
     membership, transport = loaded.config.membership, loaded.nodes_transport
     if membership is None or transport is None:
@@ -243,7 +263,7 @@ def make_links(loaded: Loaded, shell: LinksShell) -> NodeLinks | None:
         network=network.name,
         node=node.name,
         roles=frozenset(node.roles),
-        incarnation=secrets.randbits(62),
+        incarnation=identity.incarnation,
         router=network.file.network.router,
         map_digest=network.digest,
         secret=network.secret,
@@ -253,7 +273,10 @@ def make_links(loaded: Loaded, shell: LinksShell) -> NodeLinks | None:
     roles = {other.name: frozenset(other.roles) for other in network.file.node}
     addresses = {other.name: other.address for other in network.file.node}
     core = BrokerLinks(me, roles, addresses, secrets.token_bytes(SECRET_BYTES))
-    return NodeLinks(core, transport, shell)
+    neighbours = [
+        one if other == node.name else other for one, other in loaded.network.links if node.name in (one, other)
+    ]
+    return NodeLinks(core, transport, shell, neighbours)
 
 
 # Who a node is: kept in its volume, and checked against the configuration at every start.
@@ -263,8 +286,14 @@ _NETWORK = b"network"
 _STORAGE = b"storage"
 _SECRET = b"secret"
 _BOOT = b"boot"
+_INCARNATION = b"incarnation"
+"""The incarnation of the last start. Volumes from before 2026-11-28 have none."""
+
+_SHUT_OUT_BY = b"shut out by"
+"""The incarnation of a process that ran beside one on this volume, and counted."""
 
 SECRET_BYTES = 32
+_DRAWN_BYTES = (DRAWN_BITS + 7) // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +308,10 @@ class NodeIdentity:
     """Seals tokens."""
     boot: int
     """The number of this start, counted from 1."""
+    incarnation: int = 0
+    """Of this start: higher than that of every other on this volume, and no other process has it."""
+    shut_out_by: int = 0
+    """The incarnation of the last process that ran beside one on this volume, and counted; 0: none did."""
 
     @property
     def start(self) -> int:
@@ -292,10 +325,13 @@ class NodeIdentity:
         return f"NodeIdentity({self.network!r}, {self.storage_id!r}, boot {self.boot})"  # never the secret
 
 
-def claim(volume: LogVolume, network: str, token_bytes: Callable[[int], bytes] = secrets.token_bytes) -> NodeIdentity:
+def claim(
+    volume: LogVolume, network: str, wall: int, token_bytes: Callable[[int], bytes] = secrets.token_bytes
+) -> NodeIdentity:
     """Counts a start, makes it durable, and says who the node is. Blocks for a sync.
 
-    `network` is the configured one, or ""; what a new volume is told apart by comes from `token_bytes`.
+    `network` is the configured one, or ""; `wall`: milliseconds since 1970. What a new volume, and each start, is told
+    apart by comes from `token_bytes`.
     Raises VolumeForeignError when the volume belongs to another network, VolumeCorruptError when it has
     lost its identity.
     """
@@ -309,7 +345,12 @@ def claim(volume: LogVolume, network: str, token_bytes: Callable[[int], bytes] =
             f"the volume belongs to network {identity.network!r}, the configuration says {network!r}: "
             "give this node a volume of its own, or correct its network"
         )
+    before = int.from_bytes(table.get(_INCARNATION) or b"", "big")
+    incarnation = new_incarnation(wall, before, int.from_bytes(token_bytes(_DRAWN_BYTES), "big"))
+    shut_out_by = int.from_bytes(table.get(_SHUT_OUT_BY) or b"", "big")
+    identity = replace(identity, incarnation=incarnation, shut_out_by=shut_out_by)
     table.put(_BOOT, identity.boot.to_bytes(8, "big"))
+    table.put(_INCARNATION, incarnation.to_bytes(8, "big"))
     volume.write()
     volume.sync()
     return identity

@@ -29,6 +29,9 @@ PUBEND_OF: Final[dict[type, Callable[[Any], PubendId]]] = {
 }
 """What concerns a pubend goes to whoever hosts it: two roles may take the same of these, no other fact."""
 
+OF_NODE: Final = (routing.RanTwice,)
+"""What is said of the node as a whole: every role may take it."""
+
 LOG_ANSWERS: Final = get_args(LogAnswer)
 """What a log answers: only the role that asked gets it."""
 
@@ -57,6 +60,10 @@ class Dispatch:
             kind: [table[kind] for table in tables if kind in table] for kind in (SessionEnded, LinkHasRoom)
         }
         """What is said of sessions: of each kind, the handlers of every role that takes it."""
+        self.of_node: dict[type, list[Handler]] = {
+            kind: [table[kind] for table in tables if kind in table] for kind in OF_NODE
+        }
+        """What is said of the node itself: likewise."""
         self.log_answers: list[dict[type, Handler]] = [
             {kind: table.get(kind, _nobody) for kind in LOG_ANSWERS} for table in tables
         ]
@@ -148,7 +155,7 @@ def takers_of(roles: Sequence[Role], tables: Sequence[Mapping[type, Handler]]) -
     takers: dict[type, dict[int, Handler]] = {kind: {} for kind in get_args(Effect)}
     for source, (role, table) in enumerate(zip(roles, tables, strict=True)):
         for kind, handler in table.items():
-            if kind in LOG_ANSWERS or kind in (SessionEnded, LinkHasRoom, routing.Posted, routing.Submitted):
+            if kind in LOG_ANSWERS or kind in (SessionEnded, LinkHasRoom, routing.Posted, routing.Submitted, *OF_NODE):
                 continue  # for every role that takes it, or for who asked
             if kind not in PUBEND_OF:
                 _claim(claimed, kind, role)

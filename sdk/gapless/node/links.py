@@ -12,7 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gapless.core.alarms import Alarm
-from gapless.core.network.facts import Dial, FrameArrived, Hangup, LinkDown, LinkId, LinkUp, SendFrame
+from gapless.core.network.facts import (
+    BrokerId,
+    Dial,
+    FrameArrived,
+    Hangup,
+    LinkDown,
+    LinkId,
+    LinkUp,
+    RanTwice,
+    SendFrame,
+    ShutOut,
+)
 from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, SendPayloads, Waiting
 
 if TYPE_CHECKING:
@@ -39,13 +50,20 @@ class LinksShell(Protocol):
     def alarm(self, alarm: Alarm) -> None:
         """Tell the operator."""
 
+    def on_shut_out(self, shut_out: ShutOut) -> None:
+        """A later process of this node counts: nothing more may be promised to anybody."""
+
 
 class NodeLinks:
     """The links of one machine. What the core says to the router becomes the machine's next turn."""
 
-    def __init__(self, core: BrokerLinks, transport: Transport, shell: LinksShell) -> None:
+    def __init__(
+        self, core: BrokerLinks, transport: Transport, shell: LinksShell, neighbours: Sequence[BrokerId]
+    ) -> None:
+        """`neighbours`: to whom the map wants links."""
         self._loop = asyncio.get_running_loop()
         self._core = core
+        self._neighbours = neighbours
         self._transport = transport
         self._shell = shell
         self._links: dict[LinkId, Link] = {}
@@ -53,6 +71,7 @@ class NodeLinks:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._over = False
+        self._settled = asyncio.Event()
         machine = shell.machine
         self._act: dict[type, Callable[[Any], None]] = {
             Connect: self._connect,
@@ -63,6 +82,8 @@ class NodeLinks:
             LinkUp: self._up,
             LinkDown: self._down,
             FrameArrived: lambda effect: machine.on_broker_frame(effect.link, effect.frame),
+            RanTwice: machine.on_ran_twice,
+            ShutOut: shell.on_shut_out,
             Alarm: shell.alarm,
         }
 
@@ -95,6 +116,8 @@ class NodeLinks:
         while effects := self._core.take_effects():
             for effect in effects:
                 self._act[type(effect)](effect)
+        if self._core.is_settled:
+            self._settled.set()
         due = self._core.deadline()
         if due is not None and (self._timer is None or due < self._timer_at):
             if self._timer is not None:
@@ -137,6 +160,17 @@ class NodeLinks:
         except Exception as error:  # noqa: BLE001 - whatever it is, these links cannot go on
             self._shell.machine.fail(error)
 
+    async def ask_neighbours(self) -> None:
+        """Waits until the neighbours on the map have taken this process, or cannot be reached.
+
+        Before, one of them may still be finding out whether another process of this node runs.
+        """
+        self._settled.clear()
+        for peer in self._neighbours:
+            self._core.on_dial(peer, self._now())
+        self.flush()
+        await self._settled.wait()
+
     # The end.
 
     def close(self, reason: str) -> None:
@@ -144,6 +178,7 @@ class NodeLinks:
         self._core.close(reason, self._now())
         self.flush()
         self._over = True
+        self._settled.set()
         if self._timer is not None:
             self._timer.cancel()
         for dial in self._dials.values():

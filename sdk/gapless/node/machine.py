@@ -17,9 +17,10 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, get_args
 
-from gapless.core.alarms import Alarm, RaisedAlarm
+from gapless.core.alarms import Alarm, AlarmCode, RaisedAlarm
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
+from gapless.core.network.incarnations import started
 from gapless.core.network.seam import Effect, Router, RouterContext
 from gapless.core.ports import (
     Append,
@@ -309,6 +310,10 @@ class Machine:
         self._happened(self._count_broker_links)
         self._happened(self._tell_router, routing.LinkDown(number), NODE)
 
+    def on_ran_twice(self, ran: routing.RanTwice) -> None:
+        """A neighbour has shut out an earlier process of this node, which ran beside this one."""
+        self._happened(self._take_ran_twice, ran)
+
     def on_log_answer(self, source: int, answer: LogAnswer) -> None:
         """A numbered log answers the role at this position."""
         self._happened(self._take_log_answer, source, answer)
@@ -426,6 +431,17 @@ class Machine:
 
     def _take_log_answer(self, source: int, answer: LogAnswer) -> None:
         self._dispatch.log_answers[source][type(answer)](answer, self._now, self._wall)
+
+    def _take_ran_twice(self, ran: routing.RanTwice) -> None:
+        text = (
+            f"another process of node {self.sessions.node!r}, started {started(ran.other)}, ran beside one on this"
+            " volume, perhaps on a copy of it. This process counts; events that only that one has logged are lost, and"
+            " subscriptions that were not sent them get a gap"
+        )
+        self._alarm(Alarm(AlarmCode.NODE_TWICE, text, self.sessions.node), NODE)
+        self._pass(NODE, ran)
+        for handler in self._dispatch.of_node[type(ran)]:
+            handler(ran, self._now, self._wall)
 
     def _count_broker_links(self) -> None:
         if self._needs_network:

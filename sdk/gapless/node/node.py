@@ -3,7 +3,8 @@
     start ──▶ serve ──▶ stop
                ▲  │ the storage failed, or the code did
                │  ▼
-             reopen and recover, after a pause that grows
+             reopen and recover, after a pause that grows;
+             or, where a later process of this node counts, refuse everybody until it is stopped
 
 A failure of the storage, or an exception in a core (which may have left it in any state), ends the machine:
 nothing is acknowledged any more, every link is closed, the machine is thrown away, and the volume is
@@ -31,13 +32,14 @@ from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import Code, HelloRefused
 from gapless.errors import (
     ConfigurationError,
+    NodeTwiceError,
     StorageError,
     VolumeAbsentError,
     VolumeCorruptError,
     VolumeForeignError,
     VolumeFullError,
 )
-from gapless.node.assembly import Loaded, dialable, load_plugins, make_links, make_machine, open_volume
+from gapless.node.assembly import Loaded, dialable, load_plugins, make_links, make_machine, note_shut_out, open_volume
 from gapless.node.gauges import SERVING
 from gapless.node.shell import AsyncShell, Clock, system_clock
 from gapless.spi import Create
@@ -60,6 +62,8 @@ CRASHES_MAX = 5
 """So many crashes of the code within `STEADY` end the node."""
 YOUNG_OBJECTS = 100_000
 """So many new containers before cycles are looked for among them."""
+NEIGHBOURS_TIMEOUT = 3.0
+"""Seconds that a node that starts waits at most until its neighbours know whether another process of it runs."""
 STOP_TIMEOUT = 5.0
 """Seconds that an orderly end waits for the disk, and for the clients."""
 
@@ -81,6 +85,8 @@ class Node:
         """Why the machine that is being started has failed."""
         self._cause = ""
         """What clients are told of the latest failure; the whole of it stands in the broker's own log."""
+        self._shut_out = ""
+        """Why nobody is served any more, and nothing begins again: a later process of this node counts."""
         self._suspects = Suspects()
         self._alarms = AlarmBook()
         """Of all machines: why one ended, too."""
@@ -196,13 +202,13 @@ class Node:
     # Links.
 
     async def _listen(self) -> None:
-        for listen, transport in self._loaded.listeners:
-            self._listeners.append(await transport.listen(listen.address, self._accept))
         node, membership = self._loaded.config.node, self._loaded.config.membership
-        log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
         if membership is not None and self._loaded.nodes_transport is not None:
             self._nodes_listener = await self._loaded.nodes_transport.listen(membership.listen, self._accept_node)
             log.info("node %r takes the links of other nodes on %s", node.name, self.nodes_address)
+        for listen, transport in self._loaded.listeners:
+            self._listeners.append(await transport.listen(listen.address, self._accept))
+        log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
 
     async def _close_listeners(self) -> None:
         listeners = [*self._listeners, *([self._internal[1]] if self._internal else [])]
@@ -214,22 +220,27 @@ class Node:
     def _accept(self, link: Link) -> LinkHandler:
         if self._shell is not None and self._shell.alive:
             return self._shell.accept(link)
-        reason = f"the broker is recovering{self._cause}"
-        link.send([encode(0, HelloRefused(Code.RETRY, reason))])
-        link.close(reason)
+        if self._shut_out:
+            refused = HelloRefused(Code.CONFIGURATION, self._shut_out)
+        else:
+            refused = HelloRefused(Code.RETRY, f"the broker is recovering{self._cause}")
+        link.send([encode(0, refused)])
+        link.close(refused.reason)
         return NullHandler()
 
     def _accept_node(self, link: Link) -> LinkHandler:
         if self._shell is not None and self._shell.alive and self._shell.links is not None:
             return self._shell.links.accept(link)
-        link.close("the node is recovering")  # which the other end learns from the link's end: it dials again
+        link.close(
+            self._shut_out or "the node is recovering"
+        )  # which the other end learns from the link's end: it dials again
         return NullHandler()
 
     # One machine after another.
 
     async def _begin(self, create: Create) -> AsyncShell:
         """Opens the volume, recovers a machine, and starts it. Raises what goes wrong."""
-        volume, identity = open_volume(self._loaded, create)
+        volume, identity = open_volume(self._loaded, create, self._clock()[1])
 
         def make(shell: AsyncShell) -> Machine:
             machine = make_machine(self._loaded, volume, identity, shell)
@@ -245,7 +256,7 @@ class Node:
                 self._alarms,
                 min_free_bytes=min_free_bytes,
                 clock=self._clock,
-                make_links=partial(make_links, self._loaded),
+                make_links=partial(make_links, self._loaded, identity),
             )
         except BaseException:
             volume.close()
@@ -253,6 +264,7 @@ class Node:
         self._began = time.monotonic()
         self._failure = None
         self._alarms.on_restart(self._clock()[1])
+        await shell.ask_neighbours(NEIGHBOURS_TIMEOUT)
         shell.start()
         await shell.settled(STOP_TIMEOUT)
         if not shell.alive:
@@ -277,8 +289,10 @@ class Node:
 
     async def _recover(self, shell: AsyncShell, error: BaseException) -> None:
         self._shell = None
+        if isinstance(error, NodeTwiceError):
+            self._shut_out = str(error)
         self._report(error)
-        shell.abandon(f"the broker has failed and recovers{self._cause}")
+        shell.abandon(self._shut_out or f"the broker has failed and recovers{self._cause}")
         if time.monotonic() - self._began > STEADY:
             self._pause = PAUSE_FIRST
         await shell.closed()
@@ -287,6 +301,12 @@ class Node:
         if error.__cause__ is not None:
             error.__cause__ = error.__cause__.with_traceback(None)
         gc.collect()
+        if isinstance(error, NodeTwiceError):
+            try:
+                note_shut_out(self._loaded, error.later)
+            except StorageError as another:
+                self._report(another)
+            return  # whoever ran it again would be the later one, and shut the other out in turn
         while not self._stopping.is_set() and not self._is_final(error):
             await self._sleep()
             try:
@@ -302,7 +322,10 @@ class Node:
 
     def _report(self, error: BaseException) -> None:
         self._cause = ": its disk is full" if isinstance(error, VolumeFullError) else ""
-        if isinstance(error, StorageError):
+        if isinstance(error, NodeTwiceError):
+            self._note(Alarm(AlarmCode.NODE_TWICE, self._shut_out, self._loaded.config.node.name))
+            log.critical("%s", error)
+        elif isinstance(error, StorageError):
             text = f"the storage has failed, nothing was acknowledged that is not durable: {error}"
             self._note(Alarm(AlarmCode.STORAGE_FAILED, text))
             log.error("%s", text)

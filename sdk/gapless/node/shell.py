@@ -18,6 +18,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.gauges import Family
+from gapless.core.network.incarnations import started
+from gapless.errors import NodeTwiceError
 from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
 from gapless.node.gauges import SERVING
 from gapless.node.logs import NodeLogs
@@ -26,6 +28,7 @@ from gapless.node.upkeep import Upkeep
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm, AlarmBook, RaisedAlarm
     from gapless.core.gauges import Gauge
+    from gapless.core.network.facts import ShutOut
     from gapless.core.ports import LogQuestion, Operation
     from gapless.node.links import NodeLinks
     from gapless.node.machine import Cookie, LinkOwner, Machine, Network, Tap
@@ -79,13 +82,15 @@ class AsyncShell:
     ) -> None:
         """`make` recovers the machine; raises what it raises. `make_links`: those to other nodes, if it has any.
 
-        `on_failed` is called once, if the machine or the storage fails; `alarms` is of all shells of the node.
+        `on_failed` is called once, if the machine or the storage fails, or a later process of the node counts;
+        `alarms` is of all shells of the node.
         """
         self._loop = asyncio.get_running_loop()
         self._volume = volume
         self._tell_failure = on_failed
         self._alarms = alarms
         self.clock = clock
+        self._begun = False
         machine = self.machine = make(self)
         self.links = make_links(self)
         """To other nodes; None where there are no others."""
@@ -131,8 +136,18 @@ class AsyncShell:
 
     # What happened.
 
+    async def ask_neighbours(self, timeout: float) -> None:
+        """Waits before the first turn, up to `timeout` seconds, until the neighbours know who of this node runs.
+
+        So what this process says of its pubends, and its first receipt, come when another process of this node says
+        nothing any more, wherever a neighbour has links to both.
+        """
+        if self.links is not None:
+            await _at_most(timeout, self.links.ask_neighbours())
+
     def start(self) -> None:
         """Carries out what the machine asked for while it was made, and begins to look after the disk."""
+        self._begun = True
         self._turn()
         if self.alive:
             self._upkeep.start()
@@ -202,8 +217,9 @@ class AsyncShell:
     # What the machine needs of the world.
 
     def schedule(self) -> None:
-        """A turn, in the next iteration of the loop."""
-        self._loop.call_soon(self._turn)
+        """A turn, in the next iteration of the loop; what happens before the first one is taken in by that."""
+        if self._begun:
+            self._loop.call_soon(self._turn)
 
     def commit(self, operations: Sequence[Operation], cookies: Sequence[Cookie]) -> None:
         """Writes now; syncs in a thread."""
@@ -253,6 +269,17 @@ class AsyncShell:
         """The storage failed, or the code."""
         self._commit.failed = True
         self._tell_failure(self, error)
+
+    def on_shut_out(self, shut_out: ShutOut) -> None:
+        """A later process of this node counts: nothing leaves this one any more, no receipt above all."""
+        self.machine.fail(
+            NodeTwiceError(
+                f"this process is shut out: another process runs as node {self.machine.sessions.node!r}, started"
+                f" {started(shut_out.later)}, and the later one counts; node {shut_out.peer!r} knows both."
+                " Stop the one that is not meant for good, and start the other again",
+                shut_out.later,
+            )
+        )
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -275,6 +275,8 @@ class SubscriberHostingBroker:
         stream.seen(now)
         if known is not None and known.voids != stream.meta.voids:
             stream.begin_anew(now)
+        if known is not None and known.forks != stream.meta.forks:
+            stream.forget_forks(known.forks, now)
         if known is None or (known.topics, known.sealed) != (stream.meta.topics, stream.meta.sealed):
             self._judge_orders(now, wall)
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):

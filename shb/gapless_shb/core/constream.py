@@ -14,6 +14,7 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Held, PubendMeta, Want
 from gapless.core.stream.curiosity import CuriosityStream
+from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.ticks import FOREVER, Tick
 from gapless.core.wire.messages import GapReason
@@ -244,6 +245,24 @@ class Constream(ServedPubend):
                 self.scheduler.forget(lo, hi, now)
             self._want_unknown(self._istream.known_upto, now)
 
+    def forget_forks(self, before: Ranges, now: int) -> None:
+        """Another process of the PHB may have logged something: what was told as silence is asked for again.
+
+        `before`: the forks that were known before.
+        """
+        for fork in self.meta.forks:
+            if fork not in before:
+                self._istream.forget_silence(max(fork[0], self.head), self._istream.known_upto)
+                self.scheduler.forget(fork[0], self.told_upto, now)
+        self._curiosity.begin_anew(now)
+        # If this SHB was told more than the PHB has, that learns of it now, before it logs anything there.
+        self._ask_ahead(now)
+        self._want_unknown(self._istream.known_upto, now)
+
+    def _ask_ahead(self, now: int) -> None:
+        self._asked_ahead = True
+        self._curiosity.add(((max(self.head, self.told_upto), FOREVER),), self._joining.need, now, urgent=True)
+
     # ------------------------------------------------------------------------------- when it is gone
 
     def lose(self, upto: Tick, now: int, wall: int) -> None:
@@ -298,8 +317,7 @@ class Constream(ServedPubend):
             self._asked_ahead = True
             # A log that numbers its records alone moves its end: nobody can be asked for more (TK22).
             if self.meta.timed:
-                ahead = max(self.head, self.told_upto)
-                self._curiosity.add(((ahead, FOREVER),), self._joining.need, now, urgent=True)
+                self._ask_ahead(now)
             self._want_unknown(self._istream.known_upto, now)
             if self.head < self._target:
                 self._want_next(now)
@@ -366,7 +384,7 @@ class Constream(ServedPubend):
         # A log of others keeps nothing for this SHB's sake: there it has nothing to do with being counted.
         why = self.why_lost(GapReason.RETIRED if self.meta.timed else GapReason.CUT)
         gone = [(lo, hi, why) for lo, hi in self._istream.lost_in(self.head, horizon, need)]
-        damaged = [(lo, hi, GapReason.DAMAGED) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
+        damaged = [(lo, hi, self.why_damaged(lo, hi)) for lo, hi in self._istream.damaged_in(self.head, horizon, need)]
         if lost := sorted(gone + damaged, key=itemgetter(0)):
             horizon = self._deliver_lost(lost, horizon)
         assert horizon >= self.head, "the head never falls"

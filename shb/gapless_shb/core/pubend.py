@@ -155,6 +155,10 @@ class ServedPubend:
         done = position.done_upto
         return done if done == position.acked else self.behind(done)
 
+    def why_damaged(self, lo: Tick, hi: Tick) -> GapReason:
+        """Returns why the pubend cannot say what was in (lo, hi], which it has given up."""
+        return GapReason.TWICE if any(lo < end and start < hi for start, end in self.meta.forks) else GapReason.DAMAGED
+
     def is_lost(self, tick: Tick) -> bool:
         """Whether a token at this tick was made from data that the pubend has lost: the tick is of an event in a void.
 
@@ -166,6 +170,8 @@ class ServedPubend:
         residue = self.meta.residue
         if residue is None or tick % STEP != residue:
             return False
+        if any(lo < tick <= hi for lo, hi in self.meta.forks):
+            return False  # another process of its broker has logged it
         return any(lo < tick <= hi for lo, hi in self.meta.voids)
 
     def cut(self, knowledge: Knowledge) -> Ranges:

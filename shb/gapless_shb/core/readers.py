@@ -258,6 +258,8 @@ class Reader(ABC):
         """Opens a gap, or extends the open one if the reason is the same: no event was sent between."""
         if lost.reason is GapReason.RELEASED_EARLY:
             lost = GapSegment(lost.start, lost.end, self.stream.why_lost(lost.reason))
+        if lost.reason is GapReason.DAMAGED:
+            lost = GapSegment(lost.start, lost.end, self.stream.why_damaged(lost.start, lost.end))
         if self._gap is not None and self._gap.reason != lost.reason:
             self._close_gap()
         self._gap = lost.after(self._gap)

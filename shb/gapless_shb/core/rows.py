@@ -43,6 +43,7 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
     gone_upto: Tick = 0
     heard_upto: Tick = 0
     """If it is gone with its host's volume: what is lost, and what was known then (`ServedPubend.gone_upto`)."""
+    forks: Ranges = ()
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -80,6 +81,7 @@ def pubend_row(stream: ServedPubend) -> Set:
         volume=stream.meta.volume,
         gone_upto=stream.gone_upto,
         heard_upto=stream.heard_upto,
+        forks=stream.meta.forks,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

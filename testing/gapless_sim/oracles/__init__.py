@@ -22,7 +22,7 @@ from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
 from gapless_sim.oracles.kafka import kafka_oracles
 from gapless_sim.oracles.leases import I8Leases
-from gapless_sim.oracles.links import K10Links
+from gapless_sim.oracles.links import K10Links, N1Twice
 from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless_sim.oracles.logs import I6OneLog
@@ -125,7 +125,7 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)
         world.network.watchers.append(judge)
-        rest.append(judge)
+        rest += [judge, N1Twice(model)]
     world.seam.watchers += [path, retired]
     world.network.frames.watchers += [*hops, retired]
     return [R1Soft(model), path, retired, *hops, *rest]

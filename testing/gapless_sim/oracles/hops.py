@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless_sim.frame_tap import Hop
     from gapless_sim.model import Model
+    from gapless_sim.world import World
 
 REMEMBERED = 60 * SECOND
 """So long an IB knows who has asked (C)."""
@@ -54,6 +55,16 @@ class HopJudge(Judge):
 
     def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A frame is about to arrive."""
+
+
+def let_go_of_judges(world: World) -> None:
+    """Those who judge by one map, and by one process for each node, see nothing more."""
+    if world.network.frames is None:
+        return
+    for judge in list(world.network.frames.watchers):
+        if isinstance(judge, HopJudge) and not judge.stands_map_changes:
+            world.network.frames.watchers.remove(judge)
+            world.observe.remove(judge)
 
 
 def _contains(ranges: Ranges, tick: Tick) -> bool:

@@ -10,9 +10,50 @@ from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.network.facts import LinkUp
+    from gapless_sim.broker import SimBroker
     from gapless_sim.connections import Connection
     from gapless_sim.core_links import CoreNetwork
     from gapless_sim.model import Model
+
+
+class N1Twice(Judge):
+    """A process is shut out, and said to have been, only because a later one of its node ran at the same time."""
+
+    name = "N1"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._began: dict[str, dict[int, int]] = {}
+        """By node: when the process of each incarnation began."""
+        self._over: dict[tuple[str, int], int] = {}
+
+    def began(self, broker: SimBroker) -> None:
+        """A process begins."""
+        self._began.setdefault(broker.name, {})[broker.incarnation] = self.world.now
+
+    def process_over(self, broker: SimBroker) -> None:
+        """A process is over."""
+        self._over.setdefault((broker.name, broker.incarnation), self.world.now)
+
+    def shut_out(self, broker: SimBroker, later: int) -> None:
+        """It is told so."""
+        if later <= broker.incarnation or not self._ran_beside(broker.name, later, broker.incarnation):
+            self.fail(
+                f"{broker.name}, start {broker.incarnation}, is shut out for {later}, which did not run beside it"
+            )
+
+    def ran_twice(self, broker: SimBroker, other: int) -> None:
+        """Of another one it is said so."""
+        name = broker.name
+        if not any(later > other and self._ran_beside(name, later, other) for later in self._began.get(name, ())):
+            self.fail(f"{name} is told that start {other} was shut out, and no later one ran beside that")
+
+    def _ran_beside(self, name: str, one: int, other: int) -> bool:
+        began, now = self._began.get(name, {}), self.world.now
+        if one not in began or other not in began:
+            return False
+        return max(began[one], began[other]) <= min(self._over.get((name, each), now) for each in (one, other))
+
 
 NOTICED_WITHIN = 4 * SECOND
 """Three beats of half a second and the one before, by a clock that is wrong, and what was on its way."""
@@ -36,10 +77,10 @@ class K10Links(Judge):
     def link_up(self, connection: Connection, index: int, up: LinkUp) -> None:
         """An end says that a link is up."""
         here, there = connection.ends[index], connection.ends[1 - index]
-        named = self.world.brokers.get(up.peer)
-        if named is not there or up.incarnation != connection.incarnations[1 - index]:
+        named = [self.world.brokers.get(up.peer), *self.world.second_processes]
+        if there.name != up.peer or there not in named or up.incarnation != connection.incarnations[1 - index]:
             self.fail(f"{here.name} has a link to start {up.incarnation} of {up.peer}, and somebody else is there")
-        if any(each.ends[at] is here and each.ends[1 - at] is there for each, at in self._there()):
+        if any(each.ends[at] is here and each.ends[1 - at].name == there.name for each, at in self._there()):
             self.fail(f"{here.name} has two links to {up.peer}")
         self._up_since[connection, index] = self.world.now
 

@@ -34,12 +34,38 @@ LINKS = (
         "Of two links between the same two nodes none is closed.",
         (
             Edit(f"{_LINKS}._on_proven", "if other.phase is LinkPhase.UP or self._me.node < link.peer:", "if False:"),
-            Edit(f"{_LINKS}._on_proven", "if peer.link is not None:", "if False:"),
             Edit(f"{_LINKS}._come_up", "    assert peer.link is None\n", ""),
             Edit(f"{_LINKS}._come_up", "if peer.dial is not None and peer.dial != link.number:", "if False:"),
         ),
         ("K10",),
         "Two nodes dial each other at the same moment.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "every_earlier_process_is_shut_out",
+        ("two processes",),
+        "A process that has come after another one is proof enough that both run.",
+        (
+            Edit(
+                "gapless.core.network.incarnations:Incarnations.answered",
+                "if other != incarnation and mine.first < theirs.asked and theirs.answered < asked",
+                "if other != incarnation",
+            ),
+        ),
+        ("N1",),
+        "A node is started again.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "a_second_process_gets_a_link_beside_the_first",
+        ("two processes",),
+        "A node that comes as another process is let in at once, and its older link stays.",
+        (
+            Edit(f"{_LINKS}._on_proven", "elif other.phase is LinkPhase.UP:", "elif False:"),
+            Edit(f"{_LINKS}._come_up", "    assert peer.link is None\n", ""),
+        ),
+        ("K10",),
+        "A node is started again before its older link is over, or is run twice.",
         routers=_KNOWLEDGE,
     ),
     Switch(

@@ -169,6 +169,7 @@ class Streams:
         if stream is None:
             return
         _forget_cut(stream, meta)
+        _forget_forks(stream, meta)
         stream.meta = meta
         stream.dropped_at |= {shb: self._state.now for shb in stream.enrolled if shb not in members}
         stream.enrolled = dict(members)
@@ -216,9 +217,10 @@ class Streams:
             or replace(stream.meta, stable=0) != replace(meta, stable=0)
             or stream.life != notice.life
         )
-        if stream.life != notice.life or stream.meta.voids != meta.voids:
+        if stream.life != notice.life or stream.meta.voids != meta.voids or stream.meta.forks != meta.forks:
             stream.asked.begin_anew()  # its PHB was down, and has forgotten what it was asked for
             _forget_cut(stream, meta)
+            _forget_forks(stream, meta)
         stream.meta = replace(meta, stable=max(meta.stable, stream.meta.stable))
         stream.enrolled, stream.life, stream.number = dict(notice.enrolled), notice.life, notice.number
         self.lives[meta.broker] = notice.life
@@ -681,6 +683,16 @@ def _forget_cut(stream: PubendStream, meta: PubendMeta) -> None:
     if not meta.timed and meta.voids != stream.meta.voids:
         for lo, hi in meta.voids:
             stream.cache.forget(lo, hi)
+
+
+def _forget_forks(stream: PubendStream, meta: PubendMeta) -> None:
+    """Another process of the pubend's broker may have logged something: what was told as silence is asked for again.
+
+    What it has told of events stays: they were published, and nobody else has them.
+    """
+    for fork in meta.forks:
+        if fork not in stream.meta.forks:
+            stream.cache.forget_silence(fork[0], stream.cache.known_upto)
 
 
 def _fitting(answer: Knowledge, room: int) -> Knowledge:

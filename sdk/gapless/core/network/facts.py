@@ -148,6 +148,9 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     """The storage id of its host's volume, which holds its log: of two volumes of one node the earlier is lost.
 
     "" where its host does not say so: it is of an earlier version, or the log is not in the volume."""
+    forks: RealRanges = ()
+    """Ticks at which another process of its broker may have logged events that this one has not (`RanTwice`): they are
+    lost, and what was known of silence there is to be asked for again."""
 
     @property
     def member(self) -> str:
@@ -455,13 +458,32 @@ class LinkUp(Struct, frozen=True, gc=False):
     peer: BrokerId
     roles: frozenset[str]
     incarnation: int
-    """Names the peer's process. Another process has another one, and neither is the earlier by its number."""
+    """Names the peer's process (`gapless.core.network.incarnations`): another one has another number."""
 
 
 class LinkDown(Struct, frozen=True, gc=False):
     """A link is gone."""
 
     link: LinkId
+
+
+class RanTwice(Struct, frozen=True, gc=False):
+    """→ roles: another process of this node ran beside it, on a copy of its volume perhaps, and is shut out or gone.
+
+    What that one told the network and its publishers, this node does not know.
+    """
+
+    other: int
+    """Its incarnation."""
+
+
+class ShutOut(Struct, frozen=True, gc=False):
+    """→ the node: a later process of it runs, and counts; a neighbour has proof of both. This one has to stop."""
+
+    later: int
+    """The incarnation of that process."""
+    peer: BrokerId
+    """The neighbour that says so."""
 
 
 LINK_HIGH: Final = 1 << 20

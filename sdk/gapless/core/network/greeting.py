@@ -60,10 +60,15 @@ class NodeProof(Struct, array_like=True, frozen=True, tag=3):
     """The dialer's proof."""
 
     proof: Digest
+    shut_out: Number = 0
+    """The earlier process of the listener's node that ran beside it until the dialer shut it out; 0: none did."""
 
 
 class Accepted(Struct, array_like=True, frozen=True, tag=4):
     """The link is up."""
+
+    shut_out: Number = 0
+    """The same, of the dialer's node and the listener."""
 
 
 class Bye(Struct, array_like=True, frozen=True, tag=5):
@@ -71,6 +76,8 @@ class Bye(Struct, array_like=True, frozen=True, tag=5):
 
     reason: Annotated[str, Meta(max_length=REASON_MAX)]
     duplicate: bool = False
+    later: Number = 0
+    """The later process of the receiver's node that runs beside it: the receiver is shut out; 0: it is not."""
 
 
 Control: TypeAlias = NodeHello | NodeAnswer | NodeProof | Accepted | Bye
@@ -100,7 +107,7 @@ class LinkIdentity:
     node: BrokerId
     roles: frozenset[str]
     incarnation: int
-    """Of this process, and of no other."""
+    """Of this process, and of no other (`gapless.core.network.incarnations`)."""
     router: str
     """Which router plugin it has."""
     map_digest: bytes = b""

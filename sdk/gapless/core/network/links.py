@@ -133,9 +133,19 @@ class BrokerLink:
         dialed: BrokerId = "",
         address: str = "",
         certificate: str = "",
+        drawn_at: int = 0,
     ) -> None:
-        """`nodes`: the roles of each node of the map. `dialed`: whom this end dials; "": the other end has dialed."""
+        """`nodes`: the roles of each node of the map. `dialed`: whom this end dials; "": the other end has dialed.
+
+        `drawn_at`: when the nonce was drawn, as its table counts.
+        """
         self.number = number
+        self.asked_at = drawn_at
+        """When the question was put that the peer answers next, or has answered last: by its proof, or a beat."""
+        self._challenged: int | None = None
+        """A peer that says that more than so many bytes arrived has answered what was asked last; None: nobody asks."""
+        self.is_answered = False
+        """Whether the peer has answered that, and its table has not seen it yet."""
         self.phase = LinkPhase.DIALING if dialed else LinkPhase.GREETING
         self.peer = dialed
         """Whom it is to; a listener believes it from PROVING on, and stands on it when UP."""
@@ -266,14 +276,30 @@ class BrokerLink:
         if self.phase is LinkPhase.UP:
             self._say_pending()
 
-    def say_accepted(self) -> None:
-        """The listener's last word of the handshake."""
-        self._control(Accepted())
+    def challenge(self, now: int) -> None:
+        """Asks the peer whether it lives: with the next beat in which it says that this one has arrived, it answers."""
+        assert self.phase is LinkPhase.UP
+        if self._challenged is None:
+            self.asked_at, self._challenged = now, self._sent
+            self._report()
 
-    def say_bye(self, reason: str, *, duplicate: bool = False) -> None:
+    @property
+    def is_proven(self) -> bool:
+        """Whether the peer has shown that it knows the network's secret."""
+        return self.phase is LinkPhase.UP or (self.phase is LinkPhase.PROVING and self.dialed)
+
+    def say_proof(self, shut_out: int) -> None:
+        """The dialer's last word of the handshake. `shut_out`: see NodeProof."""
+        self._control(NodeProof(self._proof(b"dialer"), shut_out))
+
+    def say_accepted(self, shut_out: int) -> None:
+        """The listener's last word of the handshake. `shut_out`: see Accepted."""
+        self._control(Accepted(shut_out))
+
+    def say_bye(self, reason: str, *, duplicate: bool = False, later: int = 0) -> None:
         """Why this end closes."""
         if self.phase is not LinkPhase.DIALING:
-            self._control(Bye(reason[:REASON_MAX], duplicate))
+            self._control(Bye(reason[:REASON_MAX], duplicate, later))
 
     def come_up(self, now: int) -> None:
         """Both ends are proven."""
@@ -295,6 +321,7 @@ class BrokerLink:
             self._on_hello(message)
         elif type(message) is NodeAnswer:
             self._on_answer(message)
+            return message
         elif type(message) is NodeProof:
             self._check_proof(message.proof, b"dialer")
             return message
@@ -321,7 +348,6 @@ class BrokerLink:
         self._take_introduction(message.hello)
         self._know_both(self._ours, message.hello)
         self._check_proof(message.proof, b"listener")
-        self._control(NodeProof(self._proof(b"dialer")))
 
     def _take_introduction(self, theirs: NodeHello) -> None:
         check_introduction(self._me, self._nodes, theirs, self.peer if self.dialed else theirs.node, self.certificate)
@@ -366,6 +392,8 @@ class BrokerLink:
         (heard,) = _COUNT.unpack_from(payload, HEAD_BYTES)
         if heard > self._sent:
             raise RemoteProtocolError(f"it says that {heard} bytes arrived, of {self._sent} that were sent")
+        if self._challenged is not None and heard > self._challenged:
+            self._challenged, self.is_answered = None, True
         if heard > self._heard_of or self._sent == heard:
             self._heard_of, self._unheard = heard, 0
         else:

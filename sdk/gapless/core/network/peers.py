@@ -3,8 +3,8 @@
 A router's `Dial` is a wish that lasts until it hangs up: who is not there is dialed again after a pause that grows, and
 so is one whose link went down. Two nodes have one link at most. Where both dial at once, the dial of the one whose name
 comes first in the alphabet stays, as soon as its peer has answered it; before that, whichever comes through is taken. A
-node that comes again as another process has its older link closed; as the same process it is refused until the older
-link is over, which beats find out.
+node that comes again is refused until its older link is over, which beats find out. If it has come as another process,
+the older link is asked whether its process lives; if so, two run under one name, and the earlier is shut out.
 
 Time is monotonic nanoseconds; nonces and pauses are drawn from the seed that is given (protocol: crossing-dials).
 """
@@ -13,22 +13,24 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Family, Gauge
-from gapless.core.network.facts import BrokerId, LinkDown, LinkId, LinkUp
+from gapless.core.network.facts import BrokerId, LinkDown, LinkId, LinkUp, RanTwice, ShutOut
 from gapless.core.network.greeting import (
     NONCE_BYTES,
     Accepted,
     Bye,
     Control,
     LinkIdentity,
+    NodeAnswer,
     NodeProof,
     RefusedPeerError,
 )
+from gapless.core.network.incarnations import Incarnations, Twice, started
 from gapless.core.network.links import (
     BEAT,
     GREETING_TIME,
@@ -53,6 +55,7 @@ STRANGERS_MAX: Final = 64
 COMPLAINT_PERIOD: Final = 60 * SECOND
 """So long the same trouble with the same node is not told again."""
 DUPLICATE: Final = "there is another link between the two nodes"
+OTHER_PROCESS: Final = "another process of that node has a link here, and is being asked whether it lives"
 
 LINK_UP = Family("gapless_broker_link_up", "Whether there is a link to a node.", ("node",))
 LINK_WAITING = Family("gapless_broker_link_waiting_bytes", "Bytes that wait on a link to a node.", ("node",))
@@ -99,6 +102,8 @@ class Peer:
     """For which reason that was."""
     differs: bool = False
     """Whether the operator was told that it has another map."""
+    incarnations: Incarnations = field(default_factory=Incarnations)
+    """Its processes."""
 
 
 class BrokerLinks:
@@ -118,6 +123,10 @@ class BrokerLinks:
         self._draws = Draws(seed)
         self._links: dict[LinkId, BrokerLink] = {}
         self._last = 0
+        self._count = 0
+        """Of questions to peers and of their answers: what came later has a higher number."""
+        self._earlier: dict[int, None] = {}
+        """The earlier processes of this node that neighbours have told of."""
         self._timers: Deadlines[Timer] = Deadlines()
         self._effects: list[Any] = []
         self._touched: dict[LinkId, None] = {}
@@ -130,6 +139,15 @@ class BrokerLinks:
     def deadline(self) -> int | None:
         """When `on_deadline` wants to be called, or None."""
         return self._timers.next()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every peer that is wanted has taken this node, or could not be reached; none still has to decide."""
+        return all(
+            peer.link is not None or (peer.ended > 0 and peer.reason != OTHER_PROCESS)
+            for peer in self._peers.values()
+            if peer.wanted
+        )
 
     def gauges(self) -> Iterator[Gauge]:
         """Which map there is, which nodes there are links to, and what waits there."""
@@ -216,6 +234,9 @@ class BrokerLinks:
                 said = link.on_payload(payload)
                 if said is not None:
                     self._on_control(link, said, now)
+                elif link.is_answered:
+                    link.is_answered = False
+                    self._take_answer(link, now)
             except RemoteProtocolError as error:
                 self._on_error(link, error, now)
         self._touched[number] = None
@@ -253,6 +274,7 @@ class BrokerLinks:
 
     def _make(self, now: int, *, dialed: BrokerId = "", address: str = "", certificate: str = "") -> BrokerLink:
         self._last += 1
+        self._count += 1
         link = BrokerLink(
             self._last,
             self._me,
@@ -262,6 +284,7 @@ class BrokerLinks:
             dialed=dialed,
             address=address,
             certificate=certificate,
+            drawn_at=self._count,
         )
         self._links[link.number] = link
         self._timers.set(("link", link.number), now + GREETING_TIME)
@@ -278,27 +301,93 @@ class BrokerLinks:
 
     def _on_control(self, link: BrokerLink, said: Control, now: int) -> None:
         if type(said) is Bye:
+            if said.later > self._me.incarnation and link.is_proven:
+                self._effects.append(ShutOut(said.later, link.peer))
             reason = said.reason if said.duplicate else f"it closed the link: {said.reason}"
             self._end(link, reason, now, told=None)
+        elif type(said) is NodeAnswer:
+            self._on_answered(link, now)
         elif type(said) is Accepted:
+            self._learn(said.shut_out)
             self._come_up(link, now)
         elif type(said) is NodeProof:
-            self._on_proven(link, now)
+            self._on_proven(link, said, now)
 
-    def _on_proven(self, link: BrokerLink, now: int) -> None:
+    def _on_answered(self, link: BrokerLink, now: int) -> None:
+        """A peer that was dialed has proven who it is. One that is shut out is told so by who has proven it, too."""
+        counts = self._take_answer(link, now)
+        link.say_proof(self._shut_out_before(link))
+        if not counts:
+            self._shut_out(link, now)
+
+    def _on_proven(self, link: BrokerLink, said: NodeProof, now: int) -> None:
         """A peer that has dialed is who it says: it comes in, unless another link between the two stays."""
+        self._learn(said.shut_out)
+        if not self._take_answer(link, now):
+            self._shut_out(link, now)
+            return
         peer = self._peers[link.peer]
         incarnation = link.theirs.incarnation if link.theirs else None
         for other in [self._links.get(number) for number in (peer.link, peer.dial) if number is not None]:
-            if other is None or other.theirs is None or other.theirs.incarnation != incarnation:
-                continue  # it has not answered yet, or it is a link to a process that is over
-            if other.phase is LinkPhase.UP or self._me.node < link.peer:
-                self._end(link, DUPLICATE, now, duplicate=True)
+            if other is None or other.theirs is None:
+                continue  # it has not answered yet
+            if other.theirs.incarnation == incarnation:
+                if other.phase is LinkPhase.UP or self._me.node < link.peer:
+                    self._end(link, DUPLICATE, now, duplicate=True)
+                    return
+            elif other.phase is LinkPhase.UP:
+                self._count += 1
+                other.challenge(self._count)
+                self._touched[other.number] = None
+                self._end(link, OTHER_PROCESS, now, duplicate=True)
                 return
-        if peer.link is not None:
-            self._end(self._links[peer.link], "the node has come again as another process", now)
-        link.say_accepted()
+        link.say_accepted(self._shut_out_before(link))
         self._come_up(link, now)
+
+    # Which process of a node counts.
+
+    def _take_answer(self, link: BrokerLink, now: int) -> bool:
+        """A peer has answered a question that it cannot have foreseen. Returns whether its process counts."""
+        assert link.theirs is not None
+        self._count += 1
+        peer, incarnation = self._peers[link.peer], link.theirs.incarnation
+        pairs = peer.incarnations.answered(incarnation, link.asked_at, self._count)
+        for twice in pairs:
+            self._tell_twice(peer, twice, now)
+        up = self._links.get(peer.link) if peer.link is not None else None
+        if pairs and up is not None and up.theirs is not None:
+            if peer.incarnations.later_than(up.theirs.incarnation):
+                self._shut_out(up, now)
+            else:
+                self._end(up, "the node is to learn, when it comes again, that an earlier process ran beside it", now)
+        return not peer.incarnations.later_than(incarnation)
+
+    def _shut_out(self, link: BrokerLink, now: int) -> None:
+        """Ends a link to a process that does not count, unless it is over, and says so."""
+        assert link.theirs is not None
+        if link.phase is not LinkPhase.OVER:
+            peer = self._peers[link.peer]
+            later = peer.incarnations.later_than(link.theirs.incarnation)
+            self._tell_twice(peer, Twice(link.theirs.incarnation, later), now)
+            reason = f"another process runs as node {link.peer!r}, started {started(later)}, and that one counts"
+            self._end(link, reason, now, later=later)
+
+    def _shut_out_before(self, link: BrokerLink) -> int:
+        assert link.theirs is not None
+        return self._peers[link.peer].incarnations.shut_out_before(link.theirs.incarnation)
+
+    def _learn(self, earlier: int) -> None:
+        """A neighbour says which earlier process of this node it has shut out; 0: none."""
+        if 0 < earlier < self._me.incarnation and earlier not in self._earlier:
+            self._earlier[earlier] = None
+            self._effects.append(RanTwice(earlier))
+
+    def _tell_twice(self, peer: Peer, twice: Twice, now: int) -> None:
+        text = (
+            f"two processes run as node {peer.name!r}: one started {started(twice.earlier)} is shut out, one started"
+            f" {started(twice.later)} counts"
+        )
+        self._complain(AlarmCode.NODE_TWICE, peer.name, text, now)
 
     def _come_up(self, link: BrokerLink, now: int) -> None:
         theirs, peer = link.theirs, self._peers[link.peer]
@@ -349,11 +438,20 @@ class BrokerLinks:
         told = error.told if isinstance(error, RefusedPeerError) else reason
         self._end(link, reason, now, told=told)
 
-    def _end(self, link: BrokerLink, reason: str, now: int, *, told: str | None = "", duplicate: bool = False) -> None:
-        """A link is over. `told`: what the other end hears of it; "": the reason; None: nothing."""
+    def _end(
+        self,
+        link: BrokerLink,
+        reason: str,
+        now: int,
+        *,
+        told: str | None = "",
+        duplicate: bool = False,
+        later: int = 0,
+    ) -> None:
+        """A link is over. `told`: what the other end hears of it; "": the reason; None: nothing. `later`: see Bye."""
         was_up = link.phase is LinkPhase.UP
         if told is not None:
-            link.say_bye(told or reason, duplicate=duplicate)
+            link.say_bye(told or reason, duplicate=duplicate, later=later)
             link.flush()
         link.phase = LinkPhase.OVER
         del self._links[link.number]

@@ -394,6 +394,13 @@ class KnowledgeStream:
         ends = (ranges[-1][1] for ranges in (self._gone.ranges, self._damaged.ranges) if ranges)
         self._upto = max(self._base, last[1] if last is not None else 0, *ends)
 
+    def forget_silence(self, lo: Tick, hi: Tick) -> None:
+        """Makes the ticks of (lo, hi] unknown again at which there is no event."""
+        events = self._events.take(max(lo, self._base), hi)
+        self.forget(lo, hi)
+        for index, tick in enumerate(events.ticks):
+            self.accumulate(Knowledge(self.pubend, tick - 1, tick, events.slice(index, index + 1)))
+
 
 def _after(batch: EventBatch, tick: Tick) -> EventBatch:
     """Returns the events after a tick."""

@@ -192,7 +192,7 @@ def test_a_role_that_refuses_its_section_names_the_file_and_the_section(installe
     installed["role", "shb"] = refuse("no key 'x'")
     volume = FakeVolume()
     with pytest.raises(ConfigurationError, match=r"^gapless\.toml: shb: no key 'x'"):
-        make_machine(load_plugins(config()), volume, claim(volume, ""), shell(1))
+        make_machine(load_plugins(config()), volume, claim(volume, "", WALL), shell(1))
 
 
 def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[Any, Any]) -> None:
@@ -211,7 +211,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
     settings = config(
         node={"name": "desk", "roles": ["phb"]}, phb={"max_retain_seconds": 2}, routing={"plugin": "local", "depth": 3}
     )
-    identity = claim(volume, "net")
+    identity = claim(volume, "net", WALL)
 
     machine = make_machine(load_plugins(settings), volume, identity, shell(5))
 
@@ -229,7 +229,7 @@ def test_a_role_is_told_who_it_is_and_the_router_what_it_saved(installed: dict[A
 
 def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) -> None:
     volume = FakeVolume()
-    claim(volume, "theirs")
+    claim(volume, "theirs", WALL)
     asked: list[Any] = []
 
     def open_storage(**arguments: Any) -> FakeVolume:
@@ -240,7 +240,7 @@ def test_a_volume_of_another_network_is_closed_again(installed: dict[Any, Any]) 
     loaded = load_plugins(config(node={"network": "ours", "name": "desk"}, storage={"path": "p", "cache": 3}))
 
     with pytest.raises(VolumeForeignError):
-        open_volume(loaded, Create.NO)
+        open_volume(loaded, Create.NO, WALL)
 
     assert volume.closed
     assert asked[0]["path"] == "p"

@@ -8,11 +8,13 @@ from gapless.errors import VolumeCorruptError, VolumeForeignError
 from gapless.node.assembly import SECRET_BYTES, TABLE, claim
 from volumes import FakeVolume
 
+WALL = 1_800_000_000_000
+
 
 def test_a_new_volume_gets_an_identity_and_it_is_durable_before_anyone_hears_of_it() -> None:
     volume = FakeVolume()
 
-    identity = claim(volume, "")
+    identity = claim(volume, "", WALL)
 
     assert identity.boot == 1
     assert len(identity.secret) == SECRET_BYTES
@@ -22,10 +24,10 @@ def test_a_new_volume_gets_an_identity_and_it_is_durable_before_anyone_hears_of_
 
 def test_every_start_counts_and_nothing_else_changes() -> None:
     volume = FakeVolume()
-    first = claim(volume, "")
+    first = claim(volume, "", WALL)
 
-    second = claim(volume, "")
-    third = claim(volume, first.network)
+    second = claim(volume, "", WALL)
+    third = claim(volume, first.network, WALL)
 
     assert [first.boot, second.boot, third.boot] == [1, 2, 3]
     assert {identity.network for identity in (first, second, third)} == {first.network}
@@ -36,16 +38,18 @@ def test_every_start_counts_and_nothing_else_changes() -> None:
 
 def test_no_start_has_the_number_of_another_one_before_it() -> None:
     """Found by the simulator: a late receipt of a session under the same number, before the disk was lost (I7)."""
-    starts = [claim(volume, "net").start for volume in (FakeVolume(), FakeVolume(), FakeVolume()) for _ in range(3)]
+    starts = [
+        claim(volume, "net", WALL).start for volume in (FakeVolume(), FakeVolume(), FakeVolume()) for _ in range(3)
+    ]
 
     assert len(set(starts)) == 9
     assert all(0 <= start < 1 << 32 for start in starts)
-    first = claim(volume := FakeVolume(), "net").start
-    assert claim(volume, "net").start == (first + 1) % (1 << 32)
+    first = claim(volume := FakeVolume(), "net", WALL).start
+    assert claim(volume, "net", WALL).start == (first + 1) % (1 << 32)
 
 
 def test_two_volumes_have_nothing_in_common() -> None:
-    first, second = claim(FakeVolume(), ""), claim(FakeVolume(), "")
+    first, second = claim(FakeVolume(), "", WALL), claim(FakeVolume(), "", WALL)
 
     assert first.network != second.network
     assert first.storage_id != second.storage_id
@@ -54,35 +58,35 @@ def test_two_volumes_have_nothing_in_common() -> None:
 
 def test_the_configured_network_is_kept_and_another_one_refused() -> None:
     volume = FakeVolume()
-    assert claim(volume, "trading").network == "trading"
+    assert claim(volume, "trading", WALL).network == "trading"
     volume.calls.clear()
 
     with pytest.raises(VolumeForeignError, match="belongs to network 'trading', the configuration says 'other'"):
-        claim(volume, "other")
+        claim(volume, "other", WALL)
 
     assert volume.calls == []
-    assert claim(volume, "").boot == 2
+    assert claim(volume, "", WALL).boot == 2
 
 
 @pytest.mark.parametrize("lost", [b"network", b"storage", b"secret", b"boot"])
 def test_a_volume_that_lost_part_of_its_identity_is_not_served(lost: bytes) -> None:
     volume = FakeVolume()
-    claim(volume, "")
+    claim(volume, "", WALL)
     del volume.tables[TABLE].rows[lost]
 
     with pytest.raises(VolumeCorruptError, match=lost.decode()):
-        claim(volume, "")
+        claim(volume, "", WALL)
 
 
 def test_a_volume_whose_creator_was_killed_at_once_is_new() -> None:
     volume = FakeVolume()
     volume.created = False
 
-    assert claim(volume, "").boot == 1
+    assert claim(volume, "", WALL).boot == 1
 
 
 def test_the_secret_is_not_shown() -> None:
-    identity = claim(FakeVolume(), "")
+    identity = claim(FakeVolume(), "", WALL)
 
     assert repr(identity.secret) not in repr(identity)
     assert identity.secret.hex() not in repr(identity)

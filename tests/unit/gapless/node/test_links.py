@@ -40,6 +40,9 @@ class FakeMachine:
     def on_broker_link_closed(self, *said: Any) -> None:
         self.told.append(("down", *said))
 
+    def on_ran_twice(self, *said: Any) -> None:
+        self.told.append(("ran twice", *said))
+
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)
 
@@ -72,10 +75,13 @@ class Side:
         me = LinkIdentity("flights", name, ROLES[name], 7, "straight", secret=b"s")
         addresses = {other: f"{other}:1" for other in ROLES}
         self.core = BrokerLinks(me, ROLES, addresses, name.encode())
-        self.links = NodeLinks(self.core, cast("Transport", transport), self)
+        self.links = NodeLinks(self.core, cast("Transport", transport), self, ())
 
     def alarm(self, alarm: Alarm) -> None:
         self.alarms.append(alarm)
+
+    def on_shut_out(self, shut_out: routing.ShutOut) -> None:
+        self.heard.told.append(("shut out", shut_out))
 
     def dial(self, peer: str) -> None:
         self.links.to_network(routing.Dial(peer))

@@ -167,7 +167,7 @@ async def test_the_start_is_counted_on_disk_before_the_first_welcome(world: Worl
     node = await world.start()
     link = await world.connect()
 
-    assert world.disk.calls[:2] == ["write set node, set node, set node, set node", "sync"]
+    assert world.disk.calls[:2] == ["write set node, set node, set node, set node, set node", "sync"]
     first = link.wire.session >> 32
     await node.stop()
     node = await world.start()

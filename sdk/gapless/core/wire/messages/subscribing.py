@@ -272,6 +272,9 @@ class GapReason(Enum):
     """By an administrator's policy the pubend has given the events up before every subscription was done with them."""
     DAMAGED = "damaged"
     """The events could not be read any more, and an operator has given them up."""
+    TWICE = "the broker ran twice"
+    """Two processes of the pubend's broker ran at a time, on copies of one volume perhaps. The one that is shut out may
+    have logged events that the other one does not have."""
     CUT = "lost by the log"
     """The log of the pubend is not the broker's own, and has lost them.
 

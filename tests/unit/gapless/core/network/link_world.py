@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gapless.core.alarms import Alarm
-from gapless.core.network.facts import FrameArrived, LinkDown, LinkUp
+from gapless.core.network.facts import FrameArrived, LinkDown, LinkUp, RanTwice, ShutOut
 from gapless.core.network.greeting import LinkIdentity
 from gapless.core.network.links import Connect, EndLink, Payload, RaiseFrameLimit, SendPayloads, Waiting
 from gapless.core.network.peers import BrokerLinks
@@ -52,6 +52,7 @@ class LinkNode:
         self.alarms: list[Alarm] = []
         self.waiting: dict[int, int] = {}
         self.limits: dict[int, int] = {}
+        self.told: list[RanTwice | ShutOut] = []
         self.closed: dict[int, str] = {}
         self.dials: list[int] = []
         """When it dialed."""
@@ -105,6 +106,8 @@ class LinkNode:
             self.frames.append((effect.link, effect.frame))
         elif isinstance(effect, Waiting):
             self.waiting[effect.link] = effect.pending
+        elif isinstance(effect, RanTwice | ShutOut):
+            self.told.append(effect)
         else:
             assert isinstance(effect, Alarm)
             self.alarms.append(effect)
@@ -128,6 +131,11 @@ class World:
 
     def start(self, name: str, incarnation: int = 1, **identity: Any) -> LinkNode:
         node = self.nodes[name] = LinkNode(self, name, incarnation, **identity)
+        return node
+
+    def start_beside(self, name: str, incarnation: int) -> LinkNode:
+        """Another process under the name of a node; who dials that name reaches the first one."""
+        node = self.nodes[f"{name}, {incarnation}"] = LinkNode(self, name, incarnation)
         return node
 
     def dial(self, source: LinkNode, connect: Connect) -> None:
@@ -156,7 +164,7 @@ class World:
     def _close(self, wire: Wire, node: LinkNode) -> None:
         wire.open = False
         other, number = wire.other(node)
-        if (node.name, other.name) not in self.cuts and self.nodes.get(other.name) is other:
+        if (node.name, other.name) not in self.cuts and other in self.nodes.values():
             other.links.on_closed(number, "", self.now)
             other.settle()
 

@@ -187,20 +187,25 @@ def _link_of(waiting: tuple[object, tuple[object, ...]]) -> object:
     return arguments[1]
 
 
-def test_a_peer_that_restarts_takes_the_place_of_its_older_process() -> None:
+@pytest.mark.parametrize("later", [23, 21], ids=["", "with a clock that was set back, and no volume"])
+def test_a_peer_that_restarts_takes_the_place_of_its_older_process_as_soon_as_that_is_over(later: int) -> None:
     world = World()
     a, b = world.start("a"), world.start("b", 22)
     b.dial("a")
-    world.run()
+    world.advance(1)
     del world.nodes["b"]  # its machine is gone: nothing is closed
-    again = world.start("b", 23)
+    again = world.start("b", later)
 
     again.dial("a")
     world.run()
+    assert [up.incarnation for up in a.up.values()] == [22]
+    world.advance(4)
 
-    assert [up.incarnation for up in a.up.values()] == [23]
-    assert "another process" in "".join(a.closed.values())
+    assert [up.incarnation for up in a.up.values()] == [later]
+    assert "nothing was heard of it for 1.5 s" in a.closed.values()
     assert again.peers == ["a"]
+    assert a.alarms == again.alarms == []
+    assert a.told == again.told == []
 
 
 def test_a_peer_that_has_lost_its_end_is_refused_until_the_other_end_is_over_too() -> None:
