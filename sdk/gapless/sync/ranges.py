@@ -40,6 +40,7 @@ class RangeReader(Generic[ItemT]):
     def __init__(self, runner: Runner, reader: AwaitedReader[ItemT]) -> None:
         """Use `Connection.read_range`."""
         self._runner = runner
+        self._left = runner.left
         self._reader = reader
 
     def __repr__(self) -> str:
@@ -56,7 +57,7 @@ class RangeReader(Generic[ItemT]):
     @property
     def position(self) -> Tick:
         """Everything up to here was handed out: a reader that begins here hands out the rest."""
-        if self._runner.alive and self._runner.is_settling:
+        if self._runner.alive and self._left:
             self._runner.settle()
         return self._reader.position
 
@@ -64,7 +65,7 @@ class RangeReader(Generic[ItemT]):
         return self
 
     def __next__(self) -> ItemT:
-        if self._runner.is_settling:
+        if self._left:
             self._runner.settle()
         item = self._reader.hand_out()
         if item is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -291,9 +291,12 @@ class Runner:
             raise
 
     @property
-    def is_settling(self) -> bool:
-        """Whether something has yet to go back whose caller has gone: `settle` comes before anything is read here."""
-        return bool(self._thread.left)
+    def left(self) -> Collection[Call[Any]]:
+        """What has yet to go back, as its caller has gone. If it is not empty, `settle` comes before anything is read.
+
+        It is always the same object, to be kept: it is looked at for each event.
+        """
+        return self._thread.left
 
     def settle(self) -> None:
         """Waits until everything has gone back whose caller has gone."""

@@ -28,6 +28,7 @@ class Subscription(Generic[ItemT, GapT]):
     def __init__(self, runner: Runner, subscription: awaited.Subscription[ItemT, GapT]) -> None:
         """Use `Session.subscribe`."""
         self._runner = runner
+        self._left = runner.left
         self._subscription = subscription
 
     def __repr__(self) -> str:
@@ -69,7 +70,7 @@ class Subscription(Generic[ItemT, GapT]):
 
         Raises the errors of the iteration.
         """
-        if self._runner.is_settling:
+        if self._left:
             self._runner.settle()
         event = self._subscription.hand_out()
         if event is not None:
@@ -80,7 +81,7 @@ class Subscription(Generic[ItemT, GapT]):
         return self
 
     def __next__(self) -> ItemT:
-        if self._runner.is_settling:
+        if self._left:
             self._runner.settle()
         event = self._subscription.hand_out()
         if event is not None:
