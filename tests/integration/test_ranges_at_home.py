@@ -57,8 +57,8 @@ async def test_attaching_away_from_home_creates_nothing_and_a_client_with_the_ho
                     await bounded(away.attach(name, "t"), LONG)
                 with pytest.raises(gapless.ConfigurationError, match=f"home of the subscription is {home}:"):
                     await bounded(away.heads(name), LONG)
+            pubend = (await bounded(away.pubends(), LONG))[0].pubend
             with pytest.raises(gapless.ConfigurationError, match=f"home of the subscription is {home}:"):
-                pubend = (await bounded(away.pubends(), LONG))[0].pubend
                 await bounded(anext(away.read_range(owed_from, pubend, 0, 1)), LONG)
             with pytest.raises(gapless.ConfigurationError, match=f"home of the subscription is {home}:"):
                 await bounded(away.lease("job", "me").__aenter__(), LONG)
