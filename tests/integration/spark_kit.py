@@ -120,6 +120,7 @@ def broker_over(log: str, directory: Path, **sections: Any) -> Iterator[LocalBro
         with LocalBroker(directory, **sections) as broker:
             yield broker
         return
+    pytest.importorskip("aiokafka", reason="Kafka's records are parsed by aiokafka: gapless[kafka]")
     with ModelKafka(t=1) as kafka:
         section = {"phb.kafka": [kafka.section({"name": "t", "publish": True})]}
         with LocalBroker(directory, kafka, **sections, **section) as broker:
