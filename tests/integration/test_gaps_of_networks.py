@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,14 +35,15 @@ async def network(directory: Path) -> AsyncIterator[TestNetwork]:
         net.network["router"] = "knowledge"
         path = net.write()
         for name in net.proxies:
-            await net.start(name, path, **({"phb": EARLY} if name == "phb" else {}))
+            sections: dict[str, Any] = {"phb": EARLY} if name == "phb" else {}
+            await net.start(name, path, **sections)
         yield net
 
 
-async def taken(subscription: gapless.Subscription, last: bytes) -> list[gapless.Event | gapless.Gap]:
+async def taken(items_of: AsyncIterator[gapless.Event | gapless.Gap], last: bytes) -> list[gapless.Event | gapless.Gap]:
     """What a consumer gets up to some event."""
     items: list[gapless.Event | gapless.Gap] = []
-    async for item in subscription:
+    async for item in items_of:
         items.append(item)
         if isinstance(item, gapless.Event) and item.body == last:
             return items

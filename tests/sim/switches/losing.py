@@ -6,7 +6,6 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _STREAM = "gapless.core.stream.knowledge:KnowledgeStream"
-_STREAMS = "gapless_routing.knowledge.streams"
 
 LOSING = (
     Switch(
@@ -56,23 +55,5 @@ LOSING = (
         ("K11", "I5"),
         "Early release, and a reader that needs RAW (a guest, or one whose filter has changed) behind an IB.",
         routers=("knowledge",),
-    ),
-    Switch(
-        "loss_is_passed_on_as_it_came",
-        ("T19",),
-        "Who has asked is answered with the pubend's loss alone, whatever the cache on the way has between.",
-        (Edit(f"{_STREAMS}:_view", "if stream.bundles and knowledge.gone:", "if not knowledge.pubend:"),),
-        ("K11",),
-        "Early release; the pubend's broker starts anew, and an IB that did not has events of the time before.",
-        routers=("knowledge",),
-    ),
-    Switch(
-        "head_meets_loss_in_pieces",
-        ("T10",),
-        "The head passes what is lost as it is answered, and its live consumers get a gap for each piece.",
-        (Edit("gapless_shb.core.constream:Constream._advance", "if horizon < self.lost:", "if horizon < 0:"),),
-        ("I5",),
-        "An SHB that was retired and returns, and that is answered piece by piece.",
-        routers=("hostile", "knowledge"),
     ),
 )
