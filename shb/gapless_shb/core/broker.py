@@ -21,7 +21,7 @@ from typing import Any
 
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
-from gapless.core.network.facts import AskInterest, Held, Know, Posted, Probe, PubendMeta, Seen, Submitted
+from gapless.core.network.facts import AskInterest, Held, Know, Posted, Probe, PubendMeta, RanTwice, Seen, Submitted
 from gapless.core.ports import (
     ClientSession,
     Handler,
@@ -144,6 +144,8 @@ class SubscriberHostingBroker:
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
         self._urgent = False
+        self._beside = 0
+        """The incarnation of another process of this SHB that has run, until its subscriptions have joined anew."""
         """Whether the next checkpoint must not wait, because a consumer has left since the last one began."""
         self._due: int | None = None
         """The next deadline, as computed at the end of the last turn."""
@@ -196,6 +198,7 @@ class SubscriberHostingBroker:
             Probe: self._on_probed,
             Held: self._on_held,
             AskInterest: self._on_ask_interest,
+            RanTwice: self._on_ran_twice,
             Posted: self._on_posted,
             Submitted: self._claims.on_submitted,
             SessionEnded: self._on_session_ended,
@@ -222,6 +225,9 @@ class SubscriberHostingBroker:
         Handlers only change state and set marks. All that follows from a change stands here, once for all messages of
         a turn. So no handler can forget a part of it.
         """
+        if self._beside and not self._consumers_here():
+            self._hosting.leap(self._beside)
+            self._beside = 0
         goes_on = True
         while goes_on:
             self._answer_for_hosts(now, wall)
@@ -364,6 +370,15 @@ class SubscriberHostingBroker:
 
     def _on_ask_interest(self, _ask: AskInterest, _now: int, _wall: int) -> None:
         self._hosting.announce_in_full()
+
+    def _on_ran_twice(self, ran: RanTwice, _now: int, _wall: int) -> None:
+        """Whoever consumes here comes again, and finds its subscription where it was."""
+        self._beside = ran.other
+        for session in {consumer.channel.session for consumer in self._consumers_here()}:
+            self._hosting.end_session(session, "another process of this broker has run: connect again")
+
+    def _consumers_here(self) -> list[Consumer]:
+        return [consumer for consumer in self._hosting.consumers.values() if not consumer.is_elsewhere]
 
     # -------------------------------------------------------------------------------- what clients ask
 

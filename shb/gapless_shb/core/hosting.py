@@ -14,7 +14,7 @@ from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.ordering import Ordering
 from gapless_shb.core.roaming.places import Places
-from gapless_shb.core.rows import pubend_row
+from gapless_shb.core.rows import position_row, pubend_row
 from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import BrokerState
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
@@ -90,6 +90,23 @@ class Hosting(BrokerState):
         """Makes the first write of a life: a new version of the interest, because undurable changes are gone."""
         operations = self.registry.next_version()
         version = self.registry.version
+        self.outbox.write(operations, lambda _now, _wall: self.started(version))
+
+    def leap(self, other: int) -> None:
+        """Another process of this SHB has run: what was filtered for its versions was not filtered for this one.
+
+        So the interest gets a version above all of them, and every subscription joins once more: what was believed
+        beyond its position is asked for again. Nobody here consumes one of them.
+        """
+        operations = self.registry.leap(other)
+        if operations is None:
+            return
+        version = self.registry.version
+        for stream in self.streams.values():
+            for sid, position in list(stream.positions.items()):
+                if position.guest or sid not in self.registry.durable_sids:
+                    continue
+                operations.append(position_row(sid, stream.pubend, stream.change(sid, version)))
         self.outbox.write(operations, lambda _now, _wall: self.started(version))
 
     def write_holds(self, stream: Constream, *with_it: Operation) -> None:

@@ -106,9 +106,15 @@ def _shared(value: Shared) -> Shared:
     return value
 
 
+LEAP = 1 << 32
+"""More versions of the interest than another process of an SHB has announced."""
+
+
 class _Meta(msgspec.Struct, array_like=True):
     last_sid: int = 0
     version: int = 0
+    beside: int = 0
+    """The incarnation of the last process that ran beside one on this volume."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -228,6 +234,21 @@ class Registry:
         """Begins the next version of the interest. Returns its write."""
         self._meta.version += 1
         return [Set(META, b"registry", _encode(self._meta))]
+
+    def leap(self, other: int) -> list[Operation] | None:
+        """Another process of this SHB has announced versions of its own: all subscriptions get one above all of them.
+
+        Returns the writes; None if that was done for this process (its incarnation) before.
+        """
+        if other == self._meta.beside:
+            return None
+        self._meta.beside = other
+        self._meta.version += LEAP - 1
+        operations = self.next_version()
+        for subscription in self._by_sid.values():
+            subscription.version = self.version
+            operations += self.save(subscription)
+        return operations
 
     def _insert(self, subscription: SubscriptionRecord) -> None:
         # Saves memory: there may be very many subscriptions, but few clients and topics, and many with the same start.

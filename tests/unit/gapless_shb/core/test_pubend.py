@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gapless.core.network.facts import PubendMeta, Seen, Want
+from gapless.core.network.facts import Interest, PubendMeta, RanTwice, Seen, Want
+from gapless.core.ports import EndSession
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.core.wire import messages as m
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.pubend import ServedPubend
+from gapless_shb.core.subscriptions import LEAP
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -68,3 +70,30 @@ def test_silence_above_the_head_that_was_known_before_a_fork_is_asked_for_again(
 
     wanted = [run for effect in said if isinstance(effect, Want) for run in effect.ranges]
     assert any(lo <= head + 10 * STEP < hi for lo, hi in wanted), wanted
+
+
+def test_no_silence_that_was_filtered_for_another_process_of_this_shb_is_believed() -> None:
+    """Both counted their versions on from the same number."""
+    world, client, stream = world_with("k = 1")
+    push(world, 1)
+    before = world.hosting.registry.version
+    theirs = {world.role._shb: before + 5}
+    head = stream.head
+
+    said = world.feed(RanTwice(7))
+    assert [effect.session for effect in said if isinstance(effect, EndSession)] == [client.session]
+    world.detach(client)
+    said = [*world.feed(RanTwice(7)), *world.sync()]
+
+    [whole] = [effect for effect in said if isinstance(effect, Interest)]
+    assert whole.full
+    assert whole.version > before + LEAP - 2
+    assert list(whole.add) == [client.sid]
+    world.attach(client, client.token)
+    world.sync()
+    world.deliver(Knowledge(PUBEND, head, head + 10 * STEP, stamp=theirs))
+    world.sync()
+    assert client.sid not in stream.live
+    world.feed(RanTwice(7))
+    world.detach(client)
+    assert not [effect for effect in [*world.feed(RanTwice(7)), *world.sync()] if isinstance(effect, Interest)]
