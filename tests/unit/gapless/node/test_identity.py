@@ -90,3 +90,32 @@ def test_the_secret_is_not_shown() -> None:
 
     assert repr(identity.secret) not in repr(identity)
     assert identity.secret.hex() not in repr(identity)
+
+
+def test_each_start_has_a_higher_incarnation_though_the_clock_goes_back_and_a_copy_has_another() -> None:
+    volume = FakeVolume()
+    first = claim(volume, "net", WALL)
+    back = claim(volume, "net", WALL - 3_600_000)
+    on = claim(volume, "net", WALL + 1000)
+
+    assert first.incarnation < back.incarnation < on.incarnation
+    drawn = {claim(FakeVolume(), "net", WALL).incarnation for _ in range(5)}
+    assert len(drawn) == 5, "two copies that start in one millisecond"
+
+
+def test_it_is_durable_before_anybody_hears_of_it() -> None:
+    volume = FakeVolume()
+    claim(volume, "net", WALL)
+
+    assert volume.calls[-1] == "sync"
+    assert volume.table(TABLE).get(b"incarnation") is not None
+
+
+def test_who_was_shut_out_on_a_volume_tells_the_next_start_by_whom() -> None:
+    volume = FakeVolume()
+    assert claim(volume, "net", WALL).shut_out_by == 0
+
+    volume.table(TABLE).put(b"shut out by", (77).to_bytes(8, "big"))
+    volume.write()
+
+    assert claim(volume, "net", WALL).shut_out_by == 77

@@ -528,3 +528,23 @@ def test_where_no_shb_is_nothing_goes_but_notices() -> None:
     assert net.messages(Knowledge, "i", "q") == []
     assert private(net, PUBEND, "i", "q") != []
     assert replace(net.routers["q"]._streams._streams[P].meta, stable=0) == PubendMeta(P, "p")
+
+
+# ------------------------------------------------------------------------------------------- forks
+
+
+def test_silence_that_was_known_behind_a_new_fork_is_asked_for_again_and_events_are_kept() -> None:
+    net = subscribed(FORK, t="b")
+    net.say(0, 20)
+    net.say(20, 40, "a")
+    net.tell("t", want(0, 40, shb="t@disk"))
+    assert asked(net) == [], "all of it is known on the way"
+    net.forget()
+
+    net.open(stable=60, forks=((10, 50),))
+    net.tell("t", want(0, 40, shb="t@disk"))
+
+    [asking] = asked(net)
+    assert asking.ranges == ((10, 20), (21, 40))
+    events = [tick for one in net.messages(Knowledge, "i", "t") if one.reply for tick in one.data.ticks]
+    assert events == [21], "nobody else has it"
