@@ -40,8 +40,8 @@ class History:
     ends: list[Tick] = field(default_factory=list)
     """The last tick of each record that was ever written to its log, and in `sums` the bytes up to there."""
     sums: list[int] = field(default_factory=list)
-    gone: bool = False
-    """Its disk was replaced: nothing more is to be expected of it."""
+    gone_at: int = -1
+    """When its disk was replaced: nothing more is to be expected of it. -1: it was not."""
     damaged: bool = False
     """An old copy of its disk was put back: what is true of it now, nobody knows."""
     unreadable: IntervalSet = field(default_factory=IntervalSet)
@@ -53,6 +53,11 @@ class History:
     def has_hole(self) -> bool:
         """Whether something of it cannot be read, and is not released: who comes to it waits for the operator."""
         return any(hi > self.lost for _, hi in self.unreadable.ranges)
+
+    @property
+    def gone(self) -> bool:
+        """Whether its disk was replaced."""
+        return self.gone_at >= 0
 
     @property
     def sound(self) -> bool:

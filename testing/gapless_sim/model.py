@@ -225,7 +225,8 @@ class Model(Oracle):
     def wiped(self, broker: SimBroker) -> None:
         """Everything on a disk is gone: its pubends, and the subscriptions of its SHB."""
         for history in self._at(broker):
-            history.gone = True
+            if not history.gone:
+                history.gone_at = self.world.now
         self.wiped_brokers[broker.name] = None
         self._forget_rows(broker)
 

@@ -297,7 +297,8 @@ class SubscriberHostingBroker:
             self._lost_volumes.heard(stream, now, wall)
 
     def _on_gone(self, stream: Constream, now: int, wall: int) -> None:
-        """A pubend is gone: whoever waited for its host goes on, and so do all whose topics it might have carried."""
+        """A pubend is gone: all who want something of it are told, and whoever waited for its host goes on."""
+        self._on_deliver(Know(stream.lost_knowledge), now, wall)
         self._subscribing.may_complete = True
         self._hosting.unsaved = True
         self._ahead.on_heard(stream, now, wall)
@@ -306,7 +307,11 @@ class SubscriberHostingBroker:
     def _answer_for_hosts(self, now: int, wall: int) -> None:
         """Answers what is asked of pubends that are gone."""
         for stream in self._hosting.streams.values():
-            if stream.gone_upto and (held := stream.answer_for_host(now, wall)) is not None:
+            if not stream.gone_upto:
+                continue
+            while stream.takes_answer(now):
+                self._on_deliver(Know(stream.lost_knowledge), now, wall)
+            if (held := stream.answer_for_host(now)) is not None:
                 self._on_held(held, now, wall)
 
     def _discover(self, meta: PubendMeta, at: Tick, now: int, wall: int) -> Constream:

@@ -265,15 +265,14 @@ class Constream(ServedPubend):
 
     # ------------------------------------------------------------------------------- when it is gone
 
-    def lose(self, upto: Tick, now: int, wall: int) -> None:
+    def lose(self, upto: Tick) -> None:
         """The pubend is gone with the volume of its host: what is not known here up to a tick is lost.
 
-        Nobody is asked for anything from now on. Subscriptions that wait for silence that honours them are covered from
-        there on, because none will come.
+        Nobody is asked for anything from now on; what is lost has to be delivered (`lost_knowledge`). Subscriptions
+        that wait for silence that honours them are covered from there on, because none will come.
         """
         self.gone_upto = upto
         self.enrolled = True
-        self._give_up(now, wall)
         for sid, (version, position) in list(self._joining.waiting.items()):
             self._joining.remove(sid)
             self._join(sid, position, version)
@@ -285,22 +284,27 @@ class Constream(ServedPubend):
         self.holds.renew(now)
         self.catch_up(self.told_upto, now)
 
-    def answer_for_host(self, now: int, wall: int) -> Held | None:
-        """Answers the wants of a pubend that is gone, in place of its host: all of it is lost.
+    @property
+    def lost_knowledge(self) -> Knowledge:
+        """What is known of a pubend that is gone: all of it is lost."""
+        return Knowledge(self.pubend, 0, self.gone_upto, lost=self.gone_upto, reply=True)
 
-        Returns the answer to the row of holds, if one is due: nothing is left to be kept.
+    def takes_answer(self, now: int) -> bool:
+        """Whether something is asked of a pubend that is gone. It counts as answered (`lost_knowledge`)."""
+        wanted = bool(self._curiosity.due(now))
+        self._curiosity.clear(((0, FOREVER),))
+        return wanted
+
+    def answer_for_host(self, now: int) -> Held | None:
+        """Answers the row of holds of a pubend that is gone, in place of its host: nothing is left to be kept.
+
+        None: no row is due.
         """
-        while self._curiosity.due(now):
-            self._give_up(now, wall)
         row = self.holds.due(now)
         if row is None:
             return None
         upto = self.gone_upto
         return Held(row.shb, row.pubend, row.version, {sid: max(at, upto) for sid, at in row.at.items()}, upto)
-
-    def _give_up(self, now: int, wall: int) -> None:
-        self._curiosity.clear(((0, FOREVER),))
-        self._take(Knowledge(self.pubend, 0, self.gone_upto, lost=self.gone_upto, reply=True), now, wall)
 
     # ------------------------------------------------------------------------------------------- time
 

@@ -33,7 +33,7 @@ NAMED_MAX = 8
 """How many subscriptions that were behind an alarm names."""
 
 Gone: TypeAlias = Callable[[Constream, int, int], None]
-"""(pubend, now, wall): what else is to be done when a pubend is gone."""
+"""(pubend, now, wall): delivers what is lost of a pubend that is gone, and does what follows from that."""
 
 
 class LostVolumes:
@@ -100,8 +100,8 @@ class LostVolumes:
     def _give_up(self, stream: Constream, upto: Tick, now: int, wall: int) -> None:
         if seconds_between(upto, tick_at(wall)) < REMEMBERED:
             self._listings.count(stream.pubend, lambda counted: self._tell(stream, counted))
-        stream.lose(upto, now, wall)
-        self._told[stream.pubend] = stream.told_upto
+        stream.lose(upto)
+        self._told[stream.pubend] = upto
         self._gone(stream, now, wall)
 
     def _tell(self, stream: Constream, counted: Mapping[int, Counted]) -> None:

@@ -111,8 +111,9 @@ class V1LiveDelivery(Judge):
         share = self.model.share(consumer, pubend)
         if share is None or not share.ticks:
             return 0
-        if share.history.gone and self._gapless.position(consumer, pubend) is None:
-            return 0  # it may have gone before this SHB had heard of it
+        begins_later = share.history.gone and account.attached_at >= share.history.gone_at
+        if begins_later or (share.history.gone and self._gapless.position(consumer, pubend) is None):
+            return 0  # nor may this SHB have heard of it before it was gone
         if share.start is None and self.model.first_late(account, share, share.newest) is None:
             return 0
         return share.newest

@@ -83,7 +83,7 @@ def test_v1_a_transaction_may_need_a_pubend_that_is_cut_off(*, waits: bool, cut:
     """Found by the simulator: its application is handed nothing of other pubends, either, until it has ended."""
     fixture, reader = delivering()
     fixture.opens("other@1")
-    fixture.model.histories["other@1"].gone = cut
+    fixture.model.histories["other@1"].damaged = cut
     reader.waits = waits
 
     assert settled(fixture, V1LiveDelivery) is (waits and cut)
@@ -92,7 +92,7 @@ def test_v1_a_transaction_may_need_a_pubend_that_is_cut_off(*, waits: bool, cut:
 def test_v1_nothing_comes_of_a_pubend_that_is_gone() -> None:
     fixture, _ = delivering()
 
-    fixture.model.histories[P].gone = True
+    fixture.model.histories[P].gone_at = 0
     assert settled(fixture, V1LiveDelivery)
 
 
@@ -124,14 +124,14 @@ def test_v1_one_that_is_not_durable_waits_anew_in_each_session() -> None:
     fixture = ModelFixture(I3Gapless, V1LiveDelivery)
     fixture.opens()
     fixture.opens("gone@1")
-    fixture.model.histories["gone@1"].gone = True
+    fixture.model.histories["gone@1"].damaged = True
     reader = fixture.attach(fixture.row(name=None), p=5)
     fixture.log((10, 1))
 
     assert not settled(fixture, V1LiveDelivery)
     reader.core.phase = SubscriptionPhase.ASKING
     assert settled(fixture, V1LiveDelivery)
-    fixture.model.histories["gone@1"].gone = False
+    fixture.model.histories["gone@1"].damaged = False
     assert not settled(fixture, V1LiveDelivery)
 
 
@@ -158,7 +158,7 @@ def test_v1_publishers_get_their_receipts() -> None:
     assert settled(fixture, V1LiveDelivery), "its process is gone"
 
 
-def test_v1_a_publisher_may_wait_for_a_pubend_that_is_gone() -> None:
+def test_v1_a_publisher_may_wait_for_a_pubend_that_is_not_what_it_was_and_not_for_one_that_is_gone() -> None:
     fixture = ModelFixture(I3Gapless, V1LiveDelivery)
     fixture.opens()
     fixture.publication(1)
@@ -167,6 +167,8 @@ def test_v1_a_publisher_may_wait_for_a_pubend_that_is_gone() -> None:
     fixture.world.now = SECOND
     fixture.observe.wiped(fixture.world.brokers[NODE])
 
+    assert not settled(fixture, V1LiveDelivery), "it is told that its pubend is gone"
+    fixture.observe.restored(fixture.world.brokers[NODE])
     assert settled(fixture, V1LiveDelivery)
     fixture.world.now = 2 * SECOND
     fixture.observe.ready(fixture.producer, 0)
@@ -222,7 +224,7 @@ def test_v2_before_the_liveness_phase_anybody_may_ask() -> None:
 def test_v2_nobody_answers_for_a_pubend_that_is_gone() -> None:
     fixture = asking()
 
-    fixture.model.histories[P].gone = True
+    fixture.model.histories[P].gone_at = 0
     assert settled(fixture, V2LiveCuriosity)
 
 

@@ -44,7 +44,9 @@ def test_a_pubend_is_heard_while_it_is_sound() -> None:
     history, account = fixture.model.histories[P], fixture.model.accounts[1]
 
     assert reach.is_heard(history, account)
-    history.gone = True
+    history.gone_at = 0
+    assert reach.is_heard(history, account), "what is heard is that it is gone"
+    history.damaged = True
     assert not reach.is_heard(history, account)
 
 
