@@ -61,6 +61,18 @@ def covers(gap: gapless.Gap, receipts: list[gapless.Receipt]) -> bool:
     return right and all(gap.start < receipt.tick <= gap.end for receipt in receipts)
 
 
+async def is_told(subscription: gapless.Subscription[gapless.Event | gapless.Gap], owed: list[gapless.Receipt]) -> None:
+    """Each of these events is delivered (a broker may still have it in memory), or lies in a gap with the reason."""
+    left = {receipt.tick for receipt in owed}
+    while left:
+        item = await bounded(anext(subscription))
+        if isinstance(item, gapless.Gap):
+            assert covers(item, [])
+            left = {tick for tick in left if not item.start < tick <= item.end}
+        else:
+            left.discard(item.tick)
+
+
 async def test_every_subscription_is_told_wherever_it_is_consumed(network: TestNetwork) -> None:
     urls = {name: node.url for name, node in network.nodes.items()}
     async with gapless.connect(urls["shb"], client_id="c") as connection, connection.session() as session:
@@ -83,7 +95,7 @@ async def test_every_subscription_is_told_wherever_it_is_consumed(network: TestN
     for name in ("shb", "shb2"):  # at home, and elsewhere
         async with gapless.connect(urls[name], client_id="c") as connection, connection.session() as session:
             async with session.subscribe("t", name="behind", on_gap="deliver") as behind:
-                assert covers(await gap_of(behind, receipts[0].pubend), receipts)
+                await is_told(behind, receipts)
     (text,) = [
         text
         for node in ("shb", "shb2")

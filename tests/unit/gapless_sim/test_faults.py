@@ -61,6 +61,7 @@ def test_every_kind_of_fault_happens_and_then_none() -> None:
         "net.full between brokers",
         "operator.restore",
         "operator.repaired at last",
+        "operator.phb wiped",  # where it is a node of its own
         "operator.shb replaced",  # in some trees
         "liveness.left broken",
     }

@@ -8,6 +8,7 @@ import pytest
 
 from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.ports import Chop, Put
+from gapless.core.wire.messages import GapReason
 from gapless_phb.core import gauges
 from gapless_sim.options import SECOND
 from gapless_sim.oracles.delivery import I3Gapless
@@ -89,10 +90,27 @@ def test_v1_a_transaction_may_need_a_pubend_that_is_cut_off(*, waits: bool, cut:
     assert settled(fixture, V1LiveDelivery) is (waits and cut)
 
 
-def test_v1_nothing_comes_of_a_pubend_that_is_gone() -> None:
+def test_v1_nothing_comes_of_a_pubend_that_is_not_what_it_was() -> None:
     fixture, _ = delivering()
 
+    fixture.model.histories[P].damaged = True
+    assert settled(fixture, V1LiveDelivery)
+
+
+def test_v1_of_a_pubend_that_is_gone_each_subscription_is_told_so() -> None:
+    fixture, reader = delivering()
+    fixture.world.now = SECOND
+    fixture.observe.wiped(fixture.world.brokers[NODE])
+
+    assert not settled(fixture, V1LiveDelivery)
+    fixture.gap(reader, 10, 15, reason=GapReason.VOLUME_LOST.value)
+    assert settled(fixture, V1LiveDelivery), "whatever it had behind the gap is lost with it"
+
+
+def test_v1_a_subscription_that_begins_when_a_pubend_is_gone_is_owed_nothing_of_it() -> None:
+    fixture, _ = delivering()
     fixture.model.histories[P].gone_at = 0
+
     assert settled(fixture, V1LiveDelivery)
 
 

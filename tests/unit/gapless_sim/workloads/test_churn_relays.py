@@ -146,21 +146,3 @@ def test_the_refusal_of_a_good_batch_is_wrong() -> None:
         relay.check_refusal([publication], PublishRejectedError("no"))
     with pytest.raises(AssertionError, match="of 0 that were handed out"):
         relay.on_open(relay.sender, 1)  # type: ignore[arg-type]
-
-
-def test_where_a_disk_was_lost_a_publisher_that_waits_for_ever_is_opened_anew() -> None:
-    fixture = ChurnFixture()
-    relay = fixture.relay()
-    fixture.world.network.cut("client1", "node1")
-    fixture.publish(relay, 1)
-    before = relay.sender
-    fixture.run(40)
-    patient = relay.sender
-    fixture.state.lossy = fixture.state.in_liveness = True
-    fixture.run(2)
-    opened = relay.sender
-    fixture.world.network.heal_all()
-    fixture.run(20)
-
-    assert before is patient is not opened
-    assert relay.done
