@@ -291,9 +291,10 @@ class Constream(ServedPubend):
 
     def takes_answer(self, now: int) -> bool:
         """Whether something is asked of a pubend that is gone. It counts as answered (`lost_knowledge`)."""
-        wanted = bool(self._curiosity.due(now))
+        if not self._curiosity.due(now):
+            return False
         self._curiosity.clear(((0, FOREVER),))
-        return wanted
+        return True
 
     def answer_for_host(self, now: int) -> Held | None:
         """Answers the row of holds of a pubend that is gone, in place of its host: nothing is left to be kept.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.stream.ticks import MILLISECOND, PubendId, Tick, seconds_between, tick_at, time_at
+from gapless.core.stream.ticks import SECOND, PubendId, Tick, seconds_between, tick_at, time_at
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Counted, Listings
@@ -27,6 +27,8 @@ from gapless_shb.core.listing import Counted, Listings
 SILENT = 3_000_000_000
 """After so many nanoseconds without anything new a pubend counts as silent; a pubend that is there says something each
 second."""
+AHEAD = 60 * SECOND
+"""So far behind the making of a volume what the former one had is given up: ticks may be ahead of the wall clock."""
 REMEMBERED = 86_400.0
 """For how many seconds after a loss a broker that starts again tells its operator again."""
 NAMED_MAX = 8
@@ -95,7 +97,8 @@ class LostVolumes:
         for stream in lost:
             if not stream.gone_upto:
                 stream.heard_upto = stream.head
-                self._give_up(stream, max(later.meta.created, stream.told_upto + MILLISECOND), now, wall)
+                # Not at a place of events: clients are told a position behind that, which the head would never reach.
+                self._give_up(stream, stream.behind(max(later.meta.created, stream.told_upto) + AHEAD), now, wall)
 
     def _give_up(self, stream: Constream, upto: Tick, now: int, wall: int) -> None:
         if seconds_between(upto, tick_at(wall)) < REMEMBERED:

@@ -25,6 +25,7 @@ from sim.switches import (
     taking_over,
     transactions,
     transforms,
+    volumes,
 )
 from sim.switches.switch import Switch
 
@@ -40,6 +41,7 @@ SWITCHES: tuple[Switch, ...] = (
     *subscribing.JOINING,
     *changing.CHANGING,
     *subscribing.HOLDING,
+    *volumes.VOLUMES,
     *delivering.HEADERS,
     *delivering.PFS,
     *delivering.PROGRESS,
@@ -104,6 +106,7 @@ RULES: tuple[str, ...] = (
     "before S4 mode",
     "numbers of frames",
     "C01",
+    "lost volumes",
     "rows again",
     "one step sideways",
     "notices again",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm
 from gapless.core.gauges import value_of
@@ -13,10 +14,12 @@ from gapless.core.network.facts import (
     Enrol,
     Hold,
     Opened,
+    OpenRequest,
     OrderedGroup,
     Pub,
     Released,
     Submit,
+    SubmitOpen,
     Verdict,
     Want,
 )
@@ -150,6 +153,25 @@ class TestPubends:
         (gone,) = outcomes(publisher.open())
         assert gone.verdict is Verdict.REJECTED
         assert "was lost or made anew" in gone.reason
+
+    def test_what_was_sent_to_a_pubend_that_is_gone_is_uncertain_and_keyed_batches_come_again(self) -> None:
+        harness = Harness()
+        former = "default@former"
+        batch = Pub("ann", 1, 1, columns([b"event"]), former, b"", principal="anonymous")
+        asked = [batch, replace(batch, keyed=True), replace(batch, pubend="another@former")]
+
+        (verdicts,) = [[outcome.verdict for pub in asked for outcome in outcomes(harness.feed(Submit(pub, "me")))]]
+
+        assert verdicts == [Verdict.FORGOTTEN, Verdict.RETRY, Verdict.REJECTED]
+
+    def test_a_claim_on_a_pubend_that_is_gone_is_granted(self) -> None:
+        """Nobody will store anything there: a consumer must not wait for it."""
+        harness = Harness()
+        claim = OpenRequest("shb/1/1", "seal", 0, None, "default@former", 7, claims=True, principal="")
+
+        (outcome,) = outcomes(harness.feed(SubmitOpen(claim, "me")))
+
+        assert (outcome.verdict, outcome.epoch, outcome.tokens) == (Verdict.OK, 7, ())
 
     def test_a_wall_clock_beyond_all_ticks_is_refused(self) -> None:
         harness = Harness()

@@ -11,7 +11,7 @@ from gapless.core.network.facts import Held, Hold, Progress, PubendMeta, Seen, W
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import SECOND, STEP
 from gapless.core.wire import messages as m
-from gapless_shb.core.lost_volumes import SILENT
+from gapless_shb.core.lost_volumes import AHEAD, SILENT
 from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 
 LATER = BASE + 60 * SECOND
@@ -94,7 +94,7 @@ def test_whoever_is_connected_gets_a_gap_over_what_nobody_here_heard_of() -> Non
     assert len(live.consumed) == 3
     ((start, end),) = told(live)
     assert live.consumed[-1] <= start < unheard <= end
-    assert end == LATER
+    assert end == LATER + AHEAD
     assert any("p@1 is gone" in text and "p@2" in text for text in world.alarms)
 
 
@@ -132,7 +132,7 @@ def test_nobody_is_asked_for_anything_any_more() -> None:
     assert [want for want in world.wants if want.pubend == PUBEND] == []
     assert world.hold_version == before
     assert late.begins is not None
-    assert late.begins >= LATER, "what is gone is not the earliest that there is"
+    assert late.begins >= LATER + AHEAD, "what is gone is not the earliest that there is"
     take_all(world, late)
     assert told(late) == []
     assert live.session
@@ -197,9 +197,9 @@ def test_a_volume_that_is_put_back_goes_on_behind_what_was_given_up() -> None:
     gaps = list(told(live))
 
     world.pause(2 * SILENT // 1_000_000)
-    world.stable = LATER + 10 * SECOND
+    world.stable = LATER + 2 * AHEAD
     world.publish()
-    world.deliver(world.knowledge(LATER, world.stable, raw=True, reply=False))
+    world.deliver(world.knowledge(LATER + AHEAD, world.stable, raw=True, reply=False))
     settle(world)
     take_all(world, live)
 
@@ -234,8 +234,8 @@ def test_it_is_still_gone_after_a_restart_and_reports_nothing_of_it() -> None:
     settle(world)
     world.pause(6000)
 
-    assert world.stream.gone_upto == LATER
-    assert world.stream.head == LATER
+    assert world.stream.gone_upto == LATER + AHEAD
+    assert world.stream.head == LATER + AHEAD
     assert world.progress == (0, 0)
     assert not [effect for effect in said if isinstance(effect, Hold | Want)]
     world.attach(away, away.token)

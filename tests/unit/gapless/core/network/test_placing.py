@@ -61,6 +61,18 @@ def test_no_number_is_used_twice_in_a_process(side: Side) -> None:
     assert [address[2] for _, address in side.sent()] == [1001]
 
 
+@pytest.mark.parametrize("known", ["far", "nowhere"])
+def test_where_the_pubend_is_not_known_the_node_where_it_was_is_asked(side: Side, known: str) -> None:
+    """It may be gone, and nobody else can say so. A node that is not on the map any more cannot, either."""
+    side.entry.place(pub(1, pubend="gone@1"), "batch", known)
+    request = OpenRequest("another", "i", 1, None, "gone@1", node=known, principal="anonymous")
+    side.entry.open(request, "opening")
+
+    asked = [broker for broker, _ in side.sent()]
+    refused = [name for name, _ in side.placed()]
+    assert (asked, refused) == ((["far"] * 2, []) if known == "far" else ([], ["batch", "opening"]))
+
+
 def test_a_batch_goes_to_its_pubends_broker_and_its_answer_to_the_client(side: Side) -> None:
     side.entry.place(pub(1), "r1", "")
     assert side.sent() == [("far", (FAR, LIFE, 1, 0, 1))]

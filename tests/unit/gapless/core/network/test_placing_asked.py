@@ -93,6 +93,17 @@ def test_an_opening_that_another_one_has_followed_is_not_submitted(owner: Owner)
     assert owner.submitted() == [4, 2]
 
 
+@pytest.mark.parametrize("message", [replace(OPENING, pubend="p@0"), pub(1, pubend="p@0")], ids=["opening", "batch"])
+def test_of_a_pubend_that_is_gone_the_host_says_so(owner: Owner, message: Pub | OpenRequest) -> None:
+    """Another incarnation of it is open here: an opening was put off, again and again, for ever."""
+    owner.ask(1, message)
+
+    assert owner.submitted() == [1]
+    owner.ask(2, replace(message, pubend="q@0"))
+    assert owner.submitted() == []
+    assert owner.told() == [(2, Verdict.RETRY, True)]
+
+
 def test_what_comes_again_is_not_submitted_again(owner: Owner) -> None:
     owner.ask(1, pub(1))
     owner.ask(1, pub(1))
