@@ -71,6 +71,21 @@ class NodeTwiceError(ConfigurationError):
         return self.message
 
 
+class SubscriptionElsewhereError(ConfigurationError):
+    """Another node of the network keeps the subscription, and it is read by ranges there alone.
+
+    `node` is its name. A client with several addresses has tried each: none of them is that node, or it is away.
+    """
+
+    def __init__(self, message: str, node: str = "") -> None:
+        super().__init__(message, node)
+        self.message = message
+        self.node = node
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class InvalidSelectorError(GaplessError):
     """A selector does not parse or does not type-check.
 

@@ -12,9 +12,9 @@ from contextlib import ExitStack, closing, nullcontext
 import gapless
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless.errors import ConfigurationError
+from gapless.errors import SubscriptionElsewhereError
 from gapless_spark import gaps
-from gapless_spark.connections import HomeSearch, connect, shared_connection
+from gapless_spark.connections import HomeWait, connect, shared_connection
 from gapless_spark.offsets import token_of
 from gapless_spark.options import SourceOptions
 from gapless_spark.parts import parts_of
@@ -30,15 +30,15 @@ def bounds(
 
     "earliest" is what the pubends still have, as for a subscription that is created.
     """
-    search = HomeSearch(options.brokers, options.broker_timeout)
+    home = HomeWait(options.brokers, options.broker_timeout)
     with coded(options.brokers, options.subscription or "", options.broker_timeout):
         while True:
-            connection = connect(search.brokers, options.client_id, options.broker_timeout)
+            connection = connect(options.brokers, options.client_id, options.broker_timeout)
             try:
                 start, end = _bounds(options, connection)
                 return start, end, _timed(connection, options.broker_timeout) if ask_timed else frozenset()
-            except ConfigurationError as error:
-                search.refused(error)
+            except SubscriptionElsewhereError as error:
+                home.refused(error)
             finally:
                 connection.close(options.broker_timeout)
 
@@ -50,22 +50,22 @@ def parts_at_home(
 
     `origin`: the subscription, as the text of a token; without a subscription, the position where the batch begins.
     """
-    search, timeout = HomeSearch(options.brokers, options.broker_timeout), options.broker_timeout
+    home, timeout = HomeWait(options.brokers, options.broker_timeout), options.broker_timeout
     token, (start, end) = gapless.CheckpointToken.parse(origin), cut
     while True:
         try:
             with (
-                shared_connection(search.brokers, options.client_id, timeout) as connection,
+                shared_connection(options.brokers, options.client_id, timeout) as connection,
                 nullcontext(token) if options.subscription else temporary(connection, options, token) as subscription,
                 closing(parts_of(connection, subscription, pubend, (start, end), whole, timeout)) as parts,
             ):
                 for part in parts:
-                    search.found()
+                    home.found()
                     yield part
                     start = part.end if isinstance(part, Gap) else part.ticks[-1]
             return
-        except ConfigurationError as error:
-            search.refused(error)
+        except SubscriptionElsewhereError as error:
+            home.refused(error)
 
 
 def _bounds(

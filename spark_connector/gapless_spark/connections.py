@@ -3,9 +3,9 @@
 A worker outlives queries, so a task finds the connection of the task before it. A task that fails keeps none, because
 the connection may have been the cause.
 
-In a network a subscription is read by ranges at its home alone. If that is away, a connection with the addresses of
-several brokers goes on at another one, which refuses. So a query that is refused tries again, each time with the next
-address first, until the home is back or `brokerTimeout` is over (`HomeSearch`).
+In a network a subscription is read by ranges at its home alone. A connection with the addresses of several brokers
+finds the home among them. If the home is away, the query tries again until it is back or `brokerTimeout` is over
+(`HomeWait`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias
 
 import gapless
-from gapless.errors import ConfigurationError
+from gapless.errors import SubscriptionElsewhereError
 from gapless_spark.telling import unreachable
 
 CLOSE_TIMEOUT: Final = 2.0
 """How many seconds a Goodbye may take."""
 
 HOME_PAUSE_FIRST: Final = 0.1
-"""How many seconds a refused caller waits before it tries the next address; then twice as long, and so on."""
+"""How many seconds a query waits before it looks for the home again; then twice as long, and so on."""
 HOME_PAUSE_MOST: Final = 2.0
 
 _Key: TypeAlias = tuple[int, str, str]
@@ -56,47 +56,32 @@ def shared_connection(brokers: str, client_id: str, timeout: float) -> Iterator[
         raise
 
 
-class HomeSearch:
-    """The addresses of a query's brokers, in the order in which they are tried next, and for how long yet."""
+class HomeWait:
+    """How long a query has waited for the home of its subscription, and how long it will yet."""
 
     def __init__(self, brokers: str, timeout: float) -> None:
         """`brokers`: an address for `gapless.connect`, which may name several brokers."""
-        self._all = brokers
+        self._brokers = brokers
         self._timeout = timeout
-        self._orders = orders_of(brokers)
-        self._at = 0
         self._until: float | None = None
-        """When the search ends that is under way."""
+        """When it gives up; None while nothing is waited for."""
         self._pause = HOME_PAUSE_FIRST
 
-    @property
-    def brokers(self) -> str:
-        """The address with which to connect."""
-        return self._orders[self._at]
-
     def found(self) -> None:
-        """A broker has answered: the next refusal begins another search."""
+        """The home has answered: the next refusal begins to wait anew."""
         self._until, self._pause = None, HOME_PAUSE_FIRST
 
-    def refused(self, error: ConfigurationError) -> None:
-        """A broker that is not the home of the subscription has refused: waits, and puts another address first.
+    def refused(self, error: SubscriptionElsewhereError) -> None:
+        """No address of the query is the home, or it is away: returns when it is time to try again.
 
-        Raises the error if there is no other address, and TimeoutError if the search has lasted for too long.
+        Raises the error if there is one address alone, which is that of another broker; TimeoutError if the home was
+        waited for so long.
         """
-        if len(self._orders) == 1:
+        if "," not in self._brokers.partition("?")[0]:
             raise error
         now = time.monotonic()
         self._until = now + self._timeout if self._until is None else self._until
         if now >= self._until:
-            raise unreachable(self._all, self._timeout, f"the one that answers says: {error}") from error
+            raise unreachable(self._brokers, self._timeout, f"the one that answers says: {error}") from error
         time.sleep(min(self._pause, self._until - now))
         self._pause = min(2 * self._pause, HOME_PAUSE_MOST)
-        self._at = (self._at + 1) % len(self._orders)
-
-
-def orders_of(brokers: str) -> list[str]:
-    """Returns the address of some brokers with each of them first."""
-    scheme, separator, rest = brokers.partition("://")
-    hosts, query, options = rest.partition("?")
-    each = hosts.split(",")
-    return [scheme + separator + ",".join(each[first:] + each[:first]) + query + options for first in range(len(each))]

@@ -22,6 +22,7 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import (
     ConfigurationError,
     GaplessError,
+    SubscriptionElsewhereError,
     SubscriptionInUseError,
     SubscriptionNotFoundError,
     TokenAheadError,
@@ -29,7 +30,7 @@ from gapless.errors import (
 )
 from gapless.sync.ranges import Lease
 from gapless_spark import gaps
-from gapless_spark.connections import CLOSE_TIMEOUT, HomeSearch, connect
+from gapless_spark.connections import CLOSE_TIMEOUT, HomeWait, connect
 from gapless_spark.offsets import carried_on, token_of, went_back
 from gapless_spark.options import SourceOptions
 from gapless_spark.planning import Range, plan
@@ -80,7 +81,7 @@ class Stream:
             raise ConfigurationError('option subscription is missing: .option("subscription", …)')
         self._options = options
         self._name = options.subscription
-        self._home = HomeSearch(options.brokers, options.broker_timeout)
+        self._home = HomeWait(options.brokers, options.broker_timeout)
         self._connection: gapless.sync.Connection | None = None
         self._lease: Lease | None = None
         self._initial: gapless.CheckpointToken | None = None
@@ -169,11 +170,11 @@ class Stream:
             log.warning("not acknowledged, the next commit will be: %s", error)
 
     def _at_home(self, call: Callable[[], Result]) -> Result:
-        """Returns what a call returns; calls again elsewhere, if this broker is not the home of the subscription."""
+        """Returns what a call returns; while the home of the subscription is away, calls again on a new connection."""
         while True:
             try:
                 result = call()
-            except ConfigurationError as error:
+            except SubscriptionElsewhereError as error:
                 self.stop()
                 self._home.refused(error)
             else:
@@ -246,7 +247,7 @@ class Stream:
 
     def _connected(self) -> gapless.sync.Connection:
         if self._connection is None:
-            self._connection = connect(self._home.brokers, self._options.client_id, self._options.broker_timeout)
+            self._connection = connect(self._options.brokers, self._options.client_id, self._options.broker_timeout)
         return self._connection
 
     def _hold(self, position: gapless.CheckpointToken) -> None:

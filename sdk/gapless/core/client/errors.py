@@ -18,6 +18,7 @@ from gapless.errors import (
     PublishRejectedError,
     PublishUncertainError,
     StaleTokenError,
+    SubscriptionElsewhereError,
     SubscriptionInUseError,
     SubscriptionMismatchError,
     SubscriptionNotFoundError,
@@ -64,9 +65,15 @@ def error_of(code: Code, reason: str) -> GaplessError:
 
 
 def request_error(failed: RequestFailed) -> GaplessError:
-    """Returns the error for a failed request; an error about a selector shows the place."""
+    """Returns the error for a failed request.
+
+    An error about a selector shows the place; one about a subscription that another node keeps names that.
+    """
     if failed.code is Code.INVALID_SELECTOR:
         return InvalidSelectorError(failed.reason, failed.expression, failed.position)
+    if failed.node:
+        assert failed.code is Code.CONFIGURATION
+        return SubscriptionElsewhereError(failed.reason, failed.node)
     return error_of(failed.code, failed.reason)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gapless.core.client import SubscribeOptions
 from gapless.core.client import effects as e
 from gapless.core.wire import messages as m
-from gapless.errors import ConfigurationError
+from gapless.errors import ConfigurationError, SubscriptionElsewhereError
 from unit.gapless.core.client.talk import Talk
 
 HERE, HOME, THIRD = "here:1", "home:1", "third:1"
@@ -71,7 +71,7 @@ def test_with_one_address_it_is_told_at_once() -> None:
     talk = Talk()
     refuse(talk, attach(talk))
 
-    assert failures(talk) == [ConfigurationError]
+    assert failures(talk) == [SubscriptionElsewhereError]
     assert not talk.hung_up
 
 
@@ -87,7 +87,7 @@ def test_while_the_home_is_down_it_tries_each_address_once() -> None:
 
     refuse(talk, number)
 
-    assert failures(talk) == [ConfigurationError]
+    assert failures(talk) == [SubscriptionElsewhereError]
     assert talk.core.connected
 
 
@@ -113,7 +113,7 @@ def test_it_stays_where_it_reads_another_range_or_consumes_or_publishes() -> Non
     for talk in (reads, consumes, publishes):
         refuse(talk, attach(talk))
 
-        assert failures(talk) == [ConfigurationError]
+        assert failures(talk) == [SubscriptionElsewhereError]
         assert not talk.hung_up
 
 
