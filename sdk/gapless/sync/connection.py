@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Embedded, parse
 from gapless.client.archives import Archive, check_archive
 from gapless.client.options import check_name
-from gapless.errors import GaplessError
+from gapless.errors import ConnectionClosedError, GaplessError
 from gapless.sync.ranges import RangeCalls
 from gapless.sync.runner import STOP_TIMEOUT, Runner
 from gapless.sync.session import Session
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 EXIT_TIMEOUT = 2.0
 """How many seconds each connection has for its Goodbye when the interpreter ends."""
+
+log = logging.getLogger("gapless.sync")
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
@@ -171,8 +174,11 @@ def _end(runner: Runner, connection: awaited.Connection, error: BaseException) -
 def _close_all() -> None:
     """Closes all connections when the interpreter ends, so that brokers need not wait for a timeout."""
     for connection in list(_open):
-        with suppress(Exception):
-            connection.close(EXIT_TIMEOUT)
+        try:
+            with suppress(TimeoutError, ConnectionClosedError):
+                connection.close(EXIT_TIMEOUT)
+        except Exception as error:  # noqa: BLE001 - there is no caller left to be told
+            log.error("a connection that was not closed has ended with an error: %s", error)  # noqa: TRY400
 
 
 atexit.register(_close_all)

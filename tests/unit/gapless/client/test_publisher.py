@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless.client.pipeline import PORTION_FIRST
 from gapless.client.receipts import Recovery
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
@@ -121,6 +122,41 @@ async def test_flush_raises_what_nobody_else_hears(network: FakeNetwork) -> None
 
         with pytest.raises(gapless.PublishRejectedError):
             await publisher.send(b"bad")
+        await publisher.flush()
+
+
+async def test_an_error_that_came_in_the_turn_of_the_cancellation_is_raised_by_flush(network: FakeNetwork) -> None:
+    network.broker.rejects = b"bad"
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t")
+        await publisher.recover()
+        for send in (publisher.send(b"bad"), publisher.send_batch([gapless.Message(b"bad")])):
+            network.stalled = True
+            sending = asyncio.ensure_future(send)
+            await asyncio.sleep(0.01)
+            network.flow()  # the error is there, and its caller has not been woken yet
+            assert not sending.done()
+            sending.cancel()
+            await asyncio.wait([sending])
+            assert sending.cancelled()
+
+            with pytest.raises(gapless.PublishRejectedError):
+                await publisher.flush()
+        await publisher.flush()
+
+
+async def test_what_a_run_that_ended_early_was_not_told_is_raised_by_flush(network: FakeNetwork) -> None:
+    network.broker.rejects = b"bad"
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        publisher = session.publisher("t")
+        bodies = [b"good"] * PORTION_FIRST + [b"bad"] * 1000
+        run = publisher.send_all(gapless.Message(body) for body in bodies)
+        await anext(run)
+        await asyncio.sleep(0.05)
+        await run.aclose()
+
+        with pytest.raises(gapless.PublishRejectedError):
+            await publisher.flush()
         await publisher.flush()
 
 
