@@ -35,10 +35,10 @@ def options(*brokers: LocalBroker, streaming: bool = False, **more: str) -> Sour
     return source_options({"brokers": addresses, "topics": "t", **more}, streaming=streaming)
 
 
-def batch(given: SourceOptions) -> list[int | Gap]:
+def batch(given: SourceOptions) -> list[Any]:
     """What a batch query reads: the numbers of events, and gaps."""
     start, end, _ = bounds(given, ask_timed=False)
-    found: list[int | Gap] = []
+    found: list[Any] = []
     for each in plan(start.ticks, end.ticks, {}, given.min_partitions):
         whole = start.ticks.get(each.pubend, 0), end.ticks[each.pubend]
         for part in parts_at_home(given, str(start), each.pubend, (each.start, each.end), whole):
@@ -46,7 +46,7 @@ def batch(given: SourceOptions) -> list[int | Gap]:
     return found
 
 
-def items(part: Delivery | Gap) -> list[int | Gap]:
+def items(part: Delivery | Gap) -> list[Any]:
     return [part] if isinstance(part, Gap) else [int(bytes(event.body)) for event in part.events()]
 
 
@@ -93,7 +93,10 @@ def test_a_batch_over_kafka_may_begin_at_a_time(tmp_path: Path) -> None:
 
 def test_a_batch_after_an_early_release_begins_with_what_is_left(tmp_path: Path) -> None:
     """As a subscription from the earliest: nobody has the rest, and that is no gap of a query that begins."""
-    early = {"phb": {"pubends": [{"name": "default", "max_retain_seconds": 1.0}]}, "shb": {"catchup_bytes": 0}}
+    early: dict[str, Any] = {
+        "phb": {"pubends": [{"name": "default", "max_retain_seconds": 1.0}]},
+        "shb": {"catchup_bytes": 0},
+    }
     with LocalBroker(tmp_path, **early) as broker:
         with gapless.sync.connect(broker.url, client_id="x") as connection:
             connection.attach("absent", "t", start="earliest")
@@ -104,8 +107,9 @@ def test_a_batch_after_an_early_release_begins_with_what_is_left(tmp_path: Path)
         broker.start()
         publish(broker.url, range(5, 8))
 
-        for more in ({}, {"subscription": "named"}, {"minPartitions": "3"}, {"failOnGap": "false"}):
-            assert batch(options(broker, **more)) == [5, 6, 7], more
+        cases: list[dict[str, Any]] = [{}, {"subscription": "named"}, {"minPartitions": "3"}, {"failOnGap": "false"}]
+        for case in cases:
+            assert batch(options(broker, **case)) == [5, 6, 7], case
 
 
 @OVER_BOTH_LOGS
@@ -152,7 +156,7 @@ def network(directory: Path) -> Iterator[Mapping[str, LocalBroker]]:
         brokers: dict[str, LocalBroker] = {}
         for name in names:
             (directory / name).mkdir()
-            sections = {"network": {"file": str(file), "node": name}}
+            sections: dict[str, Any] = {"network": {"file": str(file), "node": name}}
             brokers[name] = stack.enter_context(LocalBroker(directory / name, **sections))
         yield brokers
 

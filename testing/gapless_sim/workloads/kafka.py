@@ -274,7 +274,8 @@ class KafkaApplications(Oracle):
         """Nothing goes wrong any more: everything is published and consumed."""
         self.in_liveness = True
         for application in self.applications:
-            for reader in list(application.client.consumers.values()):
+            readers: list[object] = [*application.client.consumers.values()]
+            for reader in readers:
                 if isinstance(reader, Ranger):
                     reader.begin_liveness()
         self.kafka.calm()

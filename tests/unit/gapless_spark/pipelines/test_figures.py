@@ -40,7 +40,8 @@ def test_what_was_lost_is_accounted_for_apart() -> None:
 def test_of_kafka_the_range_is_that_of_its_events() -> None:
     """Ticks that are no times account for no seconds, and nobody knows of which time a gap is."""
     found = figures({1000: 30, 1009: 10}, 41, 1600, timed=False, **NAMES)
-    assert (found.events, found.events_per_second, found.silence_share) == (40, 4.0, pytest.approx(0.8))
+    assert (found.events, found.events_per_second) == (40, 4.0)
+    assert found.silence_share == pytest.approx(0.8)
     assert (found.since, found.until) == (time_at(START), time_at(1010 * SECOND))
 
     lossy = figures({1000: 30}, 41, 1600, [(41, 50)], timed=False, **NAMES)
