@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import gapless
+from gapless import jms
 from gapless.core.wire.messages import GapReason
 from integration.broker_process import bounded, until
 from integration.networks_in_process import TestNetwork, network_of
@@ -160,6 +162,25 @@ async def test_open_publishers_hear_it_and_a_name_that_is_opened_again_goes_on(n
 
     assert done.sequence == 0
     assert receipt.pubend != before[0].pubend
+
+
+async def test_a_jms_context_goes_on_once_its_publisher_is_over(network: TestNetwork) -> None:
+    """A context has one publisher for each topic: when that was over, nothing could be sent to the topic any more."""
+    url = network.nodes["shb"].url
+    context = await asyncio.to_thread(lambda: jms.ConnectionFactory(url).create_context())
+    topic = context.create_topic("t")
+    producer = context.create_producer()
+    try:
+        await bounded(asyncio.to_thread(producer.send, topic, "before"))
+        await lose_volume(network)
+        with pytest.raises(jms.JMSError, match="is gone"):
+            await bounded(asyncio.to_thread(producer.send, topic, "uncertain"))
+        with contextlib.suppress(jms.JMSError):  # that it is over may come with the next answer
+            await bounded(asyncio.to_thread(producer.send, topic, "rejected"))
+
+        await bounded(asyncio.to_thread(producer.send, topic, "after"))
+    finally:
+        await asyncio.to_thread(context.close)
 
 
 async def test_a_range_read_meets_the_gap_and_heads_do_not_wait(network: TestNetwork) -> None:

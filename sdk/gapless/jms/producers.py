@@ -233,6 +233,9 @@ class Sending:
 
     def _publisher(self, topic: str) -> Publisher:
         publisher = self._publishers.get(topic)
+        if publisher is not None and publisher.error is not None:
+            del self._publishers[topic]  # it is over, and its senders have got the reason: this is the next one
+            publisher = None
         if publisher is None:
             if len(self._publishers) >= PUBLISHERS_MAX:
                 _, oldest = self._publishers.popitem(last=False)

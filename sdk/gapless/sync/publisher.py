@@ -67,6 +67,11 @@ class Publisher:
         """Why sent events have no receipt at present; see `gapless.Publisher.waiting`."""
         return self._publisher.waiting
 
+    @property
+    def error(self) -> GaplessError | None:
+        """Why it is over; None: it is not."""
+        return self._publisher.error
+
     def send(
         self,
         body: Any,
