@@ -3,7 +3,8 @@
     GaplessError
     ├── ConfigurationError            a setting, an address or a name is wrong; says which
     │   ├── PluginError               a plugin is unknown, doubled, incomplete, or its extra is not installed
-    │   └── NodeTwiceError            a later process of the same node runs, and counts
+    │   ├── NodeTwiceError            a later process of the same node runs, and counts
+    │   └── SubscriptionElsewhereError  another node keeps the subscription; carries `.node`
     ├── InvalidSelectorError          a selector does not parse or type-check; carries `.position`
     ├── InvalidTopicError             a topic name or topic pattern is malformed
     ├── InvalidMessageError           a body, a property or a whole event is not allowed
