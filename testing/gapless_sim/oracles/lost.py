@@ -9,6 +9,7 @@ from gapless.core.network.facts import Want
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
+from gapless.core.stream.ticks import LAST
 from gapless.core.wire.messages import GapReason
 from gapless_sim.options import SECOND
 from gapless_sim.oracles.hops import HopJudge
@@ -73,6 +74,9 @@ class I5Cached(Judge):
 
     So no event is told as gap while that cache has it, and none is between two events that it has. The cache of the
     PHB's own broker has all that was published since, while that fits, as it does here.
+
+    Where another process has spoken for the pubend (`PubendMeta.forks`) that cache has forgotten silence, and the
+    pubend is not judged.
     """
 
     name = "I5"
@@ -88,6 +92,8 @@ class I5Cached(Judge):
         before = self._began.get(meta.pubend)
         if before is None or before[1] is not life:
             self._began[meta.pubend] = broker, life, meta.stable
+        if meta.forks:
+            self._began[meta.pubend] = broker, life, LAST
 
     def gap_sent(self, broker: str, whom: str, pubend: PubendId, gap: DeliverGap | RangeGap) -> None:
         """An SHB tells a gap."""
@@ -139,6 +145,13 @@ class K11Lost(HopJudge):
         self._heard: dict[tuple[str, PubendId], Heard] = {}
         self._knows: dict[tuple[str, PubendId], object] = {}
         """In which life a broker has first spoken of a pubend: what it hears of one before it is named is dropped."""
+        self._forked: set[PubendId] = set()
+        """Pubends of which routers have forgotten the silence, because another process has spoken for them."""
+
+    def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
+        """A PHB has a pubend."""
+        if meta.forks:
+            self._forked.add(meta.pubend)
 
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """A PHB tells its own router."""
@@ -178,7 +191,7 @@ class K11Lost(HopJudge):
             there = min((tick for tick in heard.events if lo < tick <= hi), default=None)
             if there is not None:
                 self.fail(f"{hop}: ({lo}, {hi}] of {message.pubend} is said to be lost, and {hop.source} has {there}")
-            if known := heard.known.within(lo, hi):
+            if message.pubend not in self._forked and (known := heard.known.within(lo, hi)):
                 self.fail(f"{hop}: ({lo}, {hi}] of {message.pubend} is said to be lost, and {hop.source} knows {known}")
 
     def _hear(self, node: str, knowledge: Knowledge) -> None:

@@ -83,6 +83,13 @@ def test_what_it_had_before_it_began_anew_is_gone() -> None:
         judge.gap_sent("shb1", "", P, gap(60, 90))
 
 
+def test_where_two_processes_have_spoken_for_a_pubend_nobody_is_judged() -> None:
+    _, judge = cached(50)
+    judge.opened("phb1", PubendMeta(P, "phb1", stable=60, forks=((40, 60),)), {})
+
+    judge.gap_sent("shb1", "", P, gap(60, 90))
+
+
 # ----------------------------------------------------------------------------------------------- K11
 
 
