@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -33,7 +34,7 @@ ASYNC: dict[str, Callable[[gapless.Connection, gapless.Session], Any]] = {
     "second topic": lambda _, s: s.subscribe("t", HALF),
     "name": lambda _, s: s.subscribe("t", name="n" + HALF),
     "selector": lambda _, s: s.subscribe("t", selector=f"a = '{HALF}'"),
-    "choice": lambda _, s: s.subscribe("t", in_use=HALF),  # type: ignore[arg-type]
+    "choice": lambda _, s: s.subscribe("t", in_use=HALF),  # type: ignore[call-overload]
     "start": lambda _, s: s.subscribe("t", start=HALF),
     "publisher's topic": lambda _, s: s.publisher("t." + HALF).send(b""),
     "publisher's name": lambda _, s: s.publisher("t", name="p" + HALF).send(b""),
@@ -78,7 +79,7 @@ async def test_a_text_that_cannot_be_written_fails_its_own_call_and_nobody_elses
             for what, call in ASYNC.items():
                 with subtests.test(what):
                     with pytest.raises(gapless.GaplessError):
-                        await awaited(lambda call=call: call(connection, session))
+                        await awaited(partial(call, connection, session))
                     assert len(await asyncio.wait_for(connection.pubends(), 10)) == 1
                     assert connection.connected
     assert bystander.is_undisturbed()

@@ -49,7 +49,9 @@ async def publish(url: str, topic: str, count: int) -> list[gapless.Receipt]:
         return [await bounded(publisher.send(b"%d" % number)) for number in range(count)]
 
 
-async def gap_of(subscription: gapless.Subscription[gapless.Event, gapless.Gap], pubend: str) -> gapless.Gap:
+async def gap_of(
+    subscription: gapless.Subscription[gapless.Event | gapless.Gap, gapless.Gap], pubend: str
+) -> gapless.Gap:
     """Waits for the gap on a pubend."""
     while True:
         item = await bounded(anext(subscription))
@@ -63,7 +65,9 @@ def covers(gap: gapless.Gap, receipts: list[gapless.Receipt]) -> bool:
     return right and all(gap.start < receipt.tick <= gap.end for receipt in receipts)
 
 
-async def is_told(subscription: gapless.Subscription[gapless.Event, gapless.Gap], owed: list[gapless.Receipt]) -> None:
+async def is_told(
+    subscription: gapless.Subscription[gapless.Event | gapless.Gap, gapless.Gap], owed: list[gapless.Receipt]
+) -> None:
     """Each of these events is delivered (a broker may still have it in memory), or lies in a gap with the reason."""
     left = {receipt.tick for receipt in owed}
     while left:

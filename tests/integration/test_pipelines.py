@@ -212,6 +212,7 @@ def test_a_gap_is_a_row_and_is_reported_and_not_replayed(spark: Any, tmp_path: P
     [gap] = ArchiveFolder(path).manifests()[-1].gaps
     assert lines(archived(path)) == FLIGHTS[:50] + FLIGHTS[100:150]
     assert (figures.events, figures.gaps, figures.lag_seconds) == (100, 1, 0.0)
+    assert figures.gap_seconds is not None
     assert figures.gap_seconds > 0
     assert (repeated.published, repeated.gaps) == (100, (gap,))
     rows = spark.read.parquet(*map(str, Archive(path).files())).where("kind = 'gap'").collect()

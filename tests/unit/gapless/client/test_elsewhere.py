@@ -159,7 +159,7 @@ async def test_a_child_that_is_forked_in_a_coroutine_gets_nothing_and_sends_noth
         try:
             for coroutine in (anext(all_made.subscription), all_made.publisher.send(b"x"), all_made.session.recover()):
                 try:
-                    coroutine.send(None)  # type: ignore[union-attr]
+                    coroutine.send(None)
                 except gapless.ConnectionClosedError as error:
                     refused += "forked" in str(error)
             all_made.connection.drain()

@@ -102,7 +102,7 @@ def test_one_thread_at_a_time_receives(context: jms.JMSContext) -> None:
 def test_two_consumers_of_one_context_may_be_waited_for_by_two_threads(context: jms.JMSContext) -> None:
     one, other = context.create_consumer("orders"), context.create_consumer("orders")
     waiting = [InThread(lambda consumer=consumer: consumer.receive_body(str, LONG)) for consumer in (one, other)]  # type: ignore[misc]
-    until(lambda: all(each._busy for each in (one, other)))
+    until(lambda: all(each._busy_in for each in (one, other)))
     context.create_producer().send("orders", "x")
 
     assert [each.result() for each in waiting] == ["x", "x"]
@@ -250,7 +250,8 @@ def test_two_listeners_that_close_each_others_contexts_do_not_wait_for_each_othe
         def listen(_: jms.Message) -> None:
             meets.wait(LONG / 1000)
             try:
-                said.put(target.close())
+                target.close()
+                said.put(None)
             except jms.IllegalStateError as error:
                 said.put(type(error))
 

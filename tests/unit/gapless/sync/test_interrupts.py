@@ -292,9 +292,10 @@ def test_what_has_no_receipt_is_told_at_close(network: FakeNetwork, send: Callab
     connection._runner.do(network.cut)
     network.unreachable = True
 
+    parts: dict[str, Any] = {"publisher": publisher, "session": session, "connection": connection}
     try:
         with pytest.raises(gapless.PublishUncertainError):
-            {"publisher": publisher, "session": session, "connection": connection}[closes].close()
+            parts[closes].close()
     finally:
         connection.close()
 

@@ -17,7 +17,7 @@ P = "p@1"
 
 def served(meta: PubendMeta) -> ServedPubend:
     pfs = Pfs(meta.pubend, meta.grain, 0, 0, imprecise=False)
-    return ServedPubend(meta, 0, pfs, BrokerState("shb@1", Registry.recover(None, ())))
+    return ServedPubend(meta, 0, pfs, BrokerState("shb@1", Registry.recover(None, iter(()))))
 
 
 def test_a_description_that_comes_late_is_not_taken() -> None:
