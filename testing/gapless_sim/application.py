@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import ClientCore, ClientSettings
 from gapless.core.client import effects as e
+from gapless.core.client.attempts import Attempts
 from gapless_sim.choices import random_of
 from gapless_sim.consumer import Consumer
 from gapless_sim.options import MILLISECOND
@@ -45,6 +46,10 @@ class SimClient:
         self._missed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happened while the process stood still."""
         self.core: ClientCore
+        self.attempts: Attempts
+        """The count of this process."""
+        self.goes_on = False
+        """Whether the next start is of the same process: what is over is one of its connections alone."""
 
     # Its life.
 
@@ -63,6 +68,9 @@ class SimClient:
         if self.running:
             return
         self.boots += 1
+        if not self.goes_on:
+            self.attempts = Attempts(self.instance)
+        self.goes_on = False
         self.life = self.world.new_life()
         self.consumers = {}
         self._owners = {}
@@ -76,6 +84,7 @@ class SimClient:
             self.addresses,
             client_id=self.name,
             instance=self.instance,
+            attempts=self.attempts,
             random=jitter,
             settings=ClientSettings(link_bytes=self.world.options.link_bytes),
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from secrets import token_hex
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 from typing_extensions import Self
 
@@ -30,12 +31,16 @@ from gapless.client.listings import (
     subscription_info,
 )
 from gapless.client.options import check_name, check_text
+from gapless.client.process import attempts_of_process
 from gapless.client.ranges import RangeCalls
 from gapless.client.session import Session
 from gapless.core.client import ClientCore
 from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
+
+CLOSING: Final[Mapping[str, Any]] = {"close_timeout": 1.5}
+"""How long, in seconds, a link may take to send the last that a client has to say: its broker may stand still."""
 
 
 def connect(
@@ -72,7 +77,8 @@ def connect(
 
     async def begin() -> Connection:
         if isinstance(target, Remote):
-            transport = plugins.load("transport", target.transport)(options=dict(target.options))
+            options = {**(CLOSING if target.transport == "tcp" else {}), **target.options}
+            transport = plugins.load("transport", target.transport)(options=options)
             return await _open(
                 target.addresses, transport.dial, client_id, None, archive, identify=identify, patient=wait
             )
@@ -101,6 +107,7 @@ async def _open(
         addresses,
         client_id=client_id,
         instance=token_hex(16),
+        attempts=attempts_of_process(),
         random=Random(),  # noqa: S311 - for the jitter of delays
     )
     driver = Driver(core, dial, identifies=identify, patient=patient)
@@ -217,7 +224,9 @@ class Connection(RangeCalls):
     async def close(self) -> None:
         """Closes the connection; waits for receipts as long as the broker is there and can log. Idempotent.
 
-        Raises PublishUncertainError, or a rejection, of a batch for which no caller waits any more.
+        Where a broker gives no sign of life, that takes at most 5 s. Raises PublishUncertainError, or a rejection, of a
+        batch for which no caller waits any more; ConnectionClosedError if it is not known whether what a subscription
+        was handed last is committed (AUTO).
 
         On another event loop it raises ConnectionClosedError, and does nothing, unless the connection's own loop has
         ended: then the connection had ended with it, and an embedded broker lets go of its volume. If there are events

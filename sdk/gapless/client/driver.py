@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("gapless.client")
 
 FORKED: Final = "the connection belongs to the process this one was forked from: connect anew"
+LOOK_SECONDS = 0.75
+"""So long whoever leaves waits until it asks the broker for a sign of life, and looks for one again."""
 
 Dialler: TypeAlias = "Callable[[str, Callable[[Link], LinkHandler]], Awaitable[Link]]"
 """Connects to an address, as `gapless.spi.Transport.dial` does."""
@@ -170,6 +172,27 @@ class Driver:
             if self._all_links_closed is None:
                 self._all_links_closed = self.loop.create_future()
             await asyncio.shield(self._all_links_closed)
+
+    async def while_alive(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Waits until some work is done that a broker has to answer, as long as the broker gives signs of life.
+
+        Returns whether it is done. Otherwise the broker stands still, or is not there, and the work was cancelled.
+        """
+        task = self.loop.create_task(work)
+        try:
+            while not task.done() and not self.core.stands_still(self.now()):
+                await asyncio.wait([task], timeout=LOOK_SECONDS)
+                if not task.done():
+                    self.core.ask_for_life(self.now())
+                    self.pump()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        if task.cancelled():
+            return False
+        task.result()
+        return True
 
     def now(self) -> int:
         """Returns the time in monotonic nanoseconds."""

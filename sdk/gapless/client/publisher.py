@@ -212,13 +212,14 @@ class Publisher(ClosedWhenLeft, Recipient):
     async def close(self) -> None:
         """Waits until everything sent is answered, as long as the broker is there and can log. Then it ends.
 
-        What has no answer then is uncertain: it raises PublishUncertainError if no caller waits for it. Idempotent.
+        A broker that gives no sign of life for 3 s is not waited for. What has no answer then is uncertain: it raises
+        PublishUncertainError if no caller waits for it. Idempotent.
         """
         if self._error is None:
             self._driver.check_here()
         self.ship()
-        while self.is_flushing:
-            await self._driver.change()
+        if self.is_flushing:
+            await self._driver.while_alive(self._flushed())
         self.abandon()
         unheard, self._unheard = self._unheard, None
         if unheard is not None:
@@ -388,6 +389,10 @@ class Publisher(ClosedWhenLeft, Recipient):
         self._driver.tell_change()
 
     # How it is done.
+
+    async def _flushed(self) -> None:
+        while self.is_flushing:
+            await self._driver.change()
 
     def _check_open(self) -> None:
         if self._error is None:

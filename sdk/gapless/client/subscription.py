@@ -13,6 +13,7 @@ from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.stream.events import Event
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (
+    ConnectionClosedError,
     GapError,
     GaplessError,
     InvalidTokenError,
@@ -176,12 +177,21 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
             self._driver.loop.call_soon_threadsafe(self._wake)
 
     async def close(self) -> None:
-        """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent."""
+        """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent.
+
+        With AUTO, what was handed out last is committed before. Raises ConnectionClosedError if the broker stands still
+        for 3 s, or is not there: then it is not known whether that was committed.
+        """
         if self._ended is None:
             try:
-                await self._policy.on_closed()
+                is_done = await self._driver.while_alive(self._policy.on_closed())
             finally:  # cancelled, too: a consumer that nobody has would keep the others out
                 self.abandon()
+            if not is_done:
+                raise ConnectionClosedError(
+                    f"the broker gives no sign of life, so it is not known whether what subscription {self.name!r} was"
+                    " handed last is committed: if it is not, it comes again, and is redelivered"
+                )
 
     # Used by the session, the acknowledgement policy and the blocking facade.
 

@@ -22,9 +22,15 @@ from gapless_shb.core.subscriptions import SubscriptionRecord, terms_of
 class RefusedError(Exception):
     """A request is refused, with a code and a reason for the client."""
 
-    def __init__(self, code: Code, reason: str, expression: str = "", position: int = 0, node: str = "") -> None:
-        """`node`: the node that answers such a request, if it is refused because another one does."""
+    def __init__(
+        self, code: Code, reason: str, expression: str = "", position: int = 0, node: str = "", confirm: int = 0
+    ) -> None:
+        """`node`: the node that answers such a request, if it is refused because another one does.
+
+        `confirm`: the number with which whoever still wants it asks again.
+        """
         super().__init__(reason)
+        self.confirm = confirm
         self.code = code
         self.expression = expression
         self.position = position
@@ -32,7 +38,7 @@ class RefusedError(Exception):
 
     def answer(self, request: int) -> RequestFailed:
         """Returns the message for the client."""
-        return RequestFailed(request, self.code, str(self), self.expression, self.position, self.node)
+        return RequestFailed(request, self.code, str(self), self.expression, self.position, self.node, self.confirm)
 
 
 EXISTS: Final = SelectorLimits(CHARACTERS_MAX, CHARACTERS_MAX)

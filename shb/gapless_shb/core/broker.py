@@ -81,6 +81,7 @@ from gapless_shb.core.seals import Seals
 from gapless_shb.core.state import CatchUp
 from gapless_shb.core.subscribing import Subscribing
 from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry
+from gapless_shb.core.takeovers import Takeovers
 
 _MILLISECOND = 1_000_000
 
@@ -137,8 +138,11 @@ class SubscriberHostingBroker:
         self._ahead = PositionsAhead(self._hosting, self._end_consumption)
         self._claims = Claims(self._hosting, context.reader)
         self._desks = Desks(self._hosting, self._ahead, self._claims, context.reader)
-        self._subscribing = Subscribing(self._hosting, self._expiry, self._ahead, self._groups, self._desks)
-        self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead, self._desks)
+        self._takeovers = Takeovers()
+        self._subscribing = Subscribing(
+            self._hosting, self._expiry, self._ahead, self._groups, self._desks, self._takeovers
+        )
+        self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead, self._desks, self._takeovers)
         self._connect_roaming(context)
         self._listings = Listings(self._hosting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
@@ -168,6 +172,7 @@ class SubscriberHostingBroker:
             self._on_session_ended,
             self._subscribing.is_creating,
             self._desks,
+            self._takeovers,
         )
 
     def start(self, now: int, wall: int) -> None:
@@ -422,7 +427,7 @@ class SubscriberHostingBroker:
         return handle
 
     def _subscribe_here(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        if self._ranges.admits(session, request):
+        if self._ranges.admits(session, request, now, wall):
             self._subscribing.on_subscribe(session, request, now, wall)
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
@@ -485,6 +490,7 @@ class SubscriberHostingBroker:
             return
         if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
             self._desks.close(consumer, request.handed, request.settled)
+            self._takeovers.left(request.sid)
             self._guests.hand_back(request)
             self._end_consumption(request.sid, now, wall)
 

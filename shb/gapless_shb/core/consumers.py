@@ -173,8 +173,10 @@ class Consumer(Credited):
     payload_max: int
     request: int
     """The number that the client gave to its request to attach."""
+    process: str
+    """The client's process, as the request names it; "" if it is not known."""
     attempt: int
-    """That of the request; 0 if it is not known."""
+    """That of the request, as the process counts; 0 if it is not known."""
     since: int
     """The wall time of the attachment, in milliseconds since 1970."""
     ordered: OrderedDelivery | None = None

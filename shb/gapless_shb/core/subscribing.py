@@ -51,6 +51,7 @@ from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.rows import delete_positions, position_row
 from gapless_shb.core.subscriptions import SKEW, SubscriptionRecord
+from gapless_shb.core.takeovers import Takeovers, asker_of, taken_over_by
 
 
 @dataclass(slots=True)
@@ -72,8 +73,17 @@ class Creation:
 class Subscribing:
     """The life of subscriptions: takes requests, and sends writes and answers through the hosting SHB."""
 
-    def __init__(self, hosting: Hosting, expiry: Expiry, ahead: PositionsAhead, groups: Groups, desks: Desks) -> None:
+    def __init__(
+        self,
+        hosting: Hosting,
+        expiry: Expiry,
+        ahead: PositionsAhead,
+        groups: Groups,
+        desks: Desks,
+        takeovers: Takeovers,
+    ) -> None:
         self._hosting = hosting
+        self._takeovers = takeovers
         self._desks = desks
         self._expiry = expiry
         self._ahead = ahead
@@ -158,6 +168,7 @@ class Subscribing:
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
+        self._takeovers.forget(sid)
         self._refuse_waiting(sid)
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
@@ -182,9 +193,12 @@ class Subscribing:
             waiting[:] = [(other, request) for other, request in waiting if other.number != session.number]
 
     def on_detached(self, sid: int, now: int, wall: int) -> None:
-        """A subscription has lost its consumer: the request that has waited longest gets it."""
+        """A subscription has lost its consumer: the request that has waited longest gets it.
+
+        If that one is refused, or asked whether it is still wanted, the next one has its turn.
+        """
         waiting = self._waiting.get(sid)
-        if waiting:
+        while waiting and sid not in self._hosting.consumers and sid not in self._creations:
             session, request = waiting.pop(0)
             self.on_subscribe(session, request, now, wall)
 
@@ -378,17 +392,20 @@ class Subscribing:
             self.may_complete = True
             return
         makes_anew = changed and request.on_change is OnChange.JMS
-        holder = self._hosting.consumers.get(sid)
+        asker, holder = asker_of(session, request), self._hosting.consumers.get(sid)
+        self._takeovers.check_order(sid, asker, request.in_use)
+        if holder is None and self._takeovers.is_expected(sid, asker):
+            self._takeovers.check(sid, session, request, now, wall)
         if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
             if request.in_use is InUse.ERROR or (makes_anew and request.in_use is InUse.TAKEOVER):
                 raise RefusedError(Code.IN_USE, _in_use(holder, session))
             if request.in_use is InUse.WAIT:
                 self._waiting.setdefault(sid, []).append((session, request))
                 return
-            self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, "another consumer took it over"))
+            if holder.channel.session != session.number:
+                self._takeovers.check(sid, session, request, now, wall)
+            self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, _by(session, request, wall)))
         elif holder is not None:
-            if request.attempt < holder.attempt:
-                raise _overtaken()
             self._hosting.end_session(holder.channel.session, MOVED)
         if holder is not None:
             self._hosting.detach(sid)
@@ -439,7 +456,7 @@ class Subscribing:
             raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
         if creation.session is not None:  # the same client has asked twice, and each request gets an answer
             if request.attempt < creation.request.attempt:
-                raise _overtaken()
+                raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
             self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
         creation.session, creation.request = session, request
@@ -456,6 +473,7 @@ class Subscribing:
     ) -> None:
         if subscription.group:
             self._groups.group_of(subscription.topics)
+        self._takeovers.taken(subscription.sid, asker_of(session, request))
         consumer = Consumer(
             subscription,
             self._hosting.channel(session.number),
@@ -464,6 +482,7 @@ class Subscribing:
             request.credit_bytes,
             self._hosting.payload_max,
             request.request,
+            request.process,
             request.attempt,
             since=wall,
         )
@@ -481,7 +500,7 @@ class Subscribing:
             consumer.attaching = False
             if self._hosting.consumers.get(consumer.sid) is not consumer:
                 gone = self._hosting.registry.get(consumer.sid) is not subscription
-                taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over")
+                taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over while it was being attached")
                 self._hosting.tell(session.number, (removed() if gone else taken_over).answer(request.request))
                 return
             try:
@@ -571,9 +590,8 @@ def _late_start(request: Subscribe, wall: int) -> Tick:
     return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))
 
 
-def _overtaken() -> RefusedError:
-    """Of a client that asked over two brokers, the request that it made first may come last."""
-    return RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
+def _by(session: ClientSession, request: Subscribe, wall: int) -> str:
+    return taken_over_by(session.client_id, session.instance, request.process, wall)
 
 
 def _in_use(holder: Consumer, session: ClientSession) -> str:

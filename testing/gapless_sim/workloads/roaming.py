@@ -43,7 +43,7 @@ SOMETIMES = (
     "roaming.consumed at home",
     "roaming.consumed elsewhere",
     "roaming.consumed while the home was down",
-    "roaming.taken over",
+    "roaming.one more connection of the process",
     "roaming.in total order",
     "roaming.identified",
     "roaming.no_local",
@@ -140,6 +140,9 @@ class RoamingApplication(ConsumingApplication):
             self.world.sometimes("roaming.process crashed")
         else:
             client.close()
+        if self.workload.connections.chance(0.5):
+            client.goes_on = True
+            self.world.sometimes("roaming.one more connection of the process")
         turn = draws.draw(len(client.addresses))
         client.addresses = [*client.addresses[turn:], *client.addresses[:turn]]
         self.world.sometimes("roaming.moved")
@@ -170,9 +173,7 @@ class RoamingApplication(ConsumingApplication):
                 self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
             return
         if isinstance(error, SubscriptionTakenOverError) and not consumer.row.ended:
-            if self.client.boots == 1:  # a request of an earlier process may still come and take it over
-                raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
-            self.world.sometimes("roaming.taken over")
+            raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
         super()._on_over(consumer, error)
 
 
@@ -243,6 +244,7 @@ class RoamingApplications(Applications[RoamingApplication]):
 
     def __init__(self, world: World) -> None:
         self.changes = world.choices.stream("workload/roaming/changes")
+        self.connections = world.choices.stream("workload/roaming/connections")
         self.is_replacing = world.options.replacements > 0
         """Whether disks of SHBs are replaced in this world: then each application keeps its tokens, and its filters."""
         self.is_changing = self.changes.chance(CHANGING_SHARE) and not self.is_replacing

@@ -136,6 +136,8 @@ SECTIONS: tuple[str, ...] = (
     "publishers that move",
     "links",
     "shared links",
+    "durable receipts",
+    "stale requests",
 )
 """Rules that are neither a trap nor a row of that table."""
 

@@ -317,7 +317,7 @@ PUBLISHERS = (
                 "if batch.first < 1:",
             ),
             Edit(
-                f"{_HANDLER.removesuffix('PublishHandler')}_repeated",
+                f"{_HANDLER}._repeated",
                 'return Outcome(Verdict.INVALID, f"events {pub.first} to {last} were sent before, with other content",'
                 " pub.first)",
                 "found = publisher.find_logged(publisher.known_from)\n"
@@ -357,7 +357,7 @@ PUBLISHERS = (
                 "return batch is not None and is_its_own and (batch.count, batch.crc) == (count, crc)",
             ),
             Edit(
-                f"{_HANDLER.removesuffix('PublishHandler')}_repeated",
+                f"{_HANDLER}._repeated",
                 "if publisher.owner(pub.first) != term_of(pub.epoch):",
                 "if pub.first < 0:",
             ),

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _SHB = "gapless_shb.core.broker:SubscriberHostingBroker"
 _OF_ANOTHER_SESSION = "if consumer is None or consumer.channel.session != session.number:"
 _OF_ANOTHER_REQUEST = "if credit.request not in {0, consumer.request}:"
 
+_TAKEOVERS = "gapless_shb.core.takeovers:Takeovers"
+
 TAKING_OVER = (
+    Switch(
+        "stale_request_takes_over",
+        ("stale requests",),
+        "Whoever wants to take a subscription over gets it at once, although nobody may wait for that any more.",
+        (Replace(f"{_TAKEOVERS}.check", "return"),),
+        ("X1",),
+        "A client's process asks at an SHB that stands still, or whose mail to the home is on its way for long, and"
+        " ends; another one consumes at another SHB; then the request of the first one comes.",
+        workload="roaming",
+        routers=("knowledge", "hostile"),
+    ),
+    Switch(
+        "attempts_of_a_connection_alone",
+        ("stale requests",),
+        "The count of requests is compared only where the connection is the same, and a process need not confirm what"
+        " it takes from itself.",
+        (
+            Edit(f"{_TAKEOVERS}.is_overtaken", "if knows else", "if False and knows else"),
+            Edit(
+                f"{_TAKEOVERS}.check",
+                "if not request.process:",
+                "latest = self._latest.get(sid)\n    if not request.process or (latest and latest.process == request.process):",
+            ),
+        ),
+        ("X1",),
+        "The same, with two connections of one process: the later one consumes, and the request of the earlier comes.",
+        workload="roaming",
+        routers=("knowledge", "hostile"),
+    ),
     Switch(
         "zombie_acknowledges",
         ("T35",),

@@ -48,7 +48,7 @@ TRANSFORMS = (
                 "return batch is not None and (batch.count, batch.crc) == (count, crc)",
             ),
             Edit(
-                f"{_HANDLER.removesuffix('PublishHandler')}_repeated",
+                f"{_HANDLER}._repeated",
                 "if publisher.owner(pub.first) != term_of(pub.epoch):",
                 "if pub.first < 0:",
             ),

@@ -80,6 +80,7 @@ from gapless.errors import (
 if TYPE_CHECKING:
     from random import Random
 
+    from gapless.core.client.attempts import Attempts
     from gapless.core.client.items import Item
     from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore
     from gapless.core.stream.columns import EventColumns
@@ -138,12 +139,15 @@ class ClientCore:
         *,
         client_id: str,
         instance: str,
+        attempts: Attempts,
         random: Random,
         credentials: Callable[[], Credentials] | None = None,
         settings: ClientSettings | None = None,
         links: int = 0,
     ) -> None:
-        """`instance` is unique to this object. `random` is used for the jitter of delays alone.
+        """`instance` is unique to this object, `attempts` is common to all of this process.
+
+        `random` is used for the jitter of delays alone.
 
         `credentials` makes new credentials for each link; None: there are none. `links`: below the numbers of its
         links, a multiple of the number of addresses.
@@ -163,7 +167,7 @@ class ClientCore:
         self._settings = settings or ClientSettings()
         delays = Backoff(random, self._settings.backoff_first, self._settings.backoff_most)
         self._reaching = Addresses(addresses, delays, links)
-        self._outbox = ClientOutbox(self._settings.link_bytes)
+        self._outbox = ClientOutbox(self._settings.link_bytes, attempts)
         self._deadlines: Deadlines[Key] = Deadlines()
         self._opened_at = 0
         self._received = Received()
@@ -455,6 +459,17 @@ class ClientCore:
         """Gives an SHB up for good, or asks what that would do. The answer is the broker's `Retired`."""
         return self._requests.begin(Query, lambda number: Retire(number, shb, only_look), now)
 
+    def ask_for_life(self, now: int) -> None:
+        """Asks each broker with which there is a session for a sign of life."""
+        self._outbox.now = now
+        self._liveness.ask()
+        self._hosts.ask_for_life(now)
+
+    def stands_still(self, now: int) -> bool:
+        """Whether one of these brokers has given no sign of life for long, although it was asked for one."""
+        self._outbox.now = now
+        return self._liveness.stands_still or self._hosts.stands_still(now)
+
     def close(self, now: int) -> None:
         """Sends Goodbye and ends everything. What has no answer by then is uncertain."""
         self._outbox.now = now
@@ -505,6 +520,7 @@ class ClientCore:
             (address,),
             client_id=self.client_id,
             instance=f"{self._instance}/{links}",
+            attempts=self._outbox.attempts,
             random=self._random,
             credentials=self._credentials,
             settings=self._settings,

@@ -141,6 +141,15 @@ class HostSessions:
         if session is not None:
             session.core.close_publisher(publisher, now)
 
+    def ask_for_life(self, now: int) -> None:
+        """Asks each node for a sign of life where a publisher is."""
+        for session in self._at.values():
+            session.core.ask_for_life(now)
+
+    def stands_still(self, now: int) -> bool:
+        """Whether one of these has given none for long."""
+        return any(session.core.stands_still(now) for session in self._at.values())
+
     def close(self, now: int) -> list[Effect]:
         """Ends all sessions, and what is unanswered in them. Returns what is left to do."""
         for session in list(self._sessions.values()):

@@ -1,4 +1,7 @@
-"""Heartbeats: each side sends something in every interval; three intervals without a frame end the session."""
+"""Heartbeats: each side sends something in every interval; three intervals without a frame end the session.
+
+Whoever is about to leave does not wait for three intervals: it asks for a sign of life, which a broker gives at once.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from gapless.core.client.backoff import MILLISECOND, SECOND
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.registry import ClientTimer, Key
 from gapless.core.deadlines import Deadlines
-from gapless.core.wire.messages import Heartbeat
+from gapless.core.wire.messages import AskStatus, Heartbeat
 
 HEARTBEATS_MISSED = 3
+STANDSTILL = 2 * SECOND
+"""So long after it was asked for a sign of life, in nanoseconds, a broker that has given none stands still."""
+NOBODYS_REQUEST = 0
+"""The number of requests whose answer nobody waits for."""
 
 
 class Liveness:
@@ -17,6 +24,8 @@ class Liveness:
     def __init__(self, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
         self.heard_at = 0
         """When the last frame arrived."""
+        self._asked_at: int | None = None
+        """When the broker was asked for a sign of life, if none has come since."""
         self._outbox = outbox
         self._deadlines = deadlines
         self._interval = 0
@@ -41,6 +50,23 @@ class Liveness:
         if self._outbox.sent_at + self._interval <= self._outbox.now:
             self._outbox.send_last(Heartbeat())
         self._deadlines.set((ClientTimer.HEARTBEAT, 0), self._outbox.sent_at + self._interval)
+
+    def ask(self) -> None:
+        """Asks for a sign of life, unless it was asked for and none has come. Without a session, one is waited for."""
+        if self._asked_at is not None and self._asked_at > self.heard_at:
+            return
+        welcome = self._outbox.welcome
+        if self._outbox.open:
+            if welcome is None or AskStatus.__name__ not in welcome.answers:
+                return  # it is too old to answer at once
+            self._outbox.send(AskStatus(NOBODYS_REQUEST))
+        self._asked_at = self._outbox.now
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether the broker was asked for a sign of life for so long that it stands still, or is not there."""
+        asked = self._asked_at
+        return asked is not None and asked > self.heard_at and self._outbox.now - asked >= STANDSTILL
 
     def on_silence(self) -> str:
         """Judges the link by the last frame that arrived. Returns why the link is dead, or "".

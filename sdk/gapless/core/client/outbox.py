@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gapless.core.client.attempts import Attempts
 from gapless.core.client.effects import AskRoom, Effect, Payload, SendFrames
 from gapless.core.link_credit import LinkCredit
 from gapless.core.wire.codec import encode, encode_keyed, encode_numbered, encode_publish, session_head
@@ -24,7 +25,7 @@ class ClientOutbox:
     gives a link up on which too much waits. So what is published is counted, and publishers wait when there is no room.
     """
 
-    def __init__(self, link_bytes: int) -> None:
+    def __init__(self, link_bytes: int, attempts: Attempts) -> None:
         """`link_bytes`: how much of what is published may wait on the link; one batch may go beyond that."""
         self.link = 0
         self.session = 0
@@ -35,8 +36,7 @@ class ClientOutbox:
         self.sent_at = 0
         """When something was last sent in the ordinary lane, by `now`. Heartbeats go in that lane."""
         self.now = 0
-        self.attempts = 0
-        """How often this client has asked to attach."""
+        self.attempts = attempts
         self._effects: list[Effect] = []
         self._urgent: SendFrames | None = None
         self._ordinary: SendFrames | None = None

@@ -179,14 +179,27 @@ class HeldLease(PendingRequest):
     message: TakeLease
     _granted = False
     """Whether it was ever granted."""
+    _confirms = 0
+    """What the next request has to repeat, so that the broker knows that it is still wanted."""
 
     def request(self) -> TakeLease:
         """Returns the request.
 
         After a lost connection it does not take the lease from a client that got it meanwhile.
         """
-        message = self.message
-        return message if not self._granted else replace(message, in_use=InUse.ERROR)
+        confirms, self._confirms = self._confirms, 0
+        attempts, in_use = self._outbox.attempts, InUse.ERROR if self._granted else self.message.in_use
+        return replace(
+            self.message, in_use=in_use, attempt=attempts.next(), process=attempts.process, confirms=confirms
+        )
+
+    def on_failed(self, failed: RequestFailed) -> None:
+        """The broker has refused it, for now or for good; or it asks whether it is still wanted."""
+        if failed.confirm:
+            self._confirms = failed.confirm
+            self.on_session()
+        else:
+            super().on_failed(failed)
 
     def _on_leased(self, _message: Leased) -> None:
         if not self._granted:

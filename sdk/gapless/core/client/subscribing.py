@@ -155,6 +155,8 @@ class SubscriptionCore:
         self._announced = False
         self._was_attached = False
         self._stalled = False
+        self._confirms = 0
+        """What the next request has to repeat, so that the broker knows that it is still wanted."""
         self._asked: Mapping[PubendId, Tick] | None = None
         self._buffered_events = 0
         self._buffered_bytes = 0
@@ -244,7 +246,10 @@ class SubscriptionCore:
 
     def on_failed(self, failed: RequestFailed) -> None:
         """The broker has refused to attach this subscription, for now or for good."""
-        if failed.code in TEMPORARY:
+        if failed.confirm:
+            self._confirms = failed.confirm
+            self.on_session()
+        elif failed.code in TEMPORARY:
             self.phase = SubscriptionPhase.IDLE
             self._deadlines.set((ClientTimer.SUBSCRIPTION, self.number), self._outbox.now + self._backoff.next())
             if not self._stalled:
@@ -523,7 +528,7 @@ class SubscriptionCore:
         attach = again and self.durable
         if self.committing is not None:
             self.committing.on_asking()
-        self._outbox.attempts += 1
+        confirms, self._confirms = self._confirms, 0
         return Subscribe(
             request=self.number,
             name=wanted.name,
@@ -547,10 +552,12 @@ class SubscriptionCore:
             token_home=self.home if again else wanted.token_home,
             order=wanted.order,
             commits=self.committing is not None,
-            attempt=self._outbox.attempts,
+            attempt=self._outbox.attempts.next(),
             no_local=wanted.no_local,
             on_change=wanted.on_change,
             epoch=self.committing.former_epoch if self.committing is not None and not again else 0,
+            process=self._outbox.attempts.process,
+            confirms=confirms,
         )
 
     def _acknowledge_silence(self) -> None:

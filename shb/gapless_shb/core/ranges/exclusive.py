@@ -26,6 +26,7 @@ from gapless.core.wire.messages import (
 )
 from gapless_shb.core.admission import RefusedError, found_for_ranges
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.takeovers import Takeovers, asker_of, taken_over_by
 
 Waiting: TypeAlias = "tuple[ClientSession, TakeLease | Subscribe]"
 
@@ -43,9 +44,12 @@ class Holder:
 class ExclusiveReaders:
     """All leases of an SHB."""
 
-    def __init__(self, hosting: Hosting, grant: Callable[[int, int, ServerMessage], None]) -> None:
+    def __init__(
+        self, hosting: Hosting, takeovers: Takeovers, grant: Callable[[int, int, ServerMessage], None]
+    ) -> None:
         """`grant` (sid, session, answer): sends the answer when it is durable that the subscription is in use."""
         self._hosting = hosting
+        self._takeovers = takeovers
         self._grant = grant
         self._held: dict[int, Holder] = {}
         self._ended: list[Waiting] = []
@@ -56,7 +60,7 @@ class ExclusiveReaders:
         held = self._held.get(sid)
         return None if held is None else held.session.number
 
-    def on_lease(self, session: ClientSession, request: TakeLease) -> None:
+    def on_lease(self, session: ClientSession, request: TakeLease, now: int, wall: int) -> None:
         """Grants a lease, lets the request wait, or takes the lease from another session. Raises RefusedError."""
         subscription = found_for_ranges(self._hosting, session, request.target)
         sid = subscription.sid
@@ -71,24 +75,33 @@ class ExclusiveReaders:
             if request.in_use is InUse.WAIT:
                 held.waiting.append((session, request))
                 return
-        self._take_from_consumer(session, request, sid)
+        self._check(session, request, sid, now, wall)
+        by = f"{request.owner!r}, {taken_over_by(session.client_id, session.instance, request.process, wall)}"
+        self._take_from_consumer(sid, by)
         waiting = [] if held is None else held.waiting
         if held is not None and (held.session.number, held.request) != (session.number, request.request):
-            lost = LeaseLost(held.request, Code.TAKEN_OVER, f"the lease was taken over by {request.owner!r}")
+            lost = LeaseLost(held.request, Code.TAKEN_OVER, f"the lease is that of {by}")
             self._hosting.tell(held.session.number, lost)
         self._held[sid] = Holder(session, request.request, request.owner, waiting)
+        self._takeovers.taken(sid, asker_of(session, request))
         self._grant(sid, session.number, Leased(request.request, sid))
 
-    def _take_from_consumer(self, session: ClientSession, request: TakeLease, sid: int) -> None:
-        consumer = self._hosting.consumers.get(sid)
-        if consumer is None:
-            return
-        if request.in_use is not InUse.TAKEOVER:
+    def _check(self, session: ClientSession, request: TakeLease, sid: int, now: int, wall: int) -> None:
+        """Raises RefusedError if somebody has the subscription from whom this request may not take it, or not yet."""
+        held, consumer = self._held.get(sid), self._hosting.consumers.get(sid)
+        if consumer is not None and request.in_use is not InUse.TAKEOVER:
             raise RefusedError(Code.IN_USE, "the subscription is consumed: it cannot be leased at the same time")
-        self._hosting.tell(consumer.channel.session, Detached(sid, Code.TAKEN_OVER, f"leased to {request.owner!r}"))
-        self._hosting.detach(sid)
+        self._takeovers.check_order(sid, asker_of(session, request), request.in_use)
+        if (held is not None and held.session.instance != session.instance) or consumer is not None:
+            self._takeovers.check(sid, session, request, now, wall)
 
-    def admits(self, session: ClientSession, request: Subscribe) -> bool:
+    def _take_from_consumer(self, sid: int, by: str) -> None:
+        consumer = self._hosting.consumers.get(sid)
+        if consumer is not None:
+            self._hosting.tell(consumer.channel.session, Detached(sid, Code.TAKEN_OVER, f"leased to {by}"))
+            self._hosting.detach(sid)
+
+    def admits(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> bool:
         """Whether a consumer may have its subscription now; if not, the request waits. Raises RefusedError."""
         sid = request.sid
         if not sid and request.name:
@@ -102,7 +115,12 @@ class ExclusiveReaders:
         if request.in_use is InUse.WAIT:
             held.waiting.append((session, request))
             return False
-        self._lose(sid, Code.TAKEN_OVER, "a consumer took the subscription over")
+        self._takeovers.check_order(sid, asker_of(session, request), request.in_use)
+        if held.session.number != session.number:
+            self._takeovers.check(sid, session, request, now, wall)
+        by = taken_over_by(session.client_id, session.instance, request.process, wall)
+        self._lose(sid, Code.TAKEN_OVER, f"a consumer has the subscription: {by}")
+        self._takeovers.left(sid)
         return True
 
     def on_end(self, session: ClientSession, request: EndLease) -> None:
@@ -110,6 +128,7 @@ class ExclusiveReaders:
         for sid, held in list(self._held.items()):
             if (held.session.number, held.request) == (session.number, request.request):
                 self._free(sid)
+                self._takeovers.left(sid)
             held.waiting[:] = [
                 waiting
                 for waiting in held.waiting

@@ -40,13 +40,20 @@ from gapless_shb.core.ranges.heads import Earliest, Heads
 from gapless_shb.core.ranges.reads import Reads
 from gapless_shb.core.rows import position_row
 from gapless_shb.core.subscribing import Subscribing
+from gapless_shb.core.takeovers import Takeovers
 
 
 class Ranges:
     """The parts of range reading; once they are `used`, the core calls `answer_ready` at the end of each turn."""
 
     def __init__(
-        self, hosting: Hosting, subscribing: Subscribing, expiry: Expiry, ahead: PositionsAhead, desks: Desks
+        self,
+        hosting: Hosting,
+        subscribing: Subscribing,
+        expiry: Expiry,
+        ahead: PositionsAhead,
+        desks: Desks,
+        takeovers: Takeovers,
     ) -> None:
         self._hosting = hosting
         self._subscribing = subscribing
@@ -59,7 +66,7 @@ class Ranges:
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
         self._reads = Reads(hosting)
-        self._exclusive = ExclusiveReaders(hosting, self._grant)
+        self._exclusive = ExclusiveReaders(hosting, takeovers, self._grant)
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """Returns the handler of each request of clients."""
@@ -85,14 +92,14 @@ class Ranges:
             ReadOn: guarded(self._reads.on_read_on),
             EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
             AcknowledgeDurably: guarded(self._on_acknowledge),
-            TakeLease: guarded(lambda session, request, _, __: self._exclusive.on_lease(session, request)),
+            TakeLease: guarded(self._exclusive.on_lease),
             EndLease: guarded(self._on_end_lease),
         }
 
-    def admits(self, session: ClientSession, request: Subscribe) -> bool:
+    def admits(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> bool:
         """Whether a consumer may attach now, because there is no lease. If not, its request is answered, or waits."""
         try:
-            return self._exclusive.admits(session, request)
+            return self._exclusive.admits(session, request, now, wall)
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
             return False
@@ -140,11 +147,11 @@ class Ranges:
         """Gives leases that have ended to the requests that waited for them, before any later request."""
         for session, request in self._exclusive.take_ended():
             if isinstance(request, Subscribe):
-                if self.admits(session, request):
+                if self.admits(session, request, now, wall):
                     self._subscribing.on_subscribe(session, request, now, wall)
                 continue
             try:
-                self._exclusive.on_lease(session, request)
+                self._exclusive.on_lease(session, request, now, wall)
             except RefusedError as refused:
                 self._hosting.tell(session.number, refused.answer(request.request))
 

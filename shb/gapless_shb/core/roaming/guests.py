@@ -65,6 +65,7 @@ from gapless_shb.core.roaming.mail import (
 )
 from gapless_shb.core.roaming.places import node_of
 from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.takeovers import taken_over_by
 
 MILLISECOND: Final = 1_000_000
 SECOND: Final = 1_000_000_000
@@ -489,7 +490,8 @@ class Guests:
         assert isinstance(request, Subscribe)
         former = self._by_home.get((home, home_sid))
         if former is not None:
-            self._end(former, Code.TAKEN_OVER, "another consumer took it over", now, wall)
+            reason = taken_over_by(session.client_id, session.instance, request.process, wall)
+            self._end(former, Code.TAKEN_OVER, reason, now, wall)
         checked_filter(session, request, EXISTS)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         known = standing or Standing()
@@ -521,6 +523,7 @@ class Guests:
             request.credit_bytes,
             hosting.payload_max,
             request.request,
+            request.process,
             request.attempt,
             since=wall,
         )
@@ -646,6 +649,7 @@ class Guests:
             consumer.attempt,
             consumer.subscription.wants,
             tuple(passed),
+            consumer.process,
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:

@@ -45,6 +45,7 @@ from gapless_shb.core.roaming.mail import (
     Working,
 )
 from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.takeovers import Asker, Takeovers, taken_over_by
 
 SECOND: Final = 1_000_000_000
 LEASE: Final = 20 * SECOND
@@ -101,9 +102,11 @@ class Home:
         end_session: Callable[[SessionEnded, int, int], None],
         is_taken: Callable[[int], bool],
         desks: Desks,
+        takeovers: Takeovers,
     ) -> None:
         """`is_taken`: whether somebody uses a subscription who is no consumer, or it is still being created."""
         self._desks = desks
+        self._takeovers = takeovers
         self._hosting = hosting
         self._expiry = expiry
         self._handlers = handlers
@@ -166,7 +169,7 @@ class Home:
             # It came, or went on, while this SHB was not heard, and the subscription has changed since.
             self._end(node, renew, Code.MISMATCH, "the subscription was changed by another consumer meanwhile")
             return
-        self._make_way(renew)
+        self._make_way(renew, wall)
         lease = self._leases.get(renew.sid)
         is_free = renew.sid not in self._hosting.consumers and not self._is_taken(renew.sid)
         if lease is None and is_free and subscription.client_id == renew.client_id:
@@ -177,7 +180,7 @@ class Home:
             if holder is not None and holder.instance == renew.instance:
                 self._end(node, renew, Code.RETRY, MOVED)
             else:
-                self._end(node, renew, Code.TAKEN_OVER, "another consumer took it over")
+                self._end(node, renew, Code.TAKEN_OVER, _taken_over(holder, subscription))
             return
         lease.heard_at = now
         for said in renew.acknowledged:
@@ -192,6 +195,8 @@ class Home:
         self._hosting.unsaved = True
         if renew.leaves:
             self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
+            if renew.handed is not None:  # otherwise it may have been its link that ended
+                self._takeovers.left(renew.sid)
             del self._leases[renew.sid]
             self._end(node, renew, Code.CLOSED, "")
             self._end_consumption(renew.sid, now, wall)
@@ -291,18 +296,19 @@ class Home:
         known = self._hosting.registry.find(ask.client_id, name)
         return known is None and self._expiry.late_start(ask.client_id, name) is None
 
-    def _make_way(self, renew: Renew) -> None:
+    def _make_way(self, renew: Renew, wall: int) -> None:
         """One that came while this SHB was not heard takes over now what it could not then."""
         holder = self._hosting.consumers.get(renew.sid)
         lease = self._leases.get(renew.sid)
         if renew.leaves or renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
             return
+        if self._takeovers.is_overtaken(renew.sid, _asker_of(renew)):
+            return
         if holder.instance == renew.instance:
-            if renew.attempt < holder.attempt:
-                return
             self._hosting.end_session(holder.channel.session, MOVED)
         elif renew.in_use is InUse.TAKEOVER:
-            taken_over = Detached(renew.sid, Code.TAKEN_OVER, "another consumer took it over")
+            reason = taken_over_by(renew.client_id, renew.instance, renew.process, wall)
+            taken_over = Detached(renew.sid, Code.TAKEN_OVER, reason)
             self._hosting.tell(holder.channel.session, taken_over)
         else:
             return
@@ -313,7 +319,9 @@ class Home:
         session = self._new_session(renew.client_id, renew.instance, "")
         hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
         channel = hosting.channel(session.number)
-        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, 0, renew.attempt, since=wall))
+        self._takeovers.taken(renew.sid, _asker_of(renew))
+        who, attempt = renew.process, renew.attempt
+        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, 0, who, attempt, since=wall))
         lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
         self._leases[renew.sid] = lease
         return lease
@@ -341,3 +349,14 @@ class Home:
         data = mail.encode(said)
         if data is not None:
             self._hosting.outbox.emit(Post(node, mail.ROLE, data))
+
+
+def _asker_of(renew: Renew) -> Asker:
+    return Asker(renew.instance, renew.process, renew.attempt)
+
+
+def _taken_over(holder: Consumer | None, subscription: SubscriptionRecord) -> str:
+    """Returns who has a subscription, for the one that had it before."""
+    if holder is None:
+        return "another one uses it, who is no consumer"
+    return taken_over_by(subscription.client_id, holder.instance, holder.process, holder.since)

@@ -25,6 +25,7 @@ from gapless.core.wire.messages import (
     Unit,
     Unsubscribe,
 )
+from gapless.core.wire.messages.base import Process
 
 ROLE = "shb"
 """The role that gets this mail."""
@@ -115,6 +116,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Names the filter that its consumer is served with; 0: not told."""
     passed: tuple[Position, ...] = ()
     """Up to where the sender found nothing to send. The application need not have acknowledged that."""
+    process: Process = ""
+    """As in `Subscribe`."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):

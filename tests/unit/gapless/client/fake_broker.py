@@ -617,6 +617,8 @@ class FakeBroker:
         self.tell(session, m.PubendList(message.request, rows))
 
     def _on_askstatus(self, session: Session, message: m.AskStatus) -> None:
+        if self.silent:
+            return
         gauge = Gauge("gapless_node_sessions", (), 3, "Clients.")
         alarm = RaisedAlarm("disk_low", "", "only 7 bytes", 2, 1000, 61_000, False, "It is full.", "Make room.")
         self.tell(session, m.Status(message.request, [gauge], more=True))

@@ -11,6 +11,7 @@ import pytest
 
 from gapless.client.driver import Driver, Recipient
 from gapless.core.client import ClientCore, ClientSettings
+from gapless.core.client.attempts import Attempts
 from gapless.core.client.effects import SendFrames
 from gapless.core.client.outbox import FRAMES_AT_ONCE
 from gapless.core.wire import messages as m
@@ -22,7 +23,7 @@ from unit.gapless.core.client.harness import columns
 
 
 def driver(network: Any, *, settings: ClientSettings | None = None, patient: bool = False) -> Driver:
-    core = ClientCore(["x"], client_id="c", instance="i", random=Random(1), settings=settings)
+    core = ClientCore(["x"], client_id="c", instance="i", attempts=Attempts("p"), random=Random(1), settings=settings)
     return Driver(core, network.dial, identifies=False, patient=patient)
 
 

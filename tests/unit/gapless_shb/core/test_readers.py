@@ -39,7 +39,7 @@ class Bench:
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20))
         self.consumer = Consumer(
-            subscription, self.channel, "i", credit, 1 << 20, 4 << 20, request=1, attempt=1, since=0
+            subscription, self.channel, "i", credit, 1 << 20, 4 << 20, request=1, process="p", attempt=1, since=0
         )
         self.position = SubscriptionPosition(start, since=since, acked=start)
         readers: dict[int, CatchUpReader] = {}

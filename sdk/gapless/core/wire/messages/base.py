@@ -23,6 +23,8 @@ Wall: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 """A wall time in milliseconds since 1970."""
 Seal: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=64)]
 """The seal of a token."""
+Process: TypeAlias = Annotated[str, msgspec.Meta(max_length=64)]
+"""The name of a client's process, drawn at random; "" of an older client."""
 Home: TypeAlias = Annotated[ShbId, msgspec.Meta(max_length=512)]
 """The SHB that keeps a subscription; "" in no network."""
 

@@ -8,7 +8,17 @@ import msgspec
 
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.core.wire.messages.base import NUMBER_MAX, ClientMessage, Code, Home, Number, Seal, ServerMessage, Wall
+from gapless.core.wire.messages.base import (
+    NUMBER_MAX,
+    ClientMessage,
+    Code,
+    Home,
+    Number,
+    Process,
+    Seal,
+    ServerMessage,
+    Wall,
+)
 from gapless.core.wire.messages.subscribing import InUse, Position, RealTick, StartAt
 
 
@@ -107,6 +117,10 @@ class TakeLease(ClientMessage, frozen=True, tag=45):
     owner: str
     """The owner, for people. The same owner replaces its own lease at once."""
     in_use: InUse
+    attempt: Number = 0
+    """With `process` and `confirms`: as in Subscribe."""
+    process: Process = ""
+    confirms: Number = 0
 
 
 class Leased(ServerMessage, frozen=True, tag=45):

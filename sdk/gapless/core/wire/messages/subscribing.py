@@ -9,7 +9,7 @@ import msgspec
 
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
-from gapless.core.wire.messages.base import ClientMessage, Code, Home, Number, Seal, ServerMessage, Wall
+from gapless.core.wire.messages.base import ClientMessage, Code, Home, Number, Process, Seal, ServerMessage, Wall
 
 RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
 """A possible tick. Others cannot be decoded: a client's impossible tick must not be passed on to other brokers."""
@@ -101,14 +101,18 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     commits: bool = False
     """Whether the home keeps the consumer's position: it commits, and hands nothing out before that is durable."""
     attempt: Number = 0
-    """Counts the requests of a client's process to attach: of two, which may come over two brokers, the later one
-    holds. 0: it did not count."""
+    """Counts the requests of a client's `process` to attach, over all its connections: of two, which may come over two
+    brokers, the later one holds. 0: it did not count."""
     no_local: bool = False
     """Whether it leaves out events whose JMSXAppID is the client's own: its client id or, without one, its instance."""
     on_change: OnChange = OnChange.ERROR
     """With `sid` it does not count: who attaches again changes nothing."""
     epoch: Number = 0
     """Where a consumer has come again what it did not commit: the epoch that it had. 0: it begins."""
+    process: Process = ""
+    """Whose count `attempt` is; "": that of the connection alone, of an older client."""
+    confirms: Number = 0
+    """The number of the `RequestFailed` that has asked whether the request is still wanted; 0: it was not asked."""
 
 
 class Attempts(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -174,6 +178,8 @@ class RequestFailed(ServerMessage, frozen=True, tag=21):
     position: int = 0
     node: str = ""
     """The node that answers it, if it is refused because another one does; else ""."""
+    confirm: int = 0
+    """Whoever still wants to take something over from somebody else asks again, with this number; 0: as `code` says."""
 
 
 class Credit(ClientMessage, frozen=True, tag=21):

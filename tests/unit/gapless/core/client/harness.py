@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from gapless.core.client import ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
 from gapless.core.client import effects as e
+from gapless.core.client.attempts import Attempts
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import PubendId, Tick
@@ -84,7 +85,14 @@ class World:
         """The links that are up, each with the address that was dialled."""
 
     def new_core(self, addresses: tuple[str, ...], instance: str, seed: int) -> ClientCore:
-        return ClientCore(addresses, client_id="client", instance=instance, random=Random(seed), settings=self.settings)
+        return ClientCore(
+            addresses,
+            client_id="client",
+            instance=instance,
+            attempts=Attempts("process"),
+            random=Random(seed),
+            settings=self.settings,
+        )
 
     def at(self, address: str) -> FakeBroker:
         """The broker that is dialled at an address."""

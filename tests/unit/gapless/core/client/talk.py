@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from gapless.core.client import ClientCore
 from gapless.core.client import effects as e
+from gapless.core.client.attempts import Attempts
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.wire import messages as m
@@ -23,7 +24,9 @@ class Talk:
     def __init__(self, *addresses: str) -> None:
         """`addresses`: those of the brokers; by default there is one."""
         self.now = 1000 * SECOND
-        self.core = ClientCore(addresses or ("a:1",), client_id="c", instance="i", random=Random(1))
+        self.core = ClientCore(
+            addresses or ("a:1",), client_id="c", instance="i", attempts=Attempts("process"), random=Random(1)
+        )
         self.said: list[Any] = []
         self.told: list[e.Effect] = []
         self.link = 0

@@ -486,3 +486,37 @@ def test_what_cannot_be_encoded_fails_its_own_call_and_no_session(
     world.reconnect()
     assert world.core.connected
     assert world.broker.session != session
+
+
+def still(world: World, seconds: float) -> bool:
+    world.advance(seconds)
+    return world.core.stands_still(world.now)
+
+
+def test_whoever_leaves_asks_for_a_sign_of_life_and_a_broker_that_gives_none_stands_still() -> None:
+    world = World().start()
+    assert not still(world, 4), "nobody has asked"
+
+    world.core.ask_for_life(world.now)
+    world.pump()
+    assert not still(world, 3), "it has answered"
+    world.broker.silent = True
+    assert not still(world, 0.5)
+    world.core.ask_for_life(world.now)
+    world.pump()
+    assert not still(world, 1.9)
+    world.core.ask_for_life(world.now)  # that it is asked again changes nothing
+    assert still(world, 0.1)
+
+
+def test_a_broker_that_is_gone_stands_still_and_one_that_is_too_old_to_be_asked_does_not() -> None:
+    world = World().start()
+    world.broker.answers = ()
+    world.reconnect()
+    world.core.ask_for_life(world.now)
+    assert not still(world, 4)
+
+    world.unreachable.add("a:1")
+    world.cut()
+    world.core.ask_for_life(world.now)
+    assert still(world, 2)

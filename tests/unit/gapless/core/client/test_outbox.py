@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gapless.core.client.attempts import Attempts
 from gapless.core.client.effects import Notice, SendFrames
 from gapless.core.client.outbox import FRAMES_AT_ONCE, ClientOutbox
 from gapless.core.wire.codec import session_of
@@ -16,7 +17,7 @@ def welcome(session: int) -> Welcome:
 
 def opened() -> ClientOutbox:
     """One with a session."""
-    outbox = ClientOutbox(1 << 20)
+    outbox = ClientOutbox(1 << 20, Attempts("p"))
     outbox.link = 3
     outbox.begin_session(welcome(7))
     return outbox

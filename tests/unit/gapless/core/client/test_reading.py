@@ -8,6 +8,7 @@ import pytest
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.client import effects as e
+from gapless.core.client.attempts import Attempts
 from gapless.core.client.backoff import Backoff
 from gapless.core.client.outbox import ClientOutbox
 from gapless.core.client.reading import WINDOW_BYTES, WINDOW_EVENTS, RangeReading
@@ -160,7 +161,7 @@ def test_what_cannot_be_ends_the_link() -> None:
 
 def test_what_has_arrived_of_a_range_lies_within_it() -> None:
     asked = m.ReadRange(1, TARGET, "p@1", 10, 100, 0, 0)
-    read = RangeReading(asked, Backoff(Random(1), 1, 1), ClientOutbox(1 << 20), Deadlines())
+    read = RangeReading(asked, Backoff(Random(1), 1, 1), ClientOutbox(1 << 20, Attempts("p")), Deadlines())
     read.horizon = 101
 
     with pytest.raises(AssertionError):

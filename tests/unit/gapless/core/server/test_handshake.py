@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gapless.core.client import ClientCore, Credentials
+from gapless.core.client.attempts import Attempts
 from gapless.core.client.effects import OpenLink, SendFrames
 from gapless.core.server import HELLO_BYTES_MAX, SessionLimits
 from gapless.core.wire.codec import encode
@@ -126,7 +127,14 @@ class Password(Credentials):
 def test_a_client_of_ours_answers_or_says_that_it_cannot(broker: Any, credentials: type[Credentials] | None) -> None:
     if credentials is None:
         broker.guard.begin = lambda *_client: SimpleNamespace(answer=lambda _data: b"who is it?")
-    core = ClientCore(["a:1"], client_id="desk-7", instance="1", random=random.Random(1), credentials=credentials)
+    core = ClientCore(
+        ["a:1"],
+        client_id="desk-7",
+        instance="1",
+        attempts=Attempts("p"),
+        random=random.Random(1),
+        credentials=credentials,
+    )
     client = broker.link()
     core.start(0)
     [link] = [effect.link for effect in core.take_effects() if isinstance(effect, OpenLink)]
