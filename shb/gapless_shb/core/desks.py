@@ -9,6 +9,7 @@ any crash one unit is in doubt: the one that was in hand. A desk is what is need
 - `settled`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
 - `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
 - `units`: up to where batches were announced before they were handed out;
+- `former`: `units` without those of this consumer, who leaves in order with that and with what it was handed;
 - `enlisted`: the pubends where transactions may store the position, and `claim`, the epoch under which they may.
 
 An attachment is answered when all of this is durable, and so is an announcement.
@@ -25,7 +26,7 @@ import msgspec
 
 from gapless.core.outbox import Then
 from gapless.core.ports import Delete, Operation, RecoveryReader, Set
-from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.stream.ticks import PubendId, Tick, tick_at
 from gapless.core.wire.messages import Acknowledged, Attempts, Code, Position, Subscribe, Unit
 from gapless_shb.core.admission import RefusedError, called
 from gapless_shb.core.claims import Claimed, Claims
@@ -64,6 +65,7 @@ class Desk(msgspec.Struct, array_like=True):
     enlisted: tuple[PubendId, ...] = ()
     claim: int = 0
     doubt: bool = True
+    former: dict[PubendId, Tick] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class Desks:
             desk.doubt = bool(desk.holder)
             desk.settled = desk.settled if desk.holder == LEFT else ()
             desk.holder = consumer.holder
+            desk.former = dict(desk.units)
         if is_new or goes_on:  # otherwise it asks again, because it has not been answered: it was handed nothing
             desk.epoch += 1
         if is_new:  # otherwise nobody else was here, and its transactions go on
@@ -196,7 +199,7 @@ class Desks:
         if unit is not None:
             desk = self._desks[sid]
             if unit.careful:
-                self._take(desk, unit)
+                self._take(desk, unit, before=1)
             self._announce(desk, unit)
             rows.append(self._row(sid, desk))
         if enlists:
@@ -224,8 +227,9 @@ class Desks:
         desk = self._desks.get(consumer.sid)
         if desk is None or handed is None or not _is_of(desk, consumer.instance):
             return
+        desk.units = dict(desk.former)  # what was announced for this one and not handed out is in nobody's hands
         for unit in handed:
-            self._take(desk, unit)
+            self._take(desk, unit, before=0)
             self._announce(desk, unit)
         desk.holder = "" if settled is None else LEFT
         desk.settled = () if settled is None else tuple(p for p in settled if p in self._hosting.streams)
@@ -241,6 +245,27 @@ class Desks:
             claim = partial(self.claim, subscription, opened, _nothing)
             self._hosting.outbox.write((), lambda _now, _wall: claim())
         return [self._row(sid, desk)]
+
+    def changed(self, sid: int, wall: int) -> list[Operation]:
+        """A subscription gets another filter. Returns what has to be written with it.
+
+        Which event is the first behind the position may be another one from now on. So what is in doubt is remembered
+        by its tick: that of the attempt, or, where no attempt was counted, all that may have been sent so far.
+        """
+        desk = self._desks.get(sid)
+        if desk is None:
+            return []
+        before = dict(desk.units)
+        for pubend, taken in desk.attempts.items():
+            desk.units[pubend] = max(taken.tick, desk.units.get(pubend, 0))
+        if desk.holder:
+            settled = desk.settled if desk.holder == LEFT else ()
+            for pubend, stream in self._hosting.streams.items():
+                if pubend not in settled:
+                    # After a crash the head is behind what was sent; of a log of others nothing else is known.
+                    sent = max(stream.head, tick_at(wall)) if stream.meta.timed else stream.head
+                    desk.units[pubend] = max(sent, desk.units.get(pubend, 0))
+        return [self._row(sid, desk)] if desk.units != before else []
 
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Returns the removal of a subscription's desk."""
@@ -308,17 +333,20 @@ class Desks:
         self._claims.claim(consumer.subscription, desk.claim, (pubend,), claimed)
 
     @staticmethod
-    def _take(desk: Desk, unit: Unit) -> None:
+    def _take(desk: Desk, unit: Unit, *, before: int) -> None:
         """One more attempt. Asked again by the same consumer, it is still the same attempt.
+
+        `before`: how often it was handed out before, if none of that was counted: once where there was doubt.
 
         What an SHB told as a gap, another one may have still: then an event comes that is before the one of the last
         attempt, and everything up to that one may have been handed out.
         """
         former = desk.attempts.get(unit.pubend)
         if former is not None and former.tick > unit.first:
-            desk.units[unit.pubend] = max(former.tick, desk.units.get(unit.pubend, 0))
+            for units in (desk.units, desk.former):
+                units[unit.pubend] = max(former.tick, units.get(unit.pubend, 0))
         if former is None or former.tick != unit.first:
-            desk.attempts[unit.pubend] = Attempt(unit.first, 1, desk.holder)
+            desk.attempts[unit.pubend] = Attempt(unit.first, before + 1, desk.holder)
         elif former.by != desk.holder:
             desk.attempts[unit.pubend] = Attempt(unit.first, former.count + 1, desk.holder)
 
@@ -333,6 +361,7 @@ class Desks:
         acked = {pubend: stream.positions[sid].acked for pubend, stream in self._hosting.streams.items()}
         desk.attempts = {p: taken for p, taken in desk.attempts.items() if taken.tick > acked.get(p, 0)}
         desk.units = {p: upto for p, upto in desk.units.items() if upto > acked.get(p, 0)}
+        desk.former = {p: upto for p, upto in desk.former.items() if upto > acked.get(p, 0)}
         return Set(DESKS, _KEY.pack(sid), _encode(desk))
 
     def _positions(self, sid: int) -> list[Operation]:

@@ -414,7 +414,7 @@ class Subscribing:
             self.remove(subscription, now)
             self._create(session, replace(request, start=StartAt.LATEST, positions=None), now, wall)
         elif changed:
-            self._change(session, request, subscription)
+            self._change(session, request, subscription, wall)
         else:
             self._attach(session, request, subscription, now, wall, created=False)
 
@@ -425,7 +425,7 @@ class Subscribing:
             self.may_complete = True
         raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
 
-    def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> None:
+    def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int) -> None:
         """Gives a subscription that nobody consumes the filter of a request; it keeps its position.
 
         All of it is one write, and the answer waits for that: a crash leaves the old filter with its positions in the
@@ -440,6 +440,7 @@ class Subscribing:
         for stream in hosting.streams.values():
             position = stream.change(sid, subscription.version)
             operations.append(position_row(sid, stream.pubend, position))
+        operations += self._desks.changed(sid, wall)
         self._creations[sid] = Creation(session, request, subscription, changes=True)
         hosting.write_interest(operations, add=subscription, former=former)
         self._await_record(sid)

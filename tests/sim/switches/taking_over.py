@@ -33,7 +33,8 @@ TAKING_OVER = (
             Edit(
                 f"{_TAKEOVERS}.check",
                 "if not request.process:",
-                "latest = self._latest.get(sid)\n    if not request.process or (latest and latest.process == request.process):",
+                "latest = self._latest.get(sid)\n"
+                "    if not request.process or (latest and latest.process == request.process):",
             ),
         ),
         ("X1",),

@@ -37,7 +37,7 @@ class Desk(World):
             more.pop("request", 1),
             "s",
             ("#",),
-            "",
+            more.pop("selector", ""),
             m.StartAt.LATEST,
             0,
             None,
@@ -52,6 +52,7 @@ class Desk(World):
             generation=known.generation if known else 0,
             commits=commits,
             epoch=more.pop("recovers", 0),
+            on_change=more.pop("on_change", m.OnChange.ERROR),
         )
         assert not more
         self.feed(request, session)
@@ -319,7 +320,7 @@ def test_an_attempt_counts_once_for_each_consumer_and_is_durable_before_it_is_an
         world.sync()
     found = world.come(world.session("last"))
 
-    assert found.attempts == (m.Attempts(PUBEND, tick, 3),)
+    assert found.attempts == (m.Attempts(PUBEND, tick, 1 + 3),), "and the delivery that nobody had noted"
 
 
 def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(world: Desk) -> None:
@@ -336,7 +337,7 @@ def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(
 
     found = world.come(world.session("c"))
 
-    assert found.attempts == (m.Attempts(PUBEND, lost, 1),)
+    assert found.attempts == (m.Attempts(PUBEND, lost, 1 + 1),)
     assert found.units == (m.Position(PUBEND, later),)
 
 
@@ -459,3 +460,62 @@ def test_a_checkpoint_does_not_write_again_what_a_commit_has_written(world: Desk
     assert not any(isinstance(operation, Set) and operation.table == POSITIONS for operation in written)
     world.sync()
     assert dict(recover_positions(VolumeReader(world.volume)))[answer.sid][PUBEND].acked == tick
+
+
+def test_what_was_announced_and_not_handed_out_is_in_nobodys_hands_after_an_orderly_end(world: Desk) -> None:
+    """Only what a former consumer may have been handed stays."""
+    first = world.session("a")
+    answer = world.come(first)
+    ticks = [world.log_event() for _ in range(4)]
+    world.commit(first, answer, 1, unit=m.Unit(PUBEND, ticks[0], ticks[3]))
+    world.sync()
+    world.feed(m.Detach(answer.sid, 1, [m.Unit(PUBEND, ticks[0], ticks[1])]), first)
+    world.sync()
+    second = world.session("b")
+    found = world.come(second)
+    assert found.units == (m.Position(PUBEND, ticks[1]),)
+
+    world.commit(second, found, 1, unit=m.Unit(PUBEND, ticks[0], ticks[2]))
+    world.sync()
+    world.feed(m.Detach(found.sid, 1, []), second)
+    world.sync()
+
+    assert world.come(world.session("c")).units == (m.Position(PUBEND, ticks[1]),)
+
+
+def test_after_an_unclean_end_all_that_was_announced_may_have_been_handed_out(world: Desk) -> None:
+    first = world.session("a")
+    answer = world.come(first)
+    ticks = [world.log_event() for _ in range(3)]
+    world.commit(first, answer, 1, unit=m.Unit(PUBEND, ticks[0], ticks[2]))
+    world.sync()
+    world.crash()
+    world.sync()
+
+    assert world.come(world.session("b")).units == (m.Position(PUBEND, ticks[2]),)
+
+
+def test_what_is_in_doubt_when_the_filter_changes_is_remembered_by_its_tick(world: Desk) -> None:
+    """Another event may be the first one behind the position then."""
+    first = world.session("a")
+    world.come(first)
+    tick = world.log_event()
+    world.wall += 60_000
+    world.crash()  # the head is behind what was sent then
+    world.sync()
+
+    found = world.come(world.session("b"), selector="TRUE = TRUE", on_change=m.OnChange.KEEP_POSITION)
+
+    assert [unit.tick >= tick for unit in found.units] == [True]
+
+
+def test_where_the_last_one_left_in_order_a_change_marks_nothing(world: Desk) -> None:
+    first = world.session("a")
+    answer = world.come(first)
+    world.log_event()
+    world.feed(m.Detach(answer.sid, 1, []), first)
+    world.sync()
+
+    found = world.come(world.session("b"), selector="TRUE = TRUE", on_change=m.OnChange.KEEP_POSITION)
+
+    assert (found.units, found.attempts, found.doubt) == ((), (), False)
