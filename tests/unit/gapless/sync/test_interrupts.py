@@ -286,16 +286,16 @@ def test_what_has_no_receipt_is_told_at_close(network: FakeNetwork, send: Callab
     session = connection.session()
     publisher = session.publisher("t")
     publisher.recover(timeout=30)
+    closers = {"publisher": publisher.close, "session": session.close, "connection": connection.close}
     network.stalled = True
     with pytest.raises(TimeoutError):
         send(publisher)
     connection._runner.do(network.cut)
     network.unreachable = True
 
-    parts: dict[str, Any] = {"publisher": publisher, "session": session, "connection": connection}
     try:
         with pytest.raises(gapless.PublishUncertainError):
-            parts[closes].close()
+            closers[closes]()
     finally:
         connection.close()
 
