@@ -384,7 +384,7 @@ class SubscriberHostingBroker:
     def _on_ran_twice(self, ran: RanTwice, _now: int, _wall: int) -> None:
         """Whoever consumes here comes again, and finds its subscription where it was."""
         self._beside = ran.other
-        for session in {consumer.channel.session for consumer in self._consumers_here()}:
+        for session in dict.fromkeys(consumer.channel.session for consumer in self._consumers_here()):
             self._hosting.end_session(session, "another process of this broker has run: connect again")
 
     def _consumers_here(self) -> list[Consumer]:
