@@ -10,6 +10,7 @@ any crash one unit is in doubt: the one that was in hand. A desk is what is need
 - `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
 - `units`: up to where batches were announced before they were handed out;
 - `former`: `units` without those of this consumer, who leaves in order with that and with what it was handed;
+- `earlier`: doubt, attempts and units of the time before the filter changed, together with the filter of then;
 - `enlisted`: the pubends where transactions may store the position, and `claim`, the epoch under which they may.
 
 An attachment is answered when all of this is durable, and so is an announcement.
@@ -27,10 +28,11 @@ import msgspec
 from gapless.core.outbox import Then
 from gapless.core.ports import Delete, Operation, RecoveryReader, Set
 from gapless.core.stream.ticks import PubendId, Tick, tick_at
-from gapless.core.wire.messages import Acknowledged, Attempts, Code, Position, Subscribe, Unit
+from gapless.core.wire.messages import Acknowledged, Attempts, Code, Earlier, Position, Subscribe, Unit
 from gapless_shb.core.admission import RefusedError, called
 from gapless_shb.core.claims import Claimed, Claims
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.earlier import added, attempts_at, furthest, resolved, uncommitted
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import last_event
 from gapless_shb.core.positions_ahead import PositionsAhead
@@ -66,6 +68,7 @@ class Desk(msgspec.Struct, array_like=True):
     claim: int = 0
     doubt: bool = True
     former: dict[PubendId, Tick] = {}
+    earlier: tuple[Earlier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class OpenedDesk:
     settled: tuple[PubendId, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
+    earlier: tuple[Earlier, ...] = ()
     claim: int = 0
     enlisted: tuple[PubendId, ...] = ()
     claims: bool = False
@@ -130,10 +134,12 @@ class Desks:
             desk.claim = desk.epoch
         row = self._row(sid, desk)
         attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items())
-        units = tuple(Position(pubend, upto) for pubend, upto in desk.units.items())
+        units = _units(desk, knows_earlier=bool(request.process))
         claims = bool(desk.enlisted) and not goes_on
         doubt, settled = (False, ()) if goes_on else (desk.doubt, desk.settled)
-        opened = OpenedDesk(desk.epoch, doubt, settled, attempts, units, desk.claim, desk.enlisted, claims)
+        opened = OpenedDesk(
+            desk.epoch, doubt, settled, attempts, units, desk.earlier, desk.claim, desk.enlisted, claims
+        )
         return opened, [row, *self._positions(sid)]
 
     def claim(self, subscription: SubscriptionRecord, opened: OpenedDesk, then: Claimed) -> None:
@@ -199,7 +205,8 @@ class Desks:
         if unit is not None:
             desk = self._desks[sid]
             if unit.careful:
-                self._take(desk, unit, before=1)
+                self._take(desk, unit, before=max(1, attempts_at(desk.earlier, unit)))
+                desk.earlier = resolved(desk.earlier, unit)
             self._announce(desk, unit)
             rows.append(self._row(sid, desk))
         if enlists:
@@ -246,26 +253,36 @@ class Desks:
             self._hosting.outbox.write((), lambda _now, _wall: claim())
         return [self._row(sid, desk)]
 
-    def changed(self, sid: int, wall: int) -> list[Operation]:
-        """A subscription gets another filter. Returns what has to be written with it.
+    def changed(self, former: SubscriptionRecord, wall: int) -> list[Operation]:
+        """A subscription gets another filter than it had. Returns what has to be written with it.
 
-        Which event is the first behind the position may be another one from now on. So what is in doubt is remembered
-        by its tick: that of the attempt, or, where no attempt was counted, all that may have been sent so far.
+        Which event is the first behind the position may be another one from now on, and a batch would have had others.
         """
-        desk = self._desks.get(sid)
+        desk = self._desks.get(former.sid)
         if desk is None:
             return []
-        before = dict(desk.units)
-        for pubend, taken in desk.attempts.items():
-            desk.units[pubend] = max(taken.tick, desk.units.get(pubend, 0))
+        self._row(former.sid, desk)  # without what is committed
+        firsts: dict[PubendId, Tick] = {}
         if desk.holder:
             settled = desk.settled if desk.holder == LEFT else ()
             for pubend, stream in self._hosting.streams.items():
-                if pubend not in settled:
-                    # After a crash the head is behind what was sent; of a log of others nothing else is known.
-                    sent = max(stream.head, tick_at(wall)) if stream.meta.timed else stream.head
-                    desk.units[pubend] = max(sent, desk.units.get(pubend, 0))
-        return [self._row(sid, desk)] if desk.units != before else []
+                # After a crash the head is behind what was sent; of a log of others nothing else is known.
+                sent = max(stream.head, tick_at(wall)) if stream.meta.timed else stream.head
+                taken = desk.attempts.get(pubend)
+                if pubend not in settled and sent > stream.positions[former.sid].acked:
+                    firsts[pubend] = sent if taken is None else taken.tick
+        selected = former.filter
+        earlier = Earlier(
+            former.version,
+            selected.topics,
+            selected.selector,
+            tuple(Position(pubend, tick) for pubend, tick in firsts.items()),
+            tuple(Position(pubend, tick) for pubend, tick in desk.units.items()),
+            tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items()),
+        )
+        desk.earlier = added(desk.earlier, earlier)
+        desk.holder, desk.settled, desk.attempts, desk.units, desk.former = "", (), {}, {}, {}
+        return [self._row(former.sid, desk)]
 
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Returns the removal of a subscription's desk."""
@@ -362,6 +379,7 @@ class Desks:
         desk.attempts = {p: taken for p, taken in desk.attempts.items() if taken.tick > acked.get(p, 0)}
         desk.units = {p: upto for p, upto in desk.units.items() if upto > acked.get(p, 0)}
         desk.former = {p: upto for p, upto in desk.former.items() if upto > acked.get(p, 0)}
+        desk.earlier = uncommitted(desk.earlier, acked)
         return Set(DESKS, _KEY.pack(sid), _encode(desk))
 
     def _positions(self, sid: int) -> list[Operation]:
@@ -376,6 +394,16 @@ class Desks:
 
 def _nothing(_ticks: Mapping[PubendId, Tick], _reason: str, _now: int, _wall: int) -> None:
     """Nobody waits for a claim."""
+
+
+def _units(desk: Desk, *, knows_earlier: bool) -> tuple[Position, ...]:
+    """Returns up to where batches may have been handed out. A client that is too old to be told of earlier filters
+    marks everything of that time."""
+    upto = dict(desk.units)
+    if not knows_earlier:  # it does not name its process either
+        for pubend, tick in furthest(desk.earlier).items():
+            upto[pubend] = max(tick, upto.get(pubend, 0))
+    return tuple(Position(pubend, tick) for pubend, tick in upto.items())
 
 
 def _is_of(desk: Desk, instance: str) -> bool:

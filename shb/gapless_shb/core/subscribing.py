@@ -440,7 +440,7 @@ class Subscribing:
         for stream in hosting.streams.values():
             position = stream.change(sid, subscription.version)
             operations.append(position_row(sid, stream.pubend, position))
-        operations += self._desks.changed(sid, wall)
+        operations += self._desks.changed(former, wall)
         self._creations[sid] = Creation(session, request, subscription, changes=True)
         hosting.write_interest(operations, add=subscription, former=former)
         self._await_record(sid)
@@ -561,6 +561,7 @@ class Subscribing:
             key=key_of(hosting.shb, subscription) if opened.epoch else "",
             claim=opened.claim,
             enlisted=opened.enlisted if opened.epoch else (),
+            earlier=opened.earlier,
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)

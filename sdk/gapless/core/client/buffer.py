@@ -161,6 +161,19 @@ class PubendBuffer:
             ticks += entry.ticks[entry.taken : entry.taken + events_max - len(ticks)]
         return ticks
 
+    def peek_events(self, events_max: int, entries_max: int) -> list[Event]:
+        """Returns the events that `take` would hand out, up to one that is malformed."""
+        events: list[Event] = []
+        for entry in islice(self._entries, entries_max or None):
+            if entry.columns is None or len(events) >= events_max:
+                break
+            upto = min(entry.columns.count, entry.taken + events_max - len(events))
+            try:
+                events += entry.columns.slice(entry.taken, upto).events(self.pubend)
+            except ValueError:  # whoever takes that one finds it, too
+                break
+        return events
+
     def advance(self) -> None:
         """The application is done with what was in flight, and with the silence after it."""
         if self._in_flight is not None:

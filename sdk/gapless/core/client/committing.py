@@ -14,9 +14,10 @@ although a few of them may not have been handed out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gapless.core.client.earlier import EarlierMarks
 from gapless.core.client.items import Delivery
 from gapless.core.stream.events import Event
 from gapless.core.stream.ticks import PubendId, Tick
@@ -29,7 +30,7 @@ AHEAD_EVENTS = 64
 class Redelivery(Delivery):
     """A delivery in which some events may have been handed out before."""
 
-    __slots__ = ("first_count", "marked", "recovered")
+    __slots__ = ("first_count", "marked", "recovered", "scattered")
 
     def __init__(self, delivery: Delivery, recovered: Sequence[Tick] = ()) -> None:
         super().__init__(delivery.pubend, delivery.columns, delivery.ticks, delivery.decoded, delivery.size)
@@ -37,6 +38,8 @@ class Redelivery(Delivery):
         """Up to where this process was handed events, and recovered them."""
         self.marked: Tick = 0
         """Up to where another one may have been handed events."""
+        self.scattered: frozenset[Tick] = frozenset()
+        """Other events that another one may have been handed."""
         self.first_count = 1
         """At least how often the first event was handed out, this time included."""
 
@@ -45,9 +48,10 @@ class Redelivery(Delivery):
         events = super().events()
         upto = max(self.marked, *self.recovered, 0)
         for event in events:
-            if event.tick > upto:
+            if event.tick > upto and not self.scattered:
                 break
-            event.delivery_count = 1 + (event.tick <= self.marked) + sum(event.tick <= tick for tick in self.recovered)
+            by_others = event.tick <= self.marked or event.tick in self.scattered
+            event.delivery_count = 1 + by_others + sum(event.tick <= tick for tick in self.recovered)
         events[0].delivery_count = max(self.first_count, events[0].delivery_count)
         return events
 
@@ -81,6 +85,8 @@ class Committing:
     _attempts: dict[PubendId, tuple[Tick, int]] = field(default_factory=dict)
     _marked: dict[PubendId, Tick] = field(default_factory=dict)
     """Up to where former consumers may have been handed batches that they did not commit."""
+    _earlier: EarlierMarks = field(default_factory=EarlierMarks)
+    """What former consumers may have been handed while the subscription had another filter."""
     _announced: dict[PubendId, Tick] = field(default_factory=dict)
     """Up to where batches may be handed out: its home knows of them."""
     _taken: tuple[PubendId, Tick] | None = None
@@ -100,12 +106,26 @@ class Committing:
         """The epoch of the consumer of this process for which it goes on; 0: it goes on for none."""
         return self._former[0]
 
-    def unit(self, pubend: PubendId, ticks: Sequence[Tick]) -> Unit:
-        """Returns the unit of the events that are next: all of them, or the first alone."""
-        first = ticks[0]
+    @property
+    def knows_earlier(self) -> bool:
+        """Whether something may have been handed out while the subscription had another filter."""
+        return bool(self._earlier)
+
+    def unit(self, pubend: PubendId, ticks: Sequence[Tick], events: Callable[[], Sequence[Event]]) -> Unit:
+        """Returns the unit of the events that are next: all of them, or the first ones, or the first alone.
+
+        `events` decodes them: it is called only where the events tell more than the ticks.
+        """
+        first, last = ticks[0], ticks[-1]
         doubt = self._doubt and pubend not in self._settled
         careful = pubend not in self._met and (doubt or self._attempts.get(pubend, (0, 0))[0] == first)
-        return Unit(pubend, first, first if careful else ticks[-1], careful)
+        if self._earlier.concerns(pubend, first):
+            alone = self._earlier.first_alone(pubend, events())
+            if alone is not None and alone.tick == first:
+                return Unit(pubend, first, first, careful=True, resolves=self._earlier.resolved_by(pubend, alone))
+            if alone is not None:
+                last = ticks[ticks.index(alone.tick) - 1]
+        return Unit(pubend, first, first if careful else last, careful)
 
     def allowed(self, unit: Unit) -> Tick | None:
         """Returns up to which event of a unit everything may be handed out now; None if it has to be announced."""
@@ -124,7 +144,7 @@ class Committing:
         self._number += 1
         if unit is not None and self.allowed(unit) == unit.last:
             unit = None  # its home knows it already, or need not
-        elif unit is not None and self.gathers and unit.pubend in self.in_hand:
+        elif unit is not None and self.gathers and unit.pubend in self.in_hand and not unit.careful:
             unit = Unit(unit.pubend, self.in_hand[unit.pubend].first, unit.last)
         self.under_way = Commit(self.sid, self.epoch, self._number, positions, unit)
         return self.under_way
@@ -145,13 +165,18 @@ class Committing:
         self.in_hand[pubend] = Unit(pubend, begun.first if begun is not None else first, delivery.ticks[-1])
         self._met.add(pubend)
         marked = self._marked.get(pubend, 0)
-        if not unit.careful and first > marked:
+        scattered: frozenset[Tick] = frozenset()
+        count = 0
+        if self._earlier.concerns(pubend, first):
+            count = self._earlier.count(pubend, first)
+            scattered = self._earlier.hand_out(pubend, _decoded(delivery))
+        if not unit.careful and first > marked and not scattered:
             return delivery
         again = delivery if isinstance(delivery, Redelivery) else Redelivery(delivery)
-        again.marked = marked
+        again.marked, again.scattered = marked, scattered
         if unit.careful:
-            tick, count = self._attempts.get(pubend, (0, 0))
-            again.first_count = max(2, count + 1) if tick == first else 2
+            tick, counted = self._attempts.get(pubend, (0, 0))
+            again.first_count = max(2, count + 1, counted + 1 if tick == first else 0)
         return again
 
     def left(self) -> list[PubendId] | None:
@@ -182,7 +207,8 @@ class Committing:
             self._doubt = answer.doubt
             self._settled = frozenset(answer.settled)
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
-            self.is_certain = not (self.gathers or self._doubt or self._attempts)
+            self._earlier = EarlierMarks(answer.earlier)
+            self.is_certain = not (self.gathers or self._doubt or self._attempts or self._earlier)
             self._announced = {each.pubend: each.tick for each in answer.units}
             epoch, marked = self._former
             # What this process itself was handed it knows better, if nobody else was there in between.
@@ -217,3 +243,11 @@ class Committing:
             self._announced[unit.pubend] = max(unit.last, self._announced.get(unit.pubend, 0))
             if unit.careful:
                 self._taken = unit.pubend, unit.first
+
+
+def _decoded(delivery: Delivery) -> Sequence[Event]:
+    """Returns the events of a delivery; none if one is malformed, which whoever is handed it finds, too."""
+    try:
+        return delivery.events()
+    except ValueError:
+        return ()

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace as options
 from enum import Enum
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -364,7 +365,8 @@ class SubscriptionCore:
             committing.ask([], self._next_unit(max(AHEAD_EVENTS, events_max)) if committing.gathers else unit)
             self._send_commit()
             return None
-        count = events_max if upto == unit.last and not unit.careful else self._count_upto(upto)
+        is_whole = upto == unit.last and not unit.careful and not committing.knows_earlier
+        count = events_max if is_whole else self._count_upto(upto)
         delivery = self.take(count)
         assert isinstance(delivery, Delivery)
         return committing.hand_out(unit, delivery)
@@ -495,7 +497,8 @@ class SubscriptionCore:
             return None
         turn = self._turns[0]
         ticks = turn.buffer.peek(events_max, turn.entries)
-        return self.committing.unit(turn.buffer.pubend, ticks) if ticks else None
+        events = partial(turn.buffer.peek_events, events_max, turn.entries)
+        return self.committing.unit(turn.buffer.pubend, ticks, events) if ticks else None
 
     def _count_upto(self, tick: Tick) -> int:
         turn = self._turns[0]

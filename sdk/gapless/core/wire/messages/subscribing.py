@@ -131,6 +131,25 @@ class Unit(msgspec.Struct, array_like=True, frozen=True, gc=False):
     last: RealTick
     careful: bool = False
     """Whether it may have been handed out before: then it is one event, and counts as an attempt."""
+    resolves: Annotated[tuple[Number, ...], msgspec.Meta(max_length=64)] = ()
+    """The numbers of each `Earlier` whose first event this is."""
+
+
+class Earlier(msgspec.Struct, array_like=True, frozen=True):
+    """What may have been handed out, and was not committed, while the subscription had another filter.
+
+    Only events that this filter selects count.
+    """
+
+    number: int
+    """Another one has another number."""
+    topics: tuple[str, ...]
+    selector: str
+    firsts: tuple[Position, ...] = ()
+    """Of these pubends the first event that is not committed may have been; up to where it was sent."""
+    units: tuple[Position, ...] = ()
+    """Up to where all events may have been."""
+    attempts: tuple[Attempts, ...] = ()
 
 
 class Subscribed(ServerMessage, frozen=True, tag=20):
@@ -166,6 +185,8 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     """The epoch under which its home has claimed it at `enlisted`."""
     enlisted: tuple[PubendId, ...] = ()
     """The pubends at which transactions may store its position."""
+    earlier: tuple[Earlier, ...] = ()
+    """For a consumer that commits: `doubt`, `attempts` and `units` say nothing of the time before the filter changed."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):
