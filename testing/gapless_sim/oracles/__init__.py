@@ -12,7 +12,7 @@ from gapless_sim.core_links import CoreNetwork
 from gapless_sim.model import Model
 from gapless_sim.oracles import catch_up, gaps, leases, listings
 from gapless_sim.oracles.catch_up import CatchingUp
-from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
+from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
 from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
 from gapless_sim.oracles.contract import Routing
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
@@ -89,6 +89,7 @@ def all_oracles(world: World) -> list[Oracle]:
         I4ExactlyOnce(model),
         J1Marked(model),
         J2Acknowledged(model),
+        J5Vain(model),
         J10Desks(model),
         J3Transforms(model),
         J2Committed(model),

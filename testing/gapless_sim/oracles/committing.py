@@ -173,6 +173,49 @@ class J2Acknowledged(J1Marked):
     gathering = True
 
 
+class J5Vain(Judge):
+    """No event comes marked that nobody can have been handed.
+
+    Whoever finds no doubt gets only that marked which an application was handed. Where there is doubt, some event may
+    be marked that nobody was handed, because its application died first: but one that a filter selects under which
+    another application had asked for the subscription before.
+    """
+
+    name = "J5"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._asked: dict[int, list[Consumer]] = {}
+        """Who has asked for each subscription."""
+        self._handed: set[tuple[int, PubendId, Tick]] = set()
+
+    def subscribing(self, consumer: Consumer) -> None:
+        """A consumer asks for a subscription: it may get it, and be handed something."""
+        if not consumer.by_ranges:
+            self._asked.setdefault(_origin(consumer.row).number, []).append(consumer)
+
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
+        """Something is handed out."""
+        if not isinstance(item, Delivery) or consumer.by_ranges:
+            return
+        number = _origin(consumer.row).number
+        for event in self.model.events(item):
+            key = number, item.pubend, event.tick
+            if event.redelivered and key not in self._handed and consumer.is_marked and not self.model.has_lost_disks:
+                self._judge(consumer, number, item.pubend, event.tick)
+            self._handed.add(key)
+
+    def _judge(self, consumer: Consumer, number: int, pubend: PubendId, tick: Tick) -> None:
+        what = f"{consumer.lane} was handed {pubend} {tick} marked, which nobody was handed"
+        committing = consumer.core.committing
+        if committing is not None and not committing.found_doubt:
+            self.fail(f"{what}, and all before it had left in order")
+        event = self.model.histories[pubend].events.get(tick)
+        others = [each.row for each in self._asked[number] if each.first is not consumer.first]
+        if event is not None and not any(row.matches(event) for row in others):
+            self.fail(f"{what}, and no filter before this one selects it")
+
+
 class J10Desks(Judge):
     """A desk is one row, which is small: an attempt and a batch for each pubend at most."""
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery
-from gapless.core.wire.messages import InUse, StartAt
+from gapless.core.wire.messages import InUse, OnChange, StartAt
 from gapless_sim.committing import CommittingConsumer, GatheringConsumer
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.applications import Applications, ConsumingApplication
+from gapless_sim.workloads.changes import Requests, changed
 from gapless_sim.workloads.filters import EVERYTHING, Terms, draw_terms
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless_sim.application import SimClient
+    from gapless_sim.world import World
 
 SOMETIMES = (
     "committing.published",
@@ -42,6 +44,8 @@ SOMETIMES = (
     "committing.recovered again",
     "committing.died while it recovered",
     "committing.left with several in hand",
+    "committing.changed in order",
+    "committing.changed with something in hand",
 )
 
 PORTIONS = (1, 1, 3, 8)
@@ -53,6 +57,7 @@ class CommittingApplication(ConsumingApplication):
     def __init__(self, workload: CommittingApplications, client: SimClient, number: int) -> None:
         super().__init__(workload, client, number)
         self.workload = workload
+        self._requests: dict[str | None, Requests] = {}
 
     def add(self, number: int, terms: Terms, start: StartAt, kind: str) -> None:
         """One more subscription, to be consumed in a mode."""
@@ -76,13 +81,37 @@ class CommittingApplication(ConsumingApplication):
         else:
             wanted = row.wanted(in_use=in_use, commits=True)
             consumer = CommittingConsumer(self.client, row, wanted, pace=pace, portion=draws.pick(PORTIONS))
-        self.going_on(consumer)
+        self._requests.setdefault(row.name, Requests(self.world)).note(self.going_on(consumer))
         if not eager and draws.chance(0.1):
             consumer.on_attached = self._leave_at_once
 
     def _leave_at_once(self, consumer: Consumer) -> None:
         self.world.sometimes("committing.left at once")
         self._leave(consumer)
+
+    def change(self) -> None:
+        """It wants other events under a subscription's name, from where it stands; the former consumer left or not."""
+        draws = self.workload.changes
+        may = [each for each in self.able() if self._requests[each.row.name].are_over()]
+        if not may:
+            return
+        consumer = draws.pick(may)
+        former = consumer.row
+        terms = draw_terms(draws) if draws.chance(0.6) else EVERYTHING
+        row = changed(former, self.workload.row_number(), terms, OnChange.KEEP_POSITION, draws)
+        if row is None:
+            return
+        in_hand = isinstance(consumer, CommittingConsumer) and consumer.in_hand
+        if draws.chance(0.2):
+            self.world.sometimes("committing.changed in order")
+            consumer.leave()
+        elif in_hand:
+            self.world.sometimes("committing.changed with something in hand")
+        former.ended = True
+        self.world.observe.changing(former)
+        del self.consumers[former.number]
+        self.rows[self.rows.index(former)] = row
+        self.consume(row)
 
     def crash(self) -> None:
         """The process is gone, whatever it has in hand; it comes back."""
@@ -152,6 +181,10 @@ class CommittingApplications(Applications[CommittingApplication]):
 
     name = "committing"
 
+    def __init__(self, world: World) -> None:
+        self.changes = world.choices.stream(f"workload/{self.name}/changes")
+        super().__init__(world)
+
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Something may have come again."""
         if not isinstance(consumer, CommittingConsumer) or not isinstance(item, Delivery):
@@ -202,5 +235,7 @@ class CommittingApplications(Applications[CommittingApplication]):
             application.die()
         elif what <= 3:
             application.leave()
+        elif what == 4:
+            application.change()
         else:
             application.publish()

@@ -138,6 +138,7 @@ SECTIONS: tuple[str, ...] = (
     "shared links",
     "durable receipts",
     "stale requests",
+    "marks",
 )
 """Rules that are neither a trap nor a row of that table."""
 

@@ -107,6 +107,11 @@ class Committing:
         return self._former[0]
 
     @property
+    def found_doubt(self) -> bool:
+        """Whether somebody had it before who did not say what it was handed."""
+        return self._doubt or self.knows_earlier
+
+    @property
     def knows_earlier(self) -> bool:
         """Whether something may have been handed out while the subscription had another filter."""
         return bool(self._earlier)

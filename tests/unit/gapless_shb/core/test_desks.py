@@ -53,16 +53,20 @@ class Desk(World):
             commits=commits,
             epoch=more.pop("recovers", 0),
             on_change=more.pop("on_change", m.OnChange.ERROR),
+            process=more.pop("process", ""),
+            confirms=more.pop("confirms", 0),
         )
         assert not more
         self.feed(request, session)
 
     def come(self, session: ClientSession, **more: Any) -> m.Subscribed:
-        """The same, and everything is durable. Returns the answer."""
+        """The same, and everything is durable; it confirms what it takes from somebody else. Returns the answer."""
         self.ask(session, **more)
         self.sync()
         self.sync()
         answer = self.answer_to(session)
+        if isinstance(answer, m.RequestFailed) and answer.confirm:
+            return self.come(session, **{**more, "confirms": answer.confirm})
         assert isinstance(answer, m.Subscribed), answer
         return answer
 
@@ -495,8 +499,8 @@ def test_after_an_unclean_end_all_that_was_announced_may_have_been_handed_out(wo
     assert world.come(world.session("b")).units == (m.Position(PUBEND, ticks[2]),)
 
 
-def test_what_is_in_doubt_when_the_filter_changes_is_remembered_by_its_tick(world: Desk) -> None:
-    """Another event may be the first one behind the position then."""
+def test_an_older_client_is_told_units_for_what_is_in_doubt_when_the_filter_changes(world: Desk) -> None:
+    """It does not know earlier filters."""
     first = world.session("a")
     world.come(first)
     tick = world.log_event()
@@ -519,3 +523,71 @@ def test_where_the_last_one_left_in_order_a_change_marks_nothing(world: Desk) ->
     found = world.come(world.session("b"), selector="TRUE = TRUE", on_change=m.OnChange.KEEP_POSITION)
 
     assert (found.units, found.attempts, found.doubt) == ((), (), False)
+
+
+CHANGE: dict[str, Any] = {"on_change": m.OnChange.KEEP_POSITION, "process": "p"}
+
+
+def test_what_is_in_doubt_when_the_filter_changes_is_kept_with_the_filter_of_then(world: Desk) -> None:
+    """Another event may be the first one behind the position then."""
+    world.come(world.session("a"), process="q")
+    tick = world.log_event()
+    world.wall += 60_000
+    world.crash()  # the head is behind what was sent then
+    world.sync()
+
+    found = world.come(world.session("b"), selector="TRUE = TRUE", **CHANGE)
+
+    assert (found.doubt, found.units, found.attempts) == (False, (), ())
+    (earlier,) = found.earlier
+    assert (earlier.topics, earlier.selector) == (("#",), "")
+    assert [first.tick >= tick for first in earlier.firsts] == [True]
+
+
+def test_the_first_event_of_an_earlier_filter_is_in_doubt_until_it_is_committed(world: Desk) -> None:
+    world.come(world.session("a"), process="q")
+    ticks = [world.log_event() for _ in range(3)]
+    session = world.session("b")
+    found = world.come(session, selector="TRUE = TRUE", **CHANGE)
+    unit = m.Unit(PUBEND, ticks[1], ticks[1], careful=True, resolves=(found.earlier[0].number,))
+    world.commit(session, found, 1, ticks[0], unit=unit)
+    world.sync()
+
+    world.crash()
+    world.sync()
+    session = world.session("d")
+    found = world.come(session, selector="TRUE = TRUE", **CHANGE)
+    assert [first.tick for first in found.earlier[0].firsts] == [ticks[1]]
+    assert [(each.tick, each.count) for each in found.attempts] == [(ticks[1], 2)]
+    world.commit(session, found, 1, ticks[1])
+    world.sync()
+
+    assert world.come(world.session("e"), selector="TRUE = TRUE", **CHANGE).earlier == ()
+
+
+def test_attempts_go_on_after_a_change(world: Desk) -> None:
+    world.come(world.session("a"), process="q")
+    tick = world.log_event()
+    session = world.session("b")
+    found = world.come(session, process="p")
+    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, careful=True))
+    world.sync()
+    session = world.session("d")
+    found = world.come(session, selector="TRUE = TRUE", **CHANGE)
+    assert [(each.tick, each.count) for each in found.earlier[0].attempts] == [(tick, 2)]
+
+    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, careful=True))
+    world.sync()
+
+    found = world.come(world.session("e"), selector="TRUE = TRUE", **CHANGE)
+    assert [(each.tick, each.count) for each in found.attempts] == [(tick, 3)]
+
+
+def test_of_too_many_earlier_filters_the_oldest_become_one_that_selects_everything(world: Desk) -> None:
+    world.come(world.session("a"), process="q")
+    world.log_event()
+    for at in range(6):
+        found = world.come(world.session(f"s{at}"), selector=f"n = {at}", **CHANGE)
+
+    assert [each.selector for each in found.earlier] == ["", "n = 2", "n = 3", "n = 4"]
+    assert [len(each.units) for each in found.earlier] == [1, 0, 0, 0]
