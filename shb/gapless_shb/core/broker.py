@@ -302,7 +302,13 @@ class SubscriberHostingBroker:
             self._lost_volumes.heard(stream, now, wall)
 
     def _on_gone(self, stream: Constream, now: int, wall: int) -> None:
-        """A pubend is gone: all who want something of it are told, and whoever waited for its host goes on."""
+        """A pubend is gone: all who want something of it are told, and whoever waited for its host goes on.
+
+        Merges end before that: none may pass the place where the pubend was heard of last, for events of the pubend
+        that stands for its member next come there.
+        """
+        if group := self._groups.group_of_member(stream):
+            self._end_merges(group, f"{stream.meta.member} of the group {group!r} is gone with its volume", now, wall)
         self._on_deliver(Know(stream.lost_knowledge), now, wall)
         self._subscribing.may_complete = True
         self._hosting.unsaved = True
@@ -347,13 +353,21 @@ class SubscriberHostingBroker:
             self._ahead.look_at(stream, subscription.sid, now)
         self._hosting.write_holds(stream, *rows)
         if group and self._groups.replaces_another(stream):
-            # Whoever merges the older incarnation would wait for it for ever. Its client connects again by itself.
-            for consumer in list(self._hosting.consumers.values()):
-                if consumer.subscription.group == group:
-                    reason = f"{meta.member} of the group {group!r} has begun anew as {meta.pubend}"
-                    self._hosting.end_session(consumer.channel.session, reason)
+            # Who merges the older incarnation would wait for it for ever.
+            reason = f"{meta.member} of the group {group!r} has begun anew as {meta.pubend}"
+            self._end_merges(group, reason, now, wall)
         self._hosting.attach_to_new(stream, group, now, wall)
         return stream
+
+    def _end_merges(self, group: str, reason: str, now: int, wall: int) -> None:
+        """Ends the sessions that consume a group in total order. Their clients connect again by themselves.
+
+        Their consumption ends at once: until the session has ended, nothing more leaves in that order.
+        """
+        for consumer in list(self._hosting.consumers.values()):
+            if consumer.subscription.group == group:
+                self._hosting.end_session(consumer.channel.session, reason)
+                self._end_consumption(consumer.sid, now, wall)
 
     def _judge_orders(self, now: int, wall: int) -> None:
         """Pubends carry other topics than before: ends consumers whose topics are no longer all of one group."""

@@ -81,8 +81,11 @@ class Groups:
                 yield stream.meta.member, group
 
     def _unknown(self, *groups: str) -> list[str]:
-        """Returns the members of these groups that this SHB has not heard of; without a group, those of all."""
-        known = {stream.meta.member for stream in self._streams.values()}
+        """Returns the members of these groups that this SHB has not heard of; without a group, those of all.
+
+        Of a member that is gone, what its node has made in its place has to be heard of.
+        """
+        known = {stream.meta.member for stream in self._streams.values() if not stream.gone_upto}
         return [
             member
             for member, group in self._group_of.items()
@@ -92,8 +95,11 @@ class Groups:
     def start_of_late(self, stream: Constream, group: str) -> Tick:
         """Returns from where a member that is found late is merged: no merge of its group has come further.
 
-        A merge waits for each member that it has, so none is ahead of the lowest head.
+        A merge waits for each member that it has, so none is ahead of the lowest head. Merges have waited for an
+        incarnation that is lost up to there, so all that the new one has comes behind them.
         """
+        if self.replaces_another(stream):
+            return 0
         heads = [other.head for pubend, other in self.members(group).items() if pubend != stream.pubend]
         return min(heads, default=0)
 
