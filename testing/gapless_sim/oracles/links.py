@@ -77,8 +77,9 @@ class K10Links(Judge):
     def link_up(self, connection: Connection, index: int, up: LinkUp) -> None:
         """An end says that a link is up."""
         here, there = connection.ends[index], connection.ends[1 - index]
-        named = [self.world.brokers.get(up.peer), *self.world.second_processes]
-        if there.name != up.peer or there not in named or up.incarnation != connection.incarnations[1 - index]:
+        # What a second process has said before its end still arrives, as that of any other one does.
+        is_named = there.name == up.peer and (there.is_second or there is self.world.brokers.get(up.peer))
+        if not is_named or up.incarnation != connection.incarnations[1 - index]:
             self.fail(f"{here.name} has a link to start {up.incarnation} of {up.peer}, and somebody else is there")
         if any(each.ends[at] is here and each.ends[1 - at].name == there.name for each, at in self._there()):
             self.fail(f"{here.name} has two links to {up.peer}")

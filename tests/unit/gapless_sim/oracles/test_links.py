@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gapless.core.network.facts import LinkUp
+from gapless_sim.broker import SimBroker
 from gapless_sim.connections import Connection
 from gapless_sim.core_links import CoreNetwork
 from gapless_sim.model import Model
 from gapless_sim.observation import Violation
 from gapless_sim.options import NetworkFaults
 from gapless_sim.oracles.links import K10Links
+from gapless_sim.second_processes import SecondProcess
 from unit.gapless_sim.worlds import Small
+
+if TYPE_CHECKING:
+    from gapless.core.network.links import Payload
 
 
 class Tree(Small):
@@ -67,6 +76,48 @@ def test_a_link_to_somebody_else_is_found() -> None:
         tree.judge.link_up(connection, index, tree.up("ib1", "shb1"))
     with pytest.raises(Violation, match=r"K10.*somebody else is there"):
         tree.judge.link_up(connection, index, LinkUp(1, "phb1", frozenset({"phb"}), 77))
+
+
+def test_a_stranger_that_is_let_in_is_found() -> None:
+    tree = Tree()
+    connection, index = tree.end("ib1", "phb1")
+    up = tree.up("ib1", "phb1")
+    first = tree.world.brokers["phb1"]
+    tree.world.brokers["phb1"] = SimBroker(tree.world, "phb1", first.loaded, first.new_disk, first.node_clock)
+    with pytest.raises(Violation, match=r"K10.*somebody else is there"):
+        tree.judge.link_up(connection, index, up)
+
+
+def test_the_last_word_of_a_second_process_that_has_ended_still_brings_a_link_up() -> None:
+    """Its proof was on its way when it ended, and the list of second processes did not name it any more."""
+    tree = Tree()
+    tree.world.brokers["ib1"].kill()
+    second = SecondProcess(tree.world.brokers["ib1"])
+    tree.world.second_processes.append(second)
+    sent: Counter[Connection] = Counter()
+    send = tree.network.send
+
+    def send_and_end(connection: Connection, index: int, payloads: Sequence[Payload]) -> None:
+        send(connection, index, payloads)
+        sent[connection] += connection.ends[index] is second
+        if sent[connection] == 2 and second in tree.world.second_processes:  # it has said who it is, and proven it
+            tree.world.second_processes.remove(second)
+            tree.world.after(0, "world", "second process goes", second.kill)
+
+    tree.network.send = send_and_end  # type: ignore[method-assign]
+    incarnations = []
+    link_up = tree.judge.link_up
+
+    def note_link_up(connection: Connection, index: int, up: LinkUp) -> None:
+        incarnations.append(up.incarnation)
+        link_up(connection, index, up)
+
+    tree.judge.link_up = note_link_up  # type: ignore[method-assign]
+    second.boot()
+    tree.rest(5)
+
+    assert second not in tree.world.second_processes
+    assert second.incarnation in incarnations
 
 
 def test_a_frame_that_is_not_the_next_is_found() -> None:
