@@ -95,12 +95,14 @@ class ClientSettings:
     connect: int = 10 * SECOND
     """How long dialling and greeting may take together."""
     backoff_first: int = 100 * MILLISECOND
-    backoff_most: int = 5 * SECOND
+    backoff_most: int = 4 * SECOND
     steady: int = SECOND
     """How long a session must last for the next try to come soon after it."""
     retry_first: int = 100 * MILLISECOND
     """The first delay before a publisher or a subscription repeats what the broker refused for now."""
     retry_most: int = 5 * SECOND
+    publish_retry_most: int = 2 * SECOND
+    """The same of a publisher: when the broker of its pubend is back, it is to hear within 5 s what became of it."""
     acknowledge: int = 100 * MILLISECOND
     """The shortest time between two sendings of acknowledgements."""
     link_bytes: int = 16 << 20
@@ -178,7 +180,6 @@ class ClientCore:
         def backoff() -> Backoff:
             return Backoff(random, self._settings.retry_first, self._settings.retry_most)
 
-        self._backoff = backoff
         self.publishers: ClientRegistry[PublisherCore] = ClientRegistry(self._outbox)
         """Those of this session: not those that are with their pubends' hosts."""
         self._hosts = HostSessions(
@@ -336,7 +337,8 @@ class ClientCore:
         check_sendable((name, topic))
         self._outbox.now = now
         number = self._number()
-        publisher = PublisherCore(number, name, instance, topic, self._backoff(), self._outbox, self._deadlines)
+        backoff = Backoff(self._random, self._settings.retry_first, self._settings.publish_retry_most)
+        publisher = PublisherCore(number, name, instance, topic, backoff, self._outbox, self._deadlines)
         self.publishers.add(publisher)
         return number
 

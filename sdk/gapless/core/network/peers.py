@@ -44,7 +44,7 @@ from gapless.core.network.links import (
 from gapless.errors import RemoteProtocolError
 
 REDIAL_FIRST: Final = SECOND // 10
-REDIAL_MOST: Final = 5 * SECOND
+REDIAL_MOST: Final = 2 * SECOND
 """How long a peer is let be after a dial that failed: doubling, and up to half of it less, as drawn."""
 STEADY: Final = 5 * SECOND
 """A link that was up for so long has gone well, and earlier failures are forgotten."""

@@ -7,7 +7,7 @@ from typing import Any
 from gapless.core.gauges import values_by
 from gapless.core.network import facts as r
 from gapless.core.network.facts import OrderedGroup
-from gapless.core.ports import ClientSession, EndSession, RoleContext, Tell, Transmit
+from gapless.core.ports import ClientSession, EndSession, RoleContext, SessionEnded, Tell, Transmit
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
@@ -49,11 +49,11 @@ class Bench(Rig[SubscriberHostingBroker]):
     def _make(self, context: RoleContext) -> SubscriberHostingBroker:
         return SubscriberHostingBroker(context, Timing())
 
-    def see(self, pubend: str, *topics: str, broker: str = "", created: int = BASE) -> None:
+    def see(self, pubend: str, *topics: str, broker: str = "", created: int = BASE, volume: str = "old") -> None:
         """The router tells of a pubend."""
         self.known.setdefault(pubend, created)
         meta = r.PubendMeta(
-            pubend, broker or BROKERS[pubend], topics or ("t",), "book", created, stable=self.known[pubend]
+            pubend, broker or BROKERS[pubend], topics or ("t",), "book", created, stable=self.known[pubend], volume=volume
         )
         self.feed(r.Seen(meta, created))
 
@@ -202,6 +202,33 @@ def test_a_member_that_begins_anew_takes_the_place_of_the_old_one() -> None:
     assert [effect.session for effect in bench.said if isinstance(effect, EndSession)] == [1]
     assert list(values_by(bench.role.gauges(), gauges.GROUP, "member")) == ["left/default", "right/default"]
     assert set(bench.role._groups.members("book")) == {LEFT, "default@r2"}
+
+
+def test_all_that_the_pubend_in_place_of_a_lost_member_has_comes_in_the_order() -> None:
+    """The merge has waited for the lost one: nothing behind that place has left, however far the others are."""
+    bench = Bench()
+    bench.subscribe()
+    bench.tell(RIGHT, 90)
+    bench.tell(LEFT, 200, 80, 150)
+    early = bench.got()
+    bench.see("default@r2", broker="right", created=at(95))
+    bench.feed(SessionEnded(SESSION))
+    bench.tell("default@r2", 200, 100, 160)
+    positions = {position.pubend: position.tick for position in bench.subscribe().positions}
+
+    assert early == [(LEFT, 80)]
+    assert positions["default@r2"] <= at(100) - 1
+
+
+def test_while_a_member_is_lost_and_no_other_stands_for_it_consumers_are_told_to_try_again() -> None:
+    bench = Bench()
+    bench.subscribe()
+    bench.see("other@r2", "elsewhere", broker="right", created=at(95), volume="new")
+    refused = bench.subscribe()
+    bench.see("default@r2", broker="right", created=at(96), volume="new")
+
+    assert (refused.code, "nothing is known yet of right/default" in refused.reason) == (m.Code.RETRY, True)
+    assert bench.subscribe().group == "book"
 
 
 def test_a_late_member_begins_behind_what_the_merge_has_come_to() -> None:

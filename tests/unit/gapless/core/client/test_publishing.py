@@ -221,7 +221,7 @@ def test_a_full_disk_makes_it_wait_and_say_so_once() -> None:
     assert core is not None
     assert core.stalled
     assert world.receipts(publisher) == {}
-    assert len(world.broker.messages(m.Publish)) < 4 * 30
+    assert len(world.broker.messages(m.Publish)) < 4 * 50
     assert [notice.text for notice in world.effects(e.Notice)] == [
         "publisher 'loader' waits and will try again: the disk is full"
     ]
@@ -653,3 +653,16 @@ def test_a_stored_token_that_is_none_is_the_brokers_error() -> None:
     world.pump()
 
     assert any(isinstance(told, e.Disconnected) and "no token" in told.reason for told in world.told)
+
+
+def test_however_long_a_pubend_was_away_a_publisher_asks_again_within_two_seconds() -> None:
+    """It is to hear within 5 s of its return what became of it; the links of brokers come back meanwhile."""
+    world = World().start()
+    publisher = world.open()
+    world.broker.full_disk = True
+    world.publish(publisher, b"x")
+    world.advance(300)
+    world.broker.full_disk = False
+    world.advance(2)
+
+    assert len(world.receipts(publisher)) == 1
