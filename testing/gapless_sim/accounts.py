@@ -44,6 +44,10 @@ class History:
     """When its disk was replaced: nothing more is to be expected of it. -1: it was not."""
     damaged: bool = False
     """An old copy of its disk was put back: what is true of it now, nobody knows."""
+    forked: bool = False
+    """Two processes have logged under its name: each knows only its own log."""
+    beside: dict[Tick, Logged] = field(default_factory=dict)
+    """What the second process has logged at a tick at which the first one has logged something else."""
     unreadable: IntervalSet = field(default_factory=IntervalSet)
     """Where its log cannot be read, and nobody has given that up: nothing may be said of it."""
     given_up: IntervalSet = field(default_factory=IntervalSet)
@@ -62,7 +66,7 @@ class History:
     @property
     def sound(self) -> bool:
         """Whether everything that was promised of it still holds."""
-        return not self.gone and not self.damaged
+        return not self.gone and not self.damaged and not self.forked
 
     @property
     def answered_for(self) -> bool:

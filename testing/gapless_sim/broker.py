@@ -19,7 +19,7 @@ from gapless.core.network import facts as routing
 from gapless.core.server import HandlerFailedError
 from gapless.core.stream.ticks import FOREVER
 from gapless.errors import StorageError, VolumeCorruptError, VolumeForeignError
-from gapless.node.assembly import Loaded, claim, make_machine
+from gapless.node.assembly import Loaded, claim, make_machine, note_shut_out
 from gapless.spi import VolumeIdentity
 from gapless_sim.disk_driver import DiskDriver
 from gapless_sim.kafka_network import SimLogs
@@ -130,7 +130,12 @@ class SimBroker:
     @property
     def taps(self) -> Sequence[Tap]:
         """The watchers of the routing seam."""
-        return () if self.is_second else (self.world.seam.tap(self),)
+        return (self._listen_beside,) if self.is_second else (self.world.seam.tap(self),)
+
+    def _listen_beside(self, source: str, said: object) -> None:
+        """What a second process states of its pubends, and nothing else of it, is for the oracles."""
+        if type(said) is routing.Know and source != "router":
+            self.world.observe.known_beside(self.name, said.knowledge)
 
     def clock(self) -> tuple[int, int]:
         """What the node takes for the time."""
@@ -375,7 +380,14 @@ class SimBroker:
         self.world.note(self.name, "shut out", f"{shut_out.peer} says so to the {which} process")
         self.world.observe.shut_out(self, shut_out.later)
         self.shut_out = True
-        self.world.at(self.world.now, self.name, "shut out", self.kill, life=self.life)
+        self.world.at(self.world.now, self.name, "shut out", self._end_shut_out, shut_out.later, life=self.life)
+
+    def _end_shut_out(self, later: int) -> None:
+        self.kill()
+        if self.roles and not self.running and not self.disk.spoilt:
+            volume = self.disk.open(VolumeIdentity("", self.name))
+            note_shut_out(volume, later)
+            self.disk.kill()
 
     def on_space(self, *, low: bool) -> None:
         """The disk is nearly full, or no longer."""
@@ -406,10 +418,13 @@ class SimBroker:
             max(world.now + self.turn_delay, self.paused_until),
             self.name,
             "turn",
-            self._turn,
-            self.machine,
+            self._on_scheduled,
             life=self.life,
         )
+
+    def _on_scheduled(self) -> None:
+        assert self.machine is not None, "it was scheduled while that was made, at the latest"
+        self._turn(self.machine)
 
     def _turn(self, machine: Machine) -> None:
         if self.paused_until > self.world.now:

@@ -184,6 +184,7 @@ class Faults:
             (options.policy_changes, self._change_policy),
             (options.map_changes, self._maps.strike),
             (options.second_processes, self._seconds.strike),
+            (options.second_hosts, self._seconds.strike_host),
             (network.late, self._world.network.bring_leftovers),
         ]
         if self._world.network.layer is not None:

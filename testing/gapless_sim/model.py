@@ -178,6 +178,16 @@ class Model(Oracle):
                 self._log(history, tick, _key(data, index))
         history.lost = max(history.lost, knowledge.lost)
 
+    def known_beside(self, broker: str, knowledge: Knowledge) -> None:
+        """What a second process logs is owed, too; how far it has chopped its log is an affair of its own."""
+        history, data = self._history(knowledge.pubend, broker), knowledge.data
+        for index, tick in enumerate(data.ticks):
+            key = _key(data, index)
+            if tick not in history.events:
+                self._log(history, tick, key)
+            elif history.events[tick].publication.key != key:
+                history.beside[tick] = Logged(history.pubend, tick, self.publications[key])
+
     def wanted(self, broker: str, interest: routing.Interest) -> None:
         """An SHB is there. It may have given subscriptions away before anybody saw its name."""
         if self.shb_of.get(broker) != interest.shb:
@@ -237,6 +247,12 @@ class Model(Oracle):
         self.damaged_brokers[broker.name] = None
         self.disk_made_older_at = self.world.now
         self._forget_rows(broker)
+
+    def copied(self, broker: SimBroker) -> None:
+        """Two processes of a node run on copies of one volume."""
+        for history in self._at(broker):
+            history.forked = True
+        self.damaged_brokers[broker.name] = None
 
     def spoilt(self, broker: SimBroker, stream: str, records: Sequence[tuple[int, int, bytes]]) -> None:
         """What is in durable records is the truth, though nobody can read it any more, and nobody ever asked for it."""

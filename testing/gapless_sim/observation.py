@@ -46,6 +46,9 @@ class Oracle:
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """A PHB stated this about one of its pubends, unasked or as an answer: the truth itself."""
 
+    def known_beside(self, broker: str, knowledge: Knowledge) -> None:
+        """A second process of a PHB's node stated this, on a copy of its volume."""
+
     def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[str, Tick]) -> None:
         """A PHB has a pubend, with this durable membership."""
 
@@ -74,6 +77,9 @@ class Oracle:
 
     def ran_twice(self, broker: SimBroker, other: int) -> None:
         """It is told that another process of its node, which is shut out, ran at the same time as one of it."""
+
+    def copied(self, broker: SimBroker) -> None:
+        """A second process of a node with roles is about to begin, on a copy of its volume."""
 
     def booted(self, broker: SimBroker) -> None:
         """A broker has recovered and serves."""

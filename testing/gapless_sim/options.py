@@ -196,6 +196,8 @@ class Options:
     """Changes of the network's map, a second: where there are cells with link cores."""
     second_processes: float = 0.0
     """Second processes of a node without roles, a second: likewise."""
+    second_hosts: float = 0.0
+    """Second processes of a node that is a PHB and nothing else, likewise."""
     wants_silence: float = 0.3
     catchup_bytes: int = 48 << 20
     """What an SHB keeps of what its readers share: with less, they ask the PFS and the network again."""

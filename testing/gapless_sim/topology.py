@@ -253,6 +253,7 @@ def with_topology(
         together=False,
         link_cores=kind == TREE,
         map_changes=_map_changes(options, choices.stream("topology/operator"), faults) if kind == TREE else 0.0,
+        second_hosts=_second_hosts(options, choices.stream("topology/hosts twice"), faults) if kind == TREE else 0.0,
         second_processes=_second_processes(options, choices.stream("topology/twice"), faults) if kind == TREE else 0.0,
         network=network if kind == TREE else options.network,
     )
@@ -268,6 +269,12 @@ def _second_processes(options: Options, draws: Stream, faults: tuple[str, ...]) 
     """How often an operator runs a node twice; likewise."""
     drawn = 0.2 * (1 + draws.draw(4)) / 4 if draws.chance(0.3) else 0.0
     return drawn if options.is_churn_alone and "operator" in faults else 0.0
+
+
+def _second_hosts(options: Options, draws: Stream, faults: tuple[str, ...]) -> float:
+    """How often an operator runs a PHB twice; likewise, and all its pubends must be on both volumes."""
+    drawn = 0.2 * (1 + draws.draw(4)) / 4 if draws.chance(0.15) else 0.0
+    return drawn if options.is_churn_alone and not options.additions and "operator" in faults else 0.0
 
 
 def _with_link_faults(options: Options, draws: Stream) -> NetworkFaults:

@@ -187,19 +187,24 @@ def open_volume(loaded: Loaded, create: Create, wall: int) -> tuple[LogVolume, N
         raise
 
 
-def note_shut_out(loaded: Loaded, later: int) -> None:
-    """Notes in the volume that a later process ran beside the one that had it: what that told, it does not know.
+def note_shut_out(volume: LogVolume, later: int) -> None:
+    """Notes in a volume that a later process ran beside the one that had it: what that told, it does not know.
 
-    Blocks. Raises StorageError.
+    Blocks for a sync. Raises StorageError.
     """
+    volume.table(TABLE).put(_SHUT_OUT_BY, later.to_bytes(8, "big"))
+    volume.write()
+    volume.sync()
+
+
+def note_shut_out_at(loaded: Loaded, later: int) -> None:
+    """Notes it in the volume of the configuration, which nobody has open. Blocks. Raises StorageError."""
     node, storage = loaded.config.node, loaded.config.storage
     volume: LogVolume = loaded.open_storage(
         path=storage.path, identity=VolumeIdentity("", node.name), options=storage.options, create=Create.NO
     )
     try:
-        volume.table(TABLE).put(_SHUT_OUT_BY, later.to_bytes(8, "big"))
-        volume.write()
-        volume.sync()
+        note_shut_out(volume, later)
     finally:
         volume.close()
 

@@ -39,7 +39,15 @@ from gapless.errors import (
     VolumeForeignError,
     VolumeFullError,
 )
-from gapless.node.assembly import Loaded, dialable, load_plugins, make_links, make_machine, note_shut_out, open_volume
+from gapless.node.assembly import (
+    Loaded,
+    dialable,
+    load_plugins,
+    make_links,
+    make_machine,
+    note_shut_out_at,
+    open_volume,
+)
 from gapless.node.gauges import SERVING
 from gapless.node.shell import AsyncShell, Clock, system_clock
 from gapless.spi import Create
@@ -303,7 +311,7 @@ class Node:
         gc.collect()
         if isinstance(error, NodeTwiceError):
             try:
-                note_shut_out(self._loaded, error.later)
+                note_shut_out_at(self._loaded, error.later)
             except StorageError as another:
                 self._report(another)
             return  # whoever ran it again would be the later one, and shut the other out in turn

@@ -18,6 +18,7 @@ from gapless_sim.oracles.contract import Routing
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
+from gapless_sim.oracles.forks import N2Told
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
 from gapless_sim.oracles.kafka import kafka_oracles
@@ -83,6 +84,7 @@ def all_oracles(world: World) -> list[Oracle]:
         answered,
         pieces,
         gapless,
+        N2Told(model, gapless),
         I10Start(model),
         I11TotalOrder(model),
         I11Served(model),

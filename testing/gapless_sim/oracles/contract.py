@@ -70,6 +70,10 @@ class Routing(Judge):
         """Behind an old copy a core contradicts itself with good reason."""
         self._contract = None
 
+    def copied(self, broker: SimBroker) -> None:
+        """Two processes contradict each other with good reason."""
+        self._contract = None
+
 
 def _violation(error: ContractError) -> Violation:
     return Violation(error.clause.value.split()[0], str(error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery, Gap
@@ -36,10 +36,13 @@ class I1Match(Judge):
             history = self.model.histories.get(item.pubend)
             for event in self.model.events(item):
                 logged = None if history is None else history.events.get(event.tick)
-                if logged is None:
+                if history is None or logged is None:
                     self.fail(
                         f"{consumer.lane} was handed an event of {item.pubend} at {event.tick}, where none is logged"
                     )
+                beside = history.beside.get(event.tick)
+                if beside is not None and event.body == beside.publication.body:
+                    logged = beside
                 publication = logged.publication
                 if _said(event) != (publication.body, publication.topic, publication.properties, _set(publication)):
                     self.fail(
@@ -99,7 +102,8 @@ class I2Order(Judge):
 class I3Gapless(Judge):
     """Between two items that a consumer takes of a pubend lies no event that it matches and did not get.
 
-    That holds for a pubend that is gone with its disk, too: what was not delivered of it lies in a gap.
+    That holds for a pubend that is gone with its disk, too: what was not delivered of it lies in a gap. Where two
+    processes have logged, a gap may come later (N2).
 
     What lies in a gap may come to light after the gap was delivered: where a PHB crashed before it had told anybody of
     a record, it may release that early before anybody asks, and its publisher, who asks again, gets the receipt.
@@ -112,6 +116,8 @@ class I3Gapless(Judge):
         self._positions: dict[Consumer, dict[PubendId, Tick]] = {}
         self.ends: dict[PubendId, Tick] = {}
         """Where each pubend that is gone ends, as somebody was told by a gap: whatever else it had is lost with it."""
+        self.passed: list[Callable[[Consumer, Logged], None]] = []
+        """Called with each event that a consumer has passed, of a pubend for which two processes have logged."""
         model.listeners.append(self.logged)
 
     def position(self, consumer: Consumer, pubend: PubendId) -> Tick | None:
@@ -162,6 +168,10 @@ class I3Gapless(Judge):
         if expected != list(item.ticks) and self._is_owed(consumer, share):
             missing = sorted({*expected}.difference(item.ticks))
             events = share.history.events
+            if share.history.forked:
+                self._pass_all(consumer, [events[tick] for tick in missing])
+                positions[item.pubend] = item.ticks[-1]
+                return
             named = ", ".join(f"{tick} (publication {events[tick].publication.key})" for tick in missing[:5])
             self.fail(
                 f"{consumer.lane} was handed {item.pubend} {item.ticks[0]}..{item.ticks[-1]} at {position}, "
@@ -179,7 +189,9 @@ class I3Gapless(Judge):
             if position is None:
                 position = self._begin_late(consumer, share, upto)
             hidden = share.first_between(position, upto)
-            if hidden is not None and self._is_owed(consumer, share):
+            if hidden is not None and share.history.forked and self._is_owed(consumer, share):
+                self._pass_all(consumer, [share.history.events[tick] for tick in share.between(position, upto)])
+            elif hidden is not None and self._is_owed(consumer, share):
                 self._hidden(consumer, share, hidden, f"{what} up to {upto}, from {position} on")
         positions[pubend] = upto
 
@@ -191,7 +203,7 @@ class I3Gapless(Judge):
         if not account.durable and consumer.core.former_sids:
             return share.start  # its session ended, and with it what it was owed of pubends it did not know yet
         owed = self.model.first_late(account, share, min(upto, share.start))
-        if owed is not None and self._is_owed(consumer, share):
+        if owed is not None and not share.history.forked and self._is_owed(consumer, share):
             self._hidden(consumer, share, owed, f"{upto}, where it begins")
         return upto
 
@@ -203,7 +215,15 @@ class I3Gapless(Judge):
             return
         position = self._positions[consumer][event.pubend]
         if share.start < event.tick and share.first_between(event.tick - 1, event.tick):
+            if share.history.forked:
+                self._pass_all(consumer, [event])
+                return
             self._hidden(consumer, share, event.tick, f"{position}, and it was logged only now")
+
+    def _pass_all(self, consumer: Consumer, events: Sequence[Logged]) -> None:
+        for passed in self.passed:
+            for event in events:
+                passed(consumer, event)
 
     def _is_owed(self, consumer: Consumer, share: Share) -> bool:
         """Whether what was logged is owed: the event, or a gap. A disk that is older than it was may forget pubends."""

@@ -163,6 +163,9 @@ class C5ByHop(HopJudge):
         """Looks at stamps."""
         if type(message) is not Knowledge or message.stamp is None:
             return
+        history = self.model.histories.get(message.pubend)
+        if history is not None and history.forked:
+            return  # a second process counts SHBs, too, and nobody watches that
         counted: Mapping[ShbId, None] = self._counted.get(message.pubend, {})
         for shb, version in message.stamp.items():
             if version and shb not in counted:

@@ -55,6 +55,9 @@ class I12SingleAuthority(Judge):
     def known(self, broker: str, knowledge: Knowledge) -> None:
         """Compares with all that was said before."""
         pubend, lo, hi, data = knowledge.pubend, knowledge.lo, knowledge.hi, knowledge.data
+        history = self.model.histories.get(pubend)
+        if history is not None and history.forked:
+            return
         said = self._said.get(pubend)
         if said is None:
             said = self._said[pubend] = Said(broker)
@@ -174,6 +177,13 @@ class I9Truth(Judge):
 
     def restored(self, broker: SimBroker) -> None:
         """What its disk knew is another thing now."""
+        self._forget(broker)
+
+    def copied(self, broker: SimBroker) -> None:
+        """What one process says is silent, the other may log."""
+        self._forget(broker)
+
+    def _forget(self, broker: SimBroker) -> None:
         for pubend, history in self.model.histories.items():
             if history.broker == broker.name:
                 self._silent.pop(pubend, None)

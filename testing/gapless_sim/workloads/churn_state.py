@@ -50,6 +50,8 @@ class ChurnState(Oracle):
         self.closing: SimClient | None = None
         """Whose process is just being closed in order."""
         self.lossy = world.options.disk.wipe > 0 or world.options.disk.restore > 0
+        self.forked = False
+        """Whether two processes of a PHB have run, on copies of its volume: of publishers each knows its own."""
         """Whether a broker may have lost what it once had: then it may not know what it should."""
         self.old_tokens: list[CheckpointToken] = []
         self.removals: list[Removal] = []
@@ -65,6 +67,10 @@ class ChurnState(Oracle):
         """From now on nothing can be relied on."""
         self.lossy = True
         self._lapsed.clear()
+
+    def copied(self, broker: SimBroker) -> None:
+        """Two processes of a PHB run."""
+        self.lossy = self.forked = True
 
     def restored(self, broker: SimBroker) -> None:
         """What is remembered of leases is what it was when the copy was made."""

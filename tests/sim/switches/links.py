@@ -7,6 +7,7 @@ from sim.switches.switch import Switch
 
 _LINK = "gapless.core.network.links:BrokerLink"
 _LINKS = "gapless.core.network.peers:BrokerLinks"
+_PUBEND = "gapless_phb.core.pubend:Pubend"
 _KNOWLEDGE = ("knowledge",)
 
 LINKS = (
@@ -66,6 +67,18 @@ LINKS = (
         ),
         ("K10",),
         "A node is started again before its older link is over, or is run twice.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "a_fork_is_not_told",
+        ("two processes",),
+        "A PHB that is told that another process of it ran goes on as if that had logged nothing.",
+        (
+            Edit(f"{_PUBEND}.ran_twice", "if all(known != other for _, _, known in self.row.forks):", "if False:"),
+            Edit(f"{_PUBEND}.ask", "if self.log.ready and told > decided and", "if False and"),
+        ),
+        ("N2",),
+        "A PHB is run twice, on a copy of its volume, and both processes log events.",
         routers=_KNOWLEDGE,
     ),
     Switch(

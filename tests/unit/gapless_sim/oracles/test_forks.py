@@ -1,0 +1,90 @@
+"""N2: what two processes of a PHB have logged is delivered, or told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from gapless.core.stream.ticks import tick_at
+from gapless.core.wire.messages import GapReason
+from gapless_sim.clocks import WALL_BEGIN
+from gapless_sim.oracles.delivery import I1Match, I3Gapless
+from gapless_sim.oracles.forks import N2Told
+from unit.gapless_sim.oracles.model_fixture import ModelFixture, violates
+
+AT = tick_at(WALL_BEGIN)
+HOST = SimpleNamespace(name="phb9", roles=frozenset({"phb"}))
+"""A PHB, and nothing else; subscriptions are at another node."""
+TWICE = GapReason.TWICE.value
+
+
+def forked() -> tuple[ModelFixture, N2Told]:
+    fixture = ModelFixture(I1Match, I3Gapless, N2Told)
+    fixture.say(AT, AT + 20, (AT + 10, 1), (AT + 20, 2), broker=HOST.name)
+    fixture.observe.copied(HOST)
+    judge = fixture.oracles[N2Told]
+    assert isinstance(judge, N2Told)
+    return fixture, judge
+
+
+def test_an_event_of_one_process_that_is_silence_for_the_other_is_found_until_that_is_told() -> None:
+    fixture, judge = forked()
+    reader = fixture.attach(fixture.row(), p=AT + 5)
+    fixture.observe.known_beside(HOST.name, fixture.knowledge(AT + 20, AT + 30, [(AT + 30, 3)]))
+    fixture.hand_out(reader, (AT + 10, 1), (AT + 20, 2))
+    assert judge.settled()
+
+    fixture.silence(reader, AT + 20, AT + 40)
+    assert not judge.settled()
+    assert "publication 3" in judge.unsettled()
+
+    fixture.gap(reader, AT + 40, AT + 50, reason=TWICE)
+    assert judge.settled()
+
+
+def test_events_that_a_delivery_leaves_out_are_found() -> None:
+    fixture, judge = forked()
+    reader = fixture.attach(fixture.row(), p=AT + 5)
+
+    fixture.hand_out(reader, (AT + 20, 2))
+
+    assert not judge.settled()
+
+
+def test_what_comes_to_light_below_a_gap_that_was_told_is_told() -> None:
+    fixture, judge = forked()
+    reader = fixture.attach(fixture.row(), p=AT + 20)
+    fixture.gap(reader, AT + 20, AT + 50, reason=TWICE)
+    fixture.receipt(3, AT + 30)
+    assert judge.settled()
+
+    fixture.silence(reader, AT + 50, AT + 70)
+    fixture.receipt(4, AT + 60)
+    assert not judge.settled()
+
+
+def test_a_gap_for_another_reason_tells_nothing() -> None:
+    fixture, judge = forked()
+    reader = fixture.attach(fixture.row(), p=AT + 5)
+    fixture.silence(reader, AT + 5, AT + 40)
+    fixture.gap(reader, AT + 40, AT + 50, reason="damaged")
+
+    assert not judge.settled()
+
+
+def test_where_nobody_knew_both_processes_nobody_can_tell() -> None:
+    fixture, judge = forked()
+    reader = fixture.attach(fixture.row(), p=AT + 5)
+    fixture.silence(reader, AT + 5, AT + 40)
+    fixture.observe.restored(HOST)
+
+    assert judge.settled()
+
+
+def test_at_a_tick_at_which_both_have_logged_something_either_is_right() -> None:
+    fixture, _ = forked()
+    fixture.observe.known_beside(HOST.name, fixture.knowledge(AT + 10, AT + 20, [(AT + 20, 3)]))
+    fixture.hand_out(fixture.attach(fixture.row(), p=AT + 10), (AT + 20, 2))
+    fixture.hand_out(fixture.attach(fixture.row(), sid=2, p=AT + 10), (AT + 20, 3))
+
+    with violates("I1"):
+        fixture.hand_out(fixture.attach(fixture.row(), sid=3, p=AT + 10), (AT + 20, 4))
