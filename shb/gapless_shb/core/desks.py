@@ -397,8 +397,10 @@ def _nothing(_ticks: Mapping[PubendId, Tick], _reason: str, _now: int, _wall: in
 
 
 def _units(desk: Desk, *, knows_earlier: bool) -> tuple[Position, ...]:
-    """Returns up to where batches may have been handed out. A client that is too old to be told of earlier filters
-    marks everything of that time."""
+    """Returns up to where batches may have been handed out.
+
+    A client that is too old to be told of earlier filters marks everything of that time.
+    """
     upto = dict(desk.units)
     if not knows_earlier:  # it does not name its process either
         for pubend, tick in furthest(desk.earlier).items():

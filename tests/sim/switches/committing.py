@@ -167,7 +167,7 @@ COMMITTING = (
     Switch(
         "announced_counts_as_handed_out",
         ("marks",),
-        "What was announced for a consumer stays announced, although it has left in order and was not handed all of it.",
+        "What was announced for a consumer counts as handed out, although it has left in order.",
         (Edit(f"{_DESKS}.close", "desk.units = dict(desk.former)", "desk.former = desk.former"),),
         ("J5",),
         "A consumer that acknowledges by hand leaves in order after two events, and another one comes.",
@@ -180,7 +180,7 @@ COMMITTING = (
         "What is in doubt when the filter changes is the first event that the new filter selects.",
         (Edit(f"{_DESKS}.changed", "    self._row(former.sid, desk)  # without", "    return []  # without"),),
         ("J1", "J5"),
-        "Something is in hand when the subscription is taken over with a wider filter, which selects an event before it.",
+        "Something is in hand when the subscription is taken over with a filter that selects an earlier event, too.",
         "committing",
         ("local",),
     ),

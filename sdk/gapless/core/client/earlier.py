@@ -22,7 +22,7 @@ class EarlierMarks:
         self._all = [_OfOneFilter(each) for each in told]
         self._upto: dict[PubendId, Tick] = {}
         for each in self._all:
-            for bounds in (each.firsts, each.units, {p: tick for p, tick in each.attempts}):
+            for bounds in (each.firsts, each.units, dict(each.attempts.keys())):
                 for pubend, tick in bounds.items():
                     self._upto[pubend] = max(tick, self._upto.get(pubend, 0))
 

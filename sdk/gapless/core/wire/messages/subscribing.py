@@ -186,7 +186,7 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     enlisted: tuple[PubendId, ...] = ()
     """The pubends at which transactions may store its position."""
     earlier: tuple[Earlier, ...] = ()
-    """For a consumer that commits: `doubt`, `attempts` and `units` say nothing of the time before the filter changed."""
+    """Of the time before the filter changed, of which `doubt`, `attempts` and `units` say nothing."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):
