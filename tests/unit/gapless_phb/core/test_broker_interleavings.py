@@ -40,6 +40,8 @@ class Model:
     """(publisher, sequence) → tick, of every receipt."""
     horizon: Tick = 0
     """Where the pushed stream of this life ends."""
+    told: Tick = 0
+    """Up to where anything was told in any life."""
 
     def hear(self, effect: Know) -> None:
         """I12, first half: no tick has two D's. The pushed stream has no holes and no overlaps."""
@@ -47,7 +49,7 @@ class Model:
         assert k.lo < k.hi
         assert list(k.data.ticks) == sorted(set(k.data.ticks))
         assert all(k.lo < tick <= k.hi for tick in k.data.ticks)
-        self.lost = max(self.lost, k.lost)
+        self.lost, self.told = max(self.lost, k.lost), max(self.told, k.hi)
         for tick, event in zip(k.data.ticks, k.data.events, strict=True):
             assert self.events.setdefault(tick, event) == event, "two different events at one tick"
         position = max(k.lo, k.lost)
@@ -284,7 +286,10 @@ class World:
     # What SHBs and routers do.
 
     def ask(self) -> None:
-        """Everything, or some ranges around what was told, single ticks among them."""
+        """Everything, or some ranges around what was told, single ticks among them.
+
+        None begins above that: whoever knows more was told it by another process, and the log gives up where that was.
+        """
         ticks = sorted(self.model.events)
         end = self.random.choice(ticks) - 1 if ticks else BEGINNING * MILLISECOND
         ranges = []
@@ -292,7 +297,8 @@ class World:
             width = self.random.choice([1, STEP, 4 * STEP, 400 * MILLISECOND])
             ranges.append((end, end + width))
             end += width + self.random.choice([0, STEP, 1000 * MILLISECOND])
-        self.harness.ask(*(ranges if self.random.random() < 0.8 else [(0, FOREVER)]))
+        ranges = [(lo, hi) for lo, hi in ranges if lo <= self.model.told]
+        self.harness.ask(*(ranges if self.random.random() < 0.8 and ranges else [(0, FOREVER)]))
 
     def read(self) -> None:
         self.harness.read(self.random.choice([None, 1, 2]))

@@ -118,6 +118,7 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
         "instance": _name("the publisher's instance", Code.REJECTED),
         "topic": _text("the topic", Code.INVALID_TOPIC),
         "pubend": _text("the pubend's id", Code.REJECTED, PUBEND_BYTES_MAX),
+        "node": _text("the pubend's node", Code.REJECTED),
     },
     PublishKeyed: {
         "request": _number,
