@@ -1,4 +1,4 @@
-"""A PHB's volume is lost and made anew: whatever reads is told, in total order, by gapless.jms, a transform, Spark…"""
+"""A PHB's volume is lost and made anew: every reader is told, in total order, by gapless.jms, a transform, by Spark."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def jms_consumer(url: str, mode: int) -> tuple[jms.JMSContext, jms.JMSConsumer]:
 
 def jms_gap(context: jms.JMSContext, consumer: jms.JMSConsumer) -> str:
     """Receives until a gap is told. Then a message that is sent comes, and is committed. Returns the gap's reason."""
-    with context, pytest.raises(gapless.GapError) as raised:  # noqa: PT012 - what comes before it depends on caches
+    with context, pytest.raises(gapless.GapError) as raised:
         while consumer.receive(30_000) is not None:
             pass
     return raised.value.gap.reason

@@ -51,10 +51,8 @@ class Bench(Rig[SubscriberHostingBroker]):
 
     def see(self, pubend: str, *topics: str, broker: str = "", created: int = BASE, volume: str = "old") -> None:
         """The router tells of a pubend."""
-        self.known.setdefault(pubend, created)
-        meta = r.PubendMeta(
-            pubend, broker or BROKERS[pubend], topics or ("t",), "book", created, stable=self.known[pubend], volume=volume
-        )
+        stable, host = self.known.setdefault(pubend, created), broker or BROKERS[pubend]
+        meta = r.PubendMeta(pubend, host, topics or ("t",), "book", created, stable=stable, volume=volume)
         self.feed(r.Seen(meta, created))
 
     def on_said(self, effect: object) -> None:
