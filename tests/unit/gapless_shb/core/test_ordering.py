@@ -51,8 +51,9 @@ class Bench(Rig[SubscriberHostingBroker]):
 
     def see(self, pubend: str, *topics: str, broker: str = "", created: int = BASE, volume: str = "old") -> None:
         """The router tells of a pubend."""
-        stable, host = self.known.setdefault(pubend, created), broker or BROKERS[pubend]
-        meta = r.PubendMeta(pubend, host, topics or ("t",), "book", created, stable=stable, volume=volume)
+        self.known.setdefault(pubend, created)
+        node, stable = broker or BROKERS[pubend], self.known[pubend]
+        meta = r.PubendMeta(pubend, node, topics or ("t",), "book", created, stable=stable, volume=volume)
         self.feed(r.Seen(meta, created))
 
     def on_said(self, effect: object) -> None:
