@@ -33,7 +33,8 @@ def furthest(earlier: Sequence[Earlier]) -> dict[PubendId, Tick]:
     """Returns up to where something may have been handed out."""
     upto: dict[PubendId, Tick] = {}
     for each in earlier:
-        for at in (*each.firsts, *each.units, *each.attempts):
+        bounds: list[Position | Attempts] = [*each.firsts, *each.units, *each.attempts]
+        for at in bounds:
             upto[at.pubend] = max(at.tick, upto.get(at.pubend, 0))
     return upto
 
