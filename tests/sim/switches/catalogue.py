@@ -139,6 +139,7 @@ SECTIONS: tuple[str, ...] = (
     "durable receipts",
     "stale requests",
     "marks",
+    "two processes",
 )
 """Rules that are neither a trap nor a row of that table."""
 
