@@ -127,9 +127,10 @@ class Claims:
 
     # How it is done.
 
-    @staticmethod
-    def _request(key: str, seal: str, epoch: int, pubend: PubendId, ending: Ending | None) -> OpenRequest:
-        return OpenRequest(key, seal, 0, None, pubend, epoch, ending, claims=True, principal="")
+    def _request(self, key: str, seal: str, epoch: int, pubend: PubendId, ending: Ending | None) -> OpenRequest:
+        stream = self._hosting.streams.get(pubend)
+        node = "" if stream is None else stream.meta.broker  # it alone can say that the pubend is gone
+        return OpenRequest(key, seal, 0, None, pubend, epoch, ending, claims=True, principal="", node=node)
 
     def _ask(self, request: OpenRequest, claim: Round | None) -> None:
         self._numbers += 1

@@ -175,3 +175,14 @@ def test_who_reads_by_ranges_fences_transactions_of_whoever_left(world: Claiming
     assert answers() == []
     assert world.answer_claims(tick) == [(OUT, 2)]
     assert len(answers()) == 1
+
+
+def test_a_claim_names_the_node_where_the_pubend_was(world: Claiming) -> None:
+    """After a start no router may have heard of the pubend: then that node alone can say that it is gone."""
+    session = world.session("a")
+    answer = world.come(session)
+    world.enlist(session, answer, 1, PUBEND)
+    world.sync()
+
+    assert [claim.request.node for claim in world.claims] == [world.hosting.streams[PUBEND].meta.broker]
+    assert world.claims[0].request.node
