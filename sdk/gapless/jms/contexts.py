@@ -23,7 +23,7 @@ from gapless.client.receipts import Receipt
 from gapless.errors import ConfigurationError, GaplessError
 from gapless.jms.bodies import BytesMessage, JsonMessage, MapMessage, StreamMessage, TextMessage
 from gapless.jms.consumers import Gate, JMSConsumer
-from gapless.jms.errors import IllegalStateError, InvalidClientIDError, JMSError, named, names_of_jms
+from gapless.jms.errors import IllegalStateError, InvalidClientIDError, JMSError, names_of_jms
 from gapless.jms.messages import Message, Topic
 from gapless.jms.producers import CompletionListener, JMSProducer, Sending, on_logged
 from gapless.sync.session import Transactions
@@ -467,15 +467,16 @@ class JMSContext:
                 errors.append(raised)
         self._connection.contexts.discard(self)
         try:
-            if error is None:
-                self._sending.wait()
-                self._session.close()
-            else:
-                self._session.abandon()
-            if not self._connection.contexts:
-                self._connection.below.close()
+            with names_of_jms():
+                if error is None:
+                    self._sending.wait()
+                    self._session.close()
+                else:
+                    self._session.abandon()
+                if not self._connection.contexts:
+                    self._connection.below.close()
         except GaplessError as raised:
-            errors.append(named(raised))
+            errors.append(raised)
         self._sending.end()
         self._has_left = True
         if errors and error is None:

@@ -49,7 +49,11 @@ class LoopThread:
         """Those that have no outcome yet."""
         self._users = 0
         self._thread = threading.Thread(target=self._run, name=f"gapless-{next(_numbers)}", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # a signal handler raised in here, and the thread may run or be about to
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            raise
         _threads.add(self)
 
     @property

@@ -454,7 +454,9 @@ class Subscribing:
             subscription.sid, Creation(None, request, subscription, durable=subscription.sid not in self._creations)
         )
         if creation.session is not None and creation.session.instance != session.instance:
-            raise RefusedError(Code.IN_USE, "the subscription is being created by another consumer")
+            # Whoever may wait, or take it over, asks again until it is there.
+            code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
+            raise RefusedError(code, "the subscription is being created by another consumer")
         if creation.session is not None:  # the same client has asked twice, and each request gets an answer
             if request.attempt < creation.request.attempt:
                 raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")

@@ -474,6 +474,22 @@ def test_errors_have_their_names_in_jms() -> None:
         jms.ConnectionFactory("gapless://127.0.0.1:1").create_context()
 
 
+def test_the_error_of_a_close_has_the_error_below_as_its_cause(
+    factory: jms.ConnectionFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells a program whether what it had sent was refused, or may be logged."""
+    context = factory.create_context()
+
+    def close(_: object) -> None:
+        raise gapless.PublishUncertainError("closed before the answer")
+
+    monkeypatch.setattr(type(context._session), "close", close)
+    with pytest.raises(jms.JMSError) as raised:
+        context.close()
+
+    assert type(raised.value.__cause__) is gapless.PublishUncertainError
+
+
 @pytest.mark.parametrize("name", [None, "", "a\ud800", 5])
 def test_a_durable_subscription_has_a_name(context: jms.JMSContext, name: Any) -> None:
     """Otherwise it would be none: what is sent while it has no consumer would be lost."""

@@ -38,6 +38,24 @@ def test_a_call_gives_the_result_or_the_error() -> None:
         runner.stop()
 
 
+def test_a_thread_whose_start_is_interrupted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = threading.Thread.start
+    begun: list[threading.Thread] = []
+
+    def interrupted(thread: threading.Thread) -> None:
+        begin(thread)
+        begun.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Runner()
+
+    [thread] = begun
+    thread.join(10)
+    assert not thread.is_alive()
+
+
 def test_a_caller_that_gives_up_cancels_the_work_before_its_next_call_begins() -> None:
     runner = Runner()
     ended: list[str] = []

@@ -725,3 +725,16 @@ def test_each_of_two_requests_of_one_client_for_what_is_being_created_has_an_ans
     desk.world.sync()
 
     assert desk.subscribed(2).created
+
+
+@pytest.mark.parametrize(
+    ("in_use", "code"),
+    [(m.InUse.ERROR, m.Code.IN_USE), (m.InUse.WAIT, m.Code.RETRY), (m.InUse.TAKEOVER, m.Code.RETRY)],
+)
+def test_who_may_wait_for_what_another_client_is_creating_asks_again(in_use: m.InUse, code: m.Code) -> None:
+    desk = Desk()
+    desk.ask(1)
+
+    desk.ask(2, instance="i2", in_use=in_use)
+
+    assert desk.refused(2).code is code
