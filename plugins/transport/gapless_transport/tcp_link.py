@@ -287,8 +287,11 @@ class TcpLink(BaseLink[Frame], asyncio.Protocol):
         if self._chunks or self._queue or self._transport.is_closing() or self._phase is LinkState.CLOSED:
             return
         if self._transport.can_write_eof():
-            # The other end reads to here, closes, and we hear of that in `eof_received`.
-            self._transport.write_eof()
+            try:
+                # The other end reads to here, closes, and we hear of that in `eof_received`.
+                self._transport.write_eof()
+            except (OSError, RuntimeError):  # the socket is gone, and the transport has not said so yet
+                self._transport.abort()
         else:
             self._transport.close()
 

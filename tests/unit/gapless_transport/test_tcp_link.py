@@ -164,6 +164,27 @@ async def test_a_shared_part_is_never_joined_to_anything_but_its_beginning() -> 
     assert sum(map(len, views)) > 0.9 * len(shared)
 
 
+@pytest.mark.parametrize("error", [OSError("not connected"), RuntimeError("the handler is closed")])
+async def test_a_socket_that_has_gone_before_the_goodbye_is_let_go(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transport says so only afterwards; the loop would log a traceback."""
+    link, transport, _ = linked(room=1 << 20)
+
+    def gone() -> None:
+        raise error
+
+    monkeypatch.setattr(transport, "write_eof", gone)
+    loop_errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: loop_errors.append(context))
+    link.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert transport.closing
+    assert loop_errors == []
+
+
 async def test_nothing_is_written_to_a_transport_that_has_failed() -> None:
     link, transport, _ = linked(room=1 << 20)
     transport.closing = True
