@@ -28,12 +28,12 @@ def test_nothing_is_the_newest_of_nothing() -> None:
     assert Share(history).newest == 0
 
 
-@pytest.mark.parametrize("fate", ["gone", "damaged"])
-def test_a_history_is_sound_while_its_disk_is(fate: str) -> None:
+@pytest.mark.parametrize(("fate", "value"), [("gone_at", 7), ("damaged", True), ("forked", True)])
+def test_a_history_is_sound_while_its_disk_is(fate: str, value: object) -> None:
     history = History("p@1", "node1")
     assert history.sound
 
-    setattr(history, fate, True)
+    setattr(history, fate, value)
     assert not history.sound
 
 

@@ -22,7 +22,7 @@ from gapless_sim.storages import check_storage, disks_on, faults_on, not_simulat
 from unit.gapless_sim.storage_plugins import install
 
 IDENTITY = VolumeIdentity("net", "node")
-PLAIN_DISK = {"sync_time", "read_time", "wipe"}
+PLAIN_DISK = {"sync_time", "read_time", "wipe", "phb_wipe"}
 """What may still be: how long a disk takes, and that an operator puts an empty one in its place."""
 SEED = 5
 AFTER_AN_ORDERLY_END = 13
