@@ -54,8 +54,8 @@ class Takeovers:
 
     def __init__(self) -> None:
         self._number = 0
-        self._asked: dict[int, dict[str, Confirmation]] = {}
-        """By subscription and connection."""
+        self._asked: dict[int, dict[tuple[str, int], Confirmation]] = {}
+        """By subscription, and by connection and number of the request: a connection may have several."""
         self._latest: dict[int, Asker] = {}
         """Who has got each subscription last, in this life of the broker."""
         self._left: set[int] = set()
@@ -69,14 +69,15 @@ class Takeovers:
         if not request.process:
             return
         self._forget_old(now)
-        asked = self._asked.get(sid, {}).pop(session.instance, None)
+        who = session.instance, request.request
+        asked = self._asked.get(sid, {}).pop(who, None)
         wait = WAIT_FIRST
         if asked is not None and asked.number == request.confirms:
             if now - asked.asked_at <= asked.wait:
                 return
             wait = min(2 * asked.wait, WAIT_MOST)
         self._number = max(self._number + 1, wall * 1000)  # of no former life of this broker
-        self._asked.setdefault(sid, {})[session.instance] = Confirmation(self._number, now, wait)
+        self._asked.setdefault(sid, {})[who] = Confirmation(self._number, now, wait)
         reason = "somebody else has it: ask again to take it over"
         raise RefusedError(Code.RETRY, reason, confirm=self._number)
 
@@ -121,8 +122,8 @@ class Takeovers:
 
     def _forget_old(self, now: int) -> None:
         for sid, asked in list(self._asked.items()):
-            for instance in [one for one, each in asked.items() if now - each.asked_at >= FORGET]:
-                del asked[instance]
+            for who in [one for one, each in asked.items() if now - each.asked_at >= FORGET]:
+                del asked[who]
             if not asked:
                 del self._asked[sid]
 

@@ -235,14 +235,26 @@ def test_a_lease_is_taken_over_by_the_same_rule_also_by_its_owner(owner: str) ->
 
 def test_a_consumer_takes_a_leased_subscription_by_the_same_rule() -> None:
     world = leased()
+    number = world.number()
 
     def take(attempt: int, process: str, confirms: int = 0) -> Any:
-        wish = m.Subscribe(
-            world.number(), NAME, ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.TAKEOVER, 9, 999
-        )
+        wish = m.Subscribe(number, NAME, ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.TAKEOVER, 9, 999)
         return others(world, replace(wish, attempt=attempt, process=process, confirms=confirms))
 
     assert take(4, "one").code is m.Code.TAKEN_OVER
     asked = take(1, "two")
 
     assert isinstance(take(2, "two", asked.confirm), m.Subscribed)
+
+
+def test_two_requests_of_one_connection_are_asked_each_for_itself() -> None:
+    """One number for both would be void for each as soon as the other is asked: they would ask again for ever."""
+    desk = Rivals()
+    desk.ask(1, process="one", attempt=1)
+    desk.world.sync()
+    first = desk.take_over(2, "two", 1, request=21)
+    second = desk.take_over(2, "two", 2, request=22)
+    assert isinstance(first, m.RequestFailed)
+    assert isinstance(second, m.RequestFailed)
+
+    assert isinstance(desk.take_over(2, "two", 3, request=21, confirms=first.confirm), m.Subscribed)
