@@ -72,6 +72,8 @@ class RoamingApplication(ConsumingApplication):
         self.changes = workload.changes
         self._requests: dict[str | None, Requests] = {}
         """By the subscription's name."""
+        self.under: dict[int, Consumer] = {}
+        """By the number of a row: the former consumer of its name, which it was to be taken from."""
         if workload.is_changing and self.changes.chance(0.6):
             self.properties = {APP_ID: client.name}
             self.world.sometimes("roaming.identified")
@@ -117,6 +119,7 @@ class RoamingApplication(ConsumingApplication):
             consumer.leave()
         else:
             self.world.sometimes("roaming.changed under a consumer")
+            self.under[row.number] = consumer
         where = "at home" if consumer.core.session_sid == consumer.core.sid else "elsewhere"
         self.world.sometimes(f"roaming.changed {where}: {way.value}")
         consumer.row.ended = True
@@ -173,7 +176,13 @@ class RoamingApplication(ConsumingApplication):
                 self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
             return
         if isinstance(error, SubscriptionTakenOverError) and not consumer.row.ended:
-            raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
+            former = self.under.get(consumer.row.number)
+            if former is None or former.over:
+                raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
+            # Two consumers of one process: the former has asked again after a lost link, and that came last.
+            former.leave()
+            self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
+            return
         super()._on_over(consumer, error)
 
 
