@@ -27,7 +27,7 @@ class Client:
         self.network.start()
 
     def asked(self, method: str) -> list[Any]:
-        return [asked for asked, _ in router(self.network, "p").called(method)]
+        return [asked for asked, *_ in router(self.network, "p").called(method)]
 
     def answer(self, outcome: Outcome) -> None:
         calls = [call for call in router(self.network, "p").calls if call[0] in {"open", "place"}]
