@@ -31,7 +31,7 @@ class Client:
 
     def answer(self, outcome: Outcome) -> None:
         calls = [call for call in router(self.network, "p").calls if call[0] in {"open", "place"}]
-        _, reply_to = calls[-1][2]
+        _, reply_to, *_ = calls[-1][2]
         self.client.attend(Submitted(reply_to, "p@1", outcome))
         self.network.run(2 * SECOND)
 
