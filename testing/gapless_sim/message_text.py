@@ -13,6 +13,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire import codec
 from gapless.core.wire import messages as m
 from gapless.errors import RemoteProtocolError
+from gapless.selectors.lexer import canonical
 from gapless_sim.message_text_mail import mail_text
 from gapless_sim.message_text_ranges import FROM_BROKER, FROM_CLIENT, Formatter
 from gapless_sim.producer import key_of
@@ -104,7 +105,7 @@ class Conversation:
         self._requests[said.request] = name
         if said.sid:
             self._subscriptions[said.sid] = name
-        where = f" where {said.selector}" if said.selector else ""
+        where = f" where {canonical(said.selector)}" if said.selector else ""
         if said.positions is not None:
             start = f"from {self._positions(said.positions)}"
         else:

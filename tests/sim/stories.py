@@ -307,6 +307,7 @@ def a_twin_begins_while_a_batch_is_written(stage: Stage) -> None:
     stage.stall()
     made.consumer.go_on()
     stage.run(2)
+    stage.first.crash()  # or else it acknowledges the input before the twin has confirmed that it takes it over
     transform(stage, stage.twin, recipe)
     stage.run(1_000)
 
