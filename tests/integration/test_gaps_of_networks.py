@@ -54,7 +54,10 @@ async def missed(net: TestNetwork, name: str) -> tuple[gapless.CheckpointToken, 
     """A subscription whose consumer leaves, and the events that are published and released before it is back."""
     async with gapless.connect(net.nodes[HOME].url, client_id=CLIENT) as connection, connection.session() as session:
         subscription = await bounded(session.subscribe("t", name=name), PATIENCE)
+        async with gapless.connect(net.nodes["phb"].url) as writer, writer.session() as first:
+            await bounded(first.publisher("t", name="first").send(b"first", properties={"later": True}), PATIENCE)
         async with subscription:
+            await bounded(anext(subscription), PATIENCE)  # now its place names the pubend, which the SHB had to hear of
             token = subscription.token
     bodies = [b"%d" % number for number in range(40)]
     async with gapless.connect(net.nodes["phb"].url) as writer, writer.session() as session:

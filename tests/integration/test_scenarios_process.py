@@ -95,7 +95,7 @@ async def test_p04_a_consumer_that_stood_still_finds_its_place_taken(tmp_path: P
                 [info] = await bounded(connection.subscriptions())
 
     assert old.returncode == 1
-    assert b"took it over" in error
+    assert b"taken over by connection" in error
     assert [event.body for event in seen[-5:]] == ledger.bodies[5:]
     assert info.acknowledged <= subscription.token
     assert max(info.acknowledged.ticks.values()) <= max(token.ticks.values())
