@@ -215,7 +215,7 @@ async def test_another_program_fills_the_disk_and_makes_room_again(disk: Path, t
 
 
 async def test_a_send_that_waits_says_why_when_its_time_is_over(disk: Path, tmp_path: Path) -> None:
-    """It may be logged yet: the call ends with the error of its time, and leaving the session tells that nobody knows."""
+    """It may be logged yet: the call ends with the error of its time, and leaving tells that nobody knows."""
     async with broker_on(disk, tmp_path, {"min_free_bytes": 2 * DISK}) as broker:
 
         def publish() -> tuple[str, str]:
