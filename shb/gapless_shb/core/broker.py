@@ -268,7 +268,7 @@ class SubscriberHostingBroker:
         if stream is not None:
             stream.on_knowledge(deliver.knowledge, now, wall)
             if self._ranges.used:
-                self._ranges.on_knowledge(deliver.knowledge, now, wall)
+                self._ranges.on_heard(stream.pubend, now, wall)
             if stream.pubend in self._ahead.doubts:
                 self._ahead.on_heard(stream, now, wall)
             if stream.has_rivals:

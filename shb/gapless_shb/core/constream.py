@@ -204,7 +204,7 @@ class Constream(ServedPubend):
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         scheduler = self.scheduler
         try:
-            if scheduler.readers or scheduler.page_cache.asked:
+            if scheduler.is_listening:
                 scheduler.on_knowledge(knowledge, now, wall)
             # Behind a hole the buffer is bounded. What is dropped is asked for again when the head has come nearer.
             is_too_much = knowledge.lo > self.head and self._istream.size > _BUFFER_BYTES

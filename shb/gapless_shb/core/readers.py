@@ -125,9 +125,18 @@ class Reader(ABC):
         self._doubtful = False
         """Whether it waits to hear if ticks that its fetch found lost are a gap. What it found stays as it is then."""
 
-    def offer(self, knowledge: Knowledge) -> None:
-        """Takes RAW knowledge that has arrived; some of it may have been asked for."""
-        if self._fetch is not None and knowledge.hi > self._fetch.start and not self._doubtful:
+    def offer(self, knowledge: Knowledge, cut: Ranges) -> None:
+        """Takes RAW knowledge that has arrived; some of it may have been asked for.
+
+        `cut`: where the log has lost what it had (`ServedPubend.cut`). What was noted there, and is not here yet, is a
+        gap.
+        """
+        if self._fetch is None or self._doubtful:
+            return
+        if isinstance(self._fetch, TickFetch):
+            for lo, hi in cut:
+                self._fetch.lose(lo, hi)
+        if knowledge.hi > self._fetch.start:
             self._fetch.offer(knowledge)
 
     def forget(self, lo: Tick, hi: Tick) -> Ranges:
@@ -135,16 +144,12 @@ class Reader(ABC):
 
         Returns what is missing then.
         """
+        if self._harvested is not None:
+            self._harvested.forget(lo, hi)
         if not isinstance(self._fetch, RangeFetch) or self._doubtful:
             return ()
         self._fetch.forget(lo, hi)
         return self._fetch.ranges()
-
-    def lose(self, ranges: Ranges) -> None:
-        """The log has lost what it had in these ranges: what was noted there, and is not here yet, is a gap."""
-        if isinstance(self._fetch, TickFetch) and not self._doubtful:
-            for lo, hi in ranges:
-                self._fetch.lose(lo, hi)
 
     def step(self, now: int, wall: int) -> bool:
         """Goes on until it has sent something or must wait. Returns whether it can go on at once."""

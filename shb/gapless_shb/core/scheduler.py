@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Protocol
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Gauge
@@ -32,6 +33,16 @@ _PAGE_CACHE = 0
 _PAGE_CACHE_READ_BYTES = 256 << 10
 
 
+class Listener(Protocol):
+    """Somebody who has asked for something, and takes what arrives."""
+
+    def offer(self, knowledge: Knowledge, cut: Ranges) -> None:
+        """See `Reader.offer`."""
+
+    def forget(self, lo: Tick, hi: Tick) -> Ranges:
+        """See `Reader.forget`."""
+
+
 class Scheduler:
     """The readers of one pubend at one SHB."""
 
@@ -51,6 +62,8 @@ class Scheduler:
         """The readers that can go on, in the order of their turns."""
         self._fetching: dict[int, None] = {}
         """The readers that wait for an answer to their own question to the network."""
+        self._others: dict[Listener, None] = {}
+        """Who else may wait for an answer."""
         self._at_head: dict[int, None] = {}
         """The readers that wait for the head to move."""
         self.demoted = 0
@@ -68,6 +81,21 @@ class Scheduler:
         yield gauges.PROMOTED.gauge(self.promoted, name)
         yield gauges.INTERRUPTED.gauge(self.interrupted, name)
         yield from self.page_cache.gauges(name)
+
+    # ------------------------------------------------------------------- who else is told what comes
+
+    def join(self, listener: Listener) -> None:
+        """From now on everything that arrives is offered to somebody who is no consumer's reader."""
+        self._others[listener] = None
+
+    def leave(self, listener: Listener) -> None:
+        """It waits for nothing any more."""
+        self._others.pop(listener, None)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether anybody waits for what arrives."""
+        return bool(self.readers or self._others or self.page_cache.asked)
 
     # -------------------------------------------------------------------------------- who has one
 
@@ -178,18 +206,19 @@ class Scheduler:
         for sid in list(self._fetching):
             reader = self.readers.get(sid)
             if reader is not None and reader.fetching:
-                reader.lose(cut)
-                reader.offer(knowledge)
+                reader.offer(knowledge, cut)
                 self._runnable[sid] = None
             else:
                 del self._fetching[sid]
+        for listener in self._others:
+            listener.offer(knowledge, cut)
         self._woken(self.page_cache.on_knowledge(knowledge))
         self.pump(now, wall)
 
     def forget(self, lo: Tick, hi: Tick, now: int) -> None:
         """The log has lost what it had in (lo, hi]: for whoever reads all of it, that is asked for once more."""
-        for sid in self._fetching:
-            if (reader := self.readers.get(sid)) is not None and (ranges := reader.forget(lo, hi)):
+        for listener in (*self.readers.values(), *self._others):
+            if ranges := listener.forget(lo, hi):
                 self.fetch(ranges, now)
 
     def on_read(self, sid: int, number: int, result: ReadResult, now: int, wall: int) -> None:

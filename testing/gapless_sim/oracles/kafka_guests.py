@@ -18,6 +18,7 @@ from gapless_log.kafka.messages import (
     Produce,
 )
 from gapless_log.kafka.records import batches, records
+from gapless_sim.options import SECOND
 from gapless_sim.oracles.kafka_logs import KafkaJudge
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ ONCE: Final = 1.1
 """So many times the bytes of the log a gateway may fetch to follow it."""
 READING: Final = (Fetch, ListOffsets, EpochEnds, MetadataRequest, DescribeTopic)
 """The requests of who only reads; none of them makes a consumer group, or a topic."""
+CAUGHT_UP: Final = 2 * SECOND
+"""So long after it came everybody has caught up, while nothing goes wrong."""
 
 
 class KI7Once(KafkaJudge):
@@ -55,10 +58,14 @@ class KI7Once(KafkaJudge):
         self._done: dict[tuple[str, PubendId], Tick] = {}
         """How far each SHB is with each pubend."""
         self._behind = ""
+        self._asked_at = -CAUGHT_UP
+        """When somebody came last who has to catch up."""
         kafka.on_quiet.append(self._begin)
         kafka.on_fetched.append(self._on_fetched)
 
     def _begin(self) -> None:
+        if self.world.now - self._asked_at < CAUGHT_UP:
+            return
         if any(partition.compacted for _, _, partition in self._kafka.partitions()):
             return  # what is missing is asked for again and again
         for topic, number, partition in self._kafka.partitions():
@@ -66,9 +73,9 @@ class KI7Once(KafkaJudge):
                 self._ends[topic.id, number] = partition, partition.end
 
     def received(self, broker: str, session: int, message: Any) -> None:
-        """Who comes back in the quiet time, because its client found the broker late, catches up: that is no fault.
+        """Who comes back in the quiet time or just before, as its client found the broker late, catches up.
 
-        Nor is it if somebody reads by ranges.
+        That is no fault. Nor is it if somebody reads by ranges.
         """
         if isinstance(message, (Subscribe, ReadRange, AskBound, AskEarliest)):
             self._stop()
@@ -78,6 +85,7 @@ class KI7Once(KafkaJudge):
         self._stop()
 
     def _stop(self) -> None:
+        self._asked_at = self.world.now
         self._ends.clear()
         self._fetched.clear()
 

@@ -262,6 +262,20 @@ GATEWAYS = (
         "The end of the log is cut off, and a subscription was not delivered a match in it.",
     ),
     _switch(
+        "ranges_hear_of_no_cut",
+        "TK19",
+        "Whoever reads a range waits for records that were cut off.",
+        (
+            Edit(
+                "gapless_shb.core.scheduler:Scheduler.on_knowledge",
+                "listener.offer(knowledge, cut)",
+                "listener.offer(knowledge, ())",
+            ),
+        ),
+        ("KI4",),
+        "The end of the log is cut off, and a range in which a subscription had matched something is read then.",
+    ),
+    _switch(
         "asks_ahead_of_a_numbered_log",
         "TK22",
         "An SHB that hears nothing asks for what lies ahead, also where only the log moves its end.",

@@ -24,7 +24,6 @@ from typing import Final
 from gapless.core.ports import ClientSession, ReadResult
 from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.columns import EventBatch
-from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskBound, GapReason, Position, Ticks
 from gapless_shb.core.admission import called, check_positions, found_for_ranges, over
@@ -130,7 +129,9 @@ class Bounds:
             start = starts.get(pubend, stream.positions[subscription.sid].acked)
             count = Count(request.max_events, request.max_bytes)
             read = partial(self._read, number, pubend)
-            bound.readers[pubend] = BoundedReader(stream, subscription, start, max(start, head), count, read), count
+            reader = BoundedReader(stream, subscription, start, max(start, head), count, read)
+            bound.readers[pubend] = reader, count
+            stream.scheduler.join(reader)
         for reader, _ in bound.readers.values():
             _count_on(reader, now, wall)
         self._answer_if_counted(number, now)
@@ -146,19 +147,18 @@ class Bounds:
             if now >= bound.until:
                 self._answer_if_counted(number, now)
 
-    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """Gives RAW knowledge to the readers, and lets them go on, because the head may have moved."""
+    def on_heard(self, pubend: PubendId, now: int, wall: int) -> None:
+        """Something has arrived, or the head has moved: the readers of the pubend go on."""
         for number, bound in list(self._bounds.items()):
-            if knowledge.pubend in bound.readers:
-                reader, _ = bound.readers[knowledge.pubend]
-                if knowledge.stamp is None:
-                    reader.offer(knowledge)
+            if pubend in bound.readers:
+                reader, _ = bound.readers[pubend]
                 _count_on(reader, now, wall)
                 self._answer_if_counted(number, now)
 
     def on_session_ended(self, session: int) -> None:
         """Drops the requests of a session that has ended."""
-        self._bounds = {number: bound for number, bound in self._bounds.items() if bound.session != session}
+        for number in [number for number, bound in self._bounds.items() if bound.session == session]:
+            self._drop(number)
 
     def on_removed(self) -> None:
         """Answers requests about subscriptions that were removed or have another filter, with an error."""
@@ -166,7 +166,7 @@ class Bounds:
             errors = [over(self._hosting, reader.sid, reader.version) for reader, _ in bound.readers.values()]
             error = next(filter(None, errors), None)
             if error is not None:
-                del self._bounds[number]
+                self._drop(number)
                 self._hosting.tell(bound.session, error.answer(bound.request.request))
 
     def _read(self, number: int, pubend: PubendId, after: Tick, upto: Tick) -> None:
@@ -179,12 +179,16 @@ class Bounds:
 
         self._hosting.outbox.read(self._hosting.streams[pubend].pfs.stream, after, upto, answered, READ_BYTES)
 
+    def _drop(self, number: int) -> None:
+        for reader, _ in self._bounds.pop(number).readers.values():
+            self._hosting.streams[reader.stream.pubend].scheduler.leave(reader)
+
     def _answer_if_counted(self, number: int, now: int) -> None:
         bound = self._bounds[number]
         counted = all(reader.complete or count.full for reader, count in bound.readers.values())
         if not counted and now < bound.until:
             return
-        del self._bounds[number]
+        self._drop(number)
         counts = {pubend: count for pubend, (_, count) in bound.readers.items()}
         taken = divided(counts, bound.request.max_events, bound.request.max_bytes)
         positions = [

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gapless.core.ports import ClientSession
+from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskEarliest, AskHeads, Position, Ticks
@@ -123,15 +124,42 @@ def _has_something(stream: Constream, sid: int, behind: Tick) -> bool:
     return stream.head > behind and max(position.since, stream.pfs.chopped, position.last_tick) > behind
 
 
+class FirstTicks:
+    """A question about the first ticks that a pubend may still have: its answer says how much it has lost."""
+
+    def __init__(self, pubend: PubendId, start: Tick, end: Tick) -> None:
+        self.start = start
+        self._fetch = RangeFetch(pubend, start, end, BatchMatcher())
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is an answer."""
+        return self._fetch.complete
+
+    def ranges(self) -> Ranges:
+        """Returns what has to be asked for."""
+        return self._fetch.ranges()
+
+    def offer(self, knowledge: Knowledge, _cut: Ranges) -> None:
+        """Takes RAW knowledge that has arrived."""
+        self._fetch.offer(knowledge)
+
+    def forget(self, lo: Tick, hi: Tick) -> Ranges:
+        """What was told of (lo, hi] does not hold any more. Returns what is missing."""
+        self._fetch.forget(lo, hi)
+        return self._fetch.ranges()
+
+
 @dataclass(slots=True)
 class EarliestQuestion:
-    """A request for the earliest positions, with the pubends that have not answered yet."""
+    """A request for the earliest positions."""
 
     session: int
     request: int
     subscription: SubscriptionRecord | None
     until: int
-    open: dict[PubendId, RangeFetch]
+    open: dict[PubendId, FirstTicks]
+    """What was asked of pubends."""
     found: dict[PubendId, Tick]
 
 
@@ -154,10 +182,9 @@ class Earliest:
             if first >= stream.head:
                 question.found[pubend] = first
                 continue
-            fetch = question.open[pubend] = RangeFetch(
-                pubend, first, min(first + stream.meta.spacing, stream.head), BatchMatcher()
-            )
-            stream.scheduler.fetch(fetch.ranges(), now)
+            asked = question.open[pubend] = FirstTicks(pubend, first, min(first + stream.meta.spacing, stream.head))
+            stream.scheduler.join(asked)
+            stream.scheduler.fetch(asked.ranges(), now)
         self._questions.append(question)
         self.answer_ready(now)
 
@@ -166,29 +193,24 @@ class Earliest:
         """When a request has to be answered at the latest."""
         return min((question.until for question in self._questions), default=None)
 
-    def on_knowledge(self, knowledge: Knowledge, now: int) -> None:
-        """Gives RAW knowledge to the requests that wait for it."""
-        for question in self._questions:
-            fetch = question.open.get(knowledge.pubend)
-            if fetch is not None:
-                fetch.offer(knowledge)
-                if fetch.complete:
-                    del question.open[knowledge.pubend]
-                    stream = self._hosting.streams[knowledge.pubend]
-                    question.found[knowledge.pubend] = max(fetch.start, stream.lost, knowledge.lost)
-        self.answer_ready(now)
-
     def on_session_ended(self, session: int) -> None:
         """Drops the requests of a session that has ended."""
-        self._questions = [question for question in self._questions if question.session != session]
+        for question in [each for each in self._questions if each.session == session]:
+            self._drop(question)
 
     def answer_ready(self, now: int) -> None:
         """Answers the requests that every pubend has answered, and those that have taken too long."""
-        for question in [each for each in self._questions if not each.open or now >= each.until]:
-            self._questions.remove(question)
-            for pubend, fetch in question.open.items():
-                question.found[pubend] = max(fetch.start, self._hosting.streams[pubend].lost)
-            self._answer(question)
+        for question in list(self._questions):
+            if now >= question.until or all(first.is_known for first in question.open.values()):
+                self._drop(question)
+                for pubend, first in question.open.items():
+                    question.found[pubend] = max(first.start, self._hosting.streams[pubend].lost)
+                self._answer(question)
+
+    def _drop(self, question: EarliestQuestion) -> None:
+        self._questions.remove(question)
+        for pubend, first in question.open.items():
+            self._hosting.streams[pubend].scheduler.leave(first)
 
     def _answer(self, question: EarliestQuestion) -> None:
         subscription = question.subscription

@@ -8,8 +8,7 @@ from typing import Final
 
 from gapless.core.ports import ClientSession, ReadResult, Tell, Transmit
 from gapless.core.stream.columns import EventBatch
-from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import Tick
+from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.codec import range_head
 from gapless.core.wire.messages import Code, EndRead, GapReason, Position, RangeGap, RangeRead, ReadOn, ReadRange
 from gapless_shb.core.admission import RefusedError, called, check_positions, found_for_ranges, over
@@ -98,7 +97,9 @@ class Reads:
         delivery = RangeDelivery(self._hosting, session.number, request)
         read = partial(self._read, key)
         reader = BoundedReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read)
+        self._drop(key)
         self._readers[key] = reader, delivery
+        stream.scheduler.join(reader)
         self._step(key, now, wall)
 
     def on_read_on(self, session: ClientSession, request: ReadOn, now: int, wall: int) -> None:
@@ -111,16 +112,14 @@ class Reads:
 
     def on_end_read(self, session: ClientSession, request: EndRead) -> None:
         """Ends a read: the client does not want the rest."""
-        self._readers.pop((session.number, request.request), None)
+        self._drop((session.number, request.request))
 
     # ---------------------------------------------------------------------------------- what happened
 
-    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """Gives RAW knowledge to the readers, and lets them go on, because the head may have moved."""
+    def on_heard(self, pubend: PubendId, now: int, wall: int) -> None:
+        """Something has arrived, or the head has moved: the readers of the pubend go on."""
         for key, (reader, _) in list(self._readers.items()):
-            if reader.stream.pubend == knowledge.pubend:
-                if knowledge.stamp is None:
-                    reader.offer(knowledge)
+            if reader.stream.pubend == pubend:
                 self._step(key, now, wall)
 
     def on_room(self, session: int, turn: int, now: int, wall: int) -> None:
@@ -130,24 +129,30 @@ class Reads:
 
     def on_session_ended(self, session: int) -> None:
         """Drops the reads of a session that has ended."""
-        self._readers = {key: read for key, read in self._readers.items() if key[0] != session}
+        for key in [key for key in self._readers if key[0] == session]:
+            self._drop(key)
 
     def on_removed(self) -> None:
         """Ends the reads of subscriptions that were removed or have another filter, with an error."""
         for key, (reader, _) in list(self._readers.items()):
             error = over(self._hosting, reader.sid, reader.version)
             if error is not None:
-                del self._readers[key]
+                self._drop(key)
                 self._hosting.tell(key[0], error.answer(key[1]))
 
     # ----------------------------------------------------------------------------------- how it is done
+
+    def _drop(self, key: tuple[int, int]) -> None:
+        if key in self._readers:
+            reader, _ = self._readers.pop(key)
+            self._hosting.streams[reader.stream.pubend].scheduler.leave(reader)
 
     def _step(self, key: tuple[int, int], now: int, wall: int) -> None:
         reader, _ = self._readers[key]
         while reader.step(now, wall):
             pass
         if reader.complete:
-            del self._readers[key]
+            self._drop(key)
             self._hosting.outbox.emit(Tell(key[0], RangeRead(key[1])))
 
     def _read(self, key: tuple[int, int], after: Tick, upto: Tick) -> None:

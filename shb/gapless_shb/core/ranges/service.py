@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from gapless.core.ports import ClientSession, RequestHandler
-from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import (
     AcknowledgeDurably,
@@ -110,11 +109,11 @@ class Ranges:
 
     # ---------------------------------------------------------------------------------- what happened
 
-    def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """Knowledge has arrived and was taken in. The head may have moved."""
-        self._earliest.on_knowledge(knowledge, now)
-        self._bounds.on_knowledge(knowledge, now, wall)
-        self._reads.on_knowledge(knowledge, now, wall)
+    def on_heard(self, pubend: PubendId, now: int, wall: int) -> None:
+        """Knowledge of a pubend was taken in and offered to the readers. The head may have moved."""
+        self._earliest.answer_ready(now)
+        self._bounds.on_heard(pubend, now, wall)
+        self._reads.on_heard(pubend, now, wall)
 
     def on_room(self, session: ClientSession, turn: int, now: int, wall: int) -> None:
         """The link of a session has room again: its reads go on, each time another one first."""

@@ -100,7 +100,7 @@ class Bench:
         self.step()
 
     def take(self, knowledge: Knowledge) -> None:
-        self.reader.offer(knowledge)
+        self.reader.offer(knowledge, ())
         self.woken(self.page_cache.on_knowledge(knowledge))
 
     @property

@@ -6,11 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from gapless.core.ports import ClientSession, SessionEnded
+from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire import messages as m
 from gapless_shb.core.ranges import reads
+from gapless_shb.core.ranges.heads import FirstTicks
 from gapless_shb.core.ranges.reads import READS_MAX
 from gapless_shb.core.state import CatchUp
-from unit.gapless_shb.core.harness import PUBEND
+from unit.gapless_shb.core.harness import FORGETFUL, PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
@@ -153,3 +155,53 @@ def test_an_expired_event_is_read_all_the_same() -> None:
     world.calm()
 
     assert world.take(world.start, world.stable).ticks[-1] == tick
+
+
+def test_events_that_were_cut_off_are_a_gap_to_whoever_reads_a_range() -> None:
+    """As they are to a subscription's consumer: otherwise the read would wait for them for ever."""
+    world = attached(CatchUp(0))
+    stream = world.role._hosting.streams[PUBEND]
+    reading = world.readings[world.read_range(world.start, world.stable)]
+    world.read()
+    assert world.wants
+    stream.meta = replace(stream.meta, grain=1)
+    world.lost = world.acked = world.stable  # so that this world takes a gap
+
+    world.deliver(Knowledge(PUBEND, world.start, world.stable, reply=True))
+
+    assert not world.readings
+    [(lo, hi)] = reading.gaps
+    assert lo < world.log[0][0]
+    assert world.log[-1][0] <= hi
+
+
+def test_what_contradicts_what_came_before_is_an_alarm_and_no_crash() -> None:
+    """Of a log that is cut, brokers on the way may say both for a while: what they contradict is asked for again."""
+    world = attached(FORGETFUL)
+    stream = world.role._hosting.streams[PUBEND]
+    fetch = FirstTicks(PUBEND, world.start, world.stable)
+    stream.scheduler.join(fetch)
+    stream.meta = replace(stream.meta, grain=1)
+    first = world.log[0][0]
+    world.deliver(Knowledge(PUBEND, first - 1, world.stable, reply=True))
+    world.wants.clear()
+
+    world.deliver(world.knowledge(world.start, world.stable, raw=True, reply=True))
+    world.pause(300)
+
+    assert [alarm for alarm in world.alarms if "contradict" in alarm]
+    assert any(lo < first <= hi for want in world.wants for lo, hi in want.ranges)
+
+
+def test_whoever_is_done_is_told_of_nothing_any_more() -> None:
+    world = attached()
+    scheduler = world.role._hosting.streams[PUBEND].scheduler
+    for _ in range(3):
+        world.read_range(world.start, world.stable, 7)
+    world.say(m.AskBound(world.number(), world.target, [], 10, None))
+    world.say(m.AskEarliest(world.number(), world.target))
+    assert scheduler.is_listening
+
+    world.feed(SessionEnded(world.client))
+
+    assert not scheduler.is_listening
