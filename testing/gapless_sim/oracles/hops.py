@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import LINK_HIGH, LINK_LOW, Want
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.stamps import Stamp
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
-    from gapless_sim.frame_tap import Hop
+    from gapless_sim.frame_tap import Hop, LinkBetween
     from gapless_sim.model import Model
     from gapless_sim.world import World
 
@@ -332,11 +332,22 @@ class K6Queued(Judge):
         self._links = {key: link for key, link in self._links.items() if key[0] != broker}
 
 
+class Asked(NamedTuple):
+    """A want that a neighbour has sent to a PHB."""
+
+    at: int
+    hop: Hop
+    need: Stamp
+    ranges: IntervalSet
+    """What of it counts still."""
+
+
 class K7Consolidated(HopJudge):
     """A PHB is asked for one range by each of its neighbours once in a while, however many SHBs there are.
 
-    Who was answered meanwhile may ask again: it has kept nothing of it. So may who hears that the pubend has begun
-    anew: a PHB that was not ready has taken no notice of what it was asked.
+    Who was answered meanwhile may ask again: it has kept nothing of it. So may who hears that a link is there or gone,
+    as a mate may know another way; and who hears that the pubend has begun anew: a PHB that was not ready has taken no
+    notice of what it was asked.
     """
 
     name = "K7"
@@ -344,7 +355,9 @@ class K7Consolidated(HopJudge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._began: dict[PubendId, int] = {}
-        self._recent: dict[PubendId, list[tuple[int, Hop, Stamp, IntervalSet]]] = {}
+        self._recent: dict[PubendId, list[Asked]] = {}
+        self._changed: dict[str, tuple[set[LinkBetween], int]] = {}
+        """The links of a node, and when it was found that they had changed."""
 
     def opened(self, broker: str, meta: routing.PubendMeta, members: Mapping[ShbId, Tick]) -> None:
         """A pubend begins anew, and its neighbours are about to hear of it."""
@@ -357,14 +370,19 @@ class K7Consolidated(HopJudge):
         if history is None or history.broker != hop.target or type(message) is not Want:
             return
         since = max(self.world.now - ASKED_AGAIN_AFTER, self._began.get(message.pubend, -HEARD_WITHIN) + HEARD_WITHIN)
-        recent = [each for each in self._recent.get(message.pubend, ()) if each[0] > since and each[1].is_up]
-        for _, asker, need, ranges in recent:
-            if asker.source == hop.source and covers(message.need, need) and not covers(need, message.need):
+        self._look_at_links(hop.source)
+        recent = [
+            each
+            for each in self._recent.get(message.pubend, ())
+            if each.at > max(since, self._changed[each.hop.source][1] + HEARD_WITHIN) and each.hop.is_up
+        ]
+        for each in (each for each in recent if each.hop.source == hop.source):
+            if covers(message.need, each.need) and not covers(each.need, message.need):
                 for lo, hi in message.ranges:  # it needs more than it has asked for: the one question counts, not both
-                    ranges.remove(lo, hi)
-        recent.append((self.world.now, hop, message.need, IntervalSet(message.ranges)))
+                    each.ranges.remove(lo, hi)
+        recent.append(Asked(self.world.now, hop, message.need, IntervalSet(message.ranges)))
         self._recent[message.pubend] = recent
-        alike = [(each.source, ranges) for _, each, need, ranges in recent if covers(need, message.need)]
+        alike = [(each.hop.source, each.ranges) for each in recent if covers(each.need, message.need)]
         neighbours = {source for source, _ in alike} | self._neighbours(hop.target)
         for lo, _ in message.ranges:
             count = sum(_contains(ranges.ranges, lo + 1) for _, ranges in alike)
@@ -380,10 +398,17 @@ class K7Consolidated(HopJudge):
 
     def _answered(self, hop: Hop, message: Message) -> None:
         if type(message) is Knowledge and message.reply:
-            for _, asker, _, ranges in self._recent.get(message.pubend, ()):
-                if asker.source == hop.target:
-                    ranges.remove(message.lo, message.hi)
+            for each in self._recent.get(message.pubend, ()):
+                if each.hop.source == hop.target:
+                    each.ranges.remove(message.lo, message.hi)
+
+    def _look_at_links(self, node: str) -> None:
+        links = self._links(node)
+        known, at = self._changed.get(node, (links, -HEARD_WITHIN))
+        self._changed[node] = links, at if links == known else self.world.now
 
     def _neighbours(self, node: str) -> set[str]:
-        ends = [[end.name for end in link.ends] for link in self.world.network.links_up()]
-        return {name for names in ends if node in names for name in names if name != node}
+        return {end.name for link in self._links(node) for end in link.ends if end.name != node}
+
+    def _links(self, node: str) -> set[LinkBetween]:
+        return {link for link in self.world.network.links_up() if node in [end.name for end in link.ends]}

@@ -370,6 +370,21 @@ def test_when_a_pubend_has_begun_anew_it_is_asked_again() -> None:
         tree.sends("ib1", "phb1", want((5, 7)))
 
 
+def test_whose_links_have_changed_may_ask_again() -> None:
+    """A mate that is there again may know another way, and is heard of a little later."""
+    tree = consolidating()
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.hop("ib1", "ib2")
+    for _ in range(2):
+        tree.sends("ib1", "phb1", want((0, 9)))
+    tree.after(2 * SECOND)
+    tree.sends("ib1", "phb1", want((0, 9)))
+    tree.sends("ib2", "phb1", want((0, 9)))
+
+    with violates("K7"):
+        tree.sends("ib1", "phb1", want((5, 7)))
+
+
 def test_later_or_elsewhere_or_more_strictly_it_may_ask_again() -> None:
     tree = consolidating()
     for source in ("ib1", "ib2"):
