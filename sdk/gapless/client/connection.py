@@ -164,6 +164,11 @@ class Connection(RangeCalls):
         """Whether there is a session with a broker now. If not, the connection tries to open one."""
         return self._driver.core.connected
 
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether something that was sent has no receipt, or failed without a caller that heard of it."""
+        return any(session.has_unanswered for session in self._sessions)
+
     # What it does.
 
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
@@ -262,7 +267,7 @@ class Connection(RangeCalls):
         except ConnectionClosedError as error:
             if not self._driver.loop.is_closed():
                 raise
-            is_uncertain = any(session.has_unanswered for session in self._sessions)
+            is_uncertain = self.has_unanswered
             self._driver.drop(str(error))
             if self._broker is not None:
                 self._broker.let_go()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +18,7 @@ from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Embedded, parse
 from gapless.client.archives import Archive, check_archive
 from gapless.client.options import check_name
-from gapless.errors import ConnectionClosedError, GaplessError
+from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError
 from gapless.sync.ranges import RangeCalls
 from gapless.sync.runner import STOP_TIMEOUT, Runner
 from gapless.sync.session import Session
@@ -144,31 +145,42 @@ class Connection(RangeCalls):
         """Closes the connection; see `gapless.Connection.close`. Idempotent.
 
         After a timeout it is closed all the same. Raises PublishUncertainError, or a rejection, of an event whose
-        caller has gone: its `send` had a timeout, or was interrupted.
+        caller has gone: its `send` had a timeout, or was interrupted. If a `close` was left in that way itself, the
+        next one raises it.
         """
         self._leave(None, None, timeout)
 
     def _leave(self, kind: type[BaseException] | None, error: BaseException | None, timeout: float | None) -> None:
         _open.discard(self)
-        if not self._runner.alive:
-            return
-        try:
-            self._runner.call(lambda: self._connection.__aexit__(kind, error, None), timeout)
-        except GaplessError:
-            raise
-        except BaseException as raised:  # its time was over, or it was interrupted
-            _end(self._runner, self._connection, raised)
-            raise
-        finally:
+        has_failed = False
+        if self._runner.alive:
+            try:
+                work = partial(self._connection.__aexit__, kind, error, None)
+                self._runner.call(work, timeout, back=self._runner.keep)
+            except GaplessError as failed:
+                has_failed = True
+                self._runner.kept.insert(0, failed)  # not raised yet: an interrupt in `stop` would take its place
+            except BaseException as raised:  # its time was over, or it was interrupted
+                try:
+                    _end(self._runner, self._connection, raised)
+                finally:
+                    self._runner.stop()
+                raise
             self._runner.stop()
-        if self._runner.kept and error is None:
-            raise self._runner.kept[0]
+        if error is None or has_failed:
+            self._runner.tell_kept()
 
 
 def _end(runner: Runner, connection: awaited.Connection, error: BaseException) -> None:
-    """Closes a connection at once, as if its block had been left by this error."""
+    """Closes a connection at once, as if its block had been left by this error. The next `close` says what is lost."""
+
+    async def end() -> None:
+        if connection.has_unanswered:
+            runner.kept.append(PublishUncertainError("the connection was closed before the answer"))
+        await connection.__aexit__(type(error), error, None)
+
     with suppress(Exception):
-        runner.call(lambda: connection.__aexit__(type(error), error, None), STOP_TIMEOUT)
+        runner.call(end, STOP_TIMEOUT)
 
 
 def _close_all() -> None:

@@ -336,6 +336,12 @@ class Runner:
         if isinstance(error, GaplessError):
             self.kept.append(error)
 
+    def tell_kept(self) -> None:
+        """Raises the first error whose caller had gone, once."""
+        kept, self.kept = self.kept, []
+        if kept:
+            raise kept[0]
+
     def stop(self) -> None:
         """Ends this use of the thread; the last use ends the thread. Idempotent."""
         if not self.alive:

@@ -300,6 +300,33 @@ def test_what_has_no_receipt_is_told_at_close(network: FakeNetwork, send: Callab
         connection.close()
 
 
+def test_a_close_that_was_interrupted_is_told_by_the_next(network: FakeNetwork) -> None:
+    def interrupted(place: Place) -> None:
+        network.unreachable = network.stalled = False
+        connection = gapless.sync.connect(ADDRESS)
+        publisher = connection.session().publisher("t")
+        publisher.recover(timeout=30)
+        network.stalled = True
+        network.kept.clear()
+        with pytest.raises(TimeoutError):
+            publisher.send(b"a", timeout=0.01)
+        connection._runner.do(network.cut)
+        network.unreachable = True
+
+        told = 0
+        for _ in range(3):
+            try:
+                with place:
+                    connection.close()
+            except Interrupt:
+                pass
+            except gapless.PublishUncertainError:
+                told += 1
+        assert told == 1, place.where
+
+    assert every_place(interrupted) > 10
+
+
 def test_a_send_that_is_interrupted_anywhere_is_logged_or_told(network: FakeNetwork) -> None:
     """The broker is gone before it answers: each event that was sent is uncertain, and close says so."""
 
