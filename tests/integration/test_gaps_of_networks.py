@@ -35,9 +35,13 @@ async def network(directory: Path) -> AsyncIterator[TestNetwork]:
         net.network["router"] = "knowledge"
         path = net.write()
         for name in net.proxies:
-            sections: dict[str, Any] = {"phb": EARLY} if name == "phb" else {}
-            await net.start(name, path, **sections)
+            await net.start(name, path, **(sections_of_the_host(directory) if name == "phb" else {}))
         yield net
+
+
+def sections_of_the_host(directory: Path) -> dict[str, Any]:
+    """The configuration of the PHB: it has a disk, so it can start anew."""
+    return {"phb": EARLY, "storage": {"plugin": "rocksdb", "path": str(directory / "phb")}}
 
 
 async def taken(items_of: AsyncIterator[gapless.Event | gapless.Gap], last: bytes) -> list[gapless.Event | gapless.Gap]:
@@ -53,6 +57,8 @@ async def taken(items_of: AsyncIterator[gapless.Event | gapless.Gap], last: byte
 async def missed(net: TestNetwork, name: str) -> tuple[gapless.CheckpointToken, list[bytes]]:
     """A subscription whose consumer leaves, and the events that are published and released before it is back."""
     async with gapless.connect(net.nodes[HOME].url, client_id=CLIENT) as connection, connection.session() as session:
+        while not await bounded(connection.pubends(), PATIENCE):
+            await asyncio.sleep(0.05)
         subscription = await bounded(session.subscribe("t", name=name), PATIENCE)
         async with gapless.connect(net.nodes["phb"].url) as writer, writer.session() as first:
             await bounded(first.publisher("t", name="first").send(b"first", properties={"later": True}), PATIENCE)
@@ -136,3 +142,43 @@ async def test_so_does_a_blocking_reader(tmp_path: Path) -> None:
         items = await bounded(asyncio.to_thread(read, net.nodes[ELSEWHERE].url), PATIENCE)
 
     assert [item for item in items if item != b"another"] == [*bodies, b"last"]
+
+
+async def joined(net: TestNetwork, name: str) -> gapless.CheckpointToken:
+    """Creates a subscription that every broker knows by now: its consumer has left, behind a few events."""
+    async with gapless.connect(net.nodes["phb"].url) as writer, writer.session() as publishing:
+        publisher = publishing.publisher("t", name="first")
+        async with (
+            gapless.connect(net.nodes[HOME].url, client_id=CLIENT) as connection,
+            connection.session() as session,
+        ):
+            async with await bounded(session.subscribe("t", name=name), PATIENCE) as subscription:
+                for number in range(15):
+                    await bounded(publisher.send(b"first %d" % number), PATIENCE)
+                    await bounded(anext(subscription), PATIENCE)
+                    await asyncio.sleep(0.1)
+                return subscription.token
+
+
+async def start_the_host_anew(net: TestNetwork, directory: Path) -> None:
+    """What was released, the PHB has not got in memory either then."""
+    await net.stop("phb")
+    await net.start("phb", directory / "network.toml", **sections_of_the_host(directory))
+    async with gapless.connect(net.nodes["phb"].url) as writer, writer.session() as session:
+        await bounded(session.publisher("t", name="loader").send(b"end"), PATIENCE)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("place", [HOME, ELSEWHERE])
+async def test_nor_is_there_an_empty_gap_where_the_host_has_started_anew(tmp_path: Path, place: str) -> None:
+    """What brokers on the way have then is filtered: of what lies between two events the home alone knows something."""
+    async with network(tmp_path) as net:
+        token = await joined(net, "s")
+        _, bodies = await missed(net, "s")
+        await start_the_host_anew(net, tmp_path)
+        async with gapless.connect(net.nodes[place].url, client_id=CLIENT) as connection, connection.session() as own:
+            selected = own.subscribe("t", name="s", start=token, on_gap="deliver")
+            async with selected as subscription:
+                items = shown(await bounded(taken(subscription, b"end"), PATIENCE))
+
+    assert [item for item in items if item != b"another"] == [*bodies, b"last", b"end"]

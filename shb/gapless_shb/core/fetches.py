@@ -123,10 +123,11 @@ class TickFetch:
             return not self._missing
         return all(tick in self._gone or tick in self._damaged or tick in self._cut for tick in self._missing)
 
-    def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
+    def segments(self, silent: Ranges) -> list[Segment]:
         """Returns events and gaps in order. Ticks in `silent` are never a gap."""
         self._pieces.sort(key=lambda piece: piece.ticks[0])
-        lost = [tick for tick in self._missing if not silent[0] < tick <= silent[1]]
+        known = IntervalSet(silent)
+        lost = [tick for tick in self._missing if tick not in known]
         events = merge(self._pieces)
         if self._imprecise_for is not None:
             events = refilter(self._pubend, events, self._imprecise_for)
@@ -209,11 +210,15 @@ class RangeFetch:
         """The bytes of all events that arrived, matching or not. The length of the next range depends on it."""
         return self._known.take(self.start, self.upto).size
 
-    def segments(self, silent: tuple[Tick, Tick]) -> list[Segment]:
+    def end_at(self, upto: Tick) -> None:
+        """Leaves what lies above a tick to the next fetch, which takes over what has arrived of it."""
+        self._asked_upto = min(self._asked_upto, upto)
+
+    def segments(self, silent: Ranges) -> list[Segment]:
         """Returns events and gaps in order. Ticks in `silent` are never a gap."""
-        upto = self.upto
-        lost = without(self._known.lost_in(self.start, upto, RAW), silent)
-        damaged = without(self._known.damaged_in(self.start, upto, RAW), silent)
+        upto, known = self.upto, IntervalSet(silent)
+        lost = IntervalSet(self._known.lost_in(self.start, upto, RAW)) - known
+        damaged = IntervalSet(self._known.damaged_in(self.start, upto, RAW)) - known
         gone = [(lo, hi, GapReason.RELEASED_EARLY) for lo, hi in lost]
         gone += [(lo, hi, GapReason.DAMAGED) for lo, hi in damaged]
         events = refilter(self._pubend, self._known.take(self.start, upto), self._matcher)
@@ -242,13 +247,6 @@ def merge(pieces: list[EventBatch]) -> EventBatch:
     return EventBatch(
         [whole.ticks[at] for at in order], [whole.events[at] for at in order], [whole.body_lengths[at] for at in order]
     )
-
-
-def without(ranges: Ranges, hole: tuple[Tick, Tick]) -> list[tuple[Tick, Tick]]:
-    """Returns the ranges without one interval."""
-    low, high = hole
-    parts = [(lo, min(hi, low)) for lo, hi in ranges] + [(max(lo, high), hi) for lo, hi in ranges]
-    return sorted({(lo, hi) for lo, hi in parts if lo < hi}) if low < high else list(ranges)
 
 
 def interleave(start: Tick, events: EventBatch, lost: Sequence[Lost]) -> list[Segment]:

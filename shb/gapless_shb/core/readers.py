@@ -39,6 +39,7 @@ from gapless_shb.core.pages import Page
 from gapless_shb.core.pfs import Found
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
+from gapless_shb.core.state import ALL_IS_SAID, HomeSays
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 SPARSE: Final = 16
@@ -57,8 +58,11 @@ class Host(Protocol):
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; the answer goes to `CatchUpReader.on_read`."""
 
-    def may_tell_loss(self, reader: Reader, now: int) -> bool:
-        """Whether a reader may tell a gap; if not, it has to wait, and will be stepped."""
+    def ask_home(self, reader: Reader, lo: Tick, hi: Tick, now: int) -> HomeSays | None:
+        """Returns what the home of the subscription says of lost ticks in (lo, hi].
+
+        None: the reader has to wait for that, and will be stepped.
+        """
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks the network for RAW knowledge of these ranges."""
@@ -213,11 +217,16 @@ class Reader(ABC):
         fetch = self._fetch
         if fetch is None or not fetch.complete:
             return
-        segments = fetch.segments(self._silent())
-        is_gap = any(isinstance(segment, GapSegment) for segment in segments)
-        self._doubtful = is_gap and not self.host.may_tell_loss(self, now)
-        if self._doubtful:
+        segments = fetch.segments((self._silent(),))
+        gap = next((segment for segment in segments if isinstance(segment, GapSegment)), None)
+        said = ALL_IS_SAID if gap is None else self.host.ask_home(self, gap.start, fetch.upto, now)
+        self._doubtful = said is None
+        if said is None:
             return
+        if said is not ALL_IS_SAID:
+            assert isinstance(fetch, RangeFetch), "the PFS here knows nothing of a guest"
+            fetch.end_at(said.upto)
+            segments = fetch.segments((self._silent(), *said.silent))
         self._fetch = None
         self._harvested = fetch if isinstance(fetch, RangeFetch) else None
         self._ready.extend(segments)

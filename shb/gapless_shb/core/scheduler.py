@@ -26,7 +26,7 @@ from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.readers import CatchUpReader, ConsumerSink, Reader
-from gapless_shb.core.state import BrokerState
+from gapless_shb.core.state import ALL_IS_SAID, BrokerState, HomeSays
 
 _PAGE_CACHE = 0
 """Stands in the place of a subscription's id, which is never 0, for reads that serve all readers."""
@@ -257,9 +257,11 @@ class Scheduler:
         self._fetching[reader.consumer.sid] = None
         self.fetch(ranges, now)
 
-    def may_tell_loss(self, reader: Reader, now: int) -> bool:
-        """Whether a reader may tell a gap. For a guest, its home is asked first."""
-        return not reader.position.guest or self._state.may_tell_loss(reader.sid, self.stream.pubend, now)
+    def ask_home(self, reader: Reader, lo: Tick, hi: Tick, now: int) -> HomeSays | None:
+        """Returns what is to be said of lost ticks in (lo, hi]. For a guest, its home is asked first."""
+        if not reader.position.guest:
+            return ALL_IS_SAID
+        return self._state.ask_home(reader.sid, self.stream.pubend, lo, hi, now)
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks for RAW knowledge of these ranges, at once."""

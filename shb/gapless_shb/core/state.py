@@ -6,11 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gapless.core.outbox import Outbox
-from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.subscriptions import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class HomeSays:
+    """What the home of a guest says of lost ticks: none of those in `silent` concerns the subscription."""
+
+    silent: Ranges
+    upto: Tick
+    """So far the home has looked. What is lost above that is another question."""
+
+
+ALL_IS_SAID = HomeSays((), FOREVER)
+"""Nobody knows more of what is lost than its reader does: it is at home, or its home cannot say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,7 @@ class BrokerState:
         self.selector_limits = SelectorLimits()
         self.payload_max = 0
         """The limit of a delivery's payload."""
-        self.may_tell_loss: Callable[[int, PubendId, int], bool] = lambda _sid, _pubend, _now: True
-        """Whether a guest may be told a gap on a pubend now; see `Guests.may_tell_loss`."""
+        self.ask_home: Callable[[int, PubendId, Tick, Tick, int], HomeSays | None] = lambda *_: ALL_IS_SAID
+        """What the home of a guest says of lost ticks; see `Guests.ask_home`."""
         self.unsaved = False
         """A mark of the turn: something has to be made durable with the next checkpoint, which is due soon."""

@@ -27,7 +27,7 @@ from gapless_sim.oracles.links import K10Links, N1Twice
 from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
 from gapless_sim.oracles.logs import I6OneLog
-from gapless_sim.oracles.lost import I5Answered, I5Cached, K11Lost
+from gapless_sim.oracles.lost import I5Answered, I5Cached, I5Noted, K11Lost
 from gapless_sim.oracles.order import I11Served, I11TotalOrder
 from gapless_sim.oracles.positions import U03Positions
 from gapless_sim.oracles.progress_probes import V4Probing
@@ -82,6 +82,7 @@ def all_oracles(world: World) -> list[Oracle]:
         U03Positions(model),
         I5GapLegal(model),
         answered,
+        I5Noted(model),
         pieces,
         gapless,
         N2Told(model, gapless),

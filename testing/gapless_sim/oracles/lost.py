@@ -5,24 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from gapless.core.alarms import AlarmCode
+from gapless.core.client import Gap
 from gapless.core.network.facts import Want
+from gapless.core.ports import Chop, Set
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
-from gapless.core.stream.ticks import LAST
+from gapless.core.stream.ticks import FOREVER, LAST
 from gapless.core.wire.messages import GapReason
+from gapless_shb.core.rows import POSITIONS, PositionRow
 from gapless_sim.options import SECOND
 from gapless_sim.oracles.hops import HopJudge
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.oracles.logs import PFS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from gapless.core.alarms import Alarm
+    from gapless.core.client import Item
     from gapless.core.network import facts as routing
     from gapless.core.network.frames import Address, Message
+    from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless.core.wire.messages import DeliverGap, RangeGap
     from gapless_sim.broker import SimBroker
+    from gapless_sim.consumer import Consumer
     from gapless_sim.frame_tap import Hop
     from gapless_sim.model import Model
 
@@ -32,6 +43,7 @@ SLOWEST = 0.1 * SECOND
 """A broker whose turns take longer than that is not judged by the clock."""
 OF_RELEASE = (GapReason.RELEASED_EARLY.value, GapReason.RETIRED.value)
 """The reasons of gaps where a pubend has given up its events."""
+_position_of = msgspec.msgpack.Decoder(PositionRow).decode
 
 
 class I5Answered(Judge):
@@ -107,6 +119,66 @@ class I5Cached(Judge):
             self.fail(
                 f"{whom}: a gap ({gap.start}, {gap.end}] of {pubend} ({gap.reason}), and {owner} has had it "
                 f"since it was decided up to {began}, with all that was published since"
+            )
+
+
+class I5Noted(Judge):
+    """Where the PFS of its home knows what a durable subscription matched, a gap has one of these events at least.
+
+    That is so wherever it is consumed: its home is asked (protocol: roaming). Whether the PFS knows is read in what the
+    home writes: from where the subscription is covered, and up to where the PFS was chopped.
+    """
+
+    name = "I5"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._since: dict[tuple[str, PubendId, int], Tick] = {}
+        self._chopped: dict[tuple[str, PubendId], Tick] = {}
+        self._delivered: dict[tuple[str, PubendId], Tick] = {}
+        """What was reported, and so is durable."""
+        self._unreadable: set[str] = set()
+        """Brokers whose PFS could not be read once."""
+
+    def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
+        """A home notes from where on a subscription is covered, or shortens its PFS."""
+        for operation in operations:
+            if type(operation) is Set and operation.table == POSITIONS:
+                sid, pubend = int.from_bytes(operation.key[:8], "big"), operation.key[8:].decode()
+                self._since[broker.name, pubend, sid] = _position_of(operation.value).since
+            elif type(operation) is Chop and operation.stream.startswith(PFS):
+                self._chopped[broker.name, operation.stream[len(PFS) :]] = operation.upto
+
+    def progressed(self, broker: str, progress: routing.Progress) -> None:
+        """What an SHB has reported as delivered is in its PFS."""
+        self._delivered[broker, progress.pubend] = progress.delivered
+
+    def crashed(self, broker: SimBroker) -> None:
+        """What was written after the last report may be gone."""
+        for (name, pubend, sid), since in list(self._since.items()):
+            if name == broker.name and since > self._delivered.get((name, pubend), 0):
+                del self._since[name, pubend, sid]
+
+    def alarmed(self, broker: SimBroker, alarm: Alarm) -> None:
+        """A PFS cannot be read."""
+        if alarm.code is AlarmCode.PFS_UNREADABLE:
+            self._unreadable.add(broker.name)
+
+    def handed_out(self, consumer: Consumer, item: Item) -> None:
+        """Looks for an event that the subscription has lost."""
+        if not isinstance(item, Gap) or item.reason not in OF_RELEASE or self.world.options.pfs != "precise":
+            return
+        account = self.model.accounts[consumer.row.number]
+        share, home = self.model.share_of(account, item.pubend), account.broker
+        lost_more = home in self.model.wiped_brokers or home in self.model.damaged_brokers or home in self._unreadable
+        if share is None or not share.history.sound or not account.durable or lost_more:
+            return
+        since = self._since.get((home, item.pubend, account.sid), FOREVER)
+        known_from = max(since, self._chopped.get((home, item.pubend), 0))
+        if known_from <= item.start and share.first_between(item.start, item.end) is None:
+            self.fail(
+                f"{consumer.lane} was told of a gap ({item.start}, {item.end}] of {item.pubend}, in which nothing "
+                f"matches, and {home} knows what does from {known_from} on"
             )
 
 

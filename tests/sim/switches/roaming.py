@@ -18,14 +18,25 @@ ROAMING = (
         "A guest gets a gap for ticks that are gone, and its home is not asked whether the subscription needs them.",
         (
             Edit(
-                "gapless_shb.core.scheduler:Scheduler.may_tell_loss",
-                "return not reader.position.guest or self._state.may_tell_loss(reader.sid, self.stream.pubend, now)",
-                "return True",
+                "gapless_shb.core.scheduler:Scheduler.ask_home",
+                "if not reader.position.guest:",
+                "if True:",
             ),
         ),
         ("I5",),
         "A subscription is idle, and its position moves on by silence, which the log is released for. Then its client"
         " comes to another SHB, with a position from before that.",
+        "roaming",
+        ("knowledge",),
+    ),
+    Switch(
+        "guest_is_told_what_its_home_knows_to_be_silent",
+        ("roaming",),
+        "A guest asks its home what it is done with, and not which of the lost ticks it had matched.",
+        (Edit(f"{_HOME}.on_renew", "renew.doubts,", "(),"),),
+        ("I5",),
+        "Early release, and a pubend's broker that has started anew: what brokers on the way have is filtered, and"
+        " between two events of that everything counts as lost for a guest.",
         "roaming",
         ("knowledge",),
     ),

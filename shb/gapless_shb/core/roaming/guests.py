@@ -23,6 +23,7 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import BrokerId, Post
 from gapless.core.network.timer_queue import TimerQueue
 from gapless.core.ports import ClientSession, RequestHandler
+from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledged,
@@ -56,14 +57,18 @@ from gapless_shb.core.roaming.mail import (
     Ask,
     CommitAtHome,
     CommittedAtHome,
+    Doubt,
     Ended,
+    Matched,
     Renew,
     Renewed,
     Row,
     Standing,
     Working,
 )
+from gapless_shb.core.roaming.matches import DOUBTS_MOST
 from gapless_shb.core.roaming.places import node_of
+from gapless_shb.core.state import ALL_IS_SAID, HomeSays
 from gapless_shb.core.subscriptions import SubscriptionRecord
 from gapless_shb.core.takeovers import taken_over_by
 
@@ -95,6 +100,18 @@ class Question:
 
 
 @dataclass(slots=True)
+class LossInDoubt:
+    """Ticks in (lo, hi] are lost, and the home is asked which of them concern the subscription."""
+
+    lo: Tick
+    hi: Tick
+    asked: int = 0
+    """The first renewal that asked; 0: none did."""
+    said: HomeSays | None = None
+    """What the home has answered."""
+
+
+@dataclass(slots=True)
 class Guest:
     """A consumer here, with its subscription at its home."""
 
@@ -112,8 +129,8 @@ class Guest:
     """The newest renewal that the home has answered."""
     confirmed: dict[PubendId, Row] = field(default_factory=dict)
     """Where the subscription stands, as its home has said last."""
-    doubts: dict[PubendId, int] = field(default_factory=dict)
-    """The pubends on which ticks may be a gap, and the renewal whose answer will tell; 0: it has told."""
+    doubts: dict[PubendId, LossInDoubt] = field(default_factory=dict)
+    """The pubends on which ticks may be a gap."""
     complained: bool = False
     """Whether the consumer knows that it waits for its home."""
     commit: Commit | None = None
@@ -155,7 +172,7 @@ class Guests:
         self._by_home: dict[tuple[ShbId, int], Guest] = {}
         self._leaving: dict[int, tuple[BrokerId, Renew]] = {}
         """What homes are told of consumers that have gone, by attachment."""
-        hosting.may_tell_loss = self.may_tell_loss
+        hosting.ask_home = self.ask_home
 
     # -------------------------------------------------------------------------------- what clients ask
 
@@ -341,9 +358,11 @@ class Guests:
             if stream is not None:
                 learn(stream.positions[guest.sid], row)
         # A home that has not heard of a pubend yet says nothing about it.
-        for pubend in [pubend for pubend, asked in guest.doubts.items() if asked <= said.question and pubend in begins]:
-            guest.doubts[pubend] = 0
-            self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
+        matched = {each.pubend: each for each in said.matched}
+        for pubend, doubt in list(guest.doubts.items()):
+            if 0 < doubt.asked <= said.question and pubend in begins and doubt.said is None:
+                doubt.said = home_says(matched.get(pubend))
+                self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
     def on_ended(self, said: Ended, now: int, wall: int) -> None:
         """A home has ended a lease."""
@@ -582,22 +601,22 @@ class Guests:
     def _due(self, sid: int, at: int) -> None:
         self._timers.set(("renew", sid), at)
 
-    def may_tell_loss(self, sid: int, pubend: PubendId, now: int) -> bool:
-        """Whether the home has said what the subscription is done with since these ticks were found lost.
+    def ask_home(self, sid: int, pubend: PubendId, lo: Tick, hi: Tick, now: int) -> HomeSays | None:
+        """Returns what the home has said of (lo, hi] since ticks in it were found lost.
 
-        If not, it is asked now, and the reader has to wait.
+        If it has not, it is asked now, and the reader has to wait: None.
         """
         guest = self._guests.get(sid)
         if guest is None:
-            return True
-        asked = guest.doubts.get(pubend)
-        if asked is None:
-            guest.doubts[pubend] = guest.question + 1
+            return ALL_IS_SAID
+        doubt = guest.doubts.get(pubend)
+        if doubt is None or doubt.hi != hi:
+            guest.doubts[pubend] = LossInDoubt(lo, hi)
             self._due(sid, now)
-        if asked != 0:
-            return False
-        del guest.doubts[pubend]
-        return True
+            return None
+        if doubt.said is not None:
+            del guest.doubts[pubend]
+        return doubt.said
 
     def _renew(self, guest: Guest, now: int) -> None:
         guest.question += 1
@@ -618,6 +637,13 @@ class Guests:
         self._hosting.tell(guest.consumer.channel.session, Delayed(guest.sid, reason))
         about = f"{record.client_id}/{record.name}"
         self._hosting.outbox.emit(Alarm(AlarmCode.HOME_SILENT, reason, about))
+
+    def _doubts(self, guest: Guest) -> tuple[Doubt, ...]:
+        """Returns what the next renewal asks about: all of that has room in one answer."""
+        open_ones = [(pubend, doubt) for pubend, doubt in guest.doubts.items() if doubt.said is None]
+        for _, doubt in open_ones[:DOUBTS_MOST]:
+            doubt.asked = doubt.asked or guest.question
+        return tuple(Doubt(pubend, doubt.lo, doubt.hi) for pubend, doubt in open_ones[:DOUBTS_MOST])
 
     def _renewal(self, guest: Guest, *, leaves: bool) -> Renew:
         acknowledged: list[Acknowledged] = []
@@ -650,6 +676,7 @@ class Guests:
             consumer.subscription.wants,
             tuple(passed),
             consumer.process,
+            () if leaves else self._doubts(guest),
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:
@@ -677,6 +704,16 @@ class Guests:
         data = mail.encode(said)
         assert data is not None, "a renewal is small"
         self._hosting.outbox.emit(Post(node, mail.ROLE, data))
+
+
+def home_says(matched: Matched | None) -> HomeSays:
+    """Returns what is silence by what the home's PFS knows; None: it knows nothing."""
+    if matched is None:
+        return ALL_IS_SAID
+    silent = IntervalSet([(matched.lo, matched.upto)])
+    for tick in matched.ticks:
+        silent.remove(tick - 1, tick)
+    return HomeSays(silent.ranges, matched.upto)
 
 
 def learn(position: SubscriptionPosition, row: Row) -> None:

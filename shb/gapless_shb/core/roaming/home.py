@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from gapless.core.network.facts import BrokerId, Post
@@ -38,12 +39,14 @@ from gapless_shb.core.roaming.mail import (
     CommitAtHome,
     CommittedAtHome,
     Ended,
+    Matched,
     Renew,
     Renewed,
     Row,
     Standing,
     Working,
 )
+from gapless_shb.core.roaming.matches import Matches
 from gapless_shb.core.subscriptions import SubscriptionRecord
 from gapless_shb.core.takeovers import Asker, Takeovers, taken_over_by
 
@@ -107,6 +110,7 @@ class Home:
         """`is_taken`: whether somebody uses a subscription who is no consumer, or it is still being created."""
         self._desks = desks
         self._takeovers = takeovers
+        self._matches = Matches(hosting)
         self._hosting = hosting
         self._expiry = expiry
         self._handlers = handlers
@@ -202,9 +206,16 @@ class Home:
             self._end_consumption(renew.sid, now, wall)
             self._hosting.channels.pop(lease.session.number, None)
             return
+        self._matches.find(renew.sid, renew.doubts, partial(self._confirm, node, lease, renew))
+
+    def _confirm(self, node: BrokerId, lease: GuestLease, renew: Renew, matched: tuple[Matched, ...]) -> None:
+        """Answers a renewal, if its consumer is still there."""
+        subscription = self._hosting.registry.get(renew.sid)
+        if self._leases.get(renew.sid) is not lease or subscription is None:
+            return
         standing = self._standing(subscription)
         here, asked = self._hosting.shb, renew.question
-        self._post(node, Renewed(here, renew.life, asked, renew.sid, renew.attachment, standing))
+        self._post(node, Renewed(here, renew.life, asked, renew.sid, renew.attachment, standing, matched))
 
     def on_commit(self, node: BrokerId, said: CommitAtHome, now: int) -> None:
         """A consumer elsewhere commits. Without a lease nothing is answered: its next renewal gives or ends it."""

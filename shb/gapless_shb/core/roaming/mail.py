@@ -50,6 +50,23 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
     starts: dict[PubendId, Real] = {}
 
 
+class Doubt(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Ticks that are lost, somewhere in (lo, hi]: a guest asks which of them concern its subscription."""
+
+    pubend: PubendId
+    lo: Real
+    hi: Real
+
+
+class Matched(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What the home's PFS knows of a doubt: of all ticks in (lo, upto] the subscription has matched `ticks` alone."""
+
+    pubend: PubendId
+    lo: Real
+    upto: Real
+    ticks: tuple[Real, ...]
+
+
 class Ask(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """To the home: a client asks this, at another SHB. It is repeated until `Answer`."""
 
@@ -118,6 +135,8 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Up to where the sender found nothing to send. The application need not have acknowledged that."""
     process: Process = ""
     """As in `Subscribe`."""
+    doubts: tuple[Doubt, ...] = ()
+    """What the guest is not told before the home has answered."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
@@ -129,6 +148,8 @@ class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
     sid: Real
     attachment: Real
     standing: Standing
+    matched: tuple[Matched, ...] = ()
+    """Of the renewal's doubts those of which the PFS knows something."""
 
 
 class Ended(msgspec.Struct, array_like=True, frozen=True, tag=6):

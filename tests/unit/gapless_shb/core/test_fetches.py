@@ -12,7 +12,7 @@ from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire.messages import GapReason
 from gapless.selectors.filters import Filter
 from gapless.selectors.index import BatchMatcher
-from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness, without
+from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness
 
 
 def batch(*ticks: int) -> EventBatch:
@@ -35,7 +35,7 @@ def test_ticks_are_complete_when_each_is_an_event_or_lost() -> None:
     fetch.offer(Knowledge("p@1", 0, 40, lost=12))
 
     assert (early, fetch.complete) == (False, True)
-    assert shown(fetch.segments((0, 0))) == [(0, 10), [20, 30]]
+    assert shown(fetch.segments(())) == [(0, 10), [20, 30]]
 
 
 def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
@@ -43,7 +43,7 @@ def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
     fetch = TickFetch("p@1", 5, [10, 20], 400, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 0, 400, lost=300))
 
-    assert shown(fetch.segments((0, 0))) == [(5, 20)]
+    assert shown(fetch.segments(())) == [(5, 20)]
 
 
 def test_what_was_released_quietly_is_no_gap() -> None:
@@ -51,7 +51,7 @@ def test_what_was_released_quietly_is_no_gap() -> None:
     fetch = TickFetch("p@1", 5, [10, 20], 400, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 0, 400, lost=300))
 
-    assert shown(fetch.segments((9, 100))) == []
+    assert shown(fetch.segments(((9, 100),))) == []
 
 
 def test_an_event_that_a_cache_kept_is_delivered_between_two_gaps() -> None:
@@ -60,7 +60,7 @@ def test_an_event_that_a_cache_kept_is_delivered_between_two_gaps() -> None:
     fetch.offer(Knowledge("p@1", 15, 25, batch(20)))
     fetch.offer(Knowledge("p@1", 0, 40, lost=40))
 
-    assert shown(fetch.segments((0, 0))) == [(0, 10), [20], (20, 30)]
+    assert shown(fetch.segments(())) == [(0, 10), [20], (20, 30)]
 
 
 def test_pieces_that_come_out_of_order_are_put_in_order() -> None:
@@ -70,7 +70,7 @@ def test_pieces_that_come_out_of_order_are_put_in_order() -> None:
     fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
     fetch.offer(Knowledge("p@1", 0, 25, batch(10, 20)))
 
-    assert shown(fetch.segments((0, 0))) == [[10, 20, 30, 40]]
+    assert shown(fetch.segments(())) == [[10, 20, 30, 40]]
 
 
 def test_ticks_of_which_some_may_not_have_matched_are_filtered_again() -> None:
@@ -80,7 +80,7 @@ def test_ticks_of_which_some_may_not_have_matched_are_filtered_again() -> None:
     fetch = TickFetch("p@1", 0, [5, 10, 20, 30], 40, nearness(MILLISECOND), matcher)
     fetch.offer(Knowledge("p@1", 5, 40, batch(10, 20, 30), lost=5))
 
-    assert shown(fetch.segments((0, 0))) == [(0, 5), [20, 30]]
+    assert shown(fetch.segments(())) == [(0, 5), [20, 30]]
 
 
 def test_far_ticks_are_asked_for_one_by_one_and_near_ones_together() -> None:
@@ -100,7 +100,7 @@ def test_a_range_is_filtered_again_and_handed_out_as_far_as_it_is_known() -> Non
 
     assert fetch.complete
     assert fetch.upto == 50
-    assert shown(fetch.segments((0, 0))) == [[20]]
+    assert shown(fetch.segments(())) == [[20]]
 
 
 def test_what_arrived_behind_a_hole_is_not_asked_for_again() -> None:
@@ -133,7 +133,7 @@ def test_a_lost_range_is_one_gap_that_ends_where_silence_begins() -> None:
     fetch = RangeFetch("p@1", 0, 100, BatchMatcher())
     fetch.offer(Knowledge("p@1", 0, 100, lost=60))
 
-    assert shown(fetch.segments((40, 80))) == [(0, 40)]
+    assert shown(fetch.segments(((40, 80),))) == [(0, 40)]
 
 
 def test_what_the_pubend_has_given_up_is_waited_for_until_it_is_answered() -> None:
@@ -148,7 +148,7 @@ def test_what_the_pubend_has_given_up_is_waited_for_until_it_is_answered() -> No
         fetch.offer(Knowledge("p@1", 0, 15, batch(10), reply=True))
         fetch.offer(Knowledge("p@1", 15, 100, lost=300, reply=True))
         assert (early, fetch.complete) == (False, True)
-        assert shown(fetch.segments((0, 0))) == expected
+        assert shown(fetch.segments(())) == expected
 
 
 @given(
@@ -169,13 +169,17 @@ def test_segments_tell_everything_in_order(events: list[int], lost: list[int]) -
     assert ends == sorted(ends)
 
 
-@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
-def test_without_takes_an_interval_out(lo: int, hi: int, low: int, high: int) -> None:
-    """Checked tick by tick."""
-    rest = without(((lo, hi),), (low, high))
+def test_a_range_that_is_cut_short_leaves_the_rest_to_the_next_fetch() -> None:
+    """What the home of a guest has not looked at is told later; it is not asked for twice."""
+    fetch = RangeFetch("p@1", 0, 100, BatchMatcher())
+    fetch.offer(Knowledge("p@1", 0, 100, lost=100))
+    fetch.end_at(40)
+    found = shown(fetch.segments(((0, 20), (21, 40))))
+    rest = RangeFetch("p@1", 40, 100, BatchMatcher())
+    rest.go_on_from(fetch)
 
-    for tick in range(22):
-        assert any(a < tick <= b for a, b in rest) == (lo < tick <= hi and not low < tick <= high)
+    assert (fetch.upto, found) == (40, [(0, 21)])
+    assert (rest.ranges(), rest.upto) == ((), 100)
 
 
 def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
@@ -198,7 +202,7 @@ def test_what_was_given_up_is_a_gap_of_its_own_reason() -> None:
     fetch.offer(Knowledge.of_damage("p@1", 25, 60, 12))
 
     assert (before, fetch.complete) == (False, True)
-    gaps = [segment for segment in fetch.segments((0, 0)) if isinstance(segment, GapSegment)]
+    gaps = [segment for segment in fetch.segments(()) if isinstance(segment, GapSegment)]
     assert gaps == [GapSegment(0, 10, GapReason.RELEASED_EARLY), GapSegment(20, 40, GapReason.DAMAGED)]
 
 
@@ -226,5 +230,5 @@ def test_what_the_log_has_lost_is_a_gap_for_whom_it_had_matched() -> None:
     fetch.lose(25, 40)
 
     assert (before, fetch.complete) == (False, True)
-    gaps = [segment for segment in fetch.segments((0, 0)) if isinstance(segment, GapSegment)]
+    gaps = [segment for segment in fetch.segments(()) if isinstance(segment, GapSegment)]
     assert gaps == [GapSegment(0, 10, GapReason.CUT), GapSegment(20, 30, GapReason.CUT)]

@@ -18,7 +18,7 @@ from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.readers import CatchUpReader, ConsumerSink, Reader, expired_mask, unexpired
-from gapless_shb.core.state import BrokerState
+from gapless_shb.core.state import ALL_IS_SAID, BrokerState, HomeSays
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
 
 PUBEND = "p@1"
@@ -57,8 +57,8 @@ class Bench:
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         self.fetch(ranges, now)
 
-    def may_tell_loss(self, reader: Reader, now: int) -> bool:
-        return True
+    def ask_home(self, reader: Reader, lo: int, hi: int, now: int) -> HomeSays | None:
+        return ALL_IS_SAID
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         self.fetches.append(ranges)

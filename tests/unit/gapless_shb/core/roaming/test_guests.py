@@ -7,9 +7,13 @@ from random import Random
 import pytest
 
 from gapless.core.network import facts as r
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import messages as m
 from gapless.selectors.parser import SelectorLimits
+from gapless_shb.core.roaming import matches
 from gapless_shb.core.rows import POSITIONS
+from gapless_shb.core.state import ALL_IS_SAID
 from gapless_shb.core.subscriptions import SUBSCRIPTIONS
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
@@ -528,10 +532,61 @@ def test_garbage_in_the_mail_is_ignored() -> None:
 
 def test_a_gap_is_asked_about_on_its_own_pubend() -> None:
     pair = Pair()
-    session, answer = attached(pair)
+    _, answer = attached(pair)
+    ask, head = pair.other.hosting.ask_home, pair.home.stream.head
     assert PUBEND in {each.pubend for each in answer.positions}
-    assert pair.other.hosting.may_tell_loss(answer.sid, PUBEND, pair.other.now) is False
+    assert ask(answer.sid, PUBEND, head - 2, head, pair.other.now) is None
     pair.settle(1000)
-    assert pair.other.hosting.may_tell_loss(answer.sid, PUBEND, pair.other.now) is True
-    assert pair.other.hosting.may_tell_loss(answer.sid, "q@1", pair.other.now) is False
+    assert ask(answer.sid, PUBEND, head - 2, head, pair.other.now) is not None
+    assert ask(answer.sid, "q@1", 0, 1, pair.other.now) is None
+
+
+def told(pair: Pair, sid: int, lo: int, hi: int) -> tuple[list[int], int]:
+    """Which ticks the home leaves in doubt, and up to where it has looked."""
+    ask = pair.other.hosting.ask_home
+    assert ask(sid, PUBEND, lo, hi, pair.other.now) is None
+    pair.settle(2000)
+    said = ask(sid, PUBEND, lo, hi, pair.other.now)
+    assert said is not None
+    return [end for _, end in IntervalSet([(lo, min(hi, said.upto))]) - IntervalSet(said.silent)], said.upto
+
+
+def test_the_home_says_what_its_pfs_has_of_ticks_that_are_lost() -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    first = pair.publish(1)[0]
+    pair.settle(2000)
+    ticks = pair.publish(3)
+    pair.settle(2000)
+    pair.leave(pair.other, session)  # type: ignore[arg-type]
+    session, answer = attached(pair)
+    head = pair.home.stream.head
+
+    assert told(pair, answer.sid, first, head) == (ticks, head)
+    assert told(pair, answer.sid, ticks[0], ticks[2] - 1) == ([ticks[1]], ticks[2] - 1)
+    late = pair.publish(2)  # in the open block
+    head = pair.home.stream.head
+    found, upto = told(pair, answer.sid, ticks[2], head)
+    if upto < head:
+        more, upto = told(pair, answer.sid, upto, head)
+        found += more
+    assert (found, upto) == (late, head)
+
+
+def test_the_home_says_nothing_of_ticks_that_its_pfs_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    session, answer = attached(pair)
+    first, *ticks = pair.publish(5)
+    pair.settle(2000)
+    head, position = pair.home.stream.head, pair.home.stream.positions[answer.home_sid]
+
+    since, position.since = position.since, FOREVER
+    assert pair.other.hosting.ask_home(answer.sid, PUBEND, first, head, pair.other.now) is None
+    pair.settle(2000)
+    assert pair.other.hosting.ask_home(answer.sid, PUBEND, first, head, pair.other.now) is ALL_IS_SAID
+    position.since = since
+
+    monkeypatch.setattr(matches, "TICKS_MOST", 2)
+    assert told(pair, answer.sid, first, head) == (ticks[:2], ticks[1])
+    assert told(pair, answer.sid, ticks[1], head)[0] == ticks[2:]
     assert session is not None
