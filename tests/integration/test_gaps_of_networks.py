@@ -13,8 +13,9 @@ import pytest
 import gapless
 import gapless.sync
 from gapless.core.ports import Roaming
+from gapless_shb.core.gauges import HEAD
 from gapless_shb.core.roaming.places import home_of
-from integration.broker_process import bounded
+from integration.broker_process import bounded, until
 from integration.networks_in_process import TestNetwork, network_of
 
 PATIENCE = 60.0
@@ -36,7 +37,12 @@ async def network(directory: Path) -> AsyncIterator[TestNetwork]:
         path = net.write()
         for name in net.proxies:
             await net.start(name, path, **(sections_of_the_host(directory) if name == "phb" else {}))
+        await until(lambda: all(knows_a_pubend(net, shb) for shb in ("shb", "shb2")), "the SHBs know the pubend")
         yield net
+
+
+def knows_a_pubend(net: TestNetwork, shb: str) -> bool:
+    return any(gauge.name == HEAD.name for gauge in net.nodes[shb].gauges())
 
 
 def sections_of_the_host(directory: Path) -> dict[str, Any]:
@@ -57,8 +63,6 @@ async def taken(items_of: AsyncIterator[gapless.Event | gapless.Gap], last: byte
 async def missed(net: TestNetwork, name: str) -> tuple[gapless.CheckpointToken, list[bytes]]:
     """A subscription whose consumer leaves, and the events that are published and released before it is back."""
     async with gapless.connect(net.nodes[HOME].url, client_id=CLIENT) as connection, connection.session() as session:
-        while not await bounded(connection.pubends(), PATIENCE):
-            await asyncio.sleep(0.05)
         subscription = await bounded(session.subscribe("t", name=name), PATIENCE)
         async with gapless.connect(net.nodes["phb"].url) as writer, writer.session() as first:
             await bounded(first.publisher("t", name="first").send(b"first", properties={"later": True}), PATIENCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from secrets import token_hex
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gapless.core.client import SubscribeOptions
+
+log = logging.getLogger("gapless.client")
 
 UNNAMED = "~"
 """The first character of the name drawn for a publisher without one. The broker forgets it when it is closed."""
@@ -325,6 +328,12 @@ class Session(ClosedWhenLeft):
             except BaseException:
                 publisher.abandon()
                 raise
+            if not tokens and subscription.was_there:
+                log.warning(
+                    "transform %r has no stored position, and its input is there already: it goes on where that was"
+                    " acknowledged. That is right before its first output. Otherwise the log of its outputs was lost",
+                    name,
+                )
             return Transform(publisher, subscription, attach, max_events, max_wait)
 
         return AwaitableContext(begin)

@@ -80,6 +80,8 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         """Whether it is acknowledged and recovered with its session."""
         self.is_closed = False
         """Whether its application has closed it."""
+        self.was_there = False
+        """Whether it existed before it was attached here."""
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._until: float | None = None
@@ -387,6 +389,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
 
     def on_answered(self, result: Any) -> None:
         """The broker has attached it, for the first time."""
+        self.was_there = not result.created
         if not self._attached.done():
             self._attached.set_result(None)
 
