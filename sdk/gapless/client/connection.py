@@ -229,9 +229,9 @@ class Connection(RangeCalls):
     async def close(self) -> None:
         """Closes the connection; waits for receipts as long as the broker is there and can log. Idempotent.
 
-        Where a broker gives no sign of life, that takes at most 5 s. Raises PublishUncertainError, or a rejection, of a
-        batch for which no caller waits any more; ConnectionClosedError if it is not known whether what a subscription
-        was handed last is committed (AUTO).
+        Where a broker gives no sign of life, or one behind it, that takes at most 5 s. Raises PublishUncertainError, or
+        a rejection, of a batch for which no caller waits any more; ConnectionClosedError if it is not known whether
+        what a subscription was handed last is committed (AUTO).
 
         On another event loop it raises ConnectionClosedError, and does nothing, unless the connection's own loop has
         ended: then the connection had ended with it, and an embedded broker lets go of its volume. If there are events
@@ -240,6 +240,8 @@ class Connection(RangeCalls):
         errors: list[GaplessError] = []
         if not self._driver.closed:
             self._check_here()
+        for session in list(self._sessions):
+            errors += await session.close_subscriptions()
         for session in list(self._sessions):
             try:
                 await session.close()

@@ -27,6 +27,8 @@ log = logging.getLogger("gapless.client")
 FORKED: Final = "the connection belongs to the process this one was forked from: connect anew"
 LOOK_SECONDS = 0.75
 """So long whoever leaves waits until it asks the broker for a sign of life, and looks for one again."""
+ANSWER_SECONDS = 4.0
+"""So long whoever leaves waits for the next answer: the broker may live, and one behind it that has to answer not."""
 
 Dialler: TypeAlias = "Callable[[str, Callable[[Link], LinkHandler]], Awaitable[Link]]"
 """Connects to an address, as `gapless.spi.Transport.dial` does."""
@@ -119,6 +121,8 @@ class Driver:
         self._before_pump: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due: int | None = None
+        self._answered_at = self._gave_up_at = float("-inf")
+        """When a broker has answered something last, and when somebody who left did not wait for that any more."""
         recipient = self._recipients.get
         self._effects: dict[type, Callable[[Any], None]] = {
             e.OpenLink: self._on_dial,
@@ -131,9 +135,9 @@ class Driver:
             e.Unreachable: self._on_unreachable,
             e.Closed: self._on_closed,
             e.Notice: lambda notice: log.warning("%s", notice.text),
-            e.Answered: lambda answered: recipient(answered.request, NO_RECIPIENT).on_answered(answered.result),
+            e.Answered: self._on_answered,
             e.Failed: self._on_failed,
-            e.Receipted: lambda receipted: recipient(receipted.publisher, NO_RECIPIENT).on_receipted(receipted),
+            e.Receipted: self._on_receipted,
             e.NotPublished: lambda refused: recipient(refused.publisher, NO_RECIPIENT).on_not_published(refused),
             e.Arrived: lambda arrived: recipient(arrived.subscription, NO_RECIPIENT).on_arrived(),
         }
@@ -174,25 +178,33 @@ class Driver:
             await asyncio.shield(self._all_links_closed)
 
     async def while_alive(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Waits until some work is done that a broker has to answer, as long as the broker gives signs of life.
+        """Waits until some work is done that brokers have to answer, as long as they do, or the next one lives.
 
-        Returns whether it is done. Otherwise the broker stands still, or is not there, and the work was cancelled.
+        Returns whether it is done. Otherwise a broker stands still, or is not there, and the work was cancelled. Who
+        waits next does not begin to wait anew: its answers had as long.
         """
         task = self.loop.create_task(work)
+        now = self.loop.time()
+        if now - self._gave_up_at > LOOK_SECONDS:
+            self._answered_at = now
         try:
-            while not task.done() and not self.core.stands_still(self.now()):
+            while not task.done() and not self._is_waited_for_in_vain():
                 await asyncio.wait([task], timeout=LOOK_SECONDS)
                 if not task.done():
                     self.core.ask_for_life(self.now())
                     self.pump()
         finally:
             if not task.done():
+                self._gave_up_at = self.loop.time()
                 task.cancel()
                 await asyncio.wait([task])
         if task.cancelled():
             return False
         task.result()
         return True
+
+    def _is_waited_for_in_vain(self) -> bool:
+        return self.core.stands_still(self.now()) or self.loop.time() - self._answered_at > ANSWER_SECONDS
 
     def now(self) -> int:
         """Returns the time in monotonic nanoseconds."""
@@ -317,6 +329,14 @@ class Driver:
         self.pump()
 
     # What to do.
+
+    def _on_answered(self, answered: e.Answered) -> None:
+        self._answered_at = self.loop.time()
+        self._recipients.get(answered.request, NO_RECIPIENT).on_answered(answered.result)
+
+    def _on_receipted(self, receipted: e.Receipted) -> None:
+        self._answered_at = self.loop.time()
+        self._recipients.get(receipted.publisher, NO_RECIPIENT).on_receipted(receipted)
 
     def _on_dial(self, dial: e.OpenLink) -> None:
         task = self.loop.create_task(self._dial_link(dial), name=f"gapless dials {dial.address}")

@@ -212,8 +212,8 @@ class Publisher(ClosedWhenLeft, Recipient):
     async def close(self) -> None:
         """Waits until everything sent is answered, as long as the broker is there and can log. Then it ends.
 
-        A broker that gives no sign of life for 3 s is not waited for. What has no answer then is uncertain: it raises
-        PublishUncertainError if no caller waits for it. Idempotent.
+        A broker that gives no sign of life for 3 s is not waited for, nor one behind it that answers nothing for 4 s.
+        What has no answer then is uncertain: it raises PublishUncertainError if no caller waits for it. Idempotent.
         """
         if self._error is None:
             self._driver.check_here()

@@ -385,12 +385,7 @@ class Session(ClosedWhenLeft):
         if self._closed or self._driver.is_dropped:
             return
         self._driver.check_here()
-        errors: list[GaplessError] = []
-        for subscription in self._subscriptions:
-            try:
-                await subscription.close()
-            except GaplessError as error:
-                errors.append(error)
+        errors = await self.close_subscriptions()
         for publisher in self._publishers:
             try:
                 await publisher.close()
@@ -399,6 +394,16 @@ class Session(ClosedWhenLeft):
         self._end()
         if errors:
             raise errors[0]
+
+    async def close_subscriptions(self) -> list[GaplessError]:
+        """For the connection: closes them, while nobody waits yet for a publisher's broker that may stand still."""
+        errors: list[GaplessError] = []
+        for subscription in [] if self._driver.is_dropped else self._subscriptions:
+            try:
+                await subscription.close()
+            except GaplessError as error:
+                errors.append(error)
+        return errors
 
     def abandon(self) -> None:
         """Ends it now: nothing is acknowledged, and unanswered events are uncertain."""

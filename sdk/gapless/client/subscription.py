@@ -182,7 +182,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         """Ends the consumption, as leaving the block does. A durable subscription lives on. Idempotent.
 
         With AUTO, what was handed out last is committed before. Raises ConnectionClosedError if the broker stands still
-        for 3 s, or is not there: then it is not known whether that was committed.
+        for 3 s, or is not there, or does not answer for 4 s: then it is not known whether that was committed.
         """
         if self._ended is None:
             try:
