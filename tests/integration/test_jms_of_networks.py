@@ -27,7 +27,7 @@ WAIT = 30_000
 """Milliseconds."""
 
 
-def client_at(home: str, mode: int) -> str:
+def client_at(home: str, mode: jms.SessionMode) -> str:
     """A client whose subscriptions have that home."""
     names = (f"{CLIENT}-{mode}-{number}" for number in range(1000))
     return next(name for name in names if home_of(name, Roaming(PLACES, b"")) == home)
@@ -51,6 +51,13 @@ async def publish(url: str, *bodies: str) -> list[gapless.Receipt]:
         return [await bounded(publisher.send(body.encode())) for body in bodies]
 
 
+def text_of(message: jms.Message) -> str:
+    """The text that was published as bytes."""
+    body = message.get_body(bytes)
+    assert body is not None
+    return body.decode()
+
+
 def settle(context: jms.JMSContext) -> None:
     """What was handed out is done with, as the mode of the session has it."""
     if context.get_transacted():
@@ -59,12 +66,14 @@ def settle(context: jms.JMSContext) -> None:
         context.acknowledge()
 
 
-def open_consumer(url: str, client: str, mode: int) -> tuple[jms.JMSContext, jms.JMSConsumer]:
+def open_consumer(url: str, client: str, mode: jms.SessionMode) -> tuple[jms.JMSContext, jms.JMSConsumer]:
     context = jms.ConnectionFactory(url, client_id=client).create_context(mode)
     return context, context.create_durable_consumer(context.create_topic("t"), "s")
 
 
-def received(url: str, client: str, mode: int, last: str, *, aborts: bool = False) -> list[tuple[str, bool]]:
+def received(
+    url: str, client: str, mode: jms.SessionMode, last: str, *, aborts: bool = False
+) -> list[tuple[str, bool]]:
     """What a context gets up to a message: bodies, and whether they were marked; reasons of gaps.
 
     `aborts`: it settles nothing, and its application fails.
@@ -80,7 +89,7 @@ def received(url: str, client: str, mode: int, last: str, *, aborts: bool = Fals
                     items.append((error.gap.reason, False))
                     continue
                 assert message is not None
-                items.append((message.get_body(bytes).decode(), message.get_jms_redelivered()))
+                items.append((text_of(message), message.get_jms_redelivered()))
                 if not aborts:
                     settle(context)
             if aborts:
@@ -91,7 +100,9 @@ def received(url: str, client: str, mode: int, last: str, *, aborts: bool = Fals
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_durable_subscription_goes_on_wherever_its_client_is(network: TestNetwork, mode: int) -> None:
+async def test_a_durable_subscription_goes_on_wherever_its_client_is(
+    network: TestNetwork, mode: jms.SessionMode
+) -> None:
     """Each message once; what an application that has failed did not settle comes again: marked, but for DUPS_OK."""
     client, urls = client_at("shb", mode), {name: node.url for name, node in network.nodes.items()}
 
@@ -128,12 +139,12 @@ async def test_whoever_receives_is_told_once_that_the_volume_was_lost(network: T
     live = {mode: await asyncio.to_thread(open_consumer, urls[place], client, mode) for mode, client in clients.items()}
     await publish(urls["phb"], "1", "2")
 
-    def first(mode: int) -> str:
+    def first(mode: jms.SessionMode) -> str:
         context, consumer = live[mode]
         message = consumer.receive(WAIT)
         assert message is not None
         settle(context)
-        return message.get_body(bytes).decode()
+        return text_of(message)
 
     for mode in MODES:
         assert await bounded(asyncio.to_thread(first, mode)) == "1"
@@ -146,8 +157,8 @@ async def test_whoever_receives_is_told_once_that_the_volume_was_lost(network: T
     await publish(urls[place], "newer")
     other = PLACES[1 - PLACES.index(place)]
     for mode, client in clients.items():
-        told = await bounded(asyncio.to_thread(received, urls[other], client, mode, "newer"), 60)
-        assert told == [("newer", False)]
+        later = await bounded(asyncio.to_thread(received, urls[other], client, mode, "newer"), 60)
+        assert later == [("newer", False)]
 
 
 def told_and_new(context: jms.JMSContext, consumer: jms.JMSConsumer) -> list[str]:
@@ -161,7 +172,7 @@ def told_and_new(context: jms.JMSContext, consumer: jms.JMSConsumer) -> list[str
                 items.append(error.gap.reason)
                 continue
             assert message is not None
-            items.append(message.get_body(bytes).decode())
+            items.append(text_of(message))
         settle(context)
     return items
 
@@ -169,17 +180,17 @@ def told_and_new(context: jms.JMSContext, consumer: jms.JMSConsumer) -> list[str
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_listener_goes_on_and_the_exception_listener_is_told(network: TestNetwork, place: str) -> None:
     urls = {name: node.url for name, node in network.nodes.items()}
-    heard: dict[int, queue.SimpleQueue[str]] = {mode: queue.SimpleQueue() for mode in MODES}
+    heard: dict[jms.SessionMode, queue.SimpleQueue[str]] = {mode: queue.SimpleQueue() for mode in MODES}
     contexts: list[jms.JMSContext] = []
 
-    def listen(mode: int) -> None:
+    def listen(mode: jms.SessionMode) -> None:
         context = jms.ConnectionFactory(urls[place], client_id=client_at("shb", mode)).create_context(mode)
         contexts.append(context)
         context.set_exception_listener(lambda error: heard[mode].put(_reason(error)))
 
         def listener(message: jms.Message) -> None:
             settle(context)
-            heard[mode].put(message.get_body(bytes).decode())
+            heard[mode].put(text_of(message))
 
         context.create_durable_consumer(context.create_topic("t"), "s").set_message_listener(listener)
 
@@ -227,7 +238,7 @@ async def test_over_a_node_that_runs_twice_every_message_comes_or_is_told(tmp_pa
             assert body.decode() in items[mode] or any(gap.start < tick <= gap.end for gap in gaps), (mode, body)
 
 
-def take(consumers: dict[int, tuple[jms.JMSContext, jms.JMSConsumer]]) -> Callable[[], None]:
+def take(consumers: dict[jms.SessionMode, tuple[jms.JMSContext, jms.JMSConsumer]]) -> Callable[[], None]:
     """Lets each consumer take one message."""
 
     def one_each() -> None:
@@ -262,6 +273,6 @@ def rest_of(context: jms.JMSContext, consumer: jms.JMSConsumer, last: str) -> li
             items.append(error.gap)
             continue
         assert message is not None
-        items.append(message.get_body(bytes).decode())
+        items.append(text_of(message))
         settle(context)
     return items

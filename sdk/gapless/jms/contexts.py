@@ -469,8 +469,10 @@ class JMSContext:
         try:
             with names_of_jms():
                 if error is None:
-                    self._sending.wait()
-                    self._session.close()
+                    try:
+                        self._session.close()  # answers what was sent, or gives it up in some seconds
+                    finally:
+                        self._sending.wait()
                 else:
                     self._session.abandon()
                 if not self._connection.contexts:
