@@ -254,8 +254,8 @@ GATEWAYS = (
             Edit("gapless_shb.core.pages:Page.losses", "(cut, GapReason.CUT), ", ""),
             Edit(
                 "gapless_shb.core.fetches:TickFetch.segments",
-                "lost = [tick for tick in self._missing if not",
-                "lost = [tick for tick in self._missing if tick not in self._cut and not",
+                "lost = [tick for tick in self._missing if tick not in known]",
+                "lost = [tick for tick in self._missing if tick not in self._cut and tick not in known]",
             ),
         ),
         ("KI5", "KI4"),
