@@ -103,6 +103,43 @@ class Groups:
         heads = [other.head for pubend, other in self.members(group).items() if pubend != stream.pubend]
         return min(heads, default=0)
 
+    def late_starts(
+        self,
+        subscription: SubscriptionRecord,
+        members: Mapping[PubendId, Constream],
+        at: Mapping[PubendId, Tick],
+        given: Mapping[PubendId, Tick],
+    ) -> dict[PubendId, Tick]:
+        """Returns where a consumer goes on on members that were found after its subscription was created.
+
+        A token that does not name such a member was made when its order had come to the highest place that it does
+        name. A member in place of a lost one begins at its beginning.
+        """
+        places = [(tick, pubend) for pubend, tick in given.items() if pubend in members]
+        if not places:
+            return {}
+        return {
+            pubend: max(at[pubend], stream.behind(late_start(pubend, max(places))))
+            for pubend, stream in members.items()
+            if pubend not in given and pubend not in subscription.start and not self.replaces_another(stream)
+        }
+
+    def too_late(
+        self, members: Mapping[PubendId, Constream], at: Mapping[PubendId, Tick], starts: Mapping[PubendId, Tick]
+    ) -> dict[PubendId, Tick]:
+        """Returns up to where what a member has comes too late for a consumer that goes on at `at`.
+
+        A merge waits for each of its members, so nothing does. But a member may be in place of a lost one, with a clock
+        that was set back: then it publishes before the place that the order has come to. `starts`: where the
+        subscription began; where it still stands there, no order has come to.
+        """
+        found = {}
+        for pubend, stream in members.items():
+            places = [(at[other], other) for other in members if other != pubend and at[other] > starts[other]]
+            if places and self.replaces_another(stream):
+                found[pubend] = late_start(pubend, max(places))
+        return found
+
     def gauges(self) -> Iterator[Gauge]:
         """Yields how far each member is known: the lowest holds its group. One that is not known at all has 0."""
         heads = {stream.meta.member: stream.head for group in self._groups for stream in self.members(group).values()}
@@ -113,20 +150,3 @@ class Groups:
 def _age(stream: Constream) -> tuple[bool, Tick]:
     """Orders the incarnations of a member: the newest one that is not gone is the last."""
     return not stream.gone_upto, stream.meta.created
-
-
-def late_starts(
-    subscription: SubscriptionRecord,
-    members: Mapping[PubendId, Constream],
-    at: Mapping[PubendId, Tick],
-    given: Mapping[PubendId, Tick],
-) -> dict[PubendId, Tick]:
-    """Returns where a consumer goes on on members that were found after its subscription was created.
-
-    A token that does not name such a member was made when its order had come to the highest place that it does name.
-    """
-    places = [(tick, pubend) for pubend, tick in given.items() if pubend in members]
-    late = [pubend for pubend in members if pubend not in given and pubend not in subscription.start]
-    if not places:
-        return {}
-    return {pubend: max(at[pubend], members[pubend].behind(late_start(pubend, max(places)))) for pubend in late}

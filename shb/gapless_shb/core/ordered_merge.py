@@ -4,7 +4,7 @@ Each member gives what it has for a subscription, in its own order, and how far 
 next thing that any member may still have can leave; the rest waits. So a member that is slow or dead holds the others.
 
 A gap leaves as one item, at the place where it begins: whoever has got what stands behind that place has got the gap,
-and never meets an event from within it later. The merge decides only the order: whether a consumer has credit, and
+and never meets an event from within it later. Events of a member that come too late leave as a gap. The merge decides only the order: whether a consumer has credit, and
 how much of a member may wait here, is decided by `gapless_shb.core.ordering`.
 """
 
@@ -20,6 +20,7 @@ from typing import TypeAlias
 from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import GapReason
 from gapless_shb.core.fetches import GapSegment, Segment
 
 Place: TypeAlias = "tuple[Tick, PubendId]"
@@ -33,6 +34,8 @@ class MergedMember:
     pubend: PubendId
     known: Tick
     """Everything up to here was given, or is silence."""
+    too_late: Tick
+    """The order has come past this place of the member, which is in place of a lost one: events up to here are a gap."""
     waiting: deque[Segment] = field(default_factory=deque)
     taken: int = 0
     """How many events of the first segment have left."""
@@ -57,9 +60,11 @@ class MergedMember:
 class OrderedMerge:
     """The merge for one consumer."""
 
-    def __init__(self, starts: Mapping[PubendId, Tick]) -> None:
-        """The members of the group, and from where on each is merged."""
-        self._members = {pubend: MergedMember(pubend, start) for pubend, start in starts.items()}
+    def __init__(self, starts: Mapping[PubendId, Tick], too_late: Mapping[PubendId, Tick]) -> None:
+        """The members of the group, from where on each is merged, and up to where the events of some come too late."""
+        self._members = {
+            pubend: MergedMember(pubend, start, too_late.get(pubend, 0)) for pubend, start in starts.items()
+        }
         self._last: Place = max((start, pubend) for pubend, start in starts.items())
         """The last place from which something has left."""
         self.events = 0
@@ -73,7 +78,7 @@ class OrderedMerge:
     def add(self, pubend: PubendId, start: Tick) -> Tick:
         """Adds a member. Returns from where it is merged: from `start`, or behind what has left already."""
         start = max(start, late_start(pubend, self._last))
-        self._members[pubend] = MergedMember(pubend, start)
+        self._members[pubend] = MergedMember(pubend, start, too_late=0)
         return start
 
     def member(self, pubend: PubendId) -> MergedMember:
@@ -105,6 +110,10 @@ class OrderedMerge:
             segment.ticks, segment.events, segment.body_lengths, segment.headers if segment.decoded else None
         )
         assert member.known < events.ticks[0], "a member gives its events in order, each once"
+        if late := bisect_right(events.ticks, member.too_late):
+            self.put(pubend, GapSegment(events.ticks[0] - 1, events.ticks[late - 1], GapReason.TOO_LATE))
+            self.put(pubend, events.slice(late, len(events)))
+            return
         member.waiting.append(events)
         member.known = max(member.known, events.ticks[-1])
         self.events += len(events)

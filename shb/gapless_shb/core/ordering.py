@@ -29,12 +29,13 @@ class OrderedDelivery:
         consumer: Consumer,
         streams: Mapping[PubendId, Constream],
         at: Mapping[PubendId, Tick],
+        too_late: Mapping[PubendId, Tick],
         touched: dict[int, OrderedDelivery],
     ) -> None:
         """`at`: the members, and where the consumer goes on. `touched`: has those with something to be done."""
         self._consumer = consumer
         self._streams = streams
-        self._merge = OrderedMerge(at)
+        self._merge = OrderedMerge(at, too_late)
         self._told = dict(at)
         self._touched = touched
 
@@ -153,9 +154,9 @@ class Ordering:
         self._heads: list[Tick] = []
         """The heads of all pubends when what may leave left last."""
 
-    def begin(self, consumer: Consumer, at: Mapping[PubendId, Tick]) -> None:
-        """A consumer goes on from here, in total order."""
-        delivery = OrderedDelivery(consumer, self._streams, at, self._touched)
+    def begin(self, consumer: Consumer, at: Mapping[PubendId, Tick], too_late: Mapping[PubendId, Tick]) -> None:
+        """A consumer goes on from here, in total order. `too_late`: up to where events of some members come too late."""
+        delivery = OrderedDelivery(consumer, self._streams, at, too_late, self._touched)
         consumer.ordered = self._deliveries[consumer.sid] = delivery
 
     def end(self, sid: int) -> None:

@@ -45,7 +45,7 @@ from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.desks import Desks, OpenedDesk
 from gapless_shb.core.expiry import Expiry
-from gapless_shb.core.groups import Groups, late_starts
+from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import MOVED, Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
@@ -539,9 +539,11 @@ class Subscribing:
         }
         if group:
             members = self._groups.members(group)
-            at.update(late_starts(subscription, members, at, given or {}))
+            at.update(self._groups.late_starts(subscription, members, at, given or {}))
             if not consumer.is_elsewhere:
-                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members})
+                starts = {pubend: stream.positions[sid].start for pubend, stream in members.items()}
+                too_late = self._groups.too_late(members, at, starts)
+                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
             if group != subscription.group:
                 subscription.group = group
                 hosting.outbox.write(hosting.registry.save(subscription))

@@ -46,7 +46,7 @@ from gapless.core.wire.messages import (
 from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, elsewhere, not_from
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.groups import Groups, late_starts
+from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
@@ -553,8 +553,10 @@ class Guests:
         at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
         if group:
             members = self._groups.members(group)
-            at.update(late_starts(record, members, at, given or {}))
-            hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members})
+            at.update(self._groups.late_starts(record, members, at, given or {}))
+            starts = at | dict.fromkeys(given or {}, 0) | _starts(known, {})
+            too_late = self._groups.too_late(members, at, starts)
+            hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
         positions = [Position(pubend, tick) for pubend, tick in at.items()]
         told = replace(answer, sid=record.sid, positions=positions, home=home, home_sid=home_sid, group=group)
         hosting.attach(consumer, at, told, now, wall)

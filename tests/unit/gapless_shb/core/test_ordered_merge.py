@@ -41,7 +41,7 @@ def left(merge: OrderedMerge, room: Callable[[EventBatch], int] = everything) ->
 
 
 def test_events_wait_until_no_other_member_can_have_an_earlier_one() -> None:
-    merge = OrderedMerge({A: 0, B: 0})
+    merge = OrderedMerge({A: 0, B: 0}, {})
     merge.put(A, batch(10, 20, 30))
     before = left(merge)
     merge.know(B, 20)
@@ -53,7 +53,7 @@ def test_events_wait_until_no_other_member_can_have_an_earlier_one() -> None:
 
 def test_of_equal_ticks_the_lower_pubend_goes_first() -> None:
     """So the higher one waits for the lower one at that very tick, and the lower one does not."""
-    merge = OrderedMerge({A: 9, B: 9})
+    merge = OrderedMerge({A: 9, B: 9}, {})
     merge.put(B, batch(10))
     lower_unknown = left(merge)
     merge.put(A, batch(10))
@@ -62,7 +62,7 @@ def test_of_equal_ticks_the_lower_pubend_goes_first() -> None:
 
 
 def test_a_dead_member_holds_all_others() -> None:
-    merge = OrderedMerge({A: 0, B: 0, C: 5})
+    merge = OrderedMerge({A: 0, B: 0, C: 5}, {})
     merge.know(A, FAR)
     merge.put(B, batch(*range(1, 100)))
     merge.know(B, FAR)
@@ -74,7 +74,7 @@ def test_a_dead_member_holds_all_others() -> None:
 
 def test_a_gap_leaves_where_it_begins_and_nothing_from_within_it_before() -> None:
     """Else a consumer that comes back in between could meet what a cache still has of the gap, behind its place."""
-    merge = OrderedMerge({A: 0, B: 0})
+    merge = OrderedMerge({A: 0, B: 0}, {})
     merge.put(A, gap(5, 30))
     merge.put(B, batch(3, 10, 20, 40))
 
@@ -84,7 +84,7 @@ def test_a_gap_leaves_where_it_begins_and_nothing_from_within_it_before() -> Non
 
 def test_after_an_item_the_positions_of_pubends_behind_it_are_one_less() -> None:
     """A commit between two events of one tick must not lose the second."""
-    merge = OrderedMerge({A: 0, B: 0, C: 0})
+    merge = OrderedMerge({A: 0, B: 0, C: 0}, {})
     merge.put(B, batch(10))
     merge.put(C, batch(10))
     merge.know(A, FAR)
@@ -95,8 +95,20 @@ def test_after_an_item_the_positions_of_pubends_behind_it_are_one_less() -> None
     assert [merge.silent_upto(pubend) for pubend in (A, B, C)] == [10, 10, 9]
 
 
+def test_what_comes_too_late_is_a_gap_at_its_place_and_the_rest_is_delivered() -> None:
+    merge = OrderedMerge({A: 0, B: 50}, {A: 50})
+    merge.put(A, batch(10, 40, 60))
+    merge.put(A, batch(70))
+    merge.know(B, FAR)
+    gone = merge.take(everything)
+
+    assert gone == (A, GapSegment(9, 40, GapReason.TOO_LATE))
+    assert left(merge) == [(60, A), (70, A)]
+    assert (merge.events, merge.bytes) == (0, 0)
+
+
 def test_what_there_is_no_room_for_stays() -> None:
-    merge = OrderedMerge({A: 0, B: FAR})
+    merge = OrderedMerge({A: 0, B: FAR}, {})
     merge.put(A, batch(1, 2, 3))
 
     assert merge.take(lambda _events: 0) is None
@@ -140,7 +152,7 @@ def test_whatever_comes_in_whatever_pieces_leaves_sorted_and_as_soon_as_it_may(
     data: st.DataObject, history: list[list[tuple[str, Segment | int]]], room: int
 ) -> None:
     expected = sorted(place for member in history for each in member for place in places_of(*each))
-    merge = OrderedMerge(dict.fromkeys(MEMBERS, 0))
+    merge = OrderedMerge(dict.fromkeys(MEMBERS, 0), {})
     out: list[tuple[int, str]] = []
     known = dict.fromkeys(MEMBERS, 0)
     while any(history):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from gapless.core.gauges import values_by
 from gapless.core.network import facts as r
@@ -71,16 +74,24 @@ class Bench(Rig[SubscriberHostingBroker]):
         else:
             self.inbox.append(message)
 
-    def subscribe(self, name: str | None = "s", *, order: m.Order = m.Order.TOTAL, credit: int = 100) -> Any:
+    def subscribe(
+        self,
+        name: str | None = "s",
+        *,
+        order: m.Order = m.Order.TOTAL,
+        credit: int = 100,
+        acknowledged: Sequence[m.Acknowledged] = (),
+    ) -> Any:
         """The client asks for a subscription; returns the answer."""
+        said = list(acknowledged)
         request = m.Subscribe(
-            1, name, ("t",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, credit, 1 << 20, order=order
+            1, name, ("t",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", said, m.InUse.ERROR, credit, 1 << 20, order=order
         )
         self.feed(request, SESSION)
         self.sync()
-        answers = [each for each in self.inbox if isinstance(each, m.Subscribed | m.RequestFailed)]
-        self.inbox.clear()
-        return answers[-1]
+        answer = [each for each in self.inbox if isinstance(each, m.Subscribed | m.RequestFailed)][-1]
+        self.inbox.remove(answer)
+        return answer
 
     def tell(self, pubend: str, upto: int, *ticks: int) -> None:
         """Knowledge of a pubend, from where it was known: events at these milliseconds, and silence."""
@@ -217,6 +228,42 @@ def test_all_that_the_pubend_in_place_of_a_lost_member_has_comes_in_the_order() 
 
     assert early == [(LEFT, 80)]
     assert positions["default@r2"] <= at(100) - 1
+
+
+@pytest.mark.parametrize("is_back", [True, False], ids=["at once", "once more"])
+def test_what_the_pubend_in_place_of_a_lost_member_has_before_the_place_of_the_order_is_a_gap(is_back: bool) -> None:
+    """The clock of its node was set back. Who stands before that place gets the events, at theirs."""
+    bench = Bench()
+    for name in ("ahead", "behind"):
+        bench.subscribe(name)
+    bench.tell(LEFT, 200, 40, 80, 150)
+    bench.tell(RIGHT, 90)
+    bench.feed(SessionEnded(SESSION))
+    bench.advance(4_000)
+    bench.see("default@r2", broker="right", created=at(20))
+    bench.tell("default@r2", 200, 30, 60, 100)
+    bench.got()
+    anew = []
+    if not is_back:
+        bench.subscribe("ahead", acknowledged=[m.Acknowledged(LEFT, at(80), at(80))])
+        bench.feed(SessionEnded(SESSION))
+        bench.got()
+        anew = [m.Acknowledged("default@r2", at(30), at(30))]
+    bench.subscribe("ahead", acknowledged=[m.Acknowledged(LEFT, at(80), at(80)), *anew])
+    gaps = [
+        (bench.numbers[each.number], each.start, each.end, each.reason)
+        for each in bench.inbox
+        if isinstance(each, m.DeliverGap) and bench.numbers[each.number] == "default@r2"
+    ]
+    ahead = bench.got()
+    bench.feed(SessionEnded(SESSION))
+    bench.subscribe("behind")
+
+    first = at(30) if is_back else at(60)
+    assert gaps == [("default@r2", first - 1, at(60), "too late for the total order")]
+    assert ahead == [("default@r2", 100), (LEFT, 150)]
+    both = [("default@r2", 30), (LEFT, 40), ("default@r2", 60), (LEFT, 80), ("default@r2", 100), (LEFT, 150)]
+    assert bench.got() == both
 
 
 def test_while_a_member_is_lost_and_no_other_stands_for_it_consumers_are_told_to_try_again() -> None:

@@ -310,6 +310,10 @@ class GapReason(Enum):
     """The event is in no frame that a client takes: a log of others has larger ones, or the limit was lowered."""
     VOLUME_LOST = "the volume of the pubend's broker was lost"
     """The log was in a volume that was lost and made anew, so the pubend is gone: another one is in its place."""
+    TOO_LATE = "too late for the total order"
+    """The pubend is in place of one that is gone with its volume, and the clock of its broker was set back.
+
+    So the total order had come past the places of these events before they were published."""
     RETIRED = "this broker was retired"
     """The pubend no longer counted this SHB, and gave up events that it had not delivered (T10)."""
 
