@@ -70,6 +70,7 @@ SOMETIMES = (
     "clock.behind after a crash",
     "operator.wipe",
     "operator.phb wiped",
+    "operator.phb wiped, with its clock behind",
     "operator.restore",
     "operator.retire",
     "operator.shb replaced",
@@ -91,6 +92,7 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._choices = world.choices.stream("faults")
+        self._new_machines = world.choices.stream("faults/new machines")
         self._damage = world.choices.stream("damage")
         self._damaged: dict[tuple[SimBroker, str], list[int]] = {}
         """The indexes of records that were damaged."""
@@ -400,6 +402,9 @@ class Faults:
             self._world.sometimes("operator.phb wiped")
             broker.kill()
             broker.replace_disk()
+            if self._world.options.ordered and self._new_machines.chance(0.5):
+                self._world.sometimes("operator.phb wiped, with its clock behind")
+                broker.node_clock.jump(-100 * (1 + self._new_machines.draw(60)))
 
     def _restore(self) -> None:
         """An old copy of the disk is put back, later on, as if nothing had happened since."""

@@ -6,6 +6,7 @@ newest incarnation. An older one is not merged: nothing comes from it any more b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gapless.core.gauges import Gauge
@@ -41,7 +42,8 @@ class Groups:
     def group_of(self, topics: Sequence[str]) -> str:
         """Returns the group of all pubends that may carry these topics; all its members are known here.
 
-        Raises RefusedError: for good if the topics are not all of one group; for the moment if a member is unknown.
+        Raises RefusedError: for good if the topics are not all of one group; for the moment if a member is unknown, or
+        if a pubend has come in the place of one, and it is not known yet which of them is there.
         """
         if not self._groups:
             raise RefusedError(Code.CONFIGURATION, "order='total' needs a group of pubends: none is configured here")
@@ -55,6 +57,9 @@ class Groups:
             raise RefusedError(Code.CONFIGURATION, f"{what}: events may be published to {places}")
         if unknown := self._unknown(*carrying):
             raise RefusedError(Code.RETRY, f"{what}: nothing is known yet of {', '.join(unknown)}")
+        if undecided := self._undecided(*carrying):
+            which = ", ".join(undecided)
+            raise RefusedError(Code.RETRY, f"{what}: it is not known yet which volume the node has of {which}")
         group, member = next(iter(carrying.items()), ("", "no pubend that is known here"))
         if not group:
             raise RefusedError(
@@ -91,6 +96,14 @@ class Groups:
             for member, group in self._group_of.items()
             if member not in known and (group in groups or not any(groups))
         ]
+
+    def _undecided(self, *groups: str) -> list[str]:
+        """Returns the members of these groups of which two incarnations are known here, and none is gone yet.
+
+        An event of the one that is there must not leave beside the order.
+        """
+        there = Counter(s.meta.member for s in self._streams.values() if s.meta.timed and not s.gone_upto)
+        return [member for member, group in self._group_of.items() if group in groups and there[member] > 1]
 
     def start_of_late(self, stream: Constream, group: str) -> Tick:
         """Returns from where a member that is found late is merged: no merge of its group has come further.

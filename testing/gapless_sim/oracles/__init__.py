@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gapless_sim.core_links import CoreNetwork
 from gapless_sim.model import Model
-from gapless_sim.oracles import catch_up, gaps, leases, listings
+from gapless_sim.oracles import catch_up, gaps, leases, listings, order
 from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
 from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gapless_sim.observation import Oracle
     from gapless_sim.world import World
 
-SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *leases.SOMETIMES, *listings.SOMETIMES)
+SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *leases.SOMETIMES, *listings.SOMETIMES, *order.SOMETIMES)
 """What should happen sometimes under the eyes of the oracles."""
 
 
@@ -87,7 +87,7 @@ def all_oracles(world: World) -> list[Oracle]:
         gapless,
         N2Told(model, gapless),
         I10Start(model),
-        I11TotalOrder(model),
+        I11TotalOrder(model, gapless),
         I11Served(model),
         I4ExactlyOnce(model),
         J1Marked(model),

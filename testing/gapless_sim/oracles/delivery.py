@@ -294,8 +294,6 @@ class I10Start(Judge):
                 continue
             if event.tick < self._wanted_from(account, event.pubend):
                 continue
-            if account.row.order is Order.TOTAL and self.model.has_lost_disks:
-                continue  # a member that begins anew is merged from where the order has come to
             if account.exists and event.publication.published_at > account.attached_at and share.history.sound:
                 self.fail(
                     f"{account} begins behind {share.start} of {event.pubend}, and publication "

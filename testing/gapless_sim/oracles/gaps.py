@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
+from gapless.core.wire.messages import GapReason
 from gapless_sim.model import begins_of
 from gapless_sim.oracles.judge import Judge
 
@@ -60,6 +61,9 @@ class I5GapLegal(Judge):
         if item.reason == "damaged":
             self._judge_damage(consumer, share, item)
             account.excuse(consumer, item.pubend, share.history.given_up.within(item.start, item.end))
+            return
+        if item.reason == GapReason.TOO_LATE.value:  # which I11 judges
+            account.excuse(consumer, item.pubend, [(item.start, item.end)])
             return
         upto = min(item.end, share.history.lost)
         if share.history.sound and account.broker not in self.model.damaged_brokers:

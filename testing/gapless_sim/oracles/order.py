@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gapless.core.client import Delivery
-from gapless.core.wire.messages import Deliver, DeliverGap, Detached, Order, PubendNumber, Subscribed
+from gapless.core.client import Delivery, Gap
+from gapless.core.wire.messages import Deliver, DeliverGap, Detached, GapReason, Order, PubendNumber, Subscribed
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gapless_sim.broker import SimBroker
     from gapless_sim.consumer import Consumer
     from gapless_sim.model import Model
+    from gapless_sim.oracles.delivery import I3Gapless
+
+TOO_LATE = "oracle.gap of what comes too late for its order"
+SOMETIMES = (TOO_LATE,)
 
 Place: TypeAlias = "tuple[Tick, PubendId]"
 
@@ -25,16 +29,20 @@ class I11TotalOrder(Judge):
     """Each event that an application is handed stands behind those before, by tick and then by pubend.
 
     So any two subscribers of a group get their common events in one order. A consumer that begins with a token gets
-    events behind all that was handed out when the token was committed. Gaps are looked at where they are sent. Where a
-    disk was lost, pubends begin anew in the middle of the order, and nothing can be said.
+    events behind all that was handed out when the token was committed. Gaps are looked at where they are sent. What is
+    still delivered of a pubend that is gone with its disk stands beside the order. The one in its place may publish
+    where the order has been, which is a gap: in front of the consumer's place there is none.
+
+    Where an old copy of a disk was put back nothing can be said.
     """
 
     name = "I11"
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, gapless: I3Gapless) -> None:
         super().__init__(model)
-        self._last: dict[Consumer, Place] = {}
-        self._committed: dict[tuple[int, frozenset[tuple[PubendId, Tick]]], Place] = {}
+        self._gapless = gapless
+        self._last: dict[Consumer, dict[PubendId, Tick]] = {}
+        self._committed: dict[tuple[int, frozenset[tuple[PubendId, Tick]]], dict[PubendId, Tick]] = {}
         """Where the order had come to, by a row's number and the ticks of a token."""
 
     def attached(self, consumer: Consumer, result: Attached, begins: Mapping[PubendId, Tick]) -> None:
@@ -43,30 +51,44 @@ class I11TotalOrder(Judge):
         if asked is not None:
             key = consumer.row.number, frozenset(asked.items())
             if key in self._committed:
-                self._last[consumer] = self._committed[key]
+                self._last[consumer] = dict(self._committed[key])
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """What is handed out stands behind all that was."""
-        if consumer.wanted.order is not Order.TOTAL or self.model.has_lost_disks:
+        if isinstance(item, Gap) and item.reason == GapReason.TOO_LATE.value:
+            self._judge_too_late(consumer, item)
+        if consumer.wanted.order is not Order.TOTAL or self.model.damaged_brokers:
             return
-        if isinstance(item, Delivery):
+        if isinstance(item, Delivery) and not self.model.histories[item.pubend].gone:
             for tick in item.ticks:
                 self._put(consumer, (tick, item.pubend))
 
     def committed(self, consumer: Consumer, token: CheckpointToken) -> None:
         """Whoever goes on with this token goes on from here."""
         if consumer in self._last:
-            self._committed[consumer.row.number, frozenset(token.ticks.items())] = self._last[consumer]
+            self._committed[consumer.row.number, frozenset(token.ticks.items())] = dict(self._last[consumer])
 
     def checkpoint(self) -> None:
         """A consumer that is gone gets nothing more."""
         self._last = {each: place for each, place in self._last.items() if self.model.alive(each)}
 
+    def _judge_too_late(self, consumer: Consumer, gap: Gap) -> None:
+        histories = self.model.histories
+        node = histories[gap.pubend].broker
+        ends = self._gapless.ends
+        told = {other: self._gapless.position(consumer, other) or 0 for other in histories if other != gap.pubend}
+        places = [(tick, other) for other, tick in told.items() if other not in ends or tick < ends[other]]
+        is_anew = any(each.gone and each.broker == node for each in histories.values())
+        if consumer.wanted.order is not Order.TOTAL or not is_anew or max(places) < (gap.end, gap.pubend):
+            self.fail(f"{consumer.lane} was told that {gap} comes too late, and it stands at {max(places)}")
+        self.world.sometimes(TOO_LATE)
+
     def _put(self, consumer: Consumer, place: Place) -> None:
-        before = self._last.get(consumer, (0, ""))
+        last = self._last.setdefault(consumer, {})
+        before = latest(self.model, last)
         if place <= before:
             self.fail(f"{consumer.lane} was handed {place[1]} {place[0]} behind {before[1]} {before[0]}")
-        self._last[consumer] = place
+        last[place[1]] = place[0]
 
 
 class I11Served(Judge):
@@ -82,8 +104,8 @@ class I11Served(Judge):
         super().__init__(model)
         self._numbers: dict[tuple[str, int, int], PubendId] = {}
         """What a session's number of a pubend stands for."""
-        self._last: dict[tuple[str, int], dict[int, Place]] = {}
-        """By broker and session, of each subscription in total order: the last place that was sent to it."""
+        self._last: dict[tuple[str, int], dict[int, dict[PubendId, Tick]]] = {}
+        """By broker and session, of each subscription in total order: the last that was sent to it of each pubend."""
 
     def sent(self, broker: str, session: int, message: Any) -> None:
         """Follows a session."""
@@ -94,7 +116,7 @@ class I11Served(Judge):
             given = self._last.setdefault(key, {})
             given.pop(message.sid, None)
             if message.group:
-                given[message.sid] = (0, "")
+                given[message.sid] = {}
         elif kind is Detached:
             self._last.get(key, {}).pop(message.sid, None)
         elif kind is Deliver and message.sid in self._last.get(key, {}):
@@ -114,7 +136,14 @@ class I11Served(Judge):
 
     def _put(self, key: tuple[str, int], message: Deliver | DeliverGap, first: Tick, last: Tick) -> None:
         pubend = self._numbers[key[0], key[1], message.number]
-        before = self._last[key][message.sid]
-        if (first, pubend) <= before and not self.model.has_lost_disks:
+        given = self._last[key][message.sid]
+        before = latest(self.model, given)
+        if (first, pubend) <= before and not self.model.damaged_brokers and not self.model.histories[pubend].gone:
             self.fail(f"{key[0]} sends {pubend} {first} to subscription {message.sid}, behind {before[1]} {before[0]}")
-        self._last[key][message.sid] = (last, pubend)
+        given[pubend] = last
+
+
+def latest(model: Model, ticks: Mapping[PubendId, Tick]) -> Place:
+    """Returns the last place of these: what is delivered of a pubend that is gone stands beside the order."""
+    places = ((tick, pubend) for pubend, tick in ticks.items() if not model.histories[pubend].gone)
+    return max(places, default=(0, ""))

@@ -6,6 +6,7 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _MERGE = "gapless_shb.core.ordered_merge"
+_WIPED = "A member of a group whose PHB loses its disk, and has its clock set back; a subscriber in total order."
 _SEVERAL = "A group with several members, and a subscriber in total order."
 
 ORDERING = (
@@ -93,5 +94,43 @@ ORDERING = (
         ("I11",),
         "Early release, and a subscriber in total order that comes back with an old token.",
         workload="churn",
+    ),
+    Switch(
+        "what_comes_too_late_leaves_late",
+        ("lost volumes",),
+        "What the pubend in place of a lost member has before the place of the order is delivered behind that place.",
+        (Edit(f"{_MERGE}:OrderedMerge.put", "bisect_right(events.ticks, member.too_late)", "0"),),
+        ("I11",),
+        _WIPED,
+        workload="churn",
+        routers=("hostile", "knowledge"),
+    ),
+    Switch(
+        "what_comes_too_late_is_passed_over",
+        ("lost volumes",),
+        "The pubend in place of a lost member is merged from the place of the order, and what it has before that is not"
+        " told.",
+        (
+            Edit(
+                "gapless_shb.core.groups:Groups.late_starts",
+                "pubend not in subscription.start and not self.replaces_another(stream)",
+                "pubend not in subscription.start",
+            ),
+        ),
+        ("I10", "I3"),
+        _WIPED,
+        workload="churn",
+        routers=("hostile", "knowledge"),
+    ),
+    Switch(
+        "two_stand_for_one_member",
+        ("lost volumes",),
+        "While nobody can tell which of two volumes of a node is there, one pubend is merged, and the other one's events"
+        " leave beside the order.",
+        (Edit("gapless_shb.core.groups:Groups.group_of", "undecided := self._undecided(*carrying)", "undecided := ()"),),
+        ("I11",),
+        _WIPED,
+        workload="churn",
+        routers=("hostile", "knowledge"),
     ),
 )
