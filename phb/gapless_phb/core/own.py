@@ -89,6 +89,7 @@ class Own:
             self._on_appended,
             sealed=sealed,
         )
+        self._publishing.ran_twice = bool(saved.row.forks)
         self._keyed = Keyed(
             saved.number,
             saved.keyed,
@@ -117,6 +118,7 @@ class Own:
         if self._is_new:
             return ()
         self._asking_until = now + ASKING
+        self._publishing.ran_twice = True
         return self.log.fork(upto, now, wall)
 
     def begin(self, ready: Then, now: int, wall: int) -> None:

@@ -56,6 +56,8 @@ class PublishHandler:
         self._settings = settings
         self.on_appended = on_appended
         self._sealed = sealed
+        self.ran_twice = False
+        """Whether another process of this node has opened publishers, on a copy of this volume."""
         self._lease = round(settings.publisher_lease_seconds * SECOND)
 
     def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
@@ -176,7 +178,7 @@ class PublishHandler:
         if publisher is None or (
             pub.epoch != publisher.epoch and not publisher.knows(pub.epoch, pub.first, pub.events.count, crc)
         ):
-            return _fenced(publisher, pub)
+            return self._unknown(publisher, pub)
         following = publisher.assigned + 1
         if pub.first > following:
             return Outcome(Verdict.RESUME, f"events {following} to {pub.first - 1} are missing", following)
@@ -210,6 +212,22 @@ class PublishHandler:
         self._claims.store(for_subscriptions)
         self._log.append(publisher, pub, tokens, crc, reply_to, now, wall, self.on_appended)
         return None
+
+    def _unknown(self, publisher: PublisherState | None, pub: Pub) -> Outcome:
+        """Refuses a batch whose epoch is not the newest of its publisher, and that is not known to be logged.
+
+        This volume may never have given that epoch: another process did, on a copy of it, or it is an old copy. What
+        was sent under it may be logged there, and nobody knows here. Opened again, the publisher is fenced if another
+        one owns the name.
+        """
+        if publisher is None:
+            return _forgotten(pub.publisher)
+        if pub.epoch > publisher.epoch or self.ran_twice:
+            had = f"another process of this broker had publisher {pub.publisher!r}"
+            return Outcome(Verdict.FORGOTTEN, f"{had}, or this is an old copy of its volume")
+        if term_of(publisher.epoch) != term_of(pub.epoch):
+            return Outcome(Verdict.FENCED, _owned(pub.publisher))
+        return Outcome(Verdict.FENCED, f"publisher {pub.publisher!r} was opened anew by its own client since")
 
     def _move(self, publisher: PublisherState, tokens: Tokens, crc: int, reply_to: Hashable) -> None:
         """Stores the tokens of a batch without events: in rows alone, because nothing has a tick.
@@ -278,15 +296,5 @@ def _owned(name: str) -> str:
 
 
 def _forgotten(name: str) -> Outcome:
-    return Outcome(Verdict.FORGOTTEN, f"the broker no longer knows publisher {name!r} (phb.publisher_lease_seconds)")
-
-
-def _fenced(publisher: PublisherState | None, pub: Pub) -> Outcome:
-    """Refuses a batch whose epoch is not the newest of its publisher, and that is not known to be logged."""
-    if publisher is None:
-        if is_temporary(pub.publisher):
-            return _forgotten(pub.publisher)
-        return Outcome(Verdict.FENCED, f"publisher {pub.publisher!r} is not open here (any more): open it again")
-    if term_of(publisher.epoch) != term_of(pub.epoch):
-        return Outcome(Verdict.FENCED, _owned(pub.publisher))
-    return Outcome(Verdict.FENCED, f"publisher {pub.publisher!r} was opened anew by its own client since")
+    why = " (phb.publisher_lease_seconds)" if is_temporary(name) else ": its volume is an old copy, or another one"
+    return Outcome(Verdict.FORGOTTEN, f"the broker no longer knows publisher {name!r}{why}")

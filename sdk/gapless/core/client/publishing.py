@@ -84,6 +84,8 @@ class PublisherCore:
         self._pubend = ""
         self._epoch = 0
         self._was_open = False
+        self._is_forgotten = False
+        """Whether it is opened anew because nobody knows what of it was logged."""
         self._paused = False
         self._batches = BatchQueue()
         self._tickets = 0
@@ -149,7 +151,8 @@ class PublisherCore:
         """
         if self.phase is not PublisherPhase.OPENING:
             return
-        may_be_logged = any(batch.first or batch.uncertain for batch in self._batches)
+        may_be_logged = self._is_forgotten or any(batch.first or batch.uncertain for batch in self._batches)
+        self._is_forgotten = False
         if self._was_open and opened.sequence > self.logged and not may_be_logged:
             text = f"events up to {opened.sequence} of publisher {self.name!r} were logged late, and are not its own"
             self.fail(PublisherFencedError(f"{text}: recover() shows what is there"))
@@ -346,8 +349,9 @@ class PublisherCore:
     def _begin_anew(self, reason: str) -> None:
         """The broker no longer knows the publisher: what was sent is uncertain, and the rest begins with a new epoch.
 
-        Batches that were sent only in this session are uncertain, too. On the way to a pubend elsewhere a batch may
-        have been sent twice, and the broker may have logged the first copy before it crashed and forgot the publisher.
+        It names the epoch that it had: if another one owns the name, it is fenced. Batches that were sent only in this
+        session are uncertain, too. On the way to a pubend elsewhere a batch may have been sent twice, and the broker may
+        have logged the first copy before it crashed and forgot the publisher.
         """
         error = PublishUncertainError(f"whether this was logged before is not known any more: {reason}")
         uncertain = self._batches.take_sent()
@@ -357,7 +361,7 @@ class PublisherCore:
         if covered is not None:
             self._drop_covering(covered, f"a batch before it is uncertain, and its token covers that one: {error}")
         self._batches.follow(0)
-        self._epoch = 0
+        self._is_forgotten = True
         self._attempt += 1
         self._resume()
         self._open()
@@ -375,6 +379,7 @@ class PublisherCore:
             self._pause()
             self._stall(refused.reason)
         elif refused.code is Code.FORGOTTEN:
+            self._epoch = 0
             self._begin_anew(refused.reason)
         else:
             self.fail(publish_error(refused.code, refused.reason))

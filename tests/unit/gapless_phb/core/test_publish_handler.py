@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.network.facts import Ending, Outcome, Pub, Submit, Verdict
+from gapless.core.network.facts import Ending, Outcome, Pub, RanTwice, Submit, Verdict
 from gapless.core.ports import Action, Write
 from gapless.core.stream.columns import EventColumns
 from gapless.spi import StorageCapabilities
@@ -287,11 +287,36 @@ class TestPublishing:
         publisher.repeat(21)
         assert outcome(harness.sync()).verdict is Verdict.OK
 
-    def test_one_who_never_opened_is_fenced(self) -> None:
-        harness, _ = ready()
-        pub = Pub("bob", 1, 1, columns([b"x"]), harness.pubend, b"", principal="anonymous")
+    @pytest.mark.parametrize("name", ["bob", "ann"], ids=["opened never", "in a later epoch"])
+    def test_of_an_opening_that_this_volume_has_not_seen_nobody_knows_what_was_logged(self, name: str) -> None:
+        """Another process has had the publisher, on a copy of the volume, or the volume is an old copy."""
+        harness, publisher = ready()
+        publisher.send(2)
+        harness.sync()
+        pub = Pub(name, publisher.epoch + 1, 3, columns([b"x"]), harness.pubend, b"", principal="anonymous")
 
-        assert outcome(harness.feed(Submit(pub, "reply"))).verdict is Verdict.FENCED
+        assert outcome(harness.feed(Submit(pub, "reply"))).verdict is Verdict.FORGOTTEN
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_once_another_process_has_run_no_former_opening_is_known(self, restarts: bool) -> None:
+        """It may have been that process's. Opened again, the publisher is fenced, if another one owns the name."""
+        harness, older = ready()
+        older.send(2)
+        harness.sync()
+        harness.crash()
+        harness.sync()
+        newer = TestPublisher(harness, "ann", instance="i2")
+        newer.open()
+        harness.sync()
+        harness.feed(RanTwice(7))
+        harness.sync()
+        if restarts:
+            harness.crash()
+            harness.sync()
+
+        assert outcome(older.repeat(1, 2)).verdict is Verdict.OK
+        assert outcome(older.repeat(3)).verdict is Verdict.FORGOTTEN
+        assert outcome(older.come_back()).verdict is Verdict.FENCED
 
     def test_a_batch_is_one_record(self) -> None:
         harness, publisher = ready()

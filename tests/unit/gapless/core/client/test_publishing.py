@@ -527,6 +527,28 @@ class TestForgotten:
         assert len(found[following]) == 1
         assert bodies(world) == [b"a", b"c"]
 
+    @pytest.mark.parametrize("twin", [False, True])
+    def test_a_named_one_goes_on_unless_another_one_owns_the_name(self, twin: bool) -> None:
+        """Another process of its host has had it, on a copy of the volume: here its name has logged less, or more."""
+        world = World().start()
+        publisher = world.open("loader")
+        world.publish(publisher, b"a")
+        world.broker.silent = True
+        ticket = world.publish(publisher, b"b")
+        world.broker.silent = False
+        if twin:
+            world.broker.names["loader"].instance = "a twin"
+        world.broker.tell(world.broker.session, m.PublishRefused(publisher, 2, m.Code.FORGOTTEN, "another volume"))
+        world.pump()
+
+        assert isinstance(world.receipts(publisher)[ticket], PublishUncertainError)
+        if twin:
+            assert type(world.failure(publisher)) is PublisherFencedError
+            return
+        following = world.publish(publisher, b"c")
+        assert len(world.receipts(publisher)[following]) == 1
+        assert bodies(world) == [b"a", b"c"]
+
 
 @pytest.mark.parametrize("fenced", [False, True])
 def test_the_end_of_a_publisher_is_told_to_the_broker(fenced: bool) -> None:
