@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 import gapless
+import gapless.sync
+from gapless import jms
 from gapless.cli.doctor import Examination, examine_network
 from gapless.node.config import make_config
 from gapless.node.network import load_network
@@ -181,6 +184,64 @@ async def test_what_the_first_process_had_when_the_second_is_gone_is_told_when_t
         seen += await received(live, b"3")
 
         assert untold(receipts, seen) == []
+
+
+async def take_over(run: Run) -> None:
+    """The second process of the PHB takes over; its volume was copied before publishers were opened."""
+    await run.start_twin("phb")
+    await run.until_shut_out("phb", "ib")
+
+
+@pytest.mark.parametrize("name", ["loader", None], ids=["named", "without a name"])
+async def test_whether_the_event_of_an_open_publisher_was_logged_nobody_knows_after_a_takeover(
+    run: Run, name: str | None
+) -> None:
+    """The publisher was opened by the process that does not count any more. It has no newer twin: it goes on."""
+    await run.start("phb")
+    run.copy("phb")
+    async with gapless.connect(run.network.nodes["shb"].url) as connection, connection.session() as session:
+        publisher = session.publisher("t", name=name)
+        await send(publisher, b"1")
+        await take_over(run)
+
+        with pytest.raises(gapless.PublishUncertainError):
+            await bounded(publisher.send(b"2"))
+        assert (await bounded(publisher.send(b"3"))).tick
+
+
+async def test_so_it_is_for_blocking_programs(run: Run) -> None:
+    await run.start("phb")
+    run.copy("phb")
+    url = run.network.nodes["shb"].url
+    connection = await asyncio.to_thread(lambda: gapless.sync.connect(url))
+    try:
+        publisher = connection.session().publisher("t", name="loader")
+        await asyncio.to_thread(publisher.send, b"1", timeout=20)
+        await take_over(run)
+
+        with pytest.raises(gapless.PublishUncertainError):
+            await asyncio.to_thread(publisher.send, b"2", timeout=20)
+        assert (await asyncio.to_thread(publisher.send, b"3", timeout=20)).tick
+    finally:
+        await asyncio.to_thread(connection.close)
+
+
+async def test_so_it_is_for_jms_contexts(run: Run) -> None:
+    await run.start("phb")
+    run.copy("phb")
+    url = run.network.nodes["shb"].url
+    context = await asyncio.to_thread(lambda: jms.ConnectionFactory(url).create_context())
+    try:
+        producer, topic = context.create_producer(), context.create_topic("t")
+        await asyncio.to_thread(producer.send, topic, "1")
+        await take_over(run)
+
+        with pytest.raises(jms.JMSError) as failed:
+            await asyncio.to_thread(producer.send, topic, "2")
+        assert isinstance(failed.value.__cause__, gapless.PublishUncertainError)
+        await asyncio.to_thread(producer.send, topic, "3")
+    finally:
+        await asyncio.to_thread(context.close)
 
 
 @pytest.mark.parametrize("name", ["shb", "ib"])
