@@ -96,7 +96,7 @@ class LostVolumes:
         """Gives up pubends of a volume that is lost: what of them nobody here has."""
         for stream in lost:
             if not stream.gone_upto:
-                stream.heard_upto = stream.head
+                stream.heard_upto, stream.followed_by = stream.head, later.pubend
                 # Not at a place of events: clients are told a position behind that, which the head would never reach.
                 self._give_up(stream, stream.behind(max(later.meta.created, stream.told_upto) + AHEAD), now, wall)
 
@@ -118,13 +118,21 @@ class LostVolumes:
                 behind.append(f"{subscription.name!r}{of} had not acknowledged {found.events} events since {since}")
         more = f"; {len(behind) - NAMED_MAX} more" if len(behind) > NAMED_MAX else ""
         noted = "; ".join(behind[:NAMED_MAX]) + more if behind else "no subscription had anything left to acknowledge"
-        anew = [f"{rival.pubend} at {_shown(rival.meta.created)}" for rival in self._rivals(stream)]
+        instead = [f"{each.pubend}, made at {_shown(each.meta.created)}" for each in self._followers(stream)]
         text = (
-            f"pubend {stream.pubend} is gone: node {stream.meta.broker!r} has lost its volume, and has made another one"
-            f" with {', '.join(anew)}. This SHB had heard of everything up to {_shown(stream.heard_upto)}: what was"
+            f"pubend {stream.pubend} is gone: node {stream.meta.broker!r} has lost its volume, and has another one instead"
+            f" with {'; '.join(instead)}. This SHB had heard of everything up to {_shown(stream.heard_upto)}: what was"
             f" published later is lost to all subscriptions, and each gets a gap. Of what was published before: {noted}"
         )
         self._hosting.outbox.emit(Alarm(AlarmCode.PUBEND_MADE_ANEW, text, stream.pubend))
+
+    def _followers(self, stream: Constream) -> list[Constream]:
+        """Returns the pubends of the volume that a node had next, and not of those that were lost before or later."""
+        follower = self._hosting.streams.get(stream.followed_by)
+        if follower is None:  # a row of an earlier version does not say it
+            return [rival for rival in self._rivals(stream) if not rival.gone_upto]
+        others = (rival for rival in self._rivals(stream) if rival is not follower)
+        return [follower, *(each for each in others if each.meta.volume and each.meta.volume == follower.meta.volume)]
 
 
 def _shown(tick: Tick) -> str:

@@ -50,6 +50,8 @@ class ServedPubend:
         self.lost = 0
         self.gone_upto = 0
         """If it is gone with its host's volume: everything up to here that is not known here is lost. Else 0."""
+        self.followed_by: PubendId = ""
+        """A pubend of the volume that its host had instead when it was found to be gone."""
         self.heard_upto = head
         """Up to where everything of it was known here when it was found to be gone."""
         self.has_rivals = False

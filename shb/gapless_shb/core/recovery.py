@@ -59,6 +59,7 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
         stream.enrol(row.enrolled_at)
     stream.holds.version = row.hold_version
     stream.gone_upto = row.gone_upto
+    stream.followed_by = row.followed_by
     stream.heard_upto = row.heard_upto or row.latest_delivered
     return stream
 

@@ -44,6 +44,8 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
     heard_upto: Tick = 0
     """If it is gone with its host's volume: what is lost, and what was known then (`ServedPubend.gone_upto`)."""
     forks: Ranges = ()
+    followed_by: PubendId = ""
+    """If it is gone: a pubend of the volume that its host has instead. "" in a row of an earlier version."""
 
 
 class PositionRow(msgspec.Struct, array_like=True):
@@ -82,6 +84,7 @@ def pubend_row(stream: ServedPubend) -> Set:
         gone_upto=stream.gone_upto,
         heard_upto=stream.heard_upto,
         forks=stream.meta.forks,
+        followed_by=stream.followed_by,
     )
     return Set(PUBENDS, stream.pubend.encode(), _encode(row))
 

@@ -254,3 +254,29 @@ def test_a_position_on_what_is_gone_is_never_ahead_of_it() -> None:
     assert away.session
     assert told(away) == []
     assert isinstance(world.stream.lost_knowledge, Knowledge)
+
+
+def test_of_two_volumes_that_were_lost_each_is_named_with_the_one_that_followed() -> None:
+    """The alarm of the second one named the first one as made anew."""
+    world, live, _ = with_events()
+    take_all(world, live)
+    found(world, meta("p@2", volume="v2"))
+    found(world, meta("q@2", volume="v2"))
+    world.alarms.clear()
+    third = LATER + 600 * SECOND
+    found(world, meta("p@3", created=third, volume="v3"))
+
+    def named() -> dict[str, set[str]]:
+        """By pubend that is gone: which pubends its alarm names."""
+        words = (text.replace(",", " ").replace(";", " ").replace(":", " ").split() for text in world.alarms)
+        return {each[1]: {word for word in each[2:] if "@" in word} for each in words if each[3] == "gone"}
+
+    assert named() == {"p@2": {"p@3"}, "q@2": {"p@3"}}
+    world.pause(6000)
+    settle(world)
+    world.alarms.clear()
+    world.crash()
+    settle(world)
+    world.pause(6000)
+    settle(world)
+    assert named() == {"p@1": {"p@2"}, "p@2": {"p@3"}, "q@2": {"p@3"}}
