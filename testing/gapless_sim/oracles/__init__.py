@@ -18,7 +18,7 @@ from gapless_sim.oracles.contract import Routing
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
-from gapless_sim.oracles.forks import N2Told
+from gapless_sim.oracles.forks import N2Again, N2Told
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
 from gapless_sim.oracles.kafka import kafka_oracles
@@ -61,8 +61,8 @@ def all_oracles(world: World) -> list[Oracle]:
     gapless = I3Gapless(model)
     pieces, answered = I5InOnePiece(model), I5Answered(model)
     pieces.listeners.append(answered.gap_sent)
-    counted, probing = I8Counted(model), V4Probing(model)
-    world.seam.watchers += [model, counted, routing, probing]
+    counted, probing, again = I8Counted(model), V4Probing(model), N2Again(model)
+    world.seam.watchers += [model, counted, routing, probing, again]
     return [
         I12SingleAuthority(model),
         model,
@@ -86,6 +86,7 @@ def all_oracles(world: World) -> list[Oracle]:
         pieces,
         gapless,
         N2Told(model, gapless),
+        again,
         I10Start(model),
         I11TotalOrder(model, gapless),
         I11Served(model),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.ticks import tick_at
-from gapless.core.wire.messages import GapReason, Order, StartAt
+from gapless.core.wire.messages import GapReason, StartAt
 from gapless.errors import SubscriptionNotFoundError
 from gapless_sim.model import begins_of
 from gapless_sim.oracles.judge import Judge

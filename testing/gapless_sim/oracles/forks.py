@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
+from gapless.core.gauges import values_by
+from gapless.core.network.facts import Know, Progress, Seen
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire.messages import GapReason
+from gapless_shb.core.gauges import HEAD
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
+    from gapless.core.stream.intervals import Ranges
+    from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.accounts import Logged
     from gapless_sim.consumer import Consumer
@@ -67,3 +74,73 @@ class N2Told(Judge):
             and self.model.alive(consumer)
             and self.model.histories[event.pubend].answered_for
         ]
+
+
+class N2Again(Judge):
+    """What an SHB passes once it has heard of a second process of a PHB, it was told since then, or has the event.
+
+    Above its head, that is: what it had been told to be silence there may be the word of the process that is shut out.
+    """
+
+    name = "N2"
+    facts = (Progress,)
+    effects = (Know, Seen)
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._forks: dict[tuple[str, PubendId], Ranges] = {}
+        """What each SHB was told of forks."""
+        self._events: dict[tuple[str, PubendId], IntervalSet] = {}
+        """The places of the events that each SHB was told of, and what it was told to be given up."""
+        self._again: dict[tuple[str, PubendId], tuple[Tick, IntervalSet]] = {}
+        """From where on it has to be told again, and what it was told since."""
+        self._instant: dict[tuple[str, PubendId], tuple[int, list[tuple[Tick, Tick]]]] = {}
+        """What it was told in the last instant: it may come to the SHB behind what was said after it."""
+
+    def said(self, broker: str, now: int, effect: Know | Seen) -> None:
+        """A router tells an SHB something of a pubend."""
+        if isinstance(effect, Know):
+            self._told((broker, effect.knowledge.pubend), now, effect.knowledge)
+            return
+        meta, key = effect.meta, (broker, effect.meta.pubend)
+        before = self._forks.get(key)
+        self._forks[key] = meta.forks
+        new = [lo for lo, hi in meta.forks if before is not None and (lo, hi) not in before]
+        if new:
+            heads = values_by(self.world.brokers[broker].gauges(), HEAD, "pubend")
+            at, ranges = self._instant.get(key, (-1, []))
+            again = IntervalSet(ranges if at == now else ())
+            self._again[key] = max(int(heads.get(meta.pubend, FOREVER)), min(new)), again
+
+    def informed(self, broker: str, _now: int, fact: Progress) -> None:
+        """An SHB has passed everything up to a tick."""
+        key = broker, fact.pubend
+        history = self.model.histories.get(fact.pubend)
+        if key not in self._again or history is None or history.gone or history.damaged:
+            return
+        after, again = self._again[key]
+        believed = (
+            (IntervalSet([(after, fact.delivered)]) - again - self._events[key]) if after < fact.delivered else ()
+        )
+        if believed:
+            self.fail(
+                f"{broker} has passed {list(believed)[:3]} of {fact.pubend} as it was told before it heard that another"
+                " process of its host has run"
+            )
+
+    def vanished(self, broker: str) -> None:
+        """An SHB that begins anew forgets what is above its head, and is told again."""
+
+    def _told(self, key: tuple[str, PubendId], now: int, knowledge: Knowledge) -> None:
+        if not self.world.options.second_hosts:
+            return
+        lo, hi = knowledge.lo, knowledge.hi
+        events = self._events.setdefault(key, IntervalSet())
+        for tick in knowledge.data.ticks:
+            events.add(tick - 1, tick)
+        if knowledge.damaged:
+            events.add(lo, hi)
+        if key in self._again:
+            self._again[key][1].add(lo, hi)
+        at, ranges = self._instant.get(key, (-1, []))
+        self._instant[key] = now, [*(ranges if at == now else ()), (lo, hi)]

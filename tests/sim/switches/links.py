@@ -82,6 +82,16 @@ LINKS = (
         routers=_KNOWLEDGE,
     ),
     Switch(
+        "silence_of_the_other_process_is_believed",
+        ("two processes",),
+        "An SHB that hears of a second process of a PHB keeps what it was told to be silence: it may be that process's"
+        " word.",
+        (Edit("gapless_shb.core.constream:Constream.forget_forks", "if fork not in before:", "if False:"),),
+        ("N2",),
+        "A PHB is run twice, and an SHB was told of silence that it has not passed, because of a hole before it.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
         "one_way_link_stays_up",
         ("links",),
         "Nobody misses beats, nor notices that they say that nothing arrives.",

@@ -125,9 +125,13 @@ ORDERING = (
     Switch(
         "two_stand_for_one_member",
         ("lost volumes",),
-        "While nobody can tell which of two volumes of a node is there, one pubend is merged, and the other one's events"
+        "While nobody can tell which of two volumes a node has, one pubend is merged, and the other one's events"
         " leave beside the order.",
-        (Edit("gapless_shb.core.groups:Groups.group_of", "undecided := self._undecided(*carrying)", "undecided := ()"),),
+        (
+            Edit(
+                "gapless_shb.core.groups:Groups.group_of", "undecided := self._undecided(*carrying)", "undecided := ()"
+            ),
+        ),
         ("I11",),
         _WIPED,
         workload="churn",
