@@ -388,6 +388,8 @@ class SimBroker:
             volume = self.disk.open(VolumeIdentity("", self.name))
             note_shut_out(volume, later)
             self.disk.kill()
+        # It may hear of the other process when that is gone already: then the operator need not wait.
+        self.shut_out = any(second.name == self.name for second in self.world.second_processes)
 
     def on_space(self, *, low: bool) -> None:
         """The disk is nearly full, or no longer."""
