@@ -4,7 +4,8 @@ Each member gives what it has for a subscription, in its own order, and how far 
 next thing that any member may still have can leave; the rest waits. So a member that is slow or dead holds the others.
 
 A gap leaves as one item, at the place where it begins: whoever has got what stands behind that place has got the gap,
-and never meets an event from within it later. Events of a member that come too late leave as a gap. The merge decides only the order: whether a consumer has credit, and
+and never meets an event from within it later. Events of a member that come too late leave as one gap, once all of them
+are known. The merge decides only the order: whether a consumer has credit, and
 how much of a member may wait here, is decided by `gapless_shb.core.ordering`.
 """
 
@@ -47,6 +48,17 @@ class MergedMember:
             return self.known + 1, self.pubend
         first = self.waiting[0]
         return first.start + 1 if isinstance(first, GapSegment) else first.ticks[self.taken], self.pubend
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a gap of what comes too late may still become longer. Nothing else can leave before that is known."""
+        first = self.waiting[0] if self.waiting else None
+        return isinstance(first, GapSegment) and first.reason is GapReason.TOO_LATE and self.known < self.too_late
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something waits here that has an end: the member need not give more."""
+        return bool(self.waiting) and not self.is_open
 
     @property
     def done_upto(self) -> Tick:
@@ -111,7 +123,12 @@ class OrderedMerge:
         )
         assert member.known < events.ticks[0], "a member gives its events in order, each once"
         if late := bisect_right(events.ticks, member.too_late):
-            self.put(pubend, GapSegment(events.ticks[0] - 1, events.ticks[late - 1], GapReason.TOO_LATE))
+            gap = GapSegment(events.ticks[0] - 1, events.ticks[late - 1], GapReason.TOO_LATE)
+            last = member.waiting[-1] if member.waiting else None
+            if isinstance(last, GapSegment) and last.reason is GapReason.TOO_LATE:
+                gap = gap.after(last)
+                member.waiting.pop()
+            self.put(pubend, gap)
             self.put(pubend, events.slice(late, len(events)))
             return
         member.waiting.append(events)
@@ -136,6 +153,8 @@ class OrderedMerge:
         if not member.waiting:
             return None
         first = member.waiting[0]
+        if member.is_open:
+            return None
         if isinstance(first, GapSegment):
             member.waiting.popleft()
             self._last = max(self._last, places[0][0])

@@ -66,7 +66,7 @@ class OrderedDelivery:
         """Whether a member has to wait for its turn. One of which nothing waits here never has to."""
         consumer, merge = self._consumer, self._merge
         much = merge.events >= consumer.credit_events or merge.bytes >= consumer.credit_bytes
-        return much and bool(merge.member(pubend).waiting)
+        return much and merge.member(pubend).is_ahead
 
     def put(self, pubend: PubendId, events: EventBatch) -> EventBatch | None:
         """Takes as many events of a member as there is room for, one at least. Returns the rest, or None."""
