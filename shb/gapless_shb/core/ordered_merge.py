@@ -36,7 +36,8 @@ class MergedMember:
     known: Tick
     """Everything up to here was given, or is silence."""
     too_late: Tick
-    """The order has come past this place of the member, which is in place of a lost one: events up to here are a gap."""
+    """The order has come past this place of the member, which is in place of a lost one: its events up to here are a
+    gap."""
     waiting: deque[Segment] = field(default_factory=deque)
     taken: int = 0
     """How many events of the first segment have left."""

@@ -155,7 +155,7 @@ class Ordering:
         """The heads of all pubends when what may leave left last."""
 
     def begin(self, consumer: Consumer, at: Mapping[PubendId, Tick], too_late: Mapping[PubendId, Tick]) -> None:
-        """A consumer goes on from here, in total order. `too_late`: up to where events of some members come too late."""
+        """A consumer goes on from here, in total order. `too_late`: up to where events of members come too late."""
         delivery = OrderedDelivery(consumer, self._streams, at, too_late, self._touched)
         consumer.ordered = self._deliveries[consumer.sid] = delivery
 

@@ -350,8 +350,8 @@ class PublisherCore:
         """The broker no longer knows the publisher: what was sent is uncertain, and the rest begins with a new epoch.
 
         It names the epoch that it had: if another one owns the name, it is fenced. Batches that were sent only in this
-        session are uncertain, too. On the way to a pubend elsewhere a batch may have been sent twice, and the broker may
-        have logged the first copy before it crashed and forgot the publisher.
+        session are uncertain, too. On the way to a pubend elsewhere a batch may have been sent twice, and the broker
+        may have logged the first copy before it crashed and forgot the publisher.
         """
         error = PublishUncertainError(f"whether this was logged before is not known any more: {reason}")
         uncertain = self._batches.take_sent()
