@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import Gap
 from gapless.core.gauges import values_by
@@ -83,8 +84,8 @@ class N2Again(Judge):
     """
 
     name = "N2"
-    facts = (Progress,)
-    effects = (Know, Seen)
+    facts: Sequence[type] = (Progress,)
+    effects: Sequence[type] = (Know, Seen)
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
@@ -97,11 +98,12 @@ class N2Again(Judge):
         self._instant: dict[tuple[str, PubendId], tuple[int, list[tuple[Tick, Tick]]]] = {}
         """What it was told in the last instant: it may come to the SHB behind what was said after it."""
 
-    def said(self, broker: str, now: int, effect: Know | Seen) -> None:
+    def said(self, broker: str, now: int, effect: Any) -> None:
         """A router tells an SHB something of a pubend."""
         if isinstance(effect, Know):
             self._told((broker, effect.knowledge.pubend), now, effect.knowledge)
             return
+        assert isinstance(effect, Seen)
         meta, key = effect.meta, (broker, effect.meta.pubend)
         before = self._forks.get(key)
         self._forks[key] = meta.forks
@@ -112,8 +114,9 @@ class N2Again(Judge):
             again = IntervalSet(ranges if at == now else ())
             self._again[key] = max(int(heads.get(meta.pubend, FOREVER)), min(new)), again
 
-    def informed(self, broker: str, _now: int, fact: Progress) -> None:
+    def informed(self, broker: str, now: int, fact: Any) -> None:
         """An SHB has passed everything up to a tick."""
+        assert isinstance(fact, Progress)
         key = broker, fact.pubend
         history = self.model.histories.get(fact.pubend)
         if key not in self._again or history is None or history.gone or history.damaged:
