@@ -121,8 +121,9 @@ class LostVolumes:
         instead = [f"{each.pubend}, made at {_shown(each.meta.created)}" for each in self._followers(stream)]
         text = (
             f"pubend {stream.pubend} is gone: node {stream.meta.broker!r} has lost its volume, and has another one"
-            f" instead with {'; '.join(instead)}. This SHB had heard of everything up to {_shown(stream.heard_upto)}: what"
-            f" was published later is lost to all subscriptions, and each gets a gap. Of what was published before: {noted}"
+            f" instead with {'; '.join(instead)}. This SHB had heard of everything up to {_shown(stream.heard_upto)}:"
+            " what was published later is lost to all subscriptions, and each gets a gap. Of what was published before:"
+            f" {noted}"
         )
         self._hosting.outbox.emit(Alarm(AlarmCode.PUBEND_MADE_ANEW, text, stream.pubend))
 
