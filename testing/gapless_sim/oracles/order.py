@@ -59,7 +59,7 @@ class I11TotalOrder(Judge):
             self._judge_too_late(consumer, item)
         if consumer.wanted.order is not Order.TOTAL or self.model.damaged_brokers:
             return
-        if isinstance(item, Delivery) and not self.model.histories[item.pubend].gone:
+        if isinstance(item, Delivery) and not is_gone(self.model, item.pubend):
             for tick in item.ticks:
                 self._put(consumer, (tick, item.pubend))
 
@@ -138,12 +138,18 @@ class I11Served(Judge):
         pubend = self._numbers[key[0], key[1], message.number]
         given = self._last[key][message.sid]
         before = latest(self.model, given)
-        if (first, pubend) <= before and not self.model.damaged_brokers and not self.model.histories[pubend].gone:
+        if (first, pubend) <= before and not self.model.damaged_brokers and not is_gone(self.model, pubend):
             self.fail(f"{key[0]} sends {pubend} {first} to subscription {message.sid}, behind {before[1]} {before[0]}")
         given[pubend] = last
 
 
 def latest(model: Model, ticks: Mapping[PubendId, Tick]) -> Place:
     """Returns the last place of these: what is delivered of a pubend that is gone stands beside the order."""
-    places = ((tick, pubend) for pubend, tick in ticks.items() if not model.histories[pubend].gone)
+    places = ((tick, pubend) for pubend, tick in ticks.items() if not is_gone(model, pubend))
     return max(places, default=(0, ""))
+
+
+def is_gone(model: Model, pubend: PubendId) -> bool:
+    """Whether a pubend is gone with its disk."""
+    history = model.histories.get(pubend)
+    return history is not None and history.gone

@@ -9,6 +9,7 @@ import pytest
 from gapless.core.wire.codec import decode_server, deliver_head
 from gapless.core.wire.messages import DeliverGap, Detached, GapReason, Order, PubendNumber, Subscribed
 from gapless.core.wire.messages.base import Code
+from gapless_sim.oracles.delivery import I1Match, I3Gapless
 from gapless_sim.oracles.order import I11Served, I11TotalOrder
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
 
@@ -17,7 +18,7 @@ SESSION = 77
 
 
 def consuming(order: Order = Order.TOTAL) -> tuple[ModelFixture, Any]:
-    fixture = ModelFixture(I11TotalOrder)
+    fixture = ModelFixture(I1Match, I3Gapless, I11TotalOrder)
     fixture.opens(Q)
     fixture.log((10, 1), (20, 2), (30, 3))
     fixture.log((10, 4), (20, 5), pubend=Q)
