@@ -28,7 +28,9 @@ def consuming(order: Order = Order.TOTAL) -> tuple[ModelFixture, Any]:
 def test_events_that_rise_by_tick_and_then_by_pubend_are_in_order() -> None:
     fixture, consumer = consuming()
     fixture.hand_out(consumer, (10, 1))
-    fixture.hand_out(consumer, (10, 4), (20, 5), pubend=Q)
+    fixture.hand_out(consumer, (10, 4), pubend=Q)
+    fixture.hand_out(consumer, (20, 2))
+    fixture.hand_out(consumer, (20, 5), pubend=Q)
     fixture.hand_out(consumer, (30, 3))
 
 
