@@ -21,6 +21,7 @@ from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
 from gapless.core.wire.messages import DeliverGap, DeliverSilence, GapReason, PubendNumber
 from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.takers import Taker
 
 if TYPE_CHECKING:
     from gapless_shb.core.ordering import OrderedDelivery
@@ -167,16 +168,13 @@ class Consumer(Credited):
 
     subscription: SubscriptionRecord
     channel: Channel
-    instance: str
+    taker: Taker
+    """Who it is, and when it was asked for."""
     credit_events: int
     credit_bytes: int
     payload_max: int
     request: int
     """The number that the client gave to its request to attach."""
-    process: str
-    """The client's process, as the request names it; "" if it is not known."""
-    attempt: int
-    """That of the request, as the process counts; 0 if it is not known."""
     since: int
     """The wall time of the attachment, in milliseconds since 1970."""
     ordered: OrderedDelivery | None = None
@@ -207,6 +205,11 @@ class Consumer(Credited):
     def sid(self) -> int:
         """The id of the subscription."""
         return self.subscription.sid
+
+    @property
+    def instance(self) -> str:
+        """The connection."""
+        return self.taker.instance
 
     @property
     def holder(self) -> str:

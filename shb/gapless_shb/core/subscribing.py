@@ -51,7 +51,8 @@ from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.rows import delete_positions, position_row
 from gapless_shb.core.subscriptions import SKEW, SubscriptionRecord
-from gapless_shb.core.takeovers import Takeovers, asker_of, taken_over_by
+from gapless_shb.core.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.takers import taker_of
 
 
 @dataclass(slots=True)
@@ -392,22 +393,21 @@ class Subscribing:
             self.may_complete = True
             return
         makes_anew = changed and request.on_change is OnChange.JMS
-        asker, holder = asker_of(session, request), self._hosting.consumers.get(sid)
-        self._takeovers.check_order(sid, asker, request.in_use)
-        if holder is None and self._takeovers.is_expected(sid, asker):
-            self._takeovers.check(sid, session, request, now, wall)
-        if holder is not None and (holder.instance != session.instance or holder.channel.session == session.number):
-            if request.in_use is InUse.ERROR or (makes_anew and request.in_use is InUse.TAKEOVER):
+        taker, holder = taker_of(session, request), self._hosting.consumers.get(sid)
+        if holder is not None and not _has_moved(session, holder):
+            in_use = self._takeovers.in_use(sid, taker, request.in_use)
+            if in_use is InUse.ERROR or (makes_anew and in_use is InUse.TAKEOVER):
                 raise RefusedError(Code.IN_USE, _in_use(holder, session))
-            if request.in_use is InUse.WAIT:
+            if in_use is InUse.WAIT:
                 self._waiting.setdefault(sid, []).append((session, request))
                 return
-            if holder.channel.session != session.number:
-                self._takeovers.check(sid, session, request, now, wall)
-            self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, _by(session, request, wall)))
-        elif holder is not None:
-            self._hosting.end_session(holder.channel.session, MOVED)
+        self._takeovers.check(sid, session, request, now, wall)
         if holder is not None:
+            if _has_moved(session, holder):
+                self._hosting.end_session(holder.channel.session, MOVED)
+            else:
+                reason = taken_over_by(session.client_id, taker, wall)
+                self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, reason))
             self._hosting.detach(sid)
         if makes_anew:
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
@@ -458,7 +458,7 @@ class Subscribing:
             code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
             raise RefusedError(code, "the subscription is being created by another consumer")
         if creation.session is not None:  # the same client has asked twice, and each request gets an answer
-            if request.attempt < creation.request.attempt:
+            if taker_of(session, request).is_before(taker_of(creation.session, creation.request)):
                 raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
             self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
@@ -476,17 +476,15 @@ class Subscribing:
     ) -> None:
         if subscription.group:
             self._groups.group_of(subscription.topics)
-        self._takeovers.taken(subscription.sid, asker_of(session, request))
+        self._takeovers.taken(subscription.sid, taker_of(session, request))
         consumer = Consumer(
             subscription,
             self._hosting.channel(session.number),
-            session.instance,
+            taker_of(session, request),
             request.credit_events,
             request.credit_bytes,
             self._hosting.payload_max,
             request.request,
-            request.process,
-            request.attempt,
             since=wall,
         )
         for acknowledged in request.acknowledged:
@@ -596,8 +594,9 @@ def _late_start(request: Subscribe, wall: int) -> Tick:
     return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))
 
 
-def _by(session: ClientSession, request: Subscribe, wall: int) -> str:
-    return taken_over_by(session.client_id, session.instance, request.process, wall)
+def _has_moved(session: ClientSession, holder: Consumer) -> bool:
+    """Whether a subscription is held in an earlier session of the connection that asks for it."""
+    return holder.instance == session.instance and holder.channel.session != session.number
 
 
 def _in_use(holder: Consumer, session: ClientSession) -> str:

@@ -177,10 +177,15 @@ class HeldLease(PendingRequest):
     """The sole right to read a subscription by ranges; it is asked for again in each session (protocol: ranges)."""
 
     message: TakeLease
-    _granted = False
-    """Whether it was ever granted."""
-    _confirms = 0
-    """What the next request has to repeat, so that the broker knows that it is still wanted."""
+
+    def __init__(self, message: TakeLease, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]) -> None:
+        super().__init__(message, backoff, outbox, deadlines)
+        self._asked = outbox.attempts.next()
+        """When the application asked for it, as its process counts."""
+        self._granted = False
+        """Whether it was ever granted."""
+        self._confirms = 0
+        """What the next request has to repeat, so that the broker knows that it is still wanted."""
 
     def request(self) -> TakeLease:
         """Returns the request.
@@ -188,9 +193,15 @@ class HeldLease(PendingRequest):
         After a lost connection it does not take the lease from a client that got it meanwhile.
         """
         confirms, self._confirms = self._confirms, 0
-        attempts, in_use = self._outbox.attempts, InUse.ERROR if self._granted else self.message.in_use
+        attempts = self._outbox.attempts
         return replace(
-            self.message, in_use=in_use, attempt=attempts.next(), process=attempts.process, confirms=confirms
+            self.message,
+            in_use=InUse.ERROR if self._granted else self.message.in_use,
+            attempt=attempts.next(),
+            process=attempts.process,
+            confirms=confirms,
+            asked=self._asked,
+            again=self._granted,
         )
 
     def on_failed(self, failed: RequestFailed) -> None:

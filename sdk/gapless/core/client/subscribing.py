@@ -118,6 +118,8 @@ class SubscriptionCore:
         self, number: int, wanted: SubscribeOptions, backoff: Backoff, outbox: ClientOutbox, deadlines: Deadlines[Key]
     ) -> None:
         self.number = number
+        self.asked = outbox.attempts.next()
+        """When the application asked for it, as its process counts."""
         self.wanted = wanted
         self.phase = SubscriptionPhase.IDLE
         self.sid = 0
@@ -431,6 +433,7 @@ class SubscriptionCore:
 
         Those are handed out again, and are marked and counted.
         """
+        self.asked = former.asked  # nobody has asked for another consumer
         self.acknowledging = former.acknowledging
         self._recovered = {pubend: [*uptos] for pubend, uptos in former._recovered.items()}
         for pubend, buffer in former._buffers.items():
@@ -561,6 +564,7 @@ class SubscriptionCore:
             epoch=self.committing.former_epoch if self.committing is not None and not again else 0,
             process=self._outbox.attempts.process,
             confirms=confirms,
+            asked=self.asked,
         )
 
     def _acknowledge_silence(self) -> None:

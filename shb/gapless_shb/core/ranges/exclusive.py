@@ -26,7 +26,8 @@ from gapless.core.wire.messages import (
 )
 from gapless_shb.core.admission import RefusedError, found_for_ranges
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.takeovers import Takeovers, asker_of, taken_over_by
+from gapless_shb.core.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.takers import taker_of
 
 Waiting: TypeAlias = "tuple[ClientSession, TakeLease | Subscribe]"
 
@@ -63,37 +64,31 @@ class ExclusiveReaders:
     def on_lease(self, session: ClientSession, request: TakeLease, now: int, wall: int) -> None:
         """Grants a lease, lets the request wait, or takes the lease from another session. Raises RefusedError."""
         subscription = found_for_ranges(self._hosting, session, request.target)
-        sid = subscription.sid
+        sid, taker = subscription.sid, taker_of(session, request)
         held = self._held.get(sid)
+        in_use = self._takeovers.in_use(sid, taker, request.in_use)
         if held is not None and held.owner != request.owner and held.session.instance != session.instance:
-            if request.in_use is InUse.ERROR:
+            if in_use is InUse.ERROR:
                 raise RefusedError(
                     Code.IN_USE,
                     f"subscription {subscription.name!r} is leased to {held.owner!r}: two readers of one subscription "
                     "would acknowledge for each other",
                 )
-            if request.in_use is InUse.WAIT:
+            if in_use is InUse.WAIT:
                 held.waiting.append((session, request))
                 return
-        self._check(session, request, sid, now, wall)
-        by = f"{request.owner!r}, {taken_over_by(session.client_id, session.instance, request.process, wall)}"
+        if sid in self._hosting.consumers and in_use is not InUse.TAKEOVER:
+            raise RefusedError(Code.IN_USE, "the subscription is consumed: it cannot be leased at the same time")
+        self._takeovers.check(sid, session, request, now, wall)
+        by = f"{request.owner!r}, {taken_over_by(session.client_id, taker, wall)}"
         self._take_from_consumer(sid, by)
         waiting = [] if held is None else held.waiting
         if held is not None and (held.session.number, held.request) != (session.number, request.request):
             lost = LeaseLost(held.request, Code.TAKEN_OVER, f"the lease is that of {by}")
             self._hosting.tell(held.session.number, lost)
         self._held[sid] = Holder(session, request.request, request.owner, waiting)
-        self._takeovers.taken(sid, asker_of(session, request))
+        self._takeovers.taken(sid, taker)
         self._grant(sid, session.number, Leased(request.request, sid))
-
-    def _check(self, session: ClientSession, request: TakeLease, sid: int, now: int, wall: int) -> None:
-        """Raises RefusedError if somebody has the subscription from whom this request may not take it, or not yet."""
-        held, consumer = self._held.get(sid), self._hosting.consumers.get(sid)
-        if consumer is not None and request.in_use is not InUse.TAKEOVER:
-            raise RefusedError(Code.IN_USE, "the subscription is consumed: it cannot be leased at the same time")
-        self._takeovers.check_order(sid, asker_of(session, request), request.in_use)
-        if (held is not None and held.session.instance != session.instance) or consumer is not None:
-            self._takeovers.check(sid, session, request, now, wall)
 
     def _take_from_consumer(self, sid: int, by: str) -> None:
         consumer = self._hosting.consumers.get(sid)
@@ -110,15 +105,15 @@ class ExclusiveReaders:
         held = self._held.get(sid)
         if held is None:
             return True
-        if request.in_use is InUse.ERROR:
+        taker = taker_of(session, request)
+        in_use = self._takeovers.in_use(sid, taker, request.in_use)
+        if in_use is InUse.ERROR:
             raise RefusedError(Code.IN_USE, f"the subscription is leased to {held.owner!r}")
-        if request.in_use is InUse.WAIT:
+        if in_use is InUse.WAIT:
             held.waiting.append((session, request))
             return False
-        self._takeovers.check_order(sid, asker_of(session, request), request.in_use)
-        if held.session.number != session.number:
-            self._takeovers.check(sid, session, request, now, wall)
-        by = taken_over_by(session.client_id, session.instance, request.process, wall)
+        self._takeovers.check(sid, session, request, now, wall)
+        by = taken_over_by(session.client_id, taker, wall)
         self._lose(sid, Code.TAKEN_OVER, f"a consumer has the subscription: {by}")
         self._takeovers.left(sid)
         return True

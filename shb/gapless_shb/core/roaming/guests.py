@@ -71,6 +71,7 @@ from gapless_shb.core.roaming.places import node_of
 from gapless_shb.core.state import ALL_IS_SAID, HomeSays
 from gapless_shb.core.subscriptions import SubscriptionRecord
 from gapless_shb.core.takeovers import taken_over_by
+from gapless_shb.core.takers import taker_of
 
 MILLISECOND: Final = 1_000_000
 SECOND: Final = 1_000_000_000
@@ -317,7 +318,7 @@ class Guests:
         if isinstance(message, Subscribed) and isinstance(question.request, Subscribe):
             try:
                 former = self._by_home.get((answer.sender, message.sid))
-                if former is not None and former.attachment > question.number:
+                if former is not None and _is_earlier(question, former):
                     raise RefusedError(Code.TAKEN_OVER, "a later request was answered first")
                 self._attach(question, message, answer.sender, message.sid, answer.standing, now, wall)
             except RefusedError as refused:
@@ -431,6 +432,11 @@ class Guests:
         request, node = question.request, question.places[0]
         try:
             if isinstance(request, Subscribe) and self._is_vouched_for(question.session, request):
+                former = self._by_home.get((request.token_home, request.token_sid))
+                if former is not None and _is_earlier(question, former):
+                    raise RefusedError(
+                        Code.RETRY, "another consumer has come meanwhile: its home has to say who has it"
+                    )
                 home = Subscribed(
                     request.request,
                     request.token_sid,
@@ -507,9 +513,10 @@ class Guests:
         """Makes a guest of it. `standing`: what the home says; None if it is silent."""
         session, request, hosting = question.session, question.request, self._hosting
         assert isinstance(request, Subscribe)
+        taker = taker_of(session, request)
         former = self._by_home.get((home, home_sid))
         if former is not None:
-            reason = taken_over_by(session.client_id, session.instance, request.process, wall)
+            reason = taken_over_by(session.client_id, taker, wall)
             self._end(former, Code.TAKEN_OVER, reason, now, wall)
         checked_filter(session, request, EXISTS)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
@@ -537,13 +544,11 @@ class Guests:
         consumer = Consumer(
             record,
             hosting.channel(session.number),
-            session.instance,
+            taker,
             request.credit_events,
             request.credit_bytes,
             hosting.payload_max,
             request.request,
-            request.process,
-            request.attempt,
             since=wall,
         )
         undecided = request.in_use if standing is None else None
@@ -674,11 +679,13 @@ class Guests:
             leaves,
             guest.handed,
             guest.settled,
-            consumer.attempt,
+            consumer.taker.attempt,
             consumer.subscription.wants,
             tuple(passed),
-            consumer.process,
+            consumer.taker.process,
             () if leaves else self._doubts(guest),
+            consumer.taker.asked,
+            consumer.taker.again,
         )
 
     def _mail_commit(self, guest: Guest, now: int) -> None:
@@ -716,6 +723,15 @@ def home_says(matched: Matched | None) -> HomeSays:
     for tick in matched.ticks:
         silent.remove(tick - 1, tick)
     return HomeSays(silent.ranges, matched.upto)
+
+
+def _is_earlier(question: Question, guest: Guest) -> bool:
+    """Whether its home has answered a question before that of a guest: answers come in any order."""
+    assert isinstance(question.request, Subscribe)
+    taker, other = taker_of(question.session, question.request), guest.consumer.taker
+    if taker.is_of_process(other) and taker.asked != other.asked:
+        return taker.is_before(other)
+    return question.number < guest.attachment
 
 
 def learn(position: SubscriptionPosition, row: Row) -> None:

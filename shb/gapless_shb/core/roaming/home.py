@@ -48,7 +48,8 @@ from gapless_shb.core.roaming.mail import (
 )
 from gapless_shb.core.roaming.matches import Matches
 from gapless_shb.core.subscriptions import SubscriptionRecord
-from gapless_shb.core.takeovers import Asker, Takeovers, taken_over_by
+from gapless_shb.core.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.takers import Taker
 
 SECOND: Final = 1_000_000_000
 LEASE: Final = 20 * SECOND
@@ -176,8 +177,9 @@ class Home:
         self._make_way(renew, wall)
         lease = self._leases.get(renew.sid)
         is_free = renew.sid not in self._hosting.consumers and not self._is_taken(renew.sid)
-        if lease is None and is_free and subscription.client_id == renew.client_id:
-            # This process has never heard of it, or not for so long that its lease has ended. Nobody came meanwhile.
+        is_overtaken = self._takeovers.is_overtaken(renew.sid, _taker_of(renew)._replace(again=True))  # it has had it
+        if lease is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
+            # This process has never heard of it, or not for so long that its lease has ended. Nobody has it.
             lease = self._adopt(node, subscription, renew, now, wall)
         if lease is None or not lease.is_of(renew):
             holder = self._hosting.consumers.get(renew.sid)
@@ -313,13 +315,13 @@ class Home:
         lease = self._leases.get(renew.sid)
         if renew.leaves or renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
             return
-        if self._takeovers.is_overtaken(renew.sid, _asker_of(renew)):
+        taker = _taker_of(renew)
+        if self._takeovers.is_overtaken(renew.sid, taker):
             return
         if holder.instance == renew.instance:
             self._hosting.end_session(holder.channel.session, MOVED)
-        elif renew.in_use is InUse.TAKEOVER:
-            reason = taken_over_by(renew.client_id, renew.instance, renew.process, wall)
-            taken_over = Detached(renew.sid, Code.TAKEN_OVER, reason)
+        elif self._takeovers.in_use(renew.sid, taker, renew.in_use) is InUse.TAKEOVER:
+            taken_over = Detached(renew.sid, Code.TAKEN_OVER, taken_over_by(renew.client_id, taker, wall))
             self._hosting.tell(holder.channel.session, taken_over)
         else:
             return
@@ -330,9 +332,9 @@ class Home:
         session = self._new_session(renew.client_id, renew.instance, "")
         hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
         channel = hosting.channel(session.number)
-        self._takeovers.taken(renew.sid, _asker_of(renew))
-        who, attempt = renew.process, renew.attempt
-        hosting.take_consumer(Consumer(subscription, channel, renew.instance, 0, 0, 0, 0, who, attempt, since=wall))
+        taker = _taker_of(renew)
+        self._takeovers.taken(renew.sid, taker)
+        hosting.take_consumer(Consumer(subscription, channel, taker, 0, 0, 0, 0, since=wall))
         lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
         self._leases[renew.sid] = lease
         return lease
@@ -362,12 +364,12 @@ class Home:
             self._hosting.outbox.emit(Post(node, mail.ROLE, data))
 
 
-def _asker_of(renew: Renew) -> Asker:
-    return Asker(renew.instance, renew.process, renew.attempt)
+def _taker_of(renew: Renew) -> Taker:
+    return Taker(renew.instance, renew.process, renew.asked, renew.attempt, renew.again)
 
 
 def _taken_over(holder: Consumer | None, subscription: SubscriptionRecord) -> str:
     """Returns who has a subscription, for the one that had it before."""
     if holder is None:
         return "another one uses it, who is no consumer"
-    return taken_over_by(subscription.client_id, holder.instance, holder.process, holder.since)
+    return taken_over_by(subscription.client_id, holder.taker, holder.since)

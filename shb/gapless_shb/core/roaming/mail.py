@@ -134,9 +134,12 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     passed: tuple[Position, ...] = ()
     """Up to where the sender found nothing to send. The application need not have acknowledged that."""
     process: Process = ""
-    """As in `Subscribe`."""
+    """With `asked`: as in `Subscribe`."""
     doubts: tuple[Doubt, ...] = ()
     """What the guest is not told before the home has answered."""
+    asked: Real = 0
+    again: bool = False
+    """Whether its client had the subscription before it came to the sender."""
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):

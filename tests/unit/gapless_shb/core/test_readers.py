@@ -20,6 +20,7 @@ from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.readers import CatchUpReader, ConsumerSink, Reader, expired_mask, unexpired
 from gapless_shb.core.state import ALL_IS_SAID, BrokerState, HomeSays
 from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
+from gapless_shb.core.takers import Taker
 
 PUBEND = "p@1"
 
@@ -39,7 +40,7 @@ class Bench:
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
         self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20))
         self.consumer = Consumer(
-            subscription, self.channel, "i", credit, 1 << 20, 4 << 20, request=1, process="p", attempt=1, since=0
+            subscription, self.channel, Taker("i", "p", 1, 2), credit, 1 << 20, 4 << 20, request=1, since=0
         )
         self.position = SubscriptionPosition(start, since=since, acked=start)
         readers: dict[int, CatchUpReader] = {}

@@ -29,21 +29,21 @@ class Rivals(Desk):
         assert isinstance(answer, m.Subscribed | m.RequestFailed)
         return answer
 
-    def confirm(self, number: int, process: str, attempt: int) -> int:
+    def confirm(self, number: int, process: str, attempt: int, **changes: Any) -> int:
         """The number with which it is asked whether it still wants that."""
-        asked = self.take_over(number, process, attempt)
+        asked = self.take_over(number, process, attempt, **changes)
         assert isinstance(asked, m.RequestFailed)
         assert asked.code is m.Code.RETRY
         assert not self.lost
         assert asked.confirm
         return asked.confirm
 
-    def end(self, way: str, *, forget: bool = True) -> None:
-        """The consumer of session 1 leaves."""
+    def end(self, way: str, *, session: int = 1, forget: bool = True) -> None:
+        """The consumer of a session leaves."""
         if way == "in order":
-            self.world.feed(m.Detach(SID), self.session(1))
+            self.world.feed(m.Detach(SID), self.session(session))
         else:
-            self.world.feed(SessionEnded(self.session(1)))
+            self.world.feed(SessionEnded(self.session(session)))
         self.world.pump()
         if forget:
             self.said.clear()
@@ -119,15 +119,17 @@ def test_a_confirmation_that_comes_late_may_have_lain_somewhere_and_the_next_one
     assert rivals.holder == 2
 
 
-@pytest.mark.parametrize("in_use", [m.InUse.TAKEOVER, m.InUse.ERROR])
-def test_an_earlier_request_of_the_same_process_takes_nothing_from_a_later_one(in_use: m.InUse) -> None:
+@pytest.mark.parametrize(
+    ("in_use", "code"), [(m.InUse.TAKEOVER, m.Code.TAKEN_OVER), (m.InUse.ERROR, m.Code.IN_USE)], ids=["takes", "asks"]
+)
+def test_an_earlier_request_of_the_same_process_takes_nothing_from_a_later_one(in_use: m.InUse, code: m.Code) -> None:
     """It came over another connection, which is given up, and whose broker stood still."""
     rivals = consumed("one", attempt=5)
     rivals.said.clear()
 
     rivals.ask(2, process="one", attempt=4, in_use=in_use)
 
-    assert rivals.refused(2).code is m.Code.TAKEN_OVER
+    assert rivals.refused(2).code is code
     assert not rivals.refused(2).confirm
     assert rivals.holder == 1
 
@@ -213,6 +215,129 @@ def test_an_older_client_cannot_be_asked() -> None:
     assert isinstance(rivals.take_over(2, "", 0), m.Subscribed)
     [lost] = rivals.lost
     assert "process" not in lost.reason
+
+
+# ---------------------------------------------------------------- two consumers of one process, and what counts
+
+
+AGAIN: dict[str, Any] = {"sid": SID, "generation": 1}
+"""Of a consumer that had the subscription, and asks again by itself after a lost link."""
+
+
+def of_two(*, newer: str = "i2") -> Rivals:
+    """A process has asked for one consumer, and later for another one, which has it now."""
+    rivals = Rivals()
+    rivals.ask(1, process="one", asked=1, attempt=2)
+    rivals.world.sync()
+    number = rivals.confirm(2, "one", 4, asked=3)
+    assert isinstance(rivals.take_over(2, "one", 5, asked=3, confirms=number, instance=newer), m.Subscribed)
+    rivals.said.clear()
+    return rivals
+
+
+@pytest.mark.parametrize("way", ["it is there", "its link has ended", "it has left in order"])
+@pytest.mark.parametrize("in_use", [m.InUse.ERROR, m.InUse.TAKEOVER])
+def test_what_is_asked_for_again_keeps_its_place_before_what_the_application_asked_for_later(
+    in_use: m.InUse, way: str
+) -> None:
+    """The earlier consumer has not heard that it was taken over: its link was gone."""
+    rivals = of_two()
+    if way != "it is there":
+        rivals.end("in order" if way == "it has left in order" else way, session=2)
+
+    rivals.ask(3, instance="i1", process="one", asked=1, attempt=9, in_use=in_use, **AGAIN)
+
+    is_asking = way == "it is there" and in_use is m.InUse.ERROR
+    assert rivals.refused(3).code is (m.Code.IN_USE if is_asking else m.Code.TAKEN_OVER)
+    assert not rivals.lost
+
+
+@pytest.mark.parametrize("instance", ["i1", "i2"])
+def test_the_later_one_comes_back_however_often_the_earlier_one_has_asked(instance: str) -> None:
+    rivals = of_two(newer=instance)
+    rivals.world.feed(SessionEnded(rivals.session(2, instance)))
+    rivals.world.pump()
+    rivals.ask(3, instance="i1", process="one", asked=1, attempt=9, **AGAIN)
+    rivals.said.clear()
+
+    rivals.ask(4, instance=instance, process="one", asked=3, attempt=6, **AGAIN)
+
+    assert rivals.subscribed(4).sid == SID
+
+
+def test_what_the_earlier_one_got_because_a_broker_has_forgotten_the_later_one_takes_back() -> None:
+    rivals = Rivals()
+    rivals.ask(1, process="one", asked=1, attempt=9)
+    rivals.world.sync()
+    rivals.said.clear()
+
+    rivals.ask(2, process="one", asked=3, attempt=10, **AGAIN)
+    number = rivals.refused(2).confirm
+    assert number
+    rivals.said.clear()
+    rivals.ask(2, process="one", asked=3, attempt=11, confirms=number, **AGAIN)
+
+    assert rivals.subscribed(2).sid == SID
+    assert [lost.code for lost in rivals.lost] == [m.Code.TAKEN_OVER]
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        {"process": "one", "asked": 3, "attempt": 10},
+        {"process": "two", "asked": 3, "attempt": 10, **AGAIN},
+        {"process": "one", "attempt": 10, **AGAIN},
+    ],
+    ids=["it never had it", "of another process", "of an older client"],
+)
+def test_nobody_else_takes_back_what_is_in_use(request_of: dict[str, Any]) -> None:
+    rivals = Rivals()
+    rivals.ask(1, process="one", asked=1, attempt=9)
+    rivals.world.sync()
+    rivals.said.clear()
+
+    rivals.ask(2, **request_of)
+
+    assert rivals.refused(2).code is m.Code.IN_USE
+
+
+def test_one_that_has_waited_for_its_broker_gets_what_a_later_one_has_left_once_it_is_sure_that_it_waits() -> None:
+    """It never had it, so nobody took it from it. It may also be a request that lay somewhere, of one that has gone."""
+    rivals = of_two()
+    rivals.end("in order", session=2)
+    rivals.ask(3, process="one", asked=2, attempt=3)
+    number = rivals.refused(3).confirm
+    rivals.said.clear()
+    rivals.ask(3, process="one", asked=2, attempt=6, confirms=number)
+
+    assert number
+    assert rivals.subscribed(3).sid == SID
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_old_request_for_what_was_asked_for_later_has_to_be_confirmed(is_there: bool) -> None:
+    """Its application has given it up, perhaps. It came over an earlier session of the connection that consumes."""
+    rivals = Rivals()
+    rivals.ask(1, process="one", asked=1, attempt=9)
+    rivals.world.sync()
+    if not is_there:
+        rivals.end("its link has ended")
+    rivals.said.clear()
+
+    rivals.ask(2, instance="i1", process="one", asked=3, attempt=4, in_use=m.InUse.TAKEOVER)
+
+    assert rivals.refused(2).confirm
+    assert (SID in rivals.world.hosting.consumers) is is_there
+
+
+def test_a_request_that_an_earlier_broker_has_passed_on_is_compared_by_its_attempt() -> None:
+    """It does not know `asked`, and drops it."""
+    rivals = of_two()
+
+    rivals.ask(3, process="one", asked=0, attempt=4, in_use=m.InUse.TAKEOVER)
+    assert rivals.refused(3).code is m.Code.TAKEN_OVER
+
+    assert rivals.confirm(4, "one", 6)
 
 
 def leased() -> RangeWorld:

@@ -118,9 +118,12 @@ class TakeLease(ClientMessage, frozen=True, tag=45):
     """The owner, for people. The same owner replaces its own lease at once."""
     in_use: InUse
     attempt: Number = 0
-    """With `process` and `confirms`: as in Subscribe."""
+    """With `process`, `confirms` and `asked`: as in Subscribe."""
     process: Process = ""
     confirms: Number = 0
+    asked: Number = 0
+    again: bool = False
+    """Whether this client had the lease before, and asks for it after a lost connection."""
 
 
 class Leased(ServerMessage, frozen=True, tag=45):

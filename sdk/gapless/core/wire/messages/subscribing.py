@@ -101,8 +101,8 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     commits: bool = False
     """Whether the home keeps the consumer's position: it commits, and hands nothing out before that is durable."""
     attempt: Number = 0
-    """Counts the requests of a client's `process` to attach, over all its connections: of two, which may come over two
-    brokers, the later one holds. 0: it did not count."""
+    """Counts the requests of a client's `process` to attach, over all its connections: of two for one consumer, which
+    may come over two brokers, the later one holds. 0: it did not count."""
     no_local: bool = False
     """Whether it leaves out events whose JMSXAppID is the client's own: its client id or, without one, its instance."""
     on_change: OnChange = OnChange.ERROR
@@ -113,6 +113,9 @@ class Subscribe(ClientMessage, frozen=True, tag=20):
     """Whose count `attempt` is; "": that of the connection alone, of an older client."""
     confirms: Number = 0
     """The number of the `RequestFailed` that has asked whether the request is still wanted; 0: it was not asked."""
+    asked: Number = 0
+    """When the application asked for this consumer, in the same count: all its requests have this number. Of two
+    consumers of a `process` the one that was asked for later holds. 0: of an older client, whose `attempt` counts."""
 
 
 class Attempts(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -16,7 +16,8 @@ def leasing(in_use: m.InUse = m.InUse.TAKEOVER) -> tuple[Talk, int]:
 
 def test_it_is_answered_when_it_is_granted() -> None:
     talk, number = leasing()
-    assert talk.all_said(m.TakeLease) == [m.TakeLease(number, m.Target("s"), "owner", m.InUse.TAKEOVER, 1, "process")]
+    takes = m.TakeLease(number, m.Target("s"), "owner", m.InUse.TAKEOVER, attempt=2, process="process", asked=1)
+    assert talk.all_said(m.TakeLease) == [takes]
     assert talk.all_told(e.Answered) == []
     talk.hear(m.Leased(number, 1), m.Leased(number, 1))
 

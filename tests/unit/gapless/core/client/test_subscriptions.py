@@ -66,6 +66,23 @@ def test_one_given_up_is_not_in_the_way_of_the_next(in_use: m.InUse) -> None:
     assert world.failure(reader.number) is None
 
 
+def test_all_requests_of_a_consumer_say_when_it_was_asked_for() -> None:
+    """Two consumers of one process are told apart by that, however often each is asked for again by itself."""
+    world = World().start()
+    first = world.subscribe()
+    second = world.subscribe("other")
+    world.reconnect()
+    world.core.recover(first.number, {}, world.now)
+    world.pump()
+
+    said = world.broker.messages(m.Subscribe)
+    places = {each.name: {other.asked for other in said if other.name == each.name} for each in said}
+    assert [len(places["s"]), len(places["other"])] == [1, 1]
+    assert max(places["s"]) < max(places["other"])
+    assert len({each.attempt for each in said}) == len(said) == 5
+    assert second.number != first.number
+
+
 def test_silence_is_for_those_it_names_or_for_all() -> None:
     world = World().start()
     first, second = world.subscribe("one"), world.subscribe("two")

@@ -151,6 +151,9 @@ class Pair:
         commits: bool = False,
         on_change: m.OnChange = m.OnChange.ERROR,
         number: int | None = None,
+        process: str = "",
+        asked: int = 0,
+        confirms: int = 0,
     ) -> int:
         """A client asks for the subscription `s`; `again`: by its id. Returns the number of the request.
 
@@ -181,6 +184,9 @@ class Pair:
             commits=commits,
             on_change=on_change,
             attempt=self.requests,
+            process=process,
+            asked=asked,
+            confirms=confirms,
         )
         node.feed(request, session)
         return request.request

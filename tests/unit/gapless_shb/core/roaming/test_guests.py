@@ -339,6 +339,30 @@ def test_one_that_came_while_the_home_was_silent_takes_over_as_it_would_have(tak
     assert len(pair.home.hosting.consumers) == 1
 
 
+def test_a_question_that_the_home_has_not_heard_takes_nothing_from_a_later_one_that_it_has_answered() -> None:
+    """Found by the simulator (roaming 19): its client had gone, and this SHB had not heard of that yet."""
+    pair = Pair()
+    first, answer = attached(pair)
+    pair.leave(pair.other, first)  # type: ignore[arg-type]
+    pair.settle(1000)
+    had = Token(answer, begins(answer))
+    pair.cut = True
+    early, late = pair.session("one"), pair.session("two")
+    pair.subscribe(pair.other, early, token=had, in_use=m.InUse.TAKEOVER)
+    pair.exchange()
+    pair.cut = False
+    pair.subscribe(pair.other, late, token=had)
+    pair.exchange()
+    pair.attached(pair.other, late)
+    pair.cut = True
+    pair.settle(5000)
+
+    refused = pair.answer(pair.other, early)
+    assert isinstance(refused, m.RequestFailed)
+    assert refused.code is m.Code.RETRY
+    assert not pair.got(pair.other, late, m.Detached)
+
+
 # ------------------------------------------------------------------------------- acknowledgements, release
 
 

@@ -128,6 +128,81 @@ def test_a_request_that_a_client_made_elsewhere_before_does_not_take_its_subscri
     assert pair.home.ended == []
 
 
+def test_who_asks_again_away_from_home_does_not_take_it_from_who_was_asked_for_later() -> None:
+    """Found by the simulator (roaming 21): one connection moves what it has from session to session without a word."""
+    pair = Pair()
+    session = pair.session("same")
+    earlier = pair.subscribe(pair.other, session, asked=1)
+    pair.settle(1000)
+    answer = pair.attached(pair.other, session)
+    later = pair.subscribe(pair.other, session, asked=2, in_use=m.InUse.TAKEOVER)
+    pair.settle(1000)
+    pair.leave(pair.other, session)
+    session = pair.session("same")
+    had = Token(answer, begins(answer))
+
+    pair.subscribe(pair.other, session, token=had, again=True, asked=2, number=later)
+    pair.subscribe(pair.other, session, token=had, again=True, asked=1, number=earlier)
+    pair.settle(1000)
+
+    attached = [each.request for each in pair.got(pair.other, session, m.Subscribed)]  # type: ignore[attr-defined]
+    failed = [(each.request, each.code) for each in pair.got(pair.other, session, m.RequestFailed)]  # type: ignore[attr-defined]
+    assert (attached, failed) == ([later], [(earlier, m.Code.TAKEN_OVER)])
+    assert not pair.got(pair.other, session, m.Detached)
+    assert pair.other.ended == []
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["answers in order", "answers in another order"])
+def test_what_was_asked_for_later_has_the_consumer_though_it_was_asked_of_the_home_before(turned: bool) -> None:
+    """The home hears of the earlier one first, and lets the later one take it over."""
+    pair = Pair()
+    first = pair.session()
+    pair.subscribe(pair.other, first)
+    pair.settle(1000)
+    pair.leave(pair.other, first)
+    pair.settle(1000)
+    session = pair.session("same")
+    pair.subscribe(pair.other, session, asked=2, in_use=m.InUse.TAKEOVER)
+    pair.subscribe(pair.other, session, asked=1, in_use=m.InUse.TAKEOVER)
+    pair.posted.reverse()
+    heard, pair.posted[:] = pair.posted[:], []
+    for source, target, data in heard:
+        pair.nodes[target].feed(r.Posted(source, "shb", data))
+        pair.nodes[target].sync()
+    if turned:
+        pair.posted.reverse()
+    pair.settle(10_000, 1000)
+
+    (consumer,) = pair.other.hosting.consumers.values()
+    assert consumer.taker.asked == 2
+    (at_home,) = pair.home.hosting.consumers.values()
+    assert at_home.taker.asked == 2
+
+
+def test_a_home_takes_nobody_back_after_a_later_one_of_the_process_has_come_and_gone() -> None:
+    """The earlier one was served elsewhere all the time, out of reach, and has heard of nothing."""
+    pair = Pair()
+    session = pair.session("one")
+    pair.subscribe(pair.other, session, process="p", asked=1)
+    pair.settle(1000)
+    pair.cut = True
+    pair.settle(30_000, 1000)
+    later = pair.session("two")
+    number = pair.subscribe(pair.home, later, process="p", asked=2)
+    asked = pair.answer(pair.home, later)
+    assert isinstance(asked, m.RequestFailed)
+    pair.subscribe(pair.home, later, process="p", asked=2, number=number, confirms=asked.confirm)
+    pair.settle(500)
+    sid = pair.attached(pair.home, later).sid
+    pair.home.feed(m.Detach(sid), later)
+    pair.cut = False
+    pair.settle(10_000, 1000)
+
+    (gone,) = pair.got(pair.other, session, m.Detached)
+    assert isinstance(gone, m.Detached)
+    assert gone.code is m.Code.TAKEN_OVER
+
+
 def test_a_home_that_is_behind_takes_what_is_acknowledged_elsewhere_and_asks_nothing() -> None:
     """It would ask for all that it misses with each acknowledgement: on a slow link it would get most of that twice."""
     pair = Pair()
