@@ -23,7 +23,7 @@ from gapless.selectors.headers import APP_ID
 from gapless_shb.core.roaming.places import home_of
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.observation import Violation
-from gapless_sim.options import SECOND
+from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.ranger import Ranger
 from gapless_sim.workloads.applications import Applications, ConsumingApplication
 from gapless_sim.workloads.changes import WAYS, Requests, changed, leave_out
@@ -44,6 +44,8 @@ SOMETIMES = (
     "roaming.consumed elsewhere",
     "roaming.consumed while the home was down",
     "roaming.one more connection of the process",
+    "roaming.left a request at a broker that stood still",
+    "roaming.taken from a consumer of its own",
     "roaming.in total order",
     "roaming.identified",
     "roaming.no_local",
@@ -72,8 +74,6 @@ class RoamingApplication(ConsumingApplication):
         self.changes = workload.changes
         self._requests: dict[str | None, Requests] = {}
         """By the subscription's name."""
-        self.under: dict[int, Consumer] = {}
-        """By the number of a row: the former consumer of its name, which it was to be taken from."""
         if workload.is_changing and self.changes.chance(0.6):
             self.properties = {APP_ID: client.name}
             self.world.sometimes("roaming.identified")
@@ -119,7 +119,6 @@ class RoamingApplication(ConsumingApplication):
             consumer.leave()
         else:
             self.world.sometimes("roaming.changed under a consumer")
-            self.under[row.number] = consumer
         where = "at home" if consumer.core.session_sid == consumer.core.sid else "elsewhere"
         self.world.sometimes(f"roaming.changed {where}: {way.value}")
         consumer.row.ended = True
@@ -144,20 +143,49 @@ class RoamingApplication(ConsumingApplication):
         else:
             client.close()
         if self.workload.connections.chance(0.5):
-            client.goes_on = True
-            self.world.sometimes("roaming.one more connection of the process")
-        turn = draws.draw(len(client.addresses))
+            self._keep_process()
+        self._come_up(draws.draw(len(client.addresses)), draws.draw(SECOND))
+
+    def leave_a_request_behind(self) -> None:
+        """Its broker stands still; it asks there for what it has, and goes on elsewhere without an answer.
+
+        The request lies there until the broker goes on. The process is the same, with one more connection.
+        """
+        draws, able = self.workload.connections, self.able()
+        if not able or not self.client.core.connected:
+            return
+        self.world.brokers[self.client.core.address].pause(draws.between(200, 3_000) * MILLISECOND)
+        consumer = draws.pick(able)
+        consumer.leave()
+        self._ask(consumer.row, InUse.TAKEOVER)
+        self.client.pump()
+        self.client.close()
+        self.world.sometimes("roaming.left a request at a broker that stood still")
+        self._keep_process()
+        self._come_up(1, draws.draw(SECOND // 4))
+
+    def _keep_process(self) -> None:
+        self.client.goes_on = True
+        self.world.sometimes("roaming.one more connection of the process")
+
+    def _come_up(self, turn: int, delay: int) -> None:
+        """It comes up again after a while, and tries the SHBs in another order."""
+        client = self.client
         client.addresses = [*client.addresses[turn:], *client.addresses[:turn]]
         self.world.sometimes("roaming.moved")
-        self.world.after(draws.draw(SECOND), client.name, "start", client.start)
+        self.world.after(delay, client.name, "start", client.start)
 
     def attach_again(self) -> None:
-        """A consumer leaves, and another one takes its place."""
+        """A consumer leaves, and another one takes its place; or the other one takes it from the one that is there."""
         able = self.able()
         if able:
             consumer = self.draws.pick(able)
-            consumer.leave()
-            self.consume(consumer.row)
+            if self.workload.connections.chance(0.5) and not consumer.by_ranges:
+                self.world.sometimes("roaming.taken from a consumer of its own")
+                self._ask(consumer.row, InUse.TAKEOVER)
+            else:
+                consumer.leave()
+                self.consume(consumer.row)
 
     def bring_to_an_end(self, consumer: Consumer) -> None:
         """Whoever consumes acknowledges where it stands."""
@@ -175,14 +203,9 @@ class RoamingApplication(ConsumingApplication):
                 self.world.sometimes("roaming.made anew by its token")
                 self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
             return
-        if isinstance(error, SubscriptionTakenOverError) and not consumer.row.ended:
-            former = self.under.get(consumer.row.number)
-            if former is None or former.over:
-                raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
-            # Two consumers of one process: the former has asked again after a lost link, and that came last.
-            former.leave()
-            self.world.after(SECOND, self.client.name, "consume", self._again, consumer.row, life=self.client.life)
-            return
+        is_wanted = self.consumers.get(consumer.row.number) is consumer
+        if isinstance(error, SubscriptionTakenOverError) and is_wanted and not consumer.row.ended:
+            raise Violation("X1", f"{consumer.lane} was told that it was taken over, and nobody came: {error}")
         super()._on_over(consumer, error)
 
 
@@ -284,7 +307,9 @@ class RoamingApplications(Applications[RoamingApplication]):
         self.draws.pick(self.applications).add(self.row_number(), terms, start, keeps_token=keeps_token)
 
     def _act(self, application: RoamingApplication) -> None:
-        if self.is_changing and self.changes.chance(0.06):
+        if self.connections.chance(0.03):
+            application.leave_a_request_behind()
+        elif self.is_changing and self.changes.chance(0.06):
             application.change()
         elif self.draws.chance(0.08) and application.client.running:
             application.move()

@@ -10,6 +10,7 @@ _OF_ANOTHER_SESSION = "if consumer is None or consumer.channel.session != sessio
 _OF_ANOTHER_REQUEST = "if credit.request not in {0, consumer.request}:"
 
 _TAKEOVERS = "gapless_shb.core.takeovers:Takeovers"
+_TAKER = "gapless_shb.core.takers:Taker"
 
 TAKING_OVER = (
     Switch(
@@ -21,7 +22,7 @@ TAKING_OVER = (
         "A client's process asks at an SHB that stands still, or whose mail to the home is on its way for long, and"
         " ends; another one consumes at another SHB; then the request of the first one comes.",
         workload="roaming",
-        routers=("knowledge", "hostile"),
+        routers=("knowledge",),
     ),
     Switch(
         "attempts_of_a_connection_alone",
@@ -29,9 +30,9 @@ TAKING_OVER = (
         "The count of requests is compared only where the connection is the same, and a process need not confirm what"
         " it takes from itself.",
         (
-            Edit(f"{_TAKEOVERS}.is_overtaken", "if knows else", "if False and knows else"),
+            Edit(f"{_TAKER}.is_of_process", "if self.process and other.process:", "if False:"),
             Edit(
-                f"{_TAKEOVERS}.check",
+                f"{_TAKEOVERS}._check_confirmed",
                 "if not request.process:",
                 "latest = self._latest.get(sid)\n"
                 "    if not request.process or (latest and latest.process == request.process):",
@@ -40,7 +41,19 @@ TAKING_OVER = (
         ("X1",),
         "The same, with two connections of one process: the later one consumes, and the request of the earlier comes.",
         workload="roaming",
-        routers=("knowledge", "hostile"),
+        routers=("knowledge",),
+    ),
+    Switch(
+        "who_asks_again_asks_later",
+        ("stale requests",),
+        "Of two consumers of a process the one holds whose client has asked the broker later, also where it has asked"
+        " again by itself.",
+        (Replace(f"{_TAKER}.is_before", "return self.attempt < other.attempt"),),
+        ("X1",),
+        "A process asks for a subscription that another consumer of its connection has, and the link ends before that"
+        " one hears of it. Both ask again, away from home, and the earlier one comes last.",
+        workload="roaming",
+        routers=("knowledge",),
     ),
     Switch(
         "zombie_acknowledges",
