@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+import msgspec
 import pytest
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import BrokerId, Ending, OpenRequest
+from gapless.core.network.frames import Private, decode, encode
 from gapless.core.network.release import Minima
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.faults import MS, RoutingFaults
@@ -23,6 +26,10 @@ GONE = "gone:store"
 OVERTAKING = RoutingFaults(loss=0.1, duplicates=0.2, jitter=300 * MS, late=0.3)
 INSTANCES = 24
 NAMES = 6
+NO_LETTER = b"\xff"
+"""A byte that stands in no text of UTF-8."""
+NESTED = 5000
+"""Arrays within arrays, more than whoever reads them has stack for."""
 
 
 def ways_round(topology: Topology) -> Iterator[BrokerId]:
@@ -169,7 +176,22 @@ class ChangingTests(RouterFixtures):
 
 
 def _spoilt(frame: bytes) -> Iterator[bytes]:
-    """The frame cut, with something behind it, and what never was one."""
+    """The frame cut, with something behind it, with texts that are not UTF-8, and what never was one."""
     yield frame[: len(frame) // 2]
     yield frame + b"\0"
+    message, address = decode(frame)
+    if isinstance(message, Private):
+        for data in (*_without_texts(message.data), b"\x91" * NESTED):
+            yield encode(Private(message.kind, data), address)
     yield from (b"", b"\xc1", b"\x92\x90", Random(len(frame)).randbytes(64))  # noqa: S311 - the same each time
+
+
+def _without_texts(data: bytes) -> Iterator[bytes]:
+    """What a router says to its own kind, each time with another letter that makes a text unreadable."""
+    for place, byte in enumerate(data):
+        spoilt = data[:place] + NO_LETTER + data[place + 1 :]
+        try:
+            if chr(byte).isalpha():
+                msgspec.msgpack.decode(spoilt)
+        except UNREADABLE:
+            yield spoilt

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from gapless.core.foreign import reader_of
 from gapless.core.network.facts import AskInterest, BrokerId, Interest, LinkId, Real
 from gapless.core.network.frames import Address, InterestPart, InterestQuestion, Private, portions
 from gapless.core.network.interest import Decision, InterestParts, InterestTable
@@ -59,7 +60,7 @@ class Census(Struct, array_like=True, frozen=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Census).decode
+_decode = reader_of(Census, "a census")
 
 
 class Direction:
@@ -187,7 +188,7 @@ class Interests:
             self._ask(broker, part.shb)
 
     def on_census(self, broker: BrokerId, data: bytes) -> None:
-        """What a broker knows of the SHBs on its side. Raises msgspec.MsgspecError when it makes no sense."""
+        """What a broker knows of the SHBs on its side. Raises RemoteProtocolError when it makes no sense."""
         census = _decode(data)
         cell = census.direction if broker in self._cells.mates else str(self._cells.of(broker))
         direction = self._directions.get(cell)

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from gapless.core.foreign import reader_of
 from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, Pub, SendFrame
 from gapless.core.network.frames import Address, InterestPart, Message, Private, encode, pieces
 from gapless.core.network.timer_queue import SECOND
@@ -47,7 +48,7 @@ class RouterHello(Struct, array_like=True, frozen=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(RouterHello).decode
+_decode = reader_of(RouterHello, "a router's hello")
 
 
 class Peers:
@@ -176,7 +177,7 @@ class Peers:
                 self.send(broker, Private(HELLO, _encode(hello)))
 
     def on_hello(self, broker: BrokerId, data: bytes) -> None:
-        """A broker says what it can do. Raises msgspec.MsgspecError when it says nothing that makes sense."""
+        """A broker says what it can do. Raises RemoteProtocolError when it says nothing that makes sense."""
         before = self._hellos.get(broker)
         hello = _decode(data)
         self._hellos[broker] = (hello, self._state.now)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import msgspec
-
 from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import (
     BrokerId,
@@ -285,7 +283,7 @@ class KnowledgeRouter(RouterBase):
             if handle is None:
                 raise RemoteProtocolError("a message that this router does not know")
             handle(peer, message, address)
-        except (RemoteProtocolError, msgspec.MsgspecError):
+        except RemoteProtocolError:
             if self._peers.at(link) is not None:
                 self._state.effects.append(Hangup(link))
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.foreign import reader_of
 from gapless.core.network.facts import (
     AskPubend,
     BrokerId,
@@ -76,7 +77,7 @@ class PubendNotice(Struct, array_like=True, frozen=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(PubendNotice).decode
+_decode = reader_of(PubendNotice, "the notice of a pubend")
 
 
 @dataclass(slots=True)
@@ -204,7 +205,7 @@ class Streams:
             self._on_knowledge(stream, knowledge, broker)
 
     def on_notice(self, broker: BrokerId, data: bytes) -> None:
-        """A pubend, and who is enrolled there. Raises msgspec.MsgspecError when it makes no sense."""
+        """A pubend, and who is enrolled there. Raises RemoteProtocolError when it makes no sense."""
         notice = _decode(data)
         meta = notice.meta
         stream = self._stream(meta)

@@ -25,9 +25,9 @@ from enum import Enum
 from struct import Struct as Layout
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import BrokerId, FrameArrived, LinkId
 from gapless.core.network.greeting import (
     REASON_MAX,
@@ -312,7 +312,7 @@ class BrokerLink:
     def _on_control(self, payload: bytes) -> Control | None:
         try:
             message: Control = decode_control(memoryview(payload)[HEAD_BYTES:])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise RemoteProtocolError(f"it said what is no message of links: {error}") from error
         expected = Bye, self._expected()
         if type(message) not in expected:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.server.limits import HELLO_BYTES_MAX, BrokerIdentity, SessionLimits
 from gapless.core.wire.codec import session_of
 from gapless.core.wire.messages import PROTOCOL, AskStatus, Challenge, Code, Hello, HelloRefused, Proof, Welcome
@@ -88,7 +89,7 @@ def _parse(payload: bytes, kind: type[_First], which: str) -> _First:
         raise RemoteProtocolError(f"the {which} names a session; it must be a {kind.__name__}")
     try:
         return msgspec.msgpack.decode(memoryview(payload)[SESSION_BYTES:], type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise RemoteProtocolError(f"the {which} is not a {kind.__name__}: {error}") from error
 
 

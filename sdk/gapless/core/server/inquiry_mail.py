@@ -12,6 +12,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import MAIL_BYTES_MAX, Real
 from gapless.core.wire.messages import (
     AskStatus,
@@ -67,8 +68,6 @@ _decode_mail: msgspec.msgpack.Decoder[Mail] = msgspec.msgpack.Decoder(Mail)
 _decode_request: msgspec.msgpack.Decoder[InquiryMessage] = msgspec.msgpack.Decoder(InquiryMessage)
 _decode_answer: msgspec.msgpack.Decoder[AnswerMessage] = msgspec.msgpack.Decoder(AnswerMessage)
 _decode_parts = msgspec.msgpack.Decoder(list[bytes]).decode
-NOT_UNDERSTOOD: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises when a node of another version has sent something."""
 
 
 def encode_mail(mail: Mail) -> bytes | None:
@@ -81,7 +80,7 @@ def decode_mail(data: bytes) -> Mail | None:
     """Decodes mail; None if it is none that this version knows."""
     try:
         return _decode_mail.decode(data)
-    except NOT_UNDERSTOOD:
+    except UNREADABLE:
         return None
 
 
@@ -94,7 +93,7 @@ def decode_request(data: bytes) -> InquiryMessage | None:
     """Decodes what a client asks; None if it is nothing that this version knows."""
     try:
         return _decode_request.decode(data)
-    except NOT_UNDERSTOOD:
+    except UNREADABLE:
         return None
 
 
@@ -107,7 +106,7 @@ def pages_of(answer: Sequence[AnswerMessage]) -> list[bytes]:
 def answer_of(pages: Sequence[bytes]) -> Iterator[AnswerMessage]:
     """Yields the messages of an answer from all of its pages. Each is decoded when it comes, for they may be large.
 
-    Raises one of `NOT_UNDERSTOOD`.
+    Raises one of `UNREADABLE`: a node of another version may have sent them.
     """
     for part in _decode_parts(b"".join(pages)):
         yield _decode_answer.decode(part)

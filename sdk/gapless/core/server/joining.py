@@ -10,8 +10,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import BrokerId
-from gapless.core.server.inquiry_mail import NOT_UNDERSTOOD, AnswerMessage
+from gapless.core.server.inquiry_mail import AnswerMessage
 from gapless.core.wire.messages import (
     AskStatus,
     Code,
@@ -60,7 +61,7 @@ class _Parts:
                     else:
                         self._missing[node] = UNEXPECTED
                     break
-            except NOT_UNDERSTOOD:
+            except UNREADABLE:
                 self._missing[node] = GARBLED
 
     def failure(self, request: int) -> RequestFailed | None:
@@ -105,7 +106,7 @@ def _retired_by_all(request: Retire, answers: Answers, missing: Missing) -> Iter
     for node, messages in answers.items():
         try:
             said[node] = list(messages)
-        except NOT_UNDERSTOOD:
+        except UNREADABLE:
             missing[node] = GARBLED
     done = [(node, message) for node, messages in said.items() for message in messages if isinstance(message, Retired)]
     failed = [

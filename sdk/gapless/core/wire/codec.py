@@ -23,6 +23,7 @@ from struct import error as StructError  # noqa: N812 - it is a class
 
 import msgspec
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import (
@@ -136,7 +137,7 @@ def decode_client(payload: bytes) -> AnyClientMessage | Publish | PublishKeyed:
         return _decode_keyed(payload)
     try:
         return _client_decoder.decode(payload[at:])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise RemoteProtocolError(f"a client's message does not parse: {error}") from error
 
 
@@ -152,7 +153,7 @@ def decode_server(payload: bytes) -> AnyServerMessage | Deliver | RangeEvents:
         return _decode_range(payload)
     try:
         return _server_decoder.decode(payload[at:])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise RemoteProtocolError(f"a broker's message does not parse: {error}") from error
 
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import MAIL_BYTES_MAX, Real
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.core.wire.messages import (
@@ -207,5 +208,5 @@ def decode(data: bytes) -> Mail | None:
     """Returns the message; None if the bytes are none that this version knows."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         return None
