@@ -16,7 +16,7 @@ from gapless.core.gauges import Gauge
 from gapless.core.ports import ReadResult
 from gapless.core.stream.curiosity import CuriosityStream
 from gapless.core.stream.intervals import Ranges
-from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict
 from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import Tick
 from gapless_shb.core import gauges
@@ -196,24 +196,34 @@ class Scheduler:
             self.pump(now, wall)
 
     def on_knowledge(self, knowledge: Knowledge, now: int, wall: int) -> None:
-        """Gives arriving knowledge to the readers and the page cache."""
+        """Gives arriving knowledge to the readers and the page cache.
+
+        Raises KnowledgeConflict, after all have it, if it contradicts what one of them has.
+        """
         if knowledge.stamp is not RAW:
             return
         if len(knowledge.data):
             knowledge.data.learn()  # once here: the readers' parts of the batch share the result
         cut = self.stream.cut(knowledge)
         self.page_cache.lose(cut)
+        listeners: list[Listener] = []
         for sid in list(self._fetching):
             reader = self.readers.get(sid)
             if reader is not None and reader.fetching:
-                reader.offer(knowledge, cut)
+                listeners.append(reader)
                 self._runnable[sid] = None
             else:
                 del self._fetching[sid]
-        for listener in self._others:
-            listener.offer(knowledge, cut)
+        conflict: KnowledgeConflict | None = None
+        for listener in (*listeners, *self._others):
+            try:
+                listener.offer(knowledge, cut)
+            except KnowledgeConflict as found:
+                conflict = found
         self._woken(self.page_cache.on_knowledge(knowledge))
         self.pump(now, wall)
+        if conflict is not None:
+            raise conflict
 
     def forget(self, lo: Tick, hi: Tick, now: int) -> None:
         """The log has lost what it had in (lo, hi]: for whoever reads all of it, that is asked for once more."""
