@@ -12,6 +12,7 @@ it, between two sends, in the middle of a recovery.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gapless.core.gauges import Gauge
@@ -385,8 +386,8 @@ class SimBroker:
     def _end_shut_out(self, later: int) -> None:
         self.kill()
         if self.roles and not self.running and not self.disk.spoilt:
-            volume = self.disk.open(VolumeIdentity("", self.name))
-            note_shut_out(volume, later)
+            with suppress(StorageError):  # as in a process: its successor hears of it from the neighbours, too
+                note_shut_out(self.disk.open(VolumeIdentity("", self.name)), later)
             self.disk.kill()
         # It may hear of the other process when that is gone already: then the operator need not wait.
         self.shut_out = any(second.name == self.name for second in self.world.second_processes)
