@@ -115,6 +115,7 @@ class Hosting(BrokerState):
 
         def durable(_now: int, _wall: int) -> None:
             holds.durable = version
+            stream.is_saved = True
 
         self.outbox.write([pubend_row(stream), *with_it], durable)
 

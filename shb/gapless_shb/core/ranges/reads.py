@@ -87,11 +87,11 @@ class Reads:
         """Begins to read a range. Raises RefusedError."""
         key = (session.number, request.request)
         subscription = found_for_ranges(self._hosting, session, request.target)
+        stream = self._hosting.streams.get(request.pubend)
+        if stream is None:
+            raise RefusedError(Code.TOKEN_MISMATCH, f"this broker knows of no pubend {request.pubend!r}")
         edges = [Position(request.pubend, request.lo), Position(request.pubend, request.hi)]
         check_positions(edges, self._hosting.streams, called(subscription.name), now)
-        stream = self._hosting.streams.get(request.pubend)
-        if stream is None:  # it may have been found just before a crash, and told before that was durable
-            raise RefusedError(Code.RETRY, f"pubend {request.pubend!r} is not known here yet")
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
         delivery = RangeDelivery(self._hosting, session.number, request)

@@ -7,6 +7,7 @@ profile function, and what that raises is raised there.
 from __future__ import annotations
 
 import _weakrefset
+import gc
 import sys
 import threading
 import weakref
@@ -35,10 +36,12 @@ class Place:
         # is interrupted may release what it does not hold: here only threads that begin have one.
         theirs = {module.__file__ for module in (weakref, _weakrefset, threading)}
         self._own = {__file__, sys._getframe(1).f_code.co_filename, *filter(None, theirs)}
+        gc.disable()  # what its callbacks raise is lost in the interpreter, too
         sys.setprofile(self._look)
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        gc.enable()
 
     def _look(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event not in ("call", "c_return") or frame.f_code.co_filename in self._own:
