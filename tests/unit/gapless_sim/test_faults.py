@@ -62,6 +62,7 @@ def test_every_kind_of_fault_happens_and_then_none() -> None:
         "operator.restore",
         "operator.repaired at last",
         "operator.phb wiped",  # where it is a node of its own
+        "operator.phb wiped, with its clock behind",
         "operator.shb replaced",  # in some trees
         "liveness.left broken",
     }
