@@ -12,18 +12,27 @@ Where there is a `cargo`, gapless-fast is built as well; without it gapless does
 """
 # This file also runs under a Python that is too old, to say so: no syntax newer than 3.6 in it.
 
+import configparser
 import hashlib
+import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 SCRIPTS = VENV / ("Scripts" if os.name == "nt" else "bin")
 FAST = ROOT / "fast" / "Cargo.toml"
 PYTHON_MIN = (3, 10)
+PYTHON_OF_TESTS = {"unit": range(10, 14), "kit": range(13, 9, -1)}
+"""The environments with the unit tests: each runs on the first of these minor versions of Python 3 that is here."""
+PYTEST_SKIP = re.compile(r"^SKIPPED \[(\d+)\] (?:\S+?:(?:\d+:)? )?(.*)$", re.MULTILINE)
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
 ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pip install for the user
 JOBS = {
     "chaos": (["--editable", "."], ["python", "tests/chaos"], "gapless"),
@@ -53,9 +62,12 @@ def main() -> None:
     if not environment_works():
         make_environment()
     install(job, requirements, title)
+    if job == "test":
+        choose_pythons()
+    whole = [str(SCRIPTS / command[0]), *command[1:], *arguments]
     if job == "test" and not arguments:
-        leave_out_what_cannot_run()
-    replace_process([str(SCRIPTS / command[0]), *command[1:], *arguments])
+        sys.exit(run_all_tests(whole))
+    replace_process(whole)
 
 
 def run_under_newer_python() -> None:
@@ -129,22 +141,103 @@ def venv_python() -> str:
     return str(SCRIPTS / "python")
 
 
-def leave_out_what_cannot_run() -> None:
-    """Without Java there is no Spark, without Maven no Kafka, without cargo no gapless-fast; but CI must have all."""
+def choose_pythons() -> None:
+    """Tells tox which Python the unit tests run on. An environment that has no choice here runs on tox's own Python."""
+    own = int(subprocess.check_output([venv_python(), "-c", "import sys; print(sys.version_info[1])"]))
+    chosen = [os.environ["TOX_OVERRIDE"]] if os.environ.get("TOX_OVERRIDE") else []
+    for environment, minors in PYTHON_OF_TESTS.items():
+        minor = next((minor for minor in minors if minor == own or python_is_here(minor)), own)
+        if minor != own:
+            chosen.append("testenv:{}.base_python=py3{}".format(environment, minor))
+    if chosen:
+        os.environ["TOX_OVERRIDE"] = ";".join(chosen)
+
+
+def python_is_here(minor: int) -> bool:
+    """Whether the PATH has this Python 3, and it runs: that of a pyenv may be a name only."""
+    python = shutil.which("python3.{}".format(minor))
+    return python is not None and quietly([python, "-c", ""])
+
+
+def leave_out_what_cannot_run() -> "dict[str, str]":
+    """Without Java there is no Spark, without Maven no Kafka, without cargo no gapless-fast; but CI must have all.
+
+    Returns the reason for each expression that names environments.
+    """
     if "CI" in os.environ:
-        return
-    left_out = []
+        return {}
+    left_out = {}
     if "JAVA_HOME" not in os.environ and not shutil.which("java"):
-        say("there is no Java: the tests in a real Spark are left out; install Java 17 for them")
-        left_out.append(".*-spark.*")
+        left_out[".*-spark.*"] = "there is no Java: the tests in a real Spark are left out; install Java 17 for them"
     if not shutil.which("mvn") or ".*-spark.*" in left_out:
-        say("the tests with a real Kafka need Java 17 and Maven, and are left out")
-        left_out.append("kafka")
+        left_out["kafka"] = "the tests with a real Kafka need Java 17 and Maven, and are left out"
     if not shutil.which("cargo"):
-        say("there is no cargo: the tests with gapless-fast are left out; https://rustup.rs has one")
-        left_out.append("fast")
+        left_out["fast"] = "there is no cargo: the tests with gapless-fast are left out; https://rustup.rs has one"
+    for reason in left_out.values():
+        say(reason)
     if left_out:
         os.environ["TOX_SKIP_ENV"] = "|".join(left_out)
+    return left_out
+
+
+def run_all_tests(command: "list[str]") -> int:
+    """Runs tox, and then names what it has left out. Returns the exit status: without unit tests it is never 0."""
+    left_out = leave_out_what_cannot_run()
+    results = VENV / "tox-results.json"
+    if results.exists():
+        results.unlink()
+    status = wait_for([*command, "--result-json", str(results)])
+    environments = json.loads(results.read_text(encoding="utf-8"))["testenvs"] if results.exists() else {}
+    for line in what_did_not_run(environments, left_out):
+        say(line)
+    missing = [name for name in PYTHON_OF_TESTS if not ran(environments.get(name, {}))]
+    if missing:
+        say("this run fails, because unit tests did not run: {}".format(", ".join(missing)))
+    return status or int(bool(missing))
+
+
+def what_did_not_run(environments: "dict[str, dict[str, Any]]", left_out: "dict[str, str]") -> "list[str]":
+    """Environments that were left out, and tests that were skipped, each with its reason."""
+    lines = ["not run: {}".format(reason) for reason in left_out.values()]
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(str(ROOT / "tox.ini"), encoding="utf-8")
+    for name in re.split(r"[,\s]+", settings["tox"]["env_list"].strip()):
+        result = environments.get(name, {})
+        if not ran(result) and not any(re.match(expression, name) for expression in left_out):
+            lines.append("not run: {}: {}".format(name, reason_of(result)))
+    for name, result in environments.items():
+        skipped = {}  # type: dict[str, int]
+        for command in result.get("test", ()):
+            for count, reason in PYTEST_SKIP.findall(COLOUR.sub("", command["output"])):
+                skipped[reason] = skipped.get(reason, 0) + int(count)
+        lines.extend("not run: {} of {}: {}".format(tests(n), name, reason) for reason, n in skipped.items())
+    return lines
+
+
+def tests(count: int) -> str:
+    """So many tests."""
+    return "1 test" if count == 1 else "{} tests".format(count)
+
+
+def ran(result: "dict[str, Any]") -> bool:
+    """Whether tox has run the tests of an environment, by its own report."""
+    return "result" in result and not result["result"]["skipped"]
+
+
+def reason_of(result: "dict[str, Any]") -> str:
+    """Why tox has run no tests in an environment."""
+    if "result" not in result:
+        return "TOX_SKIP_ENV leaves it out, or the run ended before"
+    return "it needs Python {}.{}, which is not here".format(*result["python"]["version_info"])
+
+
+def wait_for(command: "list[str]") -> int:
+    """Runs a command to its end and returns its exit status. It gets what signals come, and cleans up by itself."""
+    process = subprocess.Popen(command)
+    signal.signal(signal.SIGINT, lambda _number, _frame: None)  # the terminal sends it to both
+    signal.signal(signal.SIGTERM, lambda _number, _frame: process.terminate())
+    status = process.wait()
+    return status if status >= 0 else 128 - status
 
 
 def say(message: str) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import configparser
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,3 +80,120 @@ def test_it_says_where_gapless_fast_is_not_built() -> None:
     )
 
     assert "there is no cargo" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("here", "chosen"),
+    [
+        ([], {}),
+        ([10, 12], {"unit": "py310", "kit": "py312"}),
+        ([13], {"kit": "py313"}),
+        ([9, 14], {}),
+    ],
+    ids=str,
+)
+def test_unit_tests_run_on_a_python_that_is_here(here: list[int], chosen: dict[str, str], tmp_path: Path) -> None:
+    """The oldest and the newest of those that run; tox's own where there is no other, and a name alone is no Python."""
+    for minor in (10, 11, 12, 13):
+        script = tmp_path / f"python3.{minor}"
+        script.write_text(f"#!/bin/sh\nexit {0 if minor in here else 127}\n", "utf-8")
+        script.chmod(0o755)
+    own = "dev.venv_python = lambda: 'own'; dev.subprocess.check_output = lambda command: b'11'"
+    program = f"import dev, os; {own}; dev.choose_pythons(); print(os.environ.get('TOX_OVERRIDE', ''))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    found = dict(
+        part.removeprefix("testenv:").split(".base_python=") for part in done.stdout.strip().split(";") if part
+    )
+    assert found == chosen
+
+
+TOX = configparser.ConfigParser(interpolation=None)
+TOX.read(ROOT / "tox.ini", encoding="utf-8")
+
+
+def test_no_environment_names_pythons_of_which_only_the_first_is_looked_for() -> None:
+    assert [name for name in TOX.sections() if TOX.has_option(name, "base_python")] == []
+
+
+RAN = {"result": {"skipped": False}, "test": []}
+SKIPPED = {"result": {"skipped": True}, "python": {"version_info": [3, 10, 0, "", 0]}}
+ALL_RAN = dict.fromkeys(TOX["tox"]["env_list"].split(", "), RAN)
+
+
+def run_all_tests(environments: Mapping[str, Any] | None, tmp_path: Path, *, status: int = 0) -> tuple[int, list[str]]:
+    """A run of all tests with a tox that ends with this status and this report: its exit status, what it says last."""
+    fake = tmp_path / "tox.py"
+    report = None if environments is None else json.dumps({"testenvs": environments})
+    fake.write_text(
+        "import sys\nfrom pathlib import Path\nprint('congratulations :)', flush=True)\n"
+        f"report = {report!r}\nif report: Path(sys.argv[-1]).write_text(report, 'utf-8')\nsys.exit({status})\n",
+        "utf-8",
+    )
+    program = (
+        f"import dev, pathlib, sys; dev.VENV = pathlib.Path({str(tmp_path)!r});"
+        f" sys.exit(dev.run_all_tests([sys.executable, {str(fake)!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={"PATH": "/nowhere", "CI": "true"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    return done.returncode, lines[lines.index("congratulations :)") + 1 :]
+
+
+@pytest.mark.parametrize("status", [0, 1, 3])
+def test_a_whole_run_ends_as_tox_does(status: int, tmp_path: Path) -> None:
+    assert run_all_tests(ALL_RAN, tmp_path, status=status) == (status, [])
+
+
+@pytest.mark.parametrize("missing", ["unit", "kit"])
+def test_a_run_without_unit_tests_fails_and_says_why(missing: str, tmp_path: Path) -> None:
+    status, said = run_all_tests({**ALL_RAN, missing: SKIPPED}, tmp_path)
+
+    assert status == 1
+    assert said == [
+        f"==> not run: {missing}: it needs Python 3.10, which is not here",
+        f"==> this run fails, because unit tests did not run: {missing}",
+    ]
+
+
+def test_a_run_without_a_report_fails(tmp_path: Path) -> None:
+    status, said = run_all_tests(None, tmp_path)
+
+    assert status == 1
+    assert said[-1] == "==> this run fails, because unit tests did not run: unit, kit"
+
+
+def test_environments_and_tests_that_were_skipped_are_named_last(tmp_path: Path) -> None:
+    output = (
+        "3 passed\n\x1b[33mSKIPPED\x1b[0m [2] tests/unit/test_a.py:7: needs a C compiler\n"
+        "SKIPPED [1] tests/unit/test_b.py:9: needs a C compiler\n"
+        "SKIPPED [1] tests/unit/c.py: could not import 'z': no\n"
+    )
+    left_out, missing = [name for name in ALL_RAN if name not in {"unit", "kit"}][:2]
+    environments = {**ALL_RAN, "unit": {**RAN, "test": [{"output": output}]}, left_out: {}, missing: SKIPPED}
+
+    status, said = run_all_tests(environments, tmp_path)
+
+    assert status == 0
+    assert said == [
+        f"==> not run: {left_out}: TOX_SKIP_ENV leaves it out, or the run ended before",
+        f"==> not run: {missing}: it needs Python 3.10, which is not here",
+        "==> not run: 3 tests of unit: needs a C compiler",
+        "==> not run: 1 test of unit: could not import 'z': no",
+    ]
