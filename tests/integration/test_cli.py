@@ -104,6 +104,48 @@ def test_a_second_consumer_is_refused_unless_it_takes_over(shell: Shell) -> None
         pass
 
 
+def test_a_broker_takes_over_the_directory_of_an_embedded_one_and_gives_it_back(shell: Shell) -> None:
+    """With what is there: the subscription goes on behind its token."""
+    shell.environment["GAPLESS_LISTEN__0__ADDRESS"] = "127.0.0.1:0"
+    consume = ["subscribe", "desk", "--topic", "flights", "--json", "--count", "1", "--token-file", "position"]
+    shell.environment["GAPLESS_URL"] = "embedded:data"
+    shell.run("publish", "flights", stdin=lines("a"))
+    bodies = [json.loads(shell.run(*consume, "--start", "earliest").stdout)["body"]]
+
+    broker = shell.start("broker", "--data", "data", "--json")
+    shell.environment["GAPLESS_URL"] = json.loads(line_of(broker))["url"]
+    shell.run("publish", "flights", stdin=lines("b"))
+    bodies.append(json.loads(shell.run(*consume).stdout)["body"])
+    shell.run("publish", "flights", stdin=lines("c"))
+    broker.terminate()
+    assert broker.wait(timeout=SECONDS_MAX) == 0
+    shell.environment["GAPLESS_URL"] = "embedded:data"
+    bodies.append(json.loads(shell.run(*consume).stdout)["body"])
+
+    assert bodies == ["a", "b", "c"]
+
+
+def test_a_broker_with_a_name_does_not_take_over_a_directory_of_another(shell: Shell) -> None:
+    shell.environment |= {"GAPLESS_NODE__NAME": "desk", "GAPLESS_LISTEN__0__ADDRESS": "127.0.0.1:0"}
+    shell.run("publish", "flights", "--url", "embedded:data", stdin=lines("a"))
+
+    refused = shell.run("broker", "--data", "data", status=1)
+
+    assert "'embedded'" in refused.stderr
+
+
+def test_a_broker_makes_the_directory_that_it_is_told_and_comes_back_to_it(shell: Shell) -> None:
+    """The command's own word goes before the environment."""
+    shell.environment |= {"GAPLESS_STORAGE__PATH": "elsewhere", "GAPLESS_LISTEN__0__ADDRESS": "127.0.0.1:0"}
+    for _ in range(2):
+        broker = shell.start("broker", "--data", "data", "--json")
+        line_of(broker)
+        broker.terminate()
+        assert broker.wait(timeout=SECONDS_MAX) == 0
+
+    assert [entry.name for entry in shell.directory.iterdir()] == ["data"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_broker_stops_in_order(shell: Shell, number: signal.Signals) -> None:
     shell.environment["GAPLESS_LISTEN__0__ADDRESS"] = "127.0.0.1:0"

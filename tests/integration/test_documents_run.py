@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
+import re
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +28,21 @@ def run(directory: Path, *command: str, status: int = 0) -> str:
     )
     assert done.returncode == status, done.stderr
     return done.stdout
+
+
+@contextmanager
+def broker(directory: Path, arguments: str) -> Iterator[str]:
+    """A broker that a page tells the reader to start, on a free port; its URL."""
+    command = [sys.executable, "-m", "gapless.cli", *arguments.split(), "--json", "--until-stdin-closes"]
+    environment = {**os.environ, "GAPLESS_LISTEN__0__ADDRESS": "127.0.0.1:0"}
+    with subprocess.Popen(
+        command, cwd=directory, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.kill()
 
 
 def test_the_readme_runs(tmp_path: Path) -> None:
@@ -119,6 +139,17 @@ class Reader:
         assert process.returncode == 0
         return lines
 
+    @contextmanager
+    def broker_of_its_own(self) -> Iterator[None]:
+        """Does what the last section says: starts the broker of the page, and has both programs go to it."""
+        [arguments] = re.findall(r"^\$ gapless (broker.*)$", TUTORIAL.read_text("utf-8"), re.MULTILINE)
+        with broker(self.directory, arguments) as url:
+            for program in self.directory.glob("*.py"):
+                text = program.read_text("utf-8")
+                assert "embedded:./bank" in text
+                program.write_text(text.replace("embedded:./bank", url), "utf-8")
+            yield
+
     def balance(self) -> dict[str, int]:
         """The sums that `balance.py` keeps."""
         with sqlite3.connect(self.directory / "balance.sqlite") as db:
@@ -137,7 +168,7 @@ class Reader:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the tutorial's signal handler needs POSIX")
 def test_the_tutorial_runs(tmp_path: Path) -> None:
-    """With its two crashes between commit and acknowledgement, and once more from the stored token."""
+    """With its two crashes, once more from the stored token, and then through a broker that takes the data over."""
     reader = Reader(tmp_path)
 
     assert len(run(tmp_path, "deposit.py").splitlines()) == len(reader.payments)
@@ -149,3 +180,22 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
     run(tmp_path, "deposit.py")
     assert reader.consume(len(reader.selected)) == reader.selected
     assert reader.balance() == reader.expected(times=2)
+
+    with reader.broker_of_its_own():
+        run(tmp_path, "deposit.py")
+        assert reader.consume(len(reader.selected)) == reader.selected
+        assert reader.balance() == reader.expected(times=3)
+
+
+def test_the_readme_runs_through_a_broker_that_takes_the_data_over(tmp_path: Path) -> None:
+    """With the very command that it names, and nothing else changed but the address."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    [program] = code_blocks(ROOT / "README.md", "python")
+    (tmp_path / "readme.py").write_text(program.code, "utf-8")
+    run(tmp_path, "readme.py")
+    [arguments] = re.findall(r"`gapless (broker --data \S+)`", readme)
+    with broker(tmp_path, arguments) as url:
+        (tmp_path / "readme.py").write_text(program.code.replace("embedded:./data", url), "utf-8")
+        through_broker = run(tmp_path, "readme.py")
+
+    assert "B6 1016 is late by 75 minutes" in through_broker

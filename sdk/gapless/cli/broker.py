@@ -17,6 +17,7 @@ from gapless.cli.options import AsJson
 from gapless.cli.output import print_json
 
 if TYPE_CHECKING:
+    from gapless.node.config import NodeConfig
     from gapless.node.node import Node
 
 STDIN = 0
@@ -28,6 +29,13 @@ def broker(
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The configuration, in TOML; environment variables go before it."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the data are, whatever else says so; those of an `embedded:DIR` are taken over.",
+        ),
     ] = None,
     create: Annotated[
         bool,
@@ -41,18 +49,19 @@ def broker(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a broker: without --config on 127.0.0.1:7400 with RocksDB in ./gapless-data.
+    """Run a broker: without --config on 127.0.0.1:7400 with RocksDB in ./gapless-data, or in --data.
 
     It prints the URL to connect to once it serves, and logs to the standard error output. SIGTERM and
     Ctrl-C stop it in order.
     """
     from gapless.node.assembly import is_everywhere
-    from gapless.node.config import load_config
     from gapless.node.node import serve
 
-    settings = load_config(config, os.environ, create=create)
+    settings = configuration(config, data, create=create)
     os.umask(0o077)  # the volume's files, which RocksDB makes, are for nobody else
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    if data is not None:
+        settings = taking_over(settings, config, data, create=create)
     if until_stdin_closes:
         stop_when_stdin_closes()
 
@@ -65,6 +74,29 @@ def broker(
         print(f"gapless broker: serving on {' and '.join(node.urls) or node.url}{hint}; Ctrl-C stops it", flush=True)
 
     run(serve(settings, announce))
+
+
+def configuration(file: Path | None, data: Path | None, *, create: bool, **more: str) -> NodeConfig:
+    """The configuration. What the command says goes before the environment; `more`: variables of it."""
+    from gapless.node.config import PREFIX, load_config
+
+    environment = {**os.environ, **more}
+    if data is not None:
+        environment[f"{PREFIX}STORAGE__PATH"] = str(data.absolute())
+    return load_config(file, environment, create=create)
+
+
+def taking_over(settings: NodeConfig, file: Path | None, data: Path, *, create: bool) -> NodeConfig:
+    """The configuration of the node that the directory belongs to, if a broker inside a program made it.
+
+    A node that is given a name has that one: then such a directory is somebody else's.
+    """
+    from gapless.node.assembly import owner_of_volume
+    from gapless.node.config import EMBEDDED, PREFIX
+
+    if "name" in settings.node.model_fields_set or owner_of_volume(settings) != EMBEDDED:
+        return settings
+    return configuration(file, data, create=create, **{f"{PREFIX}NODE__NAME": EMBEDDED})
 
 
 def stop_when_stdin_closes() -> None:

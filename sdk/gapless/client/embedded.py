@@ -115,10 +115,10 @@ def _shared(path: Path) -> _Shared:
 
 
 async def _start_node(storage: dict[str, Any]) -> Node:
-    from gapless.node.config import make_config
+    from gapless.node.config import EMBEDDED, make_config
     from gapless.node.node import Node
 
-    settings = {"node": {"name": "embedded"}, "storage": storage, "listen": []}
+    settings = {"node": {"name": EMBEDDED}, "storage": storage, "listen": []}
     return await Node.start(make_config(settings, "an embedded broker"))
 
 

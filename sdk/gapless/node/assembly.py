@@ -22,7 +22,7 @@ from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
 from gapless.core.ports import AllowAll, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
-from gapless.errors import ConfigurationError, VolumeCorruptError, VolumeForeignError
+from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.node.links import LinksShell, NodeLinks
 from gapless.node.machine import ROUTER_TABLE, Machine, Shell
 from gapless.node.network import TRANSPORT
@@ -185,6 +185,25 @@ def open_volume(loaded: Loaded, create: Create, wall: int) -> tuple[LogVolume, N
     except BaseException:
         volume.close()
         raise
+
+
+def owner_of_volume(config: NodeConfig) -> str | None:
+    """The name of the node that the configured volume belongs to; None: there is no volume yet. Blocks.
+
+    Raises ConfigurationError, and StorageError where there is one that cannot be opened.
+    """
+    storage = config.storage
+    with said_of(config, "storage"):
+        open_storage = plugins.load("storage", storage.plugin)
+        anyone = VolumeIdentity("", "")
+        try:
+            volume: LogVolume = open_storage(
+                path=storage.path, identity=anyone, options=storage.options, create=Create.NO
+            )
+        except VolumeAbsentError:
+            return None
+    volume.close()
+    return volume.identity.node
 
 
 def note_shut_out(volume: LogVolume, later: int) -> None:

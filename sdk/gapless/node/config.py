@@ -36,6 +36,8 @@ from gapless.spi import Create
 PREFIX = "GAPLESS_"
 SERVICE_VARIABLE = r"(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)"
 """What Kubernetes puts into the environment for a service; one may be called gapless-storage."""
+EMBEDDED = "embedded"
+"""The name of a broker in a client's process, and so of the node that its volume belongs to."""
 SECOND = 1_000_000_000
 MEBIBYTE = 1 << 20
 
