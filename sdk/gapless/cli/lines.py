@@ -12,12 +12,12 @@ from __future__ import annotations
 import binascii
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from gapless.cli.output import one_line
-from gapless.errors import InvalidMessageError
+from gapless.errors import ConfigurationError, InvalidMessageError
 from gapless.selectors.headers import SENT_FIELDS, HeaderField, sent_headers
 from gapless.texts import text_problem
 
@@ -42,6 +42,33 @@ def message_of(line: str | bytes) -> Message:
     if not isinstance(properties, (dict, type(None))):
         raise InvalidMessageError(f"properties must be an object, not {_kind(properties)}")
     return Message(_body(fields["body"]), properties or {}, **headers_of(fields))
+
+
+def message_of_text(text: str, properties: Iterable[str]) -> Message:
+    """The message with this body, and with properties that are given as NAME=VALUE.
+
+    Raises InvalidMessageError for the body, ConfigurationError for a property that is not understood.
+    """
+    from gapless import Message
+
+    found: dict[str, Any] = {}
+    for given in properties:
+        name, equals, value = given.partition("=")
+        if not equals or not name:
+            raise ConfigurationError(f"-p: {given!r} is not NAME=VALUE")
+        if name in found:
+            raise ConfigurationError(f"-p: the property {name!r} is given twice")
+        found[name] = _property(value)
+    return Message(_body(text), found)
+
+
+def _property(text: str) -> bool | int | float | str:
+    """What a person means who writes this behind NAME=: what JSON says that is no null, list or object; or the text."""
+    try:
+        value = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, (bool, int, float, str)) else text
 
 
 def headers_of(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import typer
 from typing_extensions import Self
 
 from gapless.cli.connecting import connected, run
-from gapless.cli.lines import message_of
+from gapless.cli.lines import message_of, message_of_text
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
 from gapless.cli.output import print_json
 from gapless.cli.waiting import telling_why
@@ -33,25 +33,46 @@ REPORT_EVERY = 1000
 def publish(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     file: Annotated[
-        Path, typer.Argument(metavar="[FILE|-]", allow_dash=True, help="Default: the standard input.")
-    ] = Path("-"),
+        Path | None, typer.Argument(metavar="[FILE|-]", allow_dash=True, help="Default: the standard input.")
+    ] = None,
     *,
+    message: Annotated[
+        str | None,
+        typer.Option("--message", "-m", metavar="TEXT", help="Publish one event with this body, and read no lines."),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            "-p",
+            metavar="NAME=VALUE",
+            help="With --message: a property; several if repeated. A number, true, false or a quoted string is that as"
+            " in JSON, anything else is text.",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     client_id: ClientId = "",
     wait: Wait = DEFAULT_WAIT,
     as_json: AsJson = False,
 ) -> None:
-    """Publish one event per line of JSON: {"body": "text", "properties": {"name": value}}.
+    """Publish one event per line of JSON: {"body": "text", "properties": {"name": value}}. Or one event with -m TEXT.
 
     A body that is no text is {"base64": "…"}; priority, type and the other headers of a Message may stand beside
     it. A line that is wrong ends it: nothing behind that line is sent.
     """
-    with opened(file) as descriptor:
-        outcome = run(_publish(topic, descriptor, url, client_id, wait))
+    if message is not None:
+        if file is not None:
+            raise ConfigurationError("-m has the only event: there is nothing to be read from a file")
+        outcome = run(_publish_one(topic, message_of_text(message, properties or ()), url, client_id, wait))
+    elif properties:
+        raise ConfigurationError("-p is for the event of -m TEXT; each line has properties of its own")
+    else:
+        with opened(file or Path("-")) as descriptor:
+            outcome = run(_publish(topic, descriptor, url, client_id, wait))
     if as_json:
         print_json(outcome.fields())
     else:
-        print(f"published {outcome.count:,} events to {topic}")
+        print(f"published {outcome.count:,} event{'s' * (outcome.count != 1)} to {topic}")
     if outcome.error is not None:
         raise outcome.error
 
@@ -113,6 +134,19 @@ async def _publish(topic: str, descriptor: int, url: str, client_id: str, wait: 
                 outcome.error = type(error)(f"line {outcome.lines[0]}: {error}; nothing from there on was sent")
             except GaplessError as error:
                 outcome.error = error
+    return outcome
+
+
+async def _publish_one(topic: str, message: Message, url: str, client_id: str, wait: float) -> PublishReport:
+    outcome = PublishReport(topic)
+    async with connected(url, client_id, wait) as connection, connection.session() as session:
+        publisher = session.publisher(topic)
+        try:
+            async with telling_why(connection, [topic], lambda: outcome.count):
+                [outcome.last] = await publisher.send_batch([message])
+                outcome.count = 1
+        except GaplessError as error:
+            outcome.error = error
     return outcome
 
 

@@ -14,6 +14,7 @@ from gapless.cli.lines import (
     fields_of_gap,
     json_body,
     message_of,
+    message_of_text,
     object_of,
     readable_event,
 )
@@ -25,6 +26,37 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
 def event(body: bytes = b"B6 1016", extras: Extras | None = None, **properties: bool | float | str) -> Event:
     return Event("flights", properties, extras, body, tick_at_time(NOON), "default@1")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("75", 75),
+        ("-1.5", -1.5),
+        ("1e3", 1000.0),
+        ("true", True),
+        ("false", False),
+        ('"75"', "75"),
+        ("JFK", "JFK"),
+        ("", ""),
+        ("a=b", "a=b"),
+        ("null", "null"),
+        ("True", "True"),
+        ("NaN", "NaN"),
+        ("007", "007"),
+        ("2026-01-31", "2026-01-31"),
+        ("[1]", "[1]"),
+        ('{"a": 1}', '{"a": 1}'),
+        ("[" * 100_000, "[" * 100_000),
+        ("9" * 5000, "9" * 5000),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_property_means_what_json_says_or_is_text(text: str, value: object) -> None:
+    found = message_of_text("body", [f"x={text}"]).properties
+
+    assert found == {"x": value}
+    assert type(found["x"]) is type(value)
 
 
 def test_a_body_of_text_is_utf8() -> None:

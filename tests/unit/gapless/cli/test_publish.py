@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +82,47 @@ def test_a_property_that_is_not_allowed_is_refused_with_its_line(
 
 def test_an_empty_file_is_no_event(gapless: Gapless, url: str, write_events: Callable[..., Path]) -> None:
     assert gapless("publish", "flights", write_events(), "--url", url).stdout == "published 0 events to flights\n"
+
+
+def test_one_event_is_published_from_its_text_and_properties(gapless: Gapless, url: str) -> None:
+    properties = ["-p", "origin=JFK", "-p", "dep_delay=75", "--property", "route=JFK=BOS"]
+
+    said = gapless("publish", "flights", "-m", "B6 1016", *properties, "--url", url)
+
+    options = ["--topic", "flights", "--start", "earliest", "--count", 1, "--json", "--url", url]
+    [line] = gapless("subscribe", "reader", *options, "--selector", "dep_delay > 60").stdout.splitlines()
+    assert said.stdout == "published 1 event to flights\n"
+    assert json.loads(line)["body"] == "B6 1016"
+    assert json.loads(line)["properties"] == {"origin": "JFK", "dep_delay": 75, "route": "JFK=BOS"}
+
+
+def test_the_standard_input_is_not_read_for_one_event(url: str) -> None:
+    """It is open, and nobody writes there."""
+    command = [sys.executable, "-m", "gapless.cli", "publish", "flights", "-m", "a", "--url", url, "--json"]
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.wait(30) == 0
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read())["published"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "reason"),
+    [
+        (["-m", "a", "-"], 2, "nothing to be read from a file"),
+        (["-p", "x=1"], 2, "-p is for the event of -m TEXT"),
+        (["-m", "a", "-p", "x"], 2, "'x' is not NAME=VALUE"),
+        (["-m", "a", "-p", "=1"], 2, "'=1' is not NAME=VALUE"),
+        (["-m", "a", "-p", "x=1", "-p", "x=2"], 2, "the property 'x' is given twice"),
+        (["-m", "a", "-p", f"x={1 << 64}"], 1, "property 'x'"),
+        (["-m", "a" * (1 << 21)], 1, "at most 1048576"),
+    ],
+    ids=str,
+)
+def test_one_event_that_is_wrong_is_refused(
+    gapless: Gapless, url: str, arguments: list[str], status: int, reason: str
+) -> None:
+    assert reason in gapless("publish", "flights", *arguments, "--url", url, status=status).stderr
 
 
 @pytest.mark.parametrize(
