@@ -1,4 +1,4 @@
-"""The command line: `gapless` and `python -m gapless.cli`.
+"""The command line: `gapless`, `python -m gapless` and `python -m gapless.cli`.
 
     app           the commands, and how errors are shown
     extending     the commands that connectors add
@@ -22,6 +22,6 @@ def main() -> None:
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        app()
+        app(prog_name="gapless")
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None

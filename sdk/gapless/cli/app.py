@@ -62,8 +62,8 @@ app = typer.Typer(
     name="gapless",
     cls=Commands,
     help="Durable publish/subscribe in which the application owns the position.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

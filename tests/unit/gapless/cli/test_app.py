@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import signal
 import subprocess
 import sys
@@ -33,6 +34,34 @@ def test_every_command_explains_itself(gapless: Gapless) -> None:
     for name in COMMANDS | ADDED:
         assert name in listed
         assert "--json" in gapless(name, "--help").stdout
+
+
+@pytest.mark.parametrize("command", [[], ["publish"], ["demo"]], ids=str)
+def test_h_is_help(gapless: Gapless, command: list[str]) -> None:
+    """Also of a command that a connector adds."""
+    assert gapless(*command, "-h").stdout == gapless(*command, "--help").stdout
+
+
+@pytest.mark.parametrize("module", ["gapless", "gapless.cli"])
+def test_the_package_can_be_run(module: str) -> None:
+    command = [sys.executable, "-m", module, "publish", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+
+    assert "Usage: gapless publish " in done.stdout
+
+
+def test_a_shell_can_complete_commands() -> None:
+    """What the script that --install-completion installs asks for when somebody presses Tab."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gapless"],
+        env={**os.environ, "_GAPLESS_COMPLETE": "complete_bash", "COMP_WORDS": "gapless pub", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert done.stdout.split() == ["publish", "pubends"]
 
 
 def test_without_a_command_it_says_what_there_is(gapless: Gapless) -> None:

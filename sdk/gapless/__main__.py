@@ -1,0 +1,5 @@
+"""`python -m gapless`: the same as `gapless`."""
+
+from gapless.cli import main
+
+main()
