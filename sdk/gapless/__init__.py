@@ -19,7 +19,7 @@ from gapless.client.listings import (
 from gapless.client.messages import Message
 from gapless.client.publisher import Publisher
 from gapless.client.reading import RangeReader
-from gapless.client.receipts import Receipt
+from gapless.client.receipts import Receipt, Recovery
 from gapless.client.session import Session
 from gapless.client.subscription import Subscription
 from gapless.client.token_store import TokenStore
@@ -114,6 +114,7 @@ __all__ = [
     "RangeReader",
     "Receipt",
     "RecordsDamagedError",
+    "Recovery",
     "RemoteProtocolError",
     "Retirement",
     "Selector",

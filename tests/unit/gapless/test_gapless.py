@@ -34,6 +34,7 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
     "value",
     [
         gapless.Receipt("p@1", 5, True),
+        gapless.Recovery(7, (gapless.CheckpointToken("net", {"p@1": 5}),)),
         gapless.Silence("p@1", 1, 2),
         gapless.Gap("p@1", 1, 2, "released early"),
         gapless.Message(b"x", {"a": 1}),
