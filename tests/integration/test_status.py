@@ -25,6 +25,21 @@ async def test_figures_move_with_what_happens() -> None:
     assert after.value("gapless_pubend_newest_ticks", pubend=receipt.pubend) == receipt.tick
 
 
+async def test_the_figures_of_subscriptions_bear_their_names() -> None:
+    async with running_node() as node, gapless.connect(node.url, client_id="shop") as connection:
+        session = connection.session()
+        async with session.subscribe("t", name="stock"), session.subscribe("t", name="mail"):
+            await session.publisher("t").send(b"x")
+            gauges = (await connection.status()).gauges
+
+    found = [dict(gauge.labels) for gauge in gauges if gauge.name == "gapless_subscription_settled_ticks"]
+    assert sorted((labels["client_id"], labels["subscription"]) for labels in found) == [
+        ("shop", "mail"),
+        ("shop", "stock"),
+    ]
+    assert len({labels["number"] for labels in found}) == 2
+
+
 async def test_a_client_that_breaks_the_protocol_is_an_alarm() -> None:
     async with running_node() as node, gapless.connect(node.url) as connection:
         assert (await connection.status()).alarms == ()

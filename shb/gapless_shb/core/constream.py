@@ -63,7 +63,10 @@ class Constream(ServedPubend):
         yield gauges.LIVE.gauge(len(self.live), name)
         yield gauges.PINNING.gauge(len(self.retention_floor), name)
         for sid in self.retention_floor.lowest_few(_SHOWN):
-            yield gauges.SETTLED.gauge(self.positions[sid].done_upto, name, sid)
+            subscription = self._state.registry.get(sid)
+            assert subscription is not None, "a position is removed with its subscription"
+            settled, named = self.positions[sid].done_upto, (subscription.client_id, subscription.name)
+            yield gauges.SETTLED.gauge(settled, name, *named, sid)
         yield gauges.HOLDS.gauge(len(self.holds.row), name)
         yield from self.scheduler.gauges()
 

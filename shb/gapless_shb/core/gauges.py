@@ -22,8 +22,8 @@ PINNING = Family(
 )
 SETTLED = Family(
     "gapless_subscription_settled_ticks",
-    "How far a subscription has acknowledged: the few that are furthest behind, by their number.",
-    ("pubend", "subscription"),
+    "How far a subscription has acknowledged: the few that are furthest behind. One that is not durable has no name.",
+    ("pubend", "client_id", "subscription", "number"),
 )
 HOLDS = Family("gapless_shb_holds", "Subscriptions that began in the past, and hold the log for that.", _PUBEND)
 READERS = Family("gapless_shb_readers", "Consumers that read what they have missed.", _PUBEND)
