@@ -89,6 +89,29 @@ def test_a_subscriber_goes_on_after_its_broker_was_killed(shell: Shell) -> None:
     assert json.loads(again.stdout)["body"] == "c"
 
 
+def test_a_tail_prints_what_came_last_and_then_what_comes(shell: Shell) -> None:
+    """Also when its broker was killed in between; and Ctrl-C ends it in order."""
+    broker = shell.start_broker()
+    shell.run("publish", "flights", stdin=lines("a", "b", "c"))
+    watcher = shell.start("tail", "flights", "--last", "2", "--json")
+    printed = [json.loads(line_of(watcher))["body"] for _ in range(2)]
+
+    shell.run("publish", "flights", stdin=lines("d"))
+    printed.append(json.loads(line_of(watcher))["body"])
+    broker.kill()
+    broker.wait(timeout=SECONDS_MAX)
+    shell.environment["GAPLESS_LISTEN__0__ADDRESS"] = shell.environment["GAPLESS_URL"].partition("://")[2]
+    shell.start_broker()
+    shell.run("publish", "flights", stdin=lines("e"))
+    printed.append(json.loads(line_of(watcher))["body"])
+    left = json.loads(shell.run("subscriptions", "--json").stdout)
+    watcher.send_signal(signal.SIGINT)
+
+    assert watcher.wait(timeout=SECONDS_MAX) == 0
+    assert printed == ["b", "c", "d", "e"]
+    assert left == []
+
+
 def test_a_second_consumer_is_refused_unless_it_takes_over(shell: Shell) -> None:
     shell.start_broker()
     options = ["subscribe", "desk", "--topic", "flights", "--start", "earliest", "--json"]

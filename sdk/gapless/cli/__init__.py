@@ -7,7 +7,7 @@
     connecting    a connection for one command, with a bound on waiting
     lines         a line of JSON for each event, in and out
     tokens        the file that `subscribe` keeps its token in
-    broker publish subscribe listings selector doctor    the commands
+    broker publish subscribe tail listings selector doctor    the commands
 
 A module of a command imports what it runs when it runs: so `gapless --help` waits for nothing.
 """

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import gapless
-from gapless.cli import broker, doctor, extending, listings, network, publish, retire, scrub, selector, subscribe
+from gapless.cli import broker, doctor, extending, listings, network, publish, retire, scrub, selector, subscribe, tail
 from gapless.errors import (
     ConfigurationError,
     GaplessError,
@@ -71,6 +71,7 @@ app.command("broker")(broker.broker)
 app.command("network")(network.network)
 app.command("publish")(publish.publish)
 app.command("subscribe")(subscribe.subscribe)
+app.command("tail")(tail.tail)
 app.command("unsubscribe")(listings.unsubscribe)
 app.command("subscriptions")(listings.subscriptions)
 app.command("pubends")(listings.pubends)

@@ -25,7 +25,7 @@ from gapless.errors import ConfigurationError, GapError, InvalidTokenError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from gapless import Batch, CheckpointToken, Gap, Subscription
+    from gapless import CheckpointToken, Event, Gap, Subscription
 
 EVENTS_AT_ONCE = 1024
 
@@ -165,14 +165,15 @@ class EventPrinter:
         while self._left is None or self._left > 0:
             batches = subscription.batches(max_events=min(EVENTS_AT_ONCE, self._left or EVENTS_AT_ONCE))
             async for item in batches:
-                await self._print(item)
+                await self.show(item)
                 await self._keep(subscription)
                 if self._left is not None and self._left < EVENTS_AT_ONCE:
                     break
             else:
                 return
 
-    async def _print(self, item: Batch | Gap) -> None:
+    async def show(self, item: Sequence[Event] | Gap) -> None:
+        """Prints events, or a gap."""
         # In a thread: whoever reads our output may be slow, and the connection must go on meanwhile.
         from gapless import Gap
 

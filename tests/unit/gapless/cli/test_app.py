@@ -21,7 +21,7 @@ from unit.gapless.cli.conftest import Gapless
 
 COMMANDS = {
     "broker", "publish", "subscribe", "unsubscribe", "subscriptions", "pubends", "selector", "doctor",
-    "retire", "scrub", "repair", "network",
+    "retire", "scrub", "repair", "network", "tail",
 }  # fmt: skip
 ADDED = {"demo", "simulate"}
 """Commands that come in by the entry points `gapless.cli`, and need nothing that is not always there."""
