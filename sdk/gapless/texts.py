@@ -7,8 +7,10 @@ once a message that cannot be encoded waits for a link, no link can live.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
+_CONTROLS: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069]")
 NAME_BYTES_MAX: Final = 255
 """The longest name of a client, a publisher or a subscription, in UTF-8."""
 
@@ -37,6 +39,18 @@ def unwritable_at(text: str) -> int | None:
     except UnicodeEncodeError as error:
         return error.start
     return None
+
+
+def control_problem(text: str) -> str:
+    """Returns what is wrong with a text that people meet in listings, as the end of a sentence; "" if nothing is.
+
+    A terminal obeys control characters (of ASCII, and those from U+0080 on), and some others turn the direction of the
+    text around them, or end its line. Letters, marks and emojis of all scripts are fine.
+    """
+    found = _CONTROLS.search(text)
+    if found is None:
+        return ""
+    return f"holds the control character U+{ord(found[0]):04X} at character {found.start() + 1}"
 
 
 def name_problem(name: Any, *, empty: bool = False) -> str:

@@ -1,13 +1,14 @@
 """The options of the source, checked where the user gives them (docs/howto/use-spark.md).
 
 Spark passes all options as texts under names in lower case; its own options, and those of file sources, are among them.
-So unknown names are ignored, except those that begin with `gapless.`: these can be meant for nothing else.
+So unknown names are ignored, except those that begin with `gapless.`, which can be meant for nothing else, and those
+that look like a name of ours.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -153,6 +154,8 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
 }
 """The options by the names that users write: in upper or lower case, with or without `gapless.` before them."""
 _BY_LOWER: Final = {name.lower(): (name, *what) for name, what in OPTIONS.items()}
+_ALIKE: Final = 0.8
+"""How much a name without `gapless.` looks like one of ours when it must be a misspelt one, from 0 to 1."""
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -163,8 +166,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         lower = key.lower()
         found = _BY_LOWER.get(lower.removeprefix(_PREFIX))
         if found is None:
-            if lower.startswith(_PREFIX):
-                raise _unknown(lower)
+            check_unknown(key, OPTIONS)
             continue
         name, field, convert = found
         if field in named:
@@ -196,7 +198,16 @@ def _converted(name: str, text: str, convert: Callable[[str], Any]) -> Any:
         raise ConfigurationError(f"option {name} {error}; {text!r} is not") from error
 
 
-def _unknown(lower: str) -> ConfigurationError:
-    close = get_close_matches(lower.removeprefix(_PREFIX), _BY_LOWER, n=1)
-    hint = f"; did you mean {_BY_LOWER[close[0]][0]}?" if close else f"; there are {', '.join(OPTIONS)}"
-    return ConfigurationError(f"there is no option {lower}{hint}")
+def check_unknown(key: str, known: Iterable[str], of: str = "") -> None:
+    """Raises ConfigurationError if an option that is none of the known ones can only be a misspelt one of them.
+
+    `known`: their names, as users write them. `of`: what has no such option, for the sentence.
+    """
+    by_lower = {name.lower(): name for name in known}
+    lower = key.lower()
+    own = lower.startswith(_PREFIX)
+    close = get_close_matches(lower.removeprefix(_PREFIX), by_lower, n=1, cutoff=0.6 if own else _ALIKE)
+    if close:
+        raise ConfigurationError(f"there is no option {key}{of}; did you mean {by_lower[close[0]]}?")
+    if own:
+        raise ConfigurationError(f"there is no option {key}{of}; there are {', '.join(by_lower.values())}")

@@ -17,7 +17,7 @@ from gapless.errors import ConfigurationError, GaplessError, InvalidMessageError
 from gapless.selectors.filters import check_topic
 from gapless.texts import text_problem
 from gapless_spark.connections import shared_connection
-from gapless_spark.options import duration
+from gapless_spark.options import check_unknown, duration
 from gapless_spark.rows import KEY
 from gapless_spark.telling import coded
 
@@ -79,8 +79,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         name = _OPTIONS.get(lower.removeprefix("gapless."))
         if name is not None:
             values[name] = text.strip()
-        elif lower.startswith("gapless."):
-            raise ConfigurationError(f"there is no option {lower} of a sink; there are {', '.join(_OPTIONS.values())}")
+        else:
+            check_unknown(key, _OPTIONS.values(), " of a sink")
     brokers = values.get("brokers")
     if not brokers:
         raise ConfigurationError('option brokers is missing: .option("brokers", "HOST:PORT")')

@@ -102,6 +102,7 @@ NAMES = {
     "name of a client, a publisher, a producer, a subscription, the owner of a lease": size(NAME_BYTES_MAX),
     "name of a publisher without one": "`~` and what is drawn",
     "name of a node": f"{bound(NodeSection, 'name', 'max_length')} characters",
+    "name of a network": size(NAME_BYTES_MAX),
     "name of a pubend": f"{1 + int(re.findall(r'{0,([0-9]+)}', NAME)[0])} characters",
     "id of a pubend (`name@epoch`) in a request": size(checks.PUBEND_BYTES_MAX),
     "pubends of one `[[phb.pubends]]` entry": f"{bound(PubendSection, 'count', 'le'):,}",

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import gapless
 from gapless.cli import broker, doctor, extending, listings, network, publish, retire, scrub, selector, subscribe, tail
+from gapless.cli.output import some_lines
 from gapless.errors import (
     ConfigurationError,
     GaplessError,
@@ -101,7 +102,7 @@ def options(
 
 def show_error(error: BaseException) -> None:
     """Says on the standard error output what went wrong."""
-    print(f"gapless: {_text(error)}", file=sys.stderr)
+    print(f"gapless: {some_lines(_text(error))}", file=sys.stderr)
 
 
 def _text(error: BaseException) -> str:

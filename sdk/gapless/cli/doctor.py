@@ -30,7 +30,7 @@ from gapless.cli.doctor_logs import (
     twice_kept,
 )
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
-from gapless.cli.output import print_json, print_table, shown_bytes, shown_lag, table_of
+from gapless.cli.output import one_line, print_json, print_table, shown_bytes, shown_lag, some_lines, table_of
 from gapless.errors import AuthorizationError, ConfigurationError, GaplessError, PluginError, VolumeLockedError
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def print_examination(examination: Examination) -> None:
     for title, facts in examination.facts.items():
         print(title)
         for name, value in facts.items():
-            print(f"  {name}: {_fact(value)}")
+            print(f"  {name}: {one_line(_fact(value))}")
     if examination.pins:
         rows = [
             pin
@@ -344,7 +344,7 @@ def print_examination(examination: Examination) -> None:
     if examination.alarms:
         print_table(table_of(examination.alarms, node | ALARM_COLUMNS))
     for finding in examination.findings:
-        print(f"FOUND: {finding}")
+        print(f"FOUND: {some_lines(finding)}")
     if not examination.findings:
         print("nothing is wrong")
 

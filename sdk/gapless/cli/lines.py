@@ -126,11 +126,11 @@ def fields_of_gap(gap: Gap) -> dict[str, Any]:
 
 def readable_event(event: Event) -> str:
     """An event on one line, for people."""
-    properties = " ".join(f"{name}={_plain(value)}" for name, value in event.properties.items())
+    properties = " ".join(f"{one_line(name)}={_plain(value)}" for name, value in event.properties.items())
     body = json_body(event.body)
     text = one_line(body) if isinstance(body, str) else f"({len(event.body):,} bytes)"
     when = f"{event.timestamp:%Y-%m-%d %H:%M:%S}"
-    return "  ".join(part for part in (when, event.topic, properties, text) if part)
+    return "  ".join(part for part in (when, one_line(event.topic), properties, text) if part)
 
 
 def json_body(body: bytes) -> str | dict[str, str]:

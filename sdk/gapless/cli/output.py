@@ -17,8 +17,13 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 def print_json(value: Any) -> None:
     """Prints one JSON value on one line, and sees to it that it leaves at once."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(json_line(value) + "\n")
     sys.stdout.flush()
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON on one line. Whatever a terminal could obey is escaped, as JSON allows for every character."""
+    return one_line(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def print_listing(rows: Sequence[Row], columns: Mapping[str, str], *, as_json: bool, empty: str) -> None:
@@ -70,8 +75,20 @@ def shown(value: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text that cannot break out of its line or move the cursor of who reads it."""
-    return text if text.isprintable() else json.dumps(text, ensure_ascii=True)[1:-1]
+    """Text that cannot break out of its line, move the cursor of its reader, or turn the direction of what is read."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def some_lines(text: str) -> str:
+    """The same for text of several lines, which stay."""
+    return "\n".join(map(one_line, text.split("\n")))
+
+
+def _escaped(character: str) -> str:
+    escaped = json.dumps(character)[1:-1]
+    return escaped if escaped.isprintable() else f"\\u{ord(character):04x}"  # DEL is what JSON leaves as it is
 
 
 def shown_bytes(count: int) -> str:

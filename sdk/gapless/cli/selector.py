@@ -12,7 +12,7 @@ import typer
 
 from gapless.cli.lines import headers_of, object_of
 from gapless.cli.options import AsJson
-from gapless.cli.output import print_json, print_table, table_of
+from gapless.cli.output import one_line, print_json, print_table, table_of
 from gapless.errors import ConfigurationError, InvalidMessageError
 from gapless.selectors.headers import HEADER_KINDS, sent_headers
 from gapless.selectors.values import plain_properties
@@ -53,7 +53,7 @@ def selector(
             names = [{"name": each.name, "header": each.is_header, "kinds": _kinds(each)} for each in uses]
             print_json({"selector": expression, "read_as": written_out(tree), "names": names})
             return
-        print(f"is read as: {written_out(tree)}")
+        print(f"is read as: {one_line(written_out(tree))}")
         if uses:
             rows = [{"name": each.name, "asked": _asked(each)} for each in uses]
             print_table(table_of(rows, {"name": "name", "asked": "is asked to be"}))

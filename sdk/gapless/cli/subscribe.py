@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ import typer
 from gapless.cli.connecting import connected, run
 from gapless.cli.lines import aware_time, fields_of_event, fields_of_gap, readable_event
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, AsJson, ClientId, Url, Wait
+from gapless.cli.output import json_line, one_line
 from gapless.cli.publish import stopping_on_interrupt
 from gapless.cli.waiting import telling_why
 from gapless.errors import ConfigurationError, GapError, InvalidTokenError
@@ -141,7 +141,7 @@ class _Printed:
 
     def gap(self, gap: Gap) -> None:
         """Prints a gap, in its place."""
-        self._write(f"{json.dumps(fields_of_gap(gap)) if self.as_json else f'--- gap: {gap} ---'}\n")
+        self._write(f"{json_line(fields_of_gap(gap)) if self.as_json else one_line(f'--- gap: {gap} ---')}\n")
 
     def _write(self, text: str) -> None:
         sys.stdout.write(text)
@@ -196,7 +196,7 @@ class EventPrinter:
 
 
 def _json_line(event: Any) -> str:
-    return json.dumps(fields_of_event(event), ensure_ascii=False)
+    return json_line(fields_of_event(event))
 
 
 def read_token(path: Path) -> CheckpointToken | None:

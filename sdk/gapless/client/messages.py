@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from itertools import islice
 from operator import attrgetter
 from time import time_ns
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,16 @@ from gapless.errors import GaplessError, InvalidMessageError, InvalidTopicError
 from gapless.selectors.headers import APP_ID, PRIORITY, SENT_DEFAULTS, SENT_FIELDS, sent_headers
 from gapless.selectors.topics import check_topic
 from gapless.selectors.values import PLAIN, plain_properties
+from gapless.texts import control_problem
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]
 
 TOPICS_REMEMBERED = 4096
+NAMES_REMEMBERED = 4096
+
+_names: set[str] = set()
+"""Names of properties that were found correct, for all publishers: looking one up costs less than checking it anew."""
 
 
 class _Plain(msgspec.Struct, array_like=True, gc=False):
@@ -152,6 +158,11 @@ class Encoder:
         if list(map(_rest_of, messages)).count(_NO_REST) != len(messages):
             return None
         bodies, properties = list(map(_body_of, messages)), list(map(_properties_of, messages))
+        try:
+            if not _names.issuperset(set[str]().union(*properties)):
+                return None
+        except TypeError:
+            return None  # one of them is no mapping
         if self._stamp:
             try:
                 properties = [{**one, **self._stamp} for one in properties]
@@ -169,10 +180,18 @@ def _plain_of(properties: Any) -> Mapping[str, Property]:
                 break
         else:
             try:
-                return convert((properties,), _Plain).properties
+                if _names.issuperset(properties):
+                    return convert((properties,), _Plain).properties
             except ValidationError:
                 pass  # a value is out of its range: what follows says which
-    return plain_properties(properties)
+    plain = plain_properties(properties)
+    for name in plain:
+        if problem := control_problem(name):
+            raise InvalidMessageError(f"the name of a property {problem}")
+    if len(_names) + len(plain) > NAMES_REMEMBERED:
+        _names.clear()
+    _names.update(islice(plain, NAMES_REMEMBERED))
+    return plain
 
 
 def _as_bytes(body: Buffer | Any) -> bytes:

@@ -228,18 +228,32 @@ def note_shut_out_at(loaded: Loaded, later: int) -> None:
         volume.close()
 
 
-def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shell: Shell) -> Machine:
-    """A machine recovered from the volume, started. Raises what a role or router raises at start-up."""
-    now, wall = shell.clock()
+def check_settings(loaded: Loaded, now: int, wall: int) -> None:
+    """Raises what roles and router find wrong with their settings, before anything is on a disk.
+
+    Only they can judge them, and a role is made from a volume: here from an empty one in memory.
+    """
     config = loaded.config
-    name = config.node.name
-    reader = VolumeReader(volume)
-    broker = BrokerIdentity(name, identity.network, volume.capabilities.durable, identity.start)
+    open_storage = plugins.load("storage", "memory")
+    volume: LogVolume = open_storage(
+        path="", identity=VolumeIdentity("", config.node.name), options={}, create=Create.YES
+    )
+    try:
+        make_roles(loaded, VolumeReader(volume), claim(volume, config.node.network, wall), now, wall)
+    finally:
+        volume.close()
+    with said_of(config, "routing"):
+        loaded.open_routing(options=config.routing.options)
+
+
+def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now: int, wall: int) -> list[Role]:
+    """The roles, recovered from a volume. Raises what they raise at start-up."""
+    config = loaded.config
     roles: list[Role] = []
     for role, open_role in loaded.open_roles.items():
         context = RoleContext(
             role=role,
-            broker=name,
+            broker=config.node.name,
             network=identity.network,
             storage_id=identity.storage_id,
             reader=reader,
@@ -257,6 +271,17 @@ def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shel
         )
         with said_of(config, role):
             roles.append(open_role(context=context))
+    return roles
+
+
+def make_machine(loaded: Loaded, volume: LogVolume, identity: NodeIdentity, shell: Shell) -> Machine:
+    """A machine recovered from the volume, started. Raises what a role or router raises at start-up."""
+    now, wall = shell.clock()
+    config = loaded.config
+    name = config.node.name
+    reader = VolumeReader(volume)
+    broker = BrokerIdentity(name, identity.network, volume.capabilities.durable, identity.start)
+    roles = make_roles(loaded, reader, identity, now, wall)
     with said_of(config, "routing"):
         router = loaded.open_routing(options=config.routing.options)
     machine = Machine(

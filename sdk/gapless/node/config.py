@@ -29,7 +29,7 @@ from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
 from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
 from gapless.node.network import NodeMembership, join
-from gapless.node.settings import Section, parsed, read_toml, suggestion
+from gapless.node.settings import NODE_NAME, NetworkName, Section, parsed, read_toml, suggestion
 from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
 from gapless.spi import Create
 
@@ -56,9 +56,9 @@ class PluginSection(BaseModel):
 class NodeSection(Section):
     """Who the node is."""
 
-    name: str = Field(default="broker", min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._-]+$")
+    name: str = Field(default="broker", min_length=1, max_length=255, pattern=NODE_NAME)
     """Unique in the network; a volume belongs to the node that created it."""
-    network: str = Field(default="", max_length=255)
+    network: NetworkName = Field(default="", max_length=255)
     """"": the one that the volume belongs to, and a new one for a new volume."""
     roles: tuple[str, ...] = ("phb", "shb")
     """None of them: the node only stands between others of its network."""

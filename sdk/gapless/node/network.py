@@ -27,12 +27,11 @@ from gapless import plugins
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.errors import ConfigurationError, PluginError
 from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
-from gapless.node.settings import Section, parsed, read_toml, suggestion
+from gapless.node.settings import NODE_NAME, NetworkName, Section, parsed, read_toml, suggestion
 
 TRANSPORT: Final = "tcp"
 """What links between nodes are made of."""
 SECRET_BYTES_MIN: Final = 16
-NAME: Final = r"^[A-Za-z0-9._-]+$"
 
 
 class NetworkTls(Section):
@@ -48,7 +47,7 @@ class NetworkTls(Section):
 class NetworkSettings(Section):
     """What concerns the whole network."""
 
-    name: str = Field(min_length=1, max_length=255)
+    name: NetworkName = Field(min_length=1, max_length=255)
     secret: SecretStr | None = None
     secret_file: Path | None = None
     """Holds the secret; relative to the network's file."""
@@ -61,7 +60,7 @@ class NetworkSettings(Section):
 class NodeSettings(Section):
     """A node of the network."""
 
-    name: str = Field(min_length=1, max_length=255, pattern=NAME)
+    name: str = Field(min_length=1, max_length=255, pattern=NODE_NAME)
     roles: tuple[str, ...] = ()
     address: str
     """Where other nodes dial it."""

@@ -41,6 +41,7 @@ from gapless.errors import (
 )
 from gapless.node.assembly import (
     Loaded,
+    check_settings,
     dialable,
     load_plugins,
     make_links,
@@ -113,6 +114,9 @@ class Node:
         StorageError when the volume cannot be opened.
         """
         node = cls(load_plugins(config), clock)
+        check_settings(node._loaded, *clock())
+        if config.create is not Create.NO:
+            await node._try_addresses()
         node._shell = await node._begin(config.create)
         try:
             await node._listen()
@@ -209,14 +213,28 @@ class Node:
 
     # Links.
 
-    async def _listen(self) -> None:
-        node, membership = self._loaded.config.node, self._loaded.config.membership
+    async def _bind(self) -> None:
+        membership = self._loaded.config.membership
         if membership is not None and self._loaded.nodes_transport is not None:
             self._nodes_listener = await self._loaded.nodes_transport.listen(membership.listen, self._accept_node)
-            log.info("node %r takes the links of other nodes on %s", node.name, self.nodes_address)
         for listen, transport in self._loaded.listeners:
             self._listeners.append(await transport.listen(listen.address, self._accept))
+
+    async def _listen(self) -> None:
+        await self._bind()
+        node = self._loaded.config.node
+        if self._nodes_listener is not None:
+            log.info("node %r takes the links of other nodes on %s", node.name, self.nodes_address)
         log.info("node %r serves on %s", node.name, ", ".join(self.urls) or "no address")
+
+    async def _try_addresses(self) -> None:
+        """Binds all addresses for a moment: a node that cannot listen makes no volume. Raises ConfigurationError."""
+        try:
+            await self._bind()
+        finally:
+            await self._close_listeners()
+            self._listeners.clear()
+            self._nodes_listener = None
 
     async def _close_listeners(self) -> None:
         listeners = [*self._listeners, *([self._internal[1]] if self._internal else [])]

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from gapless.errors import ConfigurationError
+from gapless.texts import name_problem
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -52,6 +53,21 @@ def parsed(
     except ValidationError as error:
         problems = [_problem(model, detail, source, variables or {}) for detail in error.errors()]
         raise ConfigurationError("\n".join(problems)) from None
+
+
+NODE_NAME: Final = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
+"""A node's name may be a file's: so it is not `.` or `..`."""
+
+
+def network_name(name: str) -> str:
+    """Returns the name of a network. Raises ValueError: it is printable, and `/` stands between names elsewhere."""
+    problem = name_problem(name, empty=True) or ("holds a `/`" if "/" in name else "")
+    if problem:
+        raise ValueError(f"the name {problem}")
+    return name
+
+
+NetworkName: TypeAlias = Annotated[str, AfterValidator(network_name)]
 
 
 def suggestion(name: str, known: list[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Generic, TypeVar
 
 from gapless.errors import InvalidTopicError
-from gapless.texts import exact, text_problem
+from gapless.texts import control_problem, exact, text_problem
 
 TOPIC_BYTES_MAX: Final = 255
 """The limit for the length of a topic or a pattern, in UTF-8."""
@@ -20,11 +20,12 @@ def check_topic(name: str) -> str:
     """Returns the topic. Raises InvalidTopicError if no event may be published to it.
 
     A topic has one or more levels, separated by dots. No level is empty, none contains `*` or `#`, and the whole topic
-    has at most 255 bytes in UTF-8.
+    has at most 255 bytes in UTF-8. It has no control characters (`gapless.texts.control_problem`).
     """
     for level in _levels(name):
         if any(wildcard in level for wildcard in _WILDCARDS):
             raise InvalidTopicError(f"{name!r} has a wildcard: it can be subscribed to, not published to")
+    _check_controls(name)
     return exact(name)
 
 
@@ -41,6 +42,15 @@ def check_pattern(pattern: str) -> str:
     if levels[-1] not in _WILDCARDS and any(wildcard in levels[-1] for wildcard in _WILDCARDS):
         raise InvalidTopicError(f"{pattern!r}: a wildcard must be a whole level")
     return exact(pattern)
+
+
+def check_new_patterns(patterns: Sequence[str]) -> None:
+    """Raises InvalidTopicError if no new subscription can have patterns that pass `check_patterns`.
+
+    Those that were made before their characters were looked at go on, also through other brokers.
+    """
+    for pattern in patterns:
+        _check_controls(pattern)
 
 
 def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
@@ -85,6 +95,11 @@ def patterns_meet(one: str, other: str) -> bool:
     if len(asked) < len(named) and not open_wanted:
         return False
     return all("*" in pair or pair[0] == pair[1] for pair in zip(named, asked))  # noqa: B905  # `#` stands for the rest
+
+
+def _check_controls(name: str) -> None:
+    if problem := control_problem(name):
+        raise InvalidTopicError(f"a topic {problem}")
 
 
 def _levels(name: str) -> list[str]:

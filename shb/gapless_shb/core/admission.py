@@ -13,7 +13,7 @@ from gapless.core.wire.messages import Code, OnChange, Order, Position, RequestF
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
-from gapless.selectors.topics import patterns_meet
+from gapless.selectors.topics import check_new_patterns, patterns_meet
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import SubscriptionRecord, terms_of
@@ -55,6 +55,7 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
     try:
         limits.check(request.selector)
         own = Filter(tuple(request.topics), request.selector)  # so that an error names a place in what was asked
+        check_new_patterns(own.topics)
         selector = leaving_out(own.selector, not_from(session, request))
         return own if selector == own.selector else Filter(own.topics, selector)
     except InvalidSelectorError as error:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.texts import NAME_BYTES_MAX, exact, name_problem, text_problem, unwritable_at
+from gapless.texts import NAME_BYTES_MAX, control_problem, exact, name_problem, text_problem, unwritable_at
 
 
 class Shouting(str):
@@ -63,3 +63,18 @@ def test_a_name_is_printable_and_not_too_long(name: str, problem: str) -> None:
 
 def test_a_name_may_be_empty_where_there_need_be_none() -> None:
     assert name_problem("", empty=True) == ""
+
+
+@pytest.mark.parametrize(
+    "character", ["\x00", "\x1b", "\n", "\x7f", "\x85", "\x9b", "\u200f", "\u2028", "\u202e", "\u2066"]
+)
+def test_what_a_terminal_obeys_is_no_part_of_a_name(character: str) -> None:
+    """Those of ASCII, the later ones, and what turns the direction of a text or ends its line."""
+    problem = control_problem(f"ab{character}c")
+
+    assert problem == f"holds the control character U+{ord(character):04X} at character 3"
+
+
+@pytest.mark.parametrize("text", ["", "Zürich", "東京 市", "שלום", "👩‍🚀", "a\u00a0b"])
+def test_letters_marks_and_emojis_of_all_scripts_are_no_control_characters(text: str) -> None:
+    assert control_problem(text) == ""

@@ -77,6 +77,10 @@ def test_an_option_is_taken_in_any_case(name: str, text: str, field: str, value:
         ({"startingtimestamp": "2026-03-01T12:00:00Z", "startingoffsets": "latest"}, "say one of them"),
         ({"gapless.maxeventpertrigger": "5"}, "did you mean maxEventsPerTrigger"),
         ({"gapless.zzz": "5"}, "there are brokers"),
+        ({"maxEventPerTrigger": "5"}, "no option maxEventPerTrigger; did you mean maxEventsPerTrigger"),
+        ({"topic": "t"}, "did you mean topics"),
+        ({"startingoffset": "earliest"}, "did you mean startingOffsets"),
+        ({"maxFilesPerTrigger": "5"}, "no option maxFilesPerTrigger; did you mean"),
     ],
 )
 def test_what_is_wrong_is_said(given: dict[str, str], said: str) -> None:
@@ -95,5 +99,6 @@ def test_what_is_missing_is_said() -> None:
 
 
 def test_options_of_others_are_passed_over() -> None:
-    """Spark passes its own along."""
+    """Spark passes its own along, and what file sources have."""
+    assert stream(basepath="x", pathglobfilter="*", recursivefilelookup="true", mergeschema="true") == stream()
     assert stream(path="x", provider="gapless", checkpointLocation="y", owner="me") == stream()

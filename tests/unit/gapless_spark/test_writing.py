@@ -93,6 +93,8 @@ def test_options() -> None:
     [
         ({}, "option brokers is missing"),
         ({"brokers": "h:1", "gapless.topics": "t"}, "there is no option gapless.topics of a sink"),
+        ({"brokers": "h:1", "gapless.zzz": "t"}, "there is no option gapless.zzz of a sink; there are brokers"),
+        ({"brokers": "h:1", "topics": "t"}, "there is no option topics of a sink; did you mean topic"),
         ({"brokers": "h:1", "topic": "a.*"}, "option topic"),
         ({"brokers": "h:1", "txnappid": "a"}, "belong together"),
         ({"brokers": "h:1", "txnappid": "a", "txnversion": "-1"}, "at least 0"),

@@ -202,6 +202,13 @@ def test_an_event_cannot_break_out_of_its_line() -> None:
     assert "gone" in line
 
 
+def test_nor_can_its_topic_or_the_name_of_a_property() -> None:
+    """Of an event from before they were refused, or of a broker that takes them."""
+    line = readable_event(Event("t.\x1b[2J", {"\x1b[31mk": "v"}, None, b"B6 1016", tick_at_time(NOON), "default@1"))
+
+    assert line == r"2026-01-31 12:00:00  t.\u001b[2J  \u001b[31mk=v  B6 1016"
+
+
 @pytest.mark.parametrize("text", ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00+00:00", "2026-01-31T13:00:00+01:00"])
 def test_a_time_has_a_zone(text: str) -> None:
     assert aware_time(text) == NOON

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gapless.cli.output import print_listing, shown, shown_bytes, shown_duration
+from gapless.cli.output import json_line, one_line, print_listing, shown, shown_bytes, shown_duration, some_lines
 
 ROWS = [{"name": "a", "count": 1_000, "more": [1]}, {"name": "[b]", "count": 7, "more": []}]
 COLUMNS = {"name": "who", "count": "how many"}
@@ -87,3 +87,20 @@ def test_bytes_are_shown_in_their_unit(count: int, text: str) -> None:
 )
 def test_a_duration_is_shown_in_its_largest_units(seconds: float, text: str) -> None:
     assert shown_duration(seconds) == text
+
+
+HOSTILE = "\x1b]0;a\x07\x7f\x9b31m\u202eb\n"
+
+
+def test_text_that_a_terminal_obeys_is_escaped_and_the_rest_stays() -> None:
+    assert one_line(f"Zürich {HOSTILE}") == r"Zürich \u001b]0;a\u0007\u007f\u009b31m\u202eb\n"
+    assert some_lines("a\n\x9bb") == "a\n\\u009bb"
+
+
+def test_json_for_programs_holds_nothing_that_a_terminal_obeys() -> None:
+    """And says the same."""
+    line = json_line({HOSTILE: "Zürich"})
+
+    assert line.isprintable()
+    assert "Zürich" in line
+    assert json.loads(line) == {HOSTILE: "Zürich"}

@@ -112,6 +112,9 @@ async def test_properties_are_bool_int_float_and_str(network: FakeNetwork) -> No
         {"a": [1]},
         {"a": "\ud800"},
         {"a\udc80": 1},
+        {"a\x1b[2J": 1},
+        {"a\x9b": 1},
+        {"fine": 1, "a\u202e": 1},
         {"a": Decimal(250)},
         {"a": Fraction(1, 2)},
         {"a": datetime(2030, 1, 1, tzinfo=timezone.utc)},
@@ -172,7 +175,7 @@ async def test_a_wrong_message_is_refused(network: FakeNetwork, arguments: Any, 
             await session.publisher("t").send(**arguments)
 
 
-@pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256, 5, "a.\ud800"])
+@pytest.mark.parametrize("topic", ["", "a..b", "a.*", "#", "x" * 256, 5, "a.\ud800", "a.\x1b[2J"])
 async def test_a_wrong_topic_is_refused(network: FakeNetwork, topic: Any) -> None:
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         with pytest.raises(gapless.InvalidTopicError):

@@ -188,6 +188,7 @@ BUNDLES = 'bundles = [["origin", "middle"], ["edge", "middle"]]'
             "there is no key 'node.3.bundles': it stands at the top of the file, before [network]",
         ),
         ([('name = "flights"', "")], "network.name: Field required"),
+        ([('name = "flights"', 'name = "a/b"')], "network.name: the name holds a `/`"),
         ([("[node.options.storage]", "[node.options.network]")], "the node 'shb': options.network is no section that"),
     ],
     ids=lambda value: f"{value[:50]}…{value[-50:]}" if isinstance(value, str) else "",

@@ -45,16 +45,22 @@ class World:
         self.open_errors: list[Exception] = []
         self.roles: list[LogRole] = []
         self.bug_at_start = 0
+        self.trying = False
 
     def load(self, kind: str, name: str) -> Any:
         hooks = {
             "auth": lambda **_: Anonymous(),
             "transport": lambda **_: self.memory if name == "memory" else self.transport,
-            "storage": self.open_storage,
+            "storage": self.try_storage if name == "memory" else self.open_storage,
             "routing": lambda **_: StraightRouter(),
             "role": self.open_role,
         }
         return hooks[kind]
+
+    def try_storage(self, **_: Any) -> FakeVolume:
+        """An empty one, over which a role is made to see whether its settings are right."""
+        self.trying = True
+        return FakeVolume()
 
     def open_storage(self, **_: Any) -> FakeVolume:
         """The same disk again, as its last opener left it."""
@@ -67,6 +73,9 @@ class World:
         return self.disk
 
     def open_role(self, context: Any) -> LogRole:
+        if self.trying:
+            self.trying = False
+            return LogRole(0)
         if self.bug_at_start:
             self.bug_at_start -= 1
             raise ValueError("a bug in recovery")
@@ -82,7 +91,7 @@ class World:
 
     @property
     def listener(self) -> FakeListener:
-        return self.transport.listeners[0]
+        return self.transport.listeners[-1]  # the one before was there for a moment, to see whether it can be
 
     async def connect(self, instance: str = "one", *, publisher: bool = True) -> FakeLink:
         link = self.listener.connect()
@@ -182,6 +191,23 @@ async def test_an_address_that_cannot_be_bound_leaves_nothing_open(world: World)
     with pytest.raises(ConfigurationError, match="address in use"):
         await world.start()
 
+    assert world.opened == 0
+
+
+async def test_an_address_that_is_taken_meanwhile_leaves_nothing_open(world: World) -> None:
+    """Somebody else is there when the volume has been opened."""
+    listen = world.transport.listen
+
+    async def once(address: str, accept: Any) -> FakeListener:
+        listener = await listen(address, accept)
+        world.transport.error = ConfigurationError("address in use")
+        return listener
+
+    world.transport.listen = once  # type: ignore[method-assign]
+    with pytest.raises(ConfigurationError, match="address in use"):
+        await world.start()
+
+    assert world.opened == 1
     assert world.disk.closed
 
 
@@ -191,7 +217,7 @@ async def test_a_volume_in_use_is_said_at_once(world: World) -> None:
     with pytest.raises(VolumeLockedError):
         await world.start()
 
-    assert world.transport.listeners == []
+    assert all(listener.closed for listener in world.transport.listeners)
 
 
 async def test_a_core_that_cannot_recover_ends_the_start(world: World) -> None:

@@ -10,6 +10,7 @@ from gapless.errors import InvalidTopicError
 from gapless.selectors.topics import (
     TOPIC_BYTES_MAX,
     PatternTree,
+    check_new_patterns,
     check_pattern,
     check_topic,
     pattern_covers,
@@ -25,7 +26,7 @@ some_patterns = st.builds(
 )
 
 
-@pytest.mark.parametrize("name", ["a", "flights.JFK", "größe.€", "a b", "x" * TOPIC_BYTES_MAX, "é" * 127])
+@pytest.mark.parametrize("name", ["a", "flights.JFK", "größe.€", "a b", "👩‍🚀", "x" * TOPIC_BYTES_MAX, "é" * 127])
 def test_topics(name: str) -> None:
     check_topic(name)
     check_pattern(name)
@@ -36,6 +37,16 @@ def test_what_is_neither_topic_nor_pattern(name: str) -> None:
     for check in (check_topic, check_pattern):
         with pytest.raises(InvalidTopicError):
             check(name)
+
+
+@pytest.mark.parametrize("name", ["a.\x1b[2J", "a\x9bb", "a\u202e"])
+def test_a_topic_has_no_control_characters_and_old_subscriptions_go_on(name: str) -> None:
+    """A filter that another broker tells of is taken: a subscription may be older than this rule."""
+    with pytest.raises(InvalidTopicError, match="holds the control character U"):
+        check_topic(name)
+    with pytest.raises(InvalidTopicError, match="holds the control character U"):
+        check_new_patterns([name])
+    assert check_pattern(name) == name
 
 
 @pytest.mark.parametrize("pattern", ["*", "#", "a.*", "a.#", "*.*", "a.*.b", "*.#"])

@@ -275,6 +275,7 @@ def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
         ({"selector": "x = 1" + " OR x = 1" * 500}, m.Code.INVALID_SELECTOR),
         ({"topics": ("a..b",)}, m.Code.INVALID_TOPIC),
         ({"topics": ("a.#.b",)}, m.Code.INVALID_TOPIC),
+        ({"topics": ("a\x9b",)}, m.Code.INVALID_TOPIC),
         ({"start": m.StartAt.TOKEN, "positions": [m.Position("p@0", 5)]}, m.Code.TOKEN_MISMATCH),
         ({"sid": 99, "generation": 1}, m.Code.NOT_FOUND),
     ],
