@@ -286,6 +286,7 @@ class ListHost:
             Settings(),
             context.authorizer,
             self._outbox,
+            context.boot,
         )
         saved = SavedPubend(0, PubendRow(f"{context.role}@list", 0, topics))
         self._timers = Timers(self._outbox)

@@ -18,7 +18,7 @@ from gapless_phb.config import settings_from
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.log import Log
 from gapless_phb.core.release import Release
-from gapless_phb.core.rows import Tables
+from gapless_phb.core.rows import AgeRow, Tables
 
 PAGE = ROOT / "docs" / "howto" / "write-a-release-policy.md"
 DAY = 86_400_000
@@ -51,7 +51,9 @@ def test_a_pubend_that_names_it_goes_by_it(site: Path) -> None:
     """The third day back goes, as far as it is delivered, although nobody has acknowledged anything."""
     settings = settings_from({"pubends": [{"name": "audit", "release": {"plugin": "whole_days", "days": 1}}]})
     wall = EPOCH_MS + 10 * DAY + DAY // 2
-    log = Log("network", "audit@1", Tables("phb"), 0, TickClock(0, 0, 0, 0, 0, wall), Outbox(), 1, durable=True)
+    log = Log(
+        "network", "audit@1", Tables("phb"), 0, TickClock(0, 0, AgeRow(0), "", 0, 0, wall), Outbox(), 1, durable=True
+    )
     log.stable = tick_at(wall)
     release = Release(settings.pubends[0], log, {"shb@1": 0}, {})
 

@@ -63,9 +63,10 @@ _CLOCK_ALARMS = {
         "early release is suspended. Correct the clock; a restarted broker would stamp events by it"
     ),
     AlarmCode.CLOCK_DOUBTFUL: (
-        "the wall clock is {leap} ahead of when this broker ran last: it was down for so long, or the clock is wrong, "
-        "and nobody can tell which. Events are stamped by it; nothing is given up for its age until the broker has run "
-        "for {doubt} s (phb.clock_doubt_seconds). If the clock is wrong, correct it before"
+        "the wall clock is {leap} ahead of what is certain of the time: this broker was down for so long, or the clock "
+        "is wrong, and nobody can tell which: its machine's own clock does not explain it. Events are stamped by it; "
+        "nothing is given up for its age until {doubt} s (phb.clock_doubt_seconds) after a start has found that. If "
+        "the clock is wrong, correct it before"
     ),
     AlarmCode.CLOCK_BEHIND: (
         "events are stamped {ahead} ahead of the wall clock: it was ahead when they were stamped before, and ticks "
@@ -123,6 +124,7 @@ class PublisherHostingBroker:
             self.settings,
             context.authorizer,
             self._outbox,
+            context.boot,
         )
         rows_found = saved_pubends(context.reader, self._tables)
         saved = [each for each in rows_found if not each.row.family]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP, Tick, tick_at
+from gapless_phb.core.rows import AgeRow
 
 WALL_LEAD_MAX = 60 * SECOND
 """How far the wall clock may be ahead of the elapsed monotonic time and still be believed."""
@@ -23,17 +24,22 @@ class TickClock:
 
     `aged` tells how old events are. At a start the wall clock may be two hours ahead of the last run, and nobody can
     know whether the broker was down for two hours or the clock is wrong. So `aged` is never ahead of T, and follows the
-    wall clock only as far as the monotonic clock explains it, across restarts, too. An event that is forgotten too late
-    costs room; one that is forgotten too early is lost. A leap that was there at the start is believed after `doubt`
-    nanoseconds.
+    wall clock only as far as the monotonic clock explains it, across restarts, too: as long as the machine runs, its
+    monotonic clock tells how long the broker was down. An event that is forgotten too late costs room; one that is
+    forgotten too early is lost. A leap that was there at the start is believed `doubt` nanoseconds after it was found,
+    by this run or, while the machine runs, by one before it.
     """
 
     __slots__ = (
         "_aged_at",
         "_aged_since",
         "_believes_at",
+        "_boot",
+        "_doubt_began",
         "_floor",
         "_number",
+        "_read_at",
+        "_shown",
         "_since",
         "_time",
         "aged",
@@ -43,19 +49,27 @@ class TickClock:
         "suspect",
     )
 
-    def __init__(self, number: int, floor: Tick, certain: Tick, doubt: int, now: int, wall: int) -> None:
+    def __init__(self, number: int, floor: Tick, age: AgeRow, boot: str, doubt: int, now: int, wall: int) -> None:
         """Starts the clock of pubend number `number`, which has used or promised every tick up to `floor`.
 
-        `certain`: the value of `aged` at the end of the former run; `doubt`: how long a leap since then is not
-        believed.
+        `age`: that of the former run, at its end; `boot`: in which run of the machine `now` counts; `doubt`: how long a
+        leap since then is not believed.
         """
         shown = tick_at(wall)
+        certain, began = age.aged, now
+        if boot and boot == age.boot and age.now <= now:
+            certain = max(certain, min(certain + _ticks(now - age.now), shown))
+            if age.doubt_began is not None and shown - certain <= age.leap + WALL_LEAD_MAX:
+                began = age.doubt_began
+        self._boot = boot
+        self._doubt_began = began
+        self._read_at, self._shown = now, shown
         self._number = number
         self._floor = floor
         self._time = max(shown, floor)
         self._since = self._aged_since = now
         self._aged_at = certain
-        self._believes_at = now + doubt if shown > certain + WALL_LEAD_MAX else FOREVER
+        self._believes_at = began + doubt if shown > certain + WALL_LEAD_MAX else FOREVER
         """When a leap that was there at the start is believed. A leap that comes later is never believed."""
         self.latest = self._time
         """T, as it was read last."""
@@ -71,15 +85,16 @@ class TickClock:
 
     def read(self, now: int, wall: int) -> Tick:
         """Reads both presents and returns T, the present as a tick. Assigns nothing."""
-        explained = self._time + (now - self._since) * MILLISECOND // _NANOSECONDS
+        explained = self._time + _ticks(now - self._since)
         shown = tick_at(wall)
+        self._read_at, self._shown = now, shown
         self.suspect = shown > explained + WALL_LEAD_MAX
         if shown > explained and not self.suspect:
             self._time, self._since = shown, now
             explained = shown
         self.latest = explained
         self.ahead = explained - shown
-        self.aged = self._aged_at + (now - self._aged_since) * MILLISECOND // _NANOSECONDS
+        self.aged = self._aged_at + _ticks(now - self._aged_since)
         if self.suspect:
             return explained
         # T may be ahead of a wall clock that was right until it leapt. Events must not grow older by that.
@@ -92,6 +107,11 @@ class TickClock:
                 self.aged = self._aged_at = shown
                 self._aged_since = now
         return explained
+
+    def age(self) -> AgeRow:
+        """Returns what the next run has to know of `aged`, as it was read last."""
+        began = self._doubt_began if self.doubtful and self._believes_at < FOREVER else None
+        return AgeRow(self.aged, self._boot, self._read_at, began, max(0, self._shown - self.aged))
 
     def take(self, count: int, now: int, wall: int) -> Tick:
         """Assigns `count` ticks, STEP apart, and returns the first. Each is above all that was assigned or promised.
@@ -108,3 +128,7 @@ class TickClock:
     def promise(self, upto: Tick) -> None:
         """From now on no tick at or below `upto` is assigned."""
         self._floor = max(self._floor, upto)
+
+
+def _ticks(nanoseconds: int) -> Tick:
+    return nanoseconds * MILLISECOND // _NANOSECONDS

@@ -240,6 +240,7 @@ class Log:
         operations: list[Operation] = [
             Set(self.tables.reservations, self._key, rows.encode(reserved)),
             Set(self.tables.ages, self._key, rows.encode(self.clock.aged)),
+            Set(self.tables.clocks, self._key, rows.encode(self.clock.age())),
         ]
         self._outbox.write(operations, durable)
 

@@ -57,7 +57,7 @@ class Own:
         self._asking_until = now
         """Until then nothing is logged: SHBs say up to where another process of this node has told them something."""
         doubt = round(settings.clock_doubt_seconds * source.SECOND)
-        self.clock = TickClock(saved.number, recovered.last, recovered.certain(wall), doubt, now, wall)
+        self.clock = TickClock(saved.number, recovered.last, recovered.age(wall), context.boot, doubt, now, wall)
         reservation_span = round(settings.lease_seconds * SECOND)
         self.log = Log(
             context.network,

@@ -22,7 +22,7 @@ from gapless_phb.core.log import check_log, stream_of
 from gapless_phb.core.publishers import LoggedBatch, PublisherTable
 from gapless_phb.core.records import Record, decode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
-from gapless_phb.core.rows import SavedPubend
+from gapless_phb.core.rows import AgeRow, SavedPubend
 
 
 @dataclass(slots=True)
@@ -45,12 +45,12 @@ class Recovered:
         forked = max((hi for _, hi, _ in self.saved.row.forks), default=0)
         return max(self.newest, self.saved.reserved, self.saved.row.created, forked)
 
-    def certain(self, wall: int) -> Tick:
-        """Returns the present up to which events have certainly grown old (C01)."""
+    def age(self, wall: int) -> AgeRow:
+        """Returns the present up to which events had certainly grown old when this was written (C01)."""
+        if self.saved.age is not None:
+            return self.saved.age
         present = tick_at(wall)
-        if self.is_new:
-            return present
-        return min(self.last, present) if self.saved.aged is None else self.saved.aged
+        return AgeRow(present if self.is_new else min(self.last, present))
 
 
 def created(reader: RecoveryReader, saved: SavedPubend) -> Recovered:

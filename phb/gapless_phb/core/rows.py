@@ -26,6 +26,8 @@ class Tables:
         """number → tick: no later incarnation logs an event at or below it."""
         self.ages = f"{role}.ages"
         """number → tick: the present by which events had certainly grown old, at the last reservation."""
+        self.clocks = f"{role}.clocks"
+        """number → AgeRow: what makes that certain for the next run. It was not there before 2026-11-29."""
         self.lost = f"{role}.lost"
         """number → tick: events at or below it are gone."""
         self.members = f"{role}.members"
@@ -42,6 +44,20 @@ class Tables:
         """number → Checkpoint."""
         self.retired = f"{role}.retired"
         """SHB → 1: an administrator has given it up at least once."""
+
+
+class AgeRow(msgspec.Struct, array_like=True, frozen=True):
+    """How old events were, and what makes that certain for the next run (protocol: the-clock)."""
+
+    aged: Tick
+    """The present by which events had certainly grown old."""
+    boot: str = ""
+    """In which run of the machine `now` was read, in nanoseconds; "" if that is unknown."""
+    now: int = 0
+    doubt_began: int | None = None
+    """The `now`, in that run, at which the clock began to be doubted; None if it was believed."""
+    leap: Tick = 0
+    """How far the wall clock was ahead then."""
 
 
 class PubendRow(msgspec.Struct, array_like=True, frozen=True):
@@ -124,6 +140,7 @@ _publisher_row = msgspec.msgpack.Decoder(PublisherRow).decode
 _consumed_row = msgspec.msgpack.Decoder(ConsumedRow).decode
 _checkpoint = msgspec.msgpack.Decoder(Checkpoint).decode
 _tick = msgspec.msgpack.Decoder(int).decode
+_age = msgspec.msgpack.Decoder(AgeRow).decode
 _mark = msgspec.msgpack.Decoder(tuple[int, int]).decode
 
 _NUMBER = 2
@@ -135,7 +152,7 @@ def key(number: int, name: str = "") -> bytes:
     return number.to_bytes(_NUMBER, "big") + name.encode()
 
 
-Row: TypeAlias = "PubendRow | Holds | PublisherRow | ConsumedRow | Checkpoint | Tick | tuple[int, int]"
+Row: TypeAlias = "PubendRow | AgeRow | Holds | PublisherRow | ConsumedRow | Checkpoint | Tick | tuple[int, int]"
 
 
 def encode(row: Row) -> bytes:
@@ -159,7 +176,7 @@ class SavedPubend:
     consumed: Mapping[str, ConsumedRow] = field(default_factory=dict)
     fault: str = ""
     """Why some publishers are missing here: their rows cannot be read. "" if all are here."""
-    aged: Tick | None = None
+    age: AgeRow | None = None
     """None in a volume that was written before this row existed."""
 
 
@@ -173,7 +190,12 @@ def _saved(reader: RecoveryReader, tables: Tables, number: int, row: PubendRow) 
     prefix = key(number)
     saved = SavedPubend(number, row)
     saved.reserved = max((_tick(value) for _, value in reader.scan(tables.reservations, prefix)), default=0)
-    saved.aged = max((_tick(value) for _, value in reader.scan(tables.ages, prefix)), default=None)
+    for _, value in reader.scan(tables.ages, prefix):
+        saved.age = AgeRow(_tick(value))
+    for _, value in reader.scan(tables.clocks, prefix):
+        age = _age(value)
+        if saved.age is None or age.aged >= saved.age.aged:  # else an earlier version of gapless ran since
+            saved.age = age
     saved.lost = max((_tick(value) for _, value in reader.scan(tables.lost, prefix)), default=0)
     saved.members = {name: _tick(value) for name, value in _named(reader, tables.members, prefix)}
     saved.holds = {name: _holds(value) for name, value in _named(reader, tables.holds, prefix)}

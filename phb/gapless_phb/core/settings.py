@@ -72,10 +72,10 @@ class Settings:
     checkpoint_bytes: int = 16 << 20
     """How much log a recovery may have to read if there are few publishers."""
     clock_doubt_seconds: float = 600.0
-    """For how long after a start no event is given up for its age.
+    """For how long no event is given up for its age, if a start has found a wall clock that may be wrong.
 
-    This applies if the wall clock has advanced by more than a minute since the former run: either the broker was down,
-    or the clock is wrong (C01).
+    This applies if it is more than a minute ahead of the former run and what the machine's own clock tells of the time
+    since: either the broker was down while the machine was started anew, or the wall clock is wrong (C01).
     """
     void_limit: int = 16
     """How many intervals of past downtime are kept (`PubendMeta.voids`)."""

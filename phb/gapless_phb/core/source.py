@@ -45,6 +45,8 @@ class PubendContext:
     settings: Settings
     authorizer: Authorizer
     outbox: Outbox
+    boot: str
+    """In which run of the machine `now` counts; "" if that is unknown."""
 
 
 class Timer(Enum):

@@ -43,7 +43,7 @@ class AlarmCode(Enum):
     )
     CLOCK_DOUBTFUL = (
         "clock_doubtful",
-        "The broker was down for long, or the wall clock is wrong; nothing is given up for its age yet.",
+        "The broker was down for long over a reboot, or the wall clock is wrong; nothing is given up for its age yet.",
         "Check the clock; if it is right, wait for `phb.clock_doubt_seconds`.",
     )
     CLOCK_BEHIND = (

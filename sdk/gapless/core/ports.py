@@ -577,6 +577,9 @@ class RoleContext:
     """How large a selector clients may subscribe with ([limits] of the configuration)."""
     max_frame_bytes: int = 4 << 20
     """The largest frame that clients take ([limits] of the configuration)."""
+    boot: str = ""
+    """In which run of the machine `now` counts: `now` of another process of the same run is of the same clock, so the
+    time between is certain. "" if that is unknown."""
 
     @property
     def max_delivery_bytes(self) -> int:

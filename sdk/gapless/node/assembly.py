@@ -51,6 +51,8 @@ class Loaded:
     """Makes links to other nodes, where the configuration names a network."""
     roaming: Roaming | None = None
     """What the SHBs of that network have in common."""
+    boot: str = ""
+    """`RoleContext.boot` of this process."""
 
 
 def load_plugins(config: NodeConfig) -> Loaded:
@@ -268,6 +270,7 @@ def make_roles(loaded: Loaded, reader: VolumeReader, identity: NodeIdentity, now
             roles=frozenset(loaded.open_roles),
             groups=tuple(section.group for section in config.group),
             roaming=loaded.roaming,
+            boot=loaded.boot,
         )
         with said_of(config, role):
             roles.append(open_role(context=context))

@@ -22,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ from gapless.node.assembly import (
     open_volume,
 )
 from gapless.node.gauges import SERVING
-from gapless.node.shell import AsyncShell, Clock, system_clock
+from gapless.node.shell import AsyncShell, Clock, boot_of_system, system_clock
 from gapless.spi import Create
 
 if TYPE_CHECKING:
@@ -113,7 +114,10 @@ class Node:
         Raises ConfigurationError when a setting or a plugin is wrong or an address cannot be bound, and
         StorageError when the volume cannot be opened.
         """
-        node = cls(load_plugins(config), clock)
+        loaded = load_plugins(config)
+        if clock is system_clock:
+            loaded = replace(loaded, boot=boot_of_system())
+        node = cls(loaded, clock)
         check_settings(node._loaded, *clock())
         if config.create is not Create.NO:
             await node._try_addresses()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,14 @@ Clock = Callable[[], "tuple[int, int]"]
 def system_clock() -> tuple[int, int]:
     """The time of this machine."""
     return time.monotonic_ns(), time.time_ns() // 1_000_000
+
+
+def boot_of_system() -> str:
+    """Names the run of this machine, in which all processes share one monotonic clock; "" where it has no name."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 class AsyncShell:

@@ -315,7 +315,7 @@ def test_c01_what_the_wall_clock_did_across_a_stop_is_told_once_and_taken_back()
 
     (doubted,) = alarms_after(harness, 10_000)
     assert "was down for so long, or the clock is wrong" in doubted
-    assert "for 60 s (phb.clock_doubt_seconds)" in doubted
+    assert "until 60 s (phb.clock_doubt_seconds)" in doubted
     assert alarms_after(harness, 60_000) == ["the wall clock is believed: what is too old is given up again"]
 
     harness.wall -= 7_200_000

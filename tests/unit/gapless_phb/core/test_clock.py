@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, SECOND, STEP
 from gapless_phb.core.clock import TickClock
+from gapless_phb.core.rows import AgeRow
 from unit.gapless_phb.harness import at
 from unit.rig import NANOSECONDS
 
@@ -16,7 +18,7 @@ DOUBT_NS = 10 * MINUTE_MS * NANOSECONDS
 
 
 def clock(number: int = 0, floor: int = 0, wall: int = 1000) -> TickClock:
-    return TickClock(number, floor, at(wall), DOUBT_NS, 0, EPOCH_MS + wall)
+    return TickClock(number, floor, AgeRow(at(wall)), "", DOUBT_NS, 0, EPOCH_MS + wall)
 
 
 def read(one: TickClock, ms: int, wall: int) -> int:
@@ -69,7 +71,7 @@ def test_c01_a_leap_of_the_wall_clock_is_not_followed() -> None:
 
 def restarted(certain: int, wall: int, floor: int | None = None) -> TickClock:
     """A clock that was sure of `certain` before the broker ended, both in milliseconds."""
-    return TickClock(0, at(certain if floor is None else floor), at(certain), DOUBT_NS, 0, EPOCH_MS + wall)
+    return TickClock(0, at(certain if floor is None else floor), AgeRow(at(certain)), "", DOUBT_NS, 0, EPOCH_MS + wall)
 
 
 def aged(one: TickClock, ms: int, wall: int) -> tuple[int, bool]:
@@ -164,7 +166,7 @@ def test_nothing_is_assigned_below_a_promise() -> None:
     ),
 )
 def test_whatever_the_clocks_do_ticks_only_rise(number: int, moves: list[tuple[int, int, int, bool]]) -> None:
-    one = TickClock(number, 0, at(10**8), DOUBT_NS, 0, EPOCH_MS + 10**8)
+    one = TickClock(number, 0, AgeRow(at(10**8)), "", DOUBT_NS, 0, EPOCH_MS + 10**8)
     now, wall, above, before, certain = 0, EPOCH_MS + 10**8, 0, 0, 0
     for elapsed, step, count, promise in moves:
         now, wall = now + elapsed, wall + step
@@ -185,10 +187,99 @@ def test_whatever_the_clocks_do_ticks_only_rise(number: int, moves: list[tuple[i
 
 def test_a_leap_makes_no_event_older_by_what_ticks_are_ahead_of_the_time() -> None:
     """Local 1001373: a pubend that starts within a lease is ahead of its clock, and then that leaps."""
-    one = TickClock(0, at(3000), at(1000), DOUBT_NS, 0, EPOCH_MS + 1000)
+    one = TickClock(0, at(3000), AgeRow(at(1000)), "", DOUBT_NS, 0, EPOCH_MS + 1000)
 
     read(one, 10, 1010 + HOUR_MS)
 
     assert one.suspect
     assert one.latest == at(3010)
     assert one.aged == at(1010)
+
+
+# ------------------------------------------------------------- how long the broker was down, told by its machine
+
+
+def run(age: AgeRow, *, now_ms: int, wall: int, boot: str = "boot") -> TickClock:
+    """A run that begins at these times of the machine's two clocks."""
+    return TickClock(0, age.aged, age, boot, DOUBT_NS, now_ms * NANOSECONDS, EPOCH_MS + wall)
+
+
+def first_run() -> AgeRow:
+    """What a run leaves that ended at 1000 by the monotonic clock, and at 5000 by the wall clock."""
+    return run(AgeRow(at(5000)), now_ms=1000, wall=5000).age()
+
+
+def test_while_the_machine_runs_a_broker_that_was_down_knows_for_how_long() -> None:
+    """The application with a broker in it that is started every hour: nothing is doubtful, and events grow old."""
+    age = first_run()
+    for hour in range(1, 5):
+        one = run(age, now_ms=1000 + hour * HOUR_MS, wall=5000 + hour * HOUR_MS)
+        age = one.age()
+
+        assert (one.aged, one.doubtful) == (at(5000 + hour * HOUR_MS), False)
+
+
+def test_a_wall_clock_that_was_set_meanwhile_is_doubted_by_as_much_as_it_was_set() -> None:
+    one = run(first_run(), now_ms=1000 + HOUR_MS, wall=5000 + 3 * HOUR_MS)
+
+    assert (one.aged, one.doubtful) == (at(5000 + HOUR_MS), True)
+    assert one.age().leap == at(2 * HOUR_MS)
+
+
+@pytest.mark.parametrize(
+    ("boot", "now_ms"),
+    [("another", 1000 + HOUR_MS), ("", 1000 + HOUR_MS), ("boot", 10)],
+    ids=["new", "unknown", "less"],
+)
+def test_the_clock_of_another_run_of_the_machine_tells_nothing(boot: str, now_ms: int) -> None:
+    one = run(first_run(), boot=boot, now_ms=now_ms, wall=5000 + HOUR_MS)
+
+    assert (one.aged, one.doubtful) == (at(5000), True)
+
+
+def test_a_leap_is_believed_ten_minutes_after_the_first_run_that_found_it() -> None:
+    """A program that runs for a second each time ends the doubt, too."""
+    age = run(first_run(), boot="another", now_ms=0, wall=5000 + HOUR_MS).age()
+    later = 5000 + HOUR_MS + 4 * MINUTE_MS
+    age = run(age, boot="another", now_ms=4 * MINUTE_MS, wall=later).age()
+    assert age.doubt_began == 0
+    one = run(age, boot="another", now_ms=10 * MINUTE_MS, wall=5000 + HOUR_MS + 10 * MINUTE_MS)
+
+    assert (one.aged, one.doubtful) == (at(5000 + HOUR_MS + 10 * MINUTE_MS), False)
+    assert one.age().doubt_began is None
+
+
+def test_a_second_leap_is_doubted_anew() -> None:
+    """Nobody had ten minutes to correct that one."""
+    age = run(first_run(), boot="another", now_ms=0, wall=5000 + HOUR_MS).age()
+    one = run(age, boot="another", now_ms=11 * MINUTE_MS, wall=5000 + 3 * HOUR_MS)
+
+    assert (one.aged, one.doubtful) == (at(5000 + 11 * MINUTE_MS), True)
+
+
+def test_a_wall_clock_that_was_set_back_makes_nothing_older_than_it() -> None:
+    one = run(first_run(), now_ms=1000 + HOUR_MS, wall=6000)
+
+    assert (one.aged, one.doubtful) == (at(6000), False)
+
+
+@given(
+    starts=st.lists(
+        st.tuples(st.integers(0, 10**7), st.integers(-(10**7), 10**7), st.integers(0, 10**6), st.booleans()),
+        max_size=12,
+    )
+)
+def test_whatever_the_wall_clock_does_across_runs_nothing_grows_old_before_its_time(
+    starts: list[tuple[int, int, int, bool]],
+) -> None:
+    """Without the doubt ever ending, `aged` follows true time, but for the minute by which each run may be led."""
+    age, true, boot = AgeRow(at(10**9)), 0, 0
+    for runs, (down, step, up, restarted) in enumerate(starts, 1):
+        boot += restarted
+        true += down
+        one = TickClock(0, 0, age, f"boot {boot}", 10**30, true * NANOSECONDS, EPOCH_MS + 10**9 + true + step)
+        true += up
+        one.read(true * NANOSECONDS, EPOCH_MS + 10**9 + true + step)
+        age = one.age()
+
+        assert one.aged <= at(10**9 + true) + 2 * runs * 60 * SECOND + 1

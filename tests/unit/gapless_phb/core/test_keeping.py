@@ -59,7 +59,7 @@ class World:
     def __init__(self) -> None:
         self.outbox: Outbox = Outbox()
         self.source = NumberedSource()
-        context = PubendContext("network", "broker", "volume", TABLES, Settings(), AllowAll(), self.outbox)
+        context = PubendContext("network", "broker", "volume", TABLES, Settings(), AllowAll(), self.outbox, "")
         self.timers = Timers(self.outbox)
         saved = SavedPubend(0, PubendRow(PUBEND, 0, ("#",)))
         self.keeping = Keeping(context, cast("Source", self.source), saved, NO_RETENTION, self.timers)

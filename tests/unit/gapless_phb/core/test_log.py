@@ -22,6 +22,7 @@ from gapless_phb.core.log import Log, check_log
 from gapless_phb.core.publishers import PendingBatch, PublisherState
 from gapless_phb.core.records import checksum, decode_record
 from gapless_phb.core.retention import ByteIndex
+from gapless_phb.core.rows import AgeRow
 from unit.gapless_phb.harness import TABLES, at, columns, lines
 from unit.rig import NANOSECONDS
 
@@ -33,7 +34,7 @@ class LogWorld:
 
     def __init__(self) -> None:
         self.outbox = Outbox()
-        clock = TickClock(0, at(1000), at(1000), 0, 0, EPOCH_MS + 1000)
+        clock = TickClock(0, at(1000), AgeRow(at(1000)), "", 0, 0, EPOCH_MS + 1000)
         self.log = Log("network", PUBEND, TABLES, 0, clock, self.outbox, 2 * SECOND, durable=True)
         self.log.recover(0, 0, 0, ByteIndex(), Damage(PUBEND))
         self.publisher = PublisherState("ann")

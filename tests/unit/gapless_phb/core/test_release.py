@@ -10,6 +10,7 @@ from gapless.core.stream.ticks import EPOCH_MS, FOREVER, SECOND
 from gapless_phb.core.clock import TickClock
 from gapless_phb.core.log import Log
 from gapless_phb.core.release import Release
+from gapless_phb.core.rows import AgeRow
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.policies import Limits
 from unit.gapless_phb.harness import NO_RETENTION, TABLES, at
@@ -19,7 +20,14 @@ NOW = at(100_000)
 
 def log(stable_ms: int = 90_000) -> Log:
     one = Log(
-        "network", "p@1", TABLES, 0, TickClock(0, 0, 0, 0, 0, EPOCH_MS + 100_000), Outbox(), 2 * SECOND, durable=True
+        "network",
+        "p@1",
+        TABLES,
+        0,
+        TickClock(0, 0, AgeRow(0), "", 0, 0, EPOCH_MS + 100_000),
+        Outbox(),
+        2 * SECOND,
+        durable=True,
     )
     one.stable = at(stable_ms)
     return one

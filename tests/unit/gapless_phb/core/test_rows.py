@@ -33,6 +33,7 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
         (TABLES.reservations, ""): 2000,
         (TABLES.lost, ""): 500,
         (TABLES.ages, ""): 1500,
+        (TABLES.clocks, ""): rows.AgeRow(1500, "boot", 7, 3, 99),
         (TABLES.members, "shb"): 7,
         (TABLES.holds, "shb"): rows.Holds(4, {1: 10, 2: 20}),
         (TABLES.publishers, "añn"): publisher,
@@ -56,5 +57,18 @@ def test_everything_of_a_pubend_comes_back_and_nothing_of_its_neighbours() -> No
         {"shb": rows.Holds(4, {1: 10, 2: 20})},
         {"añn": publisher},
         checkpoint,
-        aged=1500,
+        age=rows.AgeRow(1500, "boot", 7, 3, 99),
     )
+
+
+def test_what_an_earlier_version_has_written_since_is_newer_than_what_it_does_not_know() -> None:
+    """It knows the tick alone, and leaves the other row as it is."""
+    row = Set(TABLES.pubends, rows.key(1), rows.encode(rows.PubendRow("p@1", 5, ("#",))))
+    clock = Set(TABLES.clocks, rows.key(1), rows.encode(rows.AgeRow(1500, "boot", 7)))
+
+    [before] = saved(row, clock, Set(TABLES.ages, rows.key(1), rows.encode(1500)))
+    [after] = saved(row, clock, Set(TABLES.ages, rows.key(1), rows.encode(1501)))
+    [without] = saved(row, Set(TABLES.ages, rows.key(1), rows.encode(1501)))
+
+    assert before.age == rows.AgeRow(1500, "boot", 7)
+    assert after.age == without.age == rows.AgeRow(1501)
