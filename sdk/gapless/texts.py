@@ -20,6 +20,11 @@ def exact(text: str) -> str:
     return text if type(text) is str else str.__str__(text)
 
 
+def a_or_an(word: str) -> str:
+    """Returns a word with its article, as in a sentence."""
+    return f"{'an' if word[:1].lower() in 'aeio' else 'a'} {word}"
+
+
 def text_problem(text: Any) -> str:
     """Returns what is wrong with a text, as the end of a sentence about it; "" if nothing is."""
     if not isinstance(text, str):

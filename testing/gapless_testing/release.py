@@ -34,6 +34,7 @@ import pytest
 from gapless.core.ports import PubendState, ReleasePolicy
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, Tick
 from gapless.errors import ConfigurationError
+from gapless.texts import a_or_an
 from gapless_testing.routing.isolation import touches
 
 Options: TypeAlias = Mapping[str, Any]
@@ -149,7 +150,7 @@ def answer(policy: ReleasePolicy, options: Options, state: PubendState) -> Tick:
     except Exception as error:
         raise PolicyError(f"{where} it raises {type(error).__name__}: {error}") from error
     if type(found) is not int:
-        raise PolicyError(f"{where} it answers {found!r}, which is no tick but a {type(found).__name__}")
+        raise PolicyError(f"{where} it answers {found!r}, which is no tick but {a_or_an(type(found).__name__)}")
     if abs(found) > FOREVER:
         raise PolicyError(f"{where} it answers {found}, and no tick is above {FOREVER}")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -196,6 +197,7 @@ def test_an_address_has_one_broker(shell: Shell) -> None:
     (shell.directory / "other.toml").write_text(other, "utf-8")
 
     assert address in shell.run("broker", "--config", "other.toml", "--create", status=2).stderr
+    assert not (shell.directory / "other").exists()
 
 
 @pytest.mark.parametrize(
@@ -235,3 +237,29 @@ def test_listings_can_be_piped_into_what_reads_one_line(shell: Shell) -> None:
 
     assert done.returncode in {0, 1}
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("nonsense:xyz", "'nonsense:xyz' does not end in a port"),
+        ("a b:1", "has no valid host"),
+        ("[::1", "IPv6 stands in brackets"),
+        ("127.0.0.1:0", "nobody can be dialled at port 0"),
+    ],
+)
+def test_a_malformed_address_among_good_ones_is_found_before_any_is_dialled(
+    shell: Shell, address: str, reason: str
+) -> None:
+    """Not after a minute in which the good one did not answer."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        other.settimeout(0)
+        good = f"127.0.0.1:{other.getsockname()[1]}"
+
+        ended = shell.run("subscriptions", "--url", f"gapless://{good},{address}", status=2)
+
+        assert reason in ended.stderr
+        with pytest.raises(BlockingIOError):
+            other.accept()

@@ -81,4 +81,6 @@ def _with_port(host: str) -> str:
     if "/" in host or "@" in host or "?" in host:
         raise ConfigurationError(f"{host!r} is no host with a port: after them nothing may follow")
     has_port = "]:" in host if host.startswith("[") else ":" in host
+    if has_port and host.rpartition(":")[2] == "0":
+        raise ConfigurationError(f"{host!r}: nobody can be dialled at port 0; a broker prints the one that it got")
     return host if has_port else f"{host}:{PORT}"

@@ -79,6 +79,8 @@ def connect(
         if isinstance(target, Remote):
             options = {**(CLOSING if target.transport == "tcp" else {}), **target.options}
             transport = plugins.load("transport", target.transport)(options=options)
+            for each in target.addresses:
+                transport.is_loopback(each)  # raises if it is malformed: then no other is dialled, either
             return await _open(
                 target.addresses, transport.dial, client_id, None, archive, identify=identify, patient=wait
             )

@@ -199,7 +199,11 @@ def _as_bytes(body: Buffer | Any) -> bytes:
     try:
         return memoryview(body).tobytes()
     except TypeError:
-        hint = ": encode it first, with .encode()" if isinstance(body, str) else ""
+        hint = ""
+        if isinstance(body, str):
+            hint = ": encode it first, with .encode()"
+        elif isinstance(body, Message):
+            hint = ": a whole Message goes to submit, or to send_batch in a list"
         raise InvalidMessageError(f"a body is bytes-like, not {type(body).__name__}{hint}") from None
 
 

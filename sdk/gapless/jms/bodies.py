@@ -18,6 +18,7 @@ from gapless.core.stream.events import Event
 from gapless.jms.errors import MessageEOFError, MessageFormatError, MessageNotReadableError
 from gapless.jms.messages import BODY, Message, is_null, named_getter, named_setter
 from gapless.jms.values import TypedValue, ValueType, checked_text, guessed, read, sendable, written
+from gapless.texts import a_or_an
 
 _Value = TypeVar("_Value")
 _Wire = tuple[str, Any]
@@ -228,7 +229,7 @@ def _stream_reader(kind: ValueType, _result: type[_Value]) -> Callable[[StreamMe
         value: _Value = self._next(kind)
         return value
 
-    read_next.__doc__ = f"Reads the next value as a {kind.value}. Raises MessageEOFError, MessageFormatError."
+    read_next.__doc__ = f"Reads the next value as {a_or_an(kind.value)}. Raises MessageEOFError, MessageFormatError."
     return read_next
 
 
@@ -236,7 +237,8 @@ def _stream_writer(kind: ValueType, _value: type[_Value]) -> Callable[[StreamMes
     def write_next(self: StreamMessage, value: _Value) -> None:
         self._append(written(kind, value))
 
-    write_next.__doc__ = f"Writes a value, as a {kind.value}. Raises MessageNotWriteableError, MessageFormatError."
+    what = a_or_an(kind.value)
+    write_next.__doc__ = f"Writes a value, as {what}. Raises MessageNotWriteableError, MessageFormatError."
     return write_next
 
 

@@ -25,6 +25,7 @@ from gapless.selectors.headers import PERSISTENT, PRIORITY, milliseconds
 from gapless.selectors.lexer import is_identifier
 from gapless.selectors.syntax import is_reserved
 from gapless.selectors.topics import check_topic
+from gapless.texts import a_or_an
 
 BODY: Final = "JMS_gapless_body"
 TYPES: Final = "JMS_gapless_types"
@@ -75,7 +76,7 @@ def named_getter(
         value: _Value = get_as(self, name, kind)
         return value
 
-    get.__doc__ = f"Returns a {what} as a {kind.value}. Raises MessageFormatError if it cannot be read as one."
+    get.__doc__ = f"Returns a {what} as {a_or_an(kind.value)}. Raises MessageFormatError if it cannot be read as one."
     return get
 
 
@@ -87,7 +88,7 @@ def named_setter(
     def set_(self: _Message, name: str, value: _Value) -> None:
         set_typed(self, name, written(kind, value))
 
-    set_.__doc__ = f"Sets a {what}, as a {kind.value}. Raises MessageNotWriteableError, MessageFormatError."
+    set_.__doc__ = f"Sets a {what}, as {a_or_an(kind.value)}. Raises MessageNotWriteableError, MessageFormatError."
     return set_
 
 

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from gapless.jms.errors import MessageFormatError, NumberFormatError
-from gapless.texts import exact, text_problem
+from gapless.texts import a_or_an, exact, text_problem
 
 
 class ValueType(str, Enum):
@@ -76,7 +76,7 @@ def written(kind: ValueType, value: Any) -> TypedValue:
         if isinstance(value, bool) or not isinstance(value, int):
             raise _is_no(kind, value)
         if not -half <= value < half:
-            raise MessageFormatError(f"{value} does not fit into a {kind.value} of {_BITS[kind]} bits")
+            raise MessageFormatError(f"{value} does not fit into {a_or_an(kind.value)} of {_BITS[kind]} bits")
         return TypedValue(kind, int.__index__(value))
     if kind in {ValueType.FLOAT, ValueType.DOUBLE}:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -108,7 +108,7 @@ def guessed(value: Any) -> TypedValue:
         return written(ValueType.STRING, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return written(ValueType.BYTES, value)
-    raise MessageFormatError(f"a {type(value).__name__} cannot be stored: bool, int, float, str and bytes can")
+    raise MessageFormatError(f"{a_or_an(type(value).__name__)} cannot be stored: bool, int, float, str and bytes can")
 
 
 def checked_text(text: Any, what: str) -> str:
@@ -133,7 +133,8 @@ def read(stored: TypedValue | None, kind: ValueType) -> Any:
     if stored is None or stored.value is None:
         return _absent(kind)
     if kind not in _READABLE[stored.type]:
-        raise MessageFormatError(f"what was written as a {stored.type.value} cannot be read as a {kind.value}")
+        was, asked = a_or_an(stored.type.value), a_or_an(kind.value)
+        raise MessageFormatError(f"what was written as {was} cannot be read as {asked}")
     if kind is ValueType.STRING:
         return _text(stored.value)
     if stored.type is ValueType.STRING:

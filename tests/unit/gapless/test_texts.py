@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.texts import NAME_BYTES_MAX, control_problem, exact, name_problem, text_problem, unwritable_at
+from gapless.texts import NAME_BYTES_MAX, a_or_an, control_problem, exact, name_problem, text_problem, unwritable_at
 
 
 class Shouting(str):
@@ -78,3 +78,8 @@ def test_what_a_terminal_obeys_is_no_part_of_a_name(character: str) -> None:
 @pytest.mark.parametrize("text", ["", "Zürich", "東京 市", "שלום", "👩‍🚀", "a\u00a0b"])
 def test_letters_marks_and_emojis_of_all_scripts_are_no_control_characters(text: str) -> None:
     assert control_problem(text) == ""
+
+
+@pytest.mark.parametrize(("word", "shown"), [("int", "an int"), ("str", "a str"), ("Array", "an Array")])
+def test_a_word_has_its_article(word: str, shown: str) -> None:
+    assert a_or_an(word) == shown

@@ -49,11 +49,12 @@ def test_what_an_address_means(address: str, meaning: Remote | Embedded) -> None
         "gapless://a,,b",
         "gapless+://a",
         "gapless://a/b",
+        "gapless://a:0",
         7,
     ],
 )
 def test_what_is_no_address(address: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"gapless://127\.0\.0\.1:7400|nothing may follow"):
+    with pytest.raises(ConfigurationError, match=r"gapless://127\.0\.0\.1:7400|nothing may follow|port 0"):
         parse(address)
 
 

@@ -214,3 +214,12 @@ def test_what_are_no_properties_is_refused_also_of_one_who_identifies_itself() -
         Encoder("t", "me").encode_all([gapless.Message(b"x", 7)], 1000).error,  # type: ignore[arg-type]
         gapless.InvalidMessageError,
     )
+
+
+@pytest.mark.parametrize(("body", "hint"), [("x", "encode it first"), (gapless.Message(b"x"), "goes to submit")])
+async def test_who_gives_another_thing_than_a_body_is_told_where_it_goes(
+    network: FakeNetwork, body: Any, hint: str
+) -> None:
+    async with gapless.connect(ADDRESS) as connection, connection.session() as session:
+        with pytest.raises(gapless.InvalidMessageError, match=hint):
+            await session.publisher("t").send(body)

@@ -238,6 +238,11 @@ def test_no_selector_and_a_blank_one_are_the_same(context: jms.JMSContext) -> No
             assert consumer.get_message_selector() is None
 
 
+def test_a_selector_that_is_no_text_is_refused_with_a_sentence(context: jms.JMSContext) -> None:
+    with pytest.raises(jms.InvalidSelectorError, match="a selector is a str, not int"):
+        context.create_consumer("orders", 5)  # type: ignore[arg-type]
+
+
 def test_another_selector_or_topic_makes_the_subscription_anew(context: jms.JMSContext) -> None:
     for topic, selector, no_local in (("orders", None, False), ("orders", "a = 1", False), ("returns", "a = 1", False)):
         context.create_durable_consumer(topic, "audit", selector, no_local).close()

@@ -10,6 +10,7 @@ import pytest
 
 from gapless.jms.errors import MessageFormatError, NumberFormatError
 from gapless.jms.values import TypedValue, ValueType, guessed, read, written
+from gapless.texts import a_or_an
 
 WRITTEN: dict[ValueType, Any] = {
     ValueType.BOOLEAN: True,
@@ -48,7 +49,8 @@ CELLS = {
 def test_each_cell_of_the_table(stored: ValueType, asked: ValueType) -> None:
     value = written(stored, WRITTEN[stored])
     if not CELLS[stored, asked]:
-        with pytest.raises(MessageFormatError, match=f"written as a {stored.value} cannot be read as a {asked.value}"):
+        was, wanted = a_or_an(stored.value), a_or_an(asked.value)
+        with pytest.raises(MessageFormatError, match=f"written as {was} cannot be read as {wanted}"):
             read(value, asked)
         return
     found = read(value, asked)
