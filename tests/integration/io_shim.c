@@ -2,10 +2,10 @@
 
    Preloaded (LD_PRELOAD) into a broker by io_shim.py, which also reads the journal and says what shall fail.
 
-     GAPLESS_SHIM_DIRECTORY   whose files and names are looked at; every TCP socket is, too
-     GAPLESS_SHIM_JOURNAL     the journal: one record when a call begins, another when it has ended
-     GAPLESS_SHIM_WHOLE       if it is there, all that is written to files is noted, else its first 64 KiB
-     GAPLESS_SHIM_CONTROL     a file of struct control, shared with the test, which may change it at any time
+     SHIM_OF_DISK_DIRECTORY   whose files and names are looked at; every TCP socket is, too
+     SHIM_OF_DISK_JOURNAL     the journal: one record when a call begins, another when it has ended
+     SHIM_OF_DISK_WHOLE       if it is there, all that is written to files is noted, else its first 64 KiB
+     SHIM_OF_DISK_CONTROL     a file of struct control, shared with the test, which may change it at any time
 
    Every call goes straight to the kernel, so the real functions need not be found. A record is written by
    one append, after the call's begin was written and before its caller goes on: the order of records is the
@@ -68,11 +68,11 @@ static int whole;
 static struct control *control;
 
 __attribute__((constructor)) static void begin(void) {
-    const char *where = getenv("GAPLESS_SHIM_DIRECTORY");
-    const char *journal_path = getenv("GAPLESS_SHIM_JOURNAL");
-    const char *control_path = getenv("GAPLESS_SHIM_CONTROL");
+    const char *where = getenv("SHIM_OF_DISK_DIRECTORY");
+    const char *journal_path = getenv("SHIM_OF_DISK_JOURNAL");
+    const char *control_path = getenv("SHIM_OF_DISK_CONTROL");
     if (where == NULL || journal_path == NULL || control_path == NULL) return;
-    whole = getenv("GAPLESS_SHIM_WHOLE") != NULL;
+    whole = getenv("SHIM_OF_DISK_WHOLE") != NULL;
     snprintf(directory, sizeof directory, "%s/", where);
     directory_length = strlen(directory);
     int file = (int)syscall(SYS_openat, AT_FDCWD, control_path, O_RDWR | O_CLOEXEC, 0);

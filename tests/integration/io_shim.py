@@ -102,11 +102,11 @@ class Shim:
             self._control = mmap.mmap(file.fileno(), _CONTROL.size)
         self.environment = {
             "LD_PRELOAD": str(library),
-            "GAPLESS_SHIM_DIRECTORY": str(directory.resolve()),
-            "GAPLESS_SHIM_JOURNAL": str(self._journal),
-            "GAPLESS_SHIM_CONTROL": str(control),
+            "SHIM_OF_DISK_DIRECTORY": str(directory.resolve()),
+            "SHIM_OF_DISK_JOURNAL": str(self._journal),
+            "SHIM_OF_DISK_CONTROL": str(control),
             "UV_USE_IO_URING": "0",
-        } | ({"GAPLESS_SHIM_WHOLE": "1"} if whole else {})
+        } | ({"SHIM_OF_DISK_WHOLE": "1"} if whole else {})
 
     # What goes wrong.
 

@@ -11,8 +11,8 @@
     [phb] [shb] what the roles take; a role of another name has a section of that name
 
 `GAPLESS_NODE__NAME=desk` sets `name` of `[node]`, `GAPLESS_LISTEN__0__ADDRESS` the first listener's
-address; a value that begins with `[` or `{` is JSON. Variables without `__` are none of ours, but one that
-begins with the name of a section is refused: somebody forgot an underscore.
+address; a value that begins with `[` or `{` is JSON. Any other variable that begins with `GAPLESS_` is refused, but for
+those of commands, and what Kubernetes says of services called gapless-ANYTHING.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ SERVICE_VARIABLE = r"(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\w+)"
 """What Kubernetes puts into the environment for a service; one may be called gapless-storage."""
 EMBEDDED = "embedded"
 """The name of a broker in a client's process, and so of the node that its volume belongs to."""
+OF_COMMANDS = frozenset({"GAPLESS_URL"})
+"""The variables that options of commands read."""
 SECOND = 1_000_000_000
 MEBIBYTE = 1 << 20
 
@@ -211,7 +213,7 @@ def load_config(
     otherwise = Create.WHERE_NOTHING_IS if path is None else Create.NO
     source = str(path) if path is not None else ""
     config = make_config(settings, source, variables, create=Create.YES if create else otherwise)
-    _refuse_lone_underscores(environment or {}, [*NodeConfig.model_fields, *config.node.roles])
+    _refuse_unknown(environment or {}, [*NodeConfig.model_fields, *config.node.roles])
     return config
 
 
@@ -254,18 +256,36 @@ def _apply_environment(settings: dict[str, Any], environment: Mapping[str, str])
     return variables
 
 
-def _refuse_lone_underscores(environment: Mapping[str, str], sections: Sequence[str]) -> None:
+def _refuse_unknown(environment: Mapping[str, str], sections: Sequence[str]) -> None:
     """A setting that is passed over without a word would be a broker on another volume than its operator thinks."""
     names = "|".join(section.upper() for section in sections)
-    pattern = re.compile(rf"{PREFIX}({names})_(?!_)(?!{SERVICE_VARIABLE}$)(\w+)")
+    lone = re.compile(rf"{PREFIX}({names})_(?!_)(\w+)")
+    of_service = re.compile(rf"{PREFIX}(?:\w+_)?{SERVICE_VARIABLE}")
     for variable in sorted(environment):
-        match = pattern.fullmatch(variable)
-        if match is not None and "__" not in variable:
+        if not variable.startswith(PREFIX) or "__" in variable or variable in OF_COMMANDS:
+            continue
+        if of_service.fullmatch(variable):
+            continue
+        if match := lone.fullmatch(variable):
             section, key = match.groups()
             key = re.sub(r"^(\d+)_", r"\1__", key)
             raise ConfigurationError(
                 f"{variable}: between a section and its key stand two underscores: {PREFIX}{section}__{key}"
             )
+        raise ConfigurationError(
+            f"{variable}: there is no such setting{suggestion(variable, _variables())}; a setting is"
+            f" {PREFIX}SECTION__KEY. Remove the variable, or give it a name that does not begin with {PREFIX}"
+        )
+
+
+def _variables() -> list[str]:
+    """The variables of the settings that have a name here, and of commands."""
+    found = sorted(OF_COMMANDS)
+    for section, field in NodeConfig.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += [f"{PREFIX}{section}__{key}".upper() for key in kind.model_fields]
+    return found
 
 
 def _put(settings: Any, path: tuple[str, ...], value: Any, variable: str) -> None:

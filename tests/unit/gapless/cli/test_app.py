@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from gapless import ConnectionClosedError, GaplessError
 from gapless.cli import app as app_module
 from gapless.cli.app import app, show_error
+from gapless.node.config import OF_COMMANDS
 from unit.gapless.cli.conftest import Gapless
 
 COMMANDS = {
@@ -62,6 +64,16 @@ def test_a_shell_can_complete_commands() -> None:
     )
 
     assert done.stdout.split() == ["publish", "pubends"]
+
+
+def test_a_broker_knows_the_variables_of_all_commands() -> None:
+    """It refuses every other one."""
+    found: set[Any] = set()
+    for command in vars(get_command(app))["commands"].values():
+        for option in command.params:
+            found |= {option.envvar} if isinstance(option.envvar, str) else set(option.envvar or ())
+
+    assert found == OF_COMMANDS
 
 
 def test_without_a_command_it_says_what_there_is(gapless: Gapless) -> None:

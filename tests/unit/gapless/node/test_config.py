@@ -246,7 +246,27 @@ def test_a_variable_that_lacks_an_underscore_is_refused(variable: str, meant: st
 
 
 def test_what_others_put_into_the_environment_is_none_of_ours() -> None:
-    """The command line's own, and what Kubernetes says of services called gapless and gapless-storage."""
+    """The command line's own, and what Kubernetes says of services called gapless-ANYTHING."""
     names = ("URL", "SERVICE_HOST", "PORT", "STORAGE_SERVICE_HOST", "STORAGE_SERVICE_PORT_TCP", "STORAGE_PORT_7400_TCP")
+    more = ("PORT_7400_TCP_ADDR", "MY_EDGE_SERVICE_HOST", "MY_EDGE_PORT", "MY_EDGE_PORT_7400_TCP_PROTO")
 
-    assert load_config(None, {f"GAPLESS_{name}": "1" for name in names}) == load_config()
+    assert load_config(None, {f"GAPLESS_{name}": "1" for name in (*names, *more)}) == load_config()
+    assert load_config(None, {"gapless_x": "1", "_GAPLESS_COMPLETE": "1", "MY_GAPLESS_X": "1"}) == load_config()
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("GAPLESS_STORAGEPATH", "there is no such setting (did you mean 'GAPLESS_STORAGE__PATH'?)"),
+        ("GAPLESS_DATA", "a setting is GAPLESS_SECTION__KEY"),
+        ("GAPLESS_NODE", "there is no such setting"),
+        ("GAPLESS_URLS", "(did you mean 'GAPLESS_URL'?)"),
+        ("GAPLESS_", "there is no such setting"),
+    ],
+)
+def test_a_variable_that_nobody_knows_is_refused(variable: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_config(None, {variable: "1"})
+
+    assert str(refused.value).startswith(f"{variable}: ")
+    assert said in str(refused.value)
