@@ -408,14 +408,14 @@ class JMSContext:
                 self._connection.durable.discard(name or "")
 
         made: list[JMSConsumer] = []
-        selector = "" if selector is None else selector
+        wanted: Any = "" if selector is None else selector
         try:
             with names_of_jms():
                 pattern = topic.get_topic_name() if isinstance(topic, Topic) else topic
                 subscription = self._session.subscribe(
                     pattern,
                     name=name,
-                    selector=selector.strip() if isinstance(selector, str) else selector,
+                    selector=wanted.strip() if isinstance(wanted, str) else wanted,
                     on_change="error" if name is None else "jms",
                     no_local=no_local,
                 )

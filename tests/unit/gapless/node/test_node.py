@@ -198,7 +198,7 @@ async def test_an_address_that_is_taken_meanwhile_leaves_nothing_open(world: Wor
     """Somebody else is there when the volume has been opened."""
     listen = world.transport.listen
 
-    async def once(address: str, accept: Any) -> FakeListener:
+    async def once(address: str, accept: Any) -> Any:
         listener = await listen(address, accept)
         world.transport.error = ConfigurationError("address in use")
         return listener
