@@ -22,8 +22,11 @@ import gapless, gapless.sync
 url, mode, way, rounds = sys.argv[1], gapless.AckMode[sys.argv[2]], sys.argv[3], int(sys.argv[4])
 
 def interrupt(number, frame):
-    # As Ctrl-C, but where gapless has what was asked for: not between its return and our assignment.
-    if frame.f_code.co_filename != __file__:
+    # As Ctrl-C, but where gapless has what was asked for: not between its return and our assignment, nor while we read.
+    within = frame
+    while within is not None and within.f_code is not take.__code__:
+        within = within.f_back
+    if within is not None and frame is not within:
         raise KeyboardInterrupt
     signal.setitimer(signal.ITIMER_REAL, .0001)
 
