@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gapless.sync import connection
 from integration.bystander import Bystander, bystanding
 from integration.io_shim import Shim, compile_shim
 from integration.spark_kit import OWN_LOG, LocalBroker, broker_over, local_spark
@@ -27,6 +29,14 @@ def interruptible() -> None:
     """A shell that runs the tests in the background has them, and all they start, ignore an interrupt."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nobody_dials_on() -> Iterator[None]:
+    """What a module leaves open would dial its brokers for ever, in a thread, and warn in the midst of other tests."""
+    yield
+    if "pyspark" not in sys.modules:  # whose readers keep connections of their own
+        connection._close_all()
 
 
 @pytest.fixture(scope="session")

@@ -10,18 +10,11 @@ import pytest
 from typing_extensions import Never
 
 import gapless
-from gapless.sync import connection as blocking
 
 SUBSCRIPTIONS = 20
 EVENTS = 160
 BODY = b"x" * 50_000
 """All events are twice what a subscription grants, and what all grant is more than a client may let wait."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nobody_else_dials() -> None:
-    """What another module's tests left open dials on in its own thread, and its warnings are not about these tests."""
-    blocking._close_all()
 
 
 async def test_a_client_that_stands_still_while_many_subscriptions_catch_up(
