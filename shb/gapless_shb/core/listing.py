@@ -3,10 +3,9 @@
 The count is read from the PFS, batch by batch, when somebody asks; so nothing has to be counted while events flow. A
 long list is sent in parts, with room for other work between them.
 
-For some ticks the PFS cannot tell: those before the subscription joined, and those in blocks that cannot be read. A
-count of their events would read the log, perhaps for a hundred thousand subscriptions and for years. So of those before
-it joined only the events count that its readers have found (`counted_before`). Unless these are all, the row is marked
-as incomplete, and its numbers are a lower bound.
+For some ticks the PFS cannot tell: those before the subscription joined, and those in blocks that cannot be read. Their
+events are not counted, because a count would read the log, perhaps for a hundred thousand subscriptions and for years.
+The row is marked as incomplete, and its numbers are a lower bound.
 """
 
 from __future__ import annotations
@@ -126,7 +125,6 @@ class Listings:
             for ticks, masks in stream.pfs.open_blocks():
                 for sid, mask in masks:
                     self._count_in(listing, stream, sid, ticks, mask)
-            self._count_before(listing, stream)
             if listing.then is not None:
                 listing.then({sid: Counted(listing.counts[sid], tick) for sid, tick in listing.oldest.items()})
             elif stream.meta.timed:  # otherwise the ticks do not show when the events were
@@ -145,15 +143,6 @@ class Listings:
             listing.counts[sid] += due.bit_count()
             if due and sid not in listing.oldest:
                 listing.oldest[sid] = ticks[at + (due & -due).bit_length() - 1]
-
-    def _count_before(self, listing: Listing, stream: Constream) -> None:
-        """Adds what readers found where the PFS knows nothing, which is before all that it knows."""
-        for sid, position in stream.positions.items():
-            if position.before is not None:
-                events, first = position.before.due(position.done_upto)
-                if events:
-                    listing.counts[sid] += events
-                    listing.oldest[sid] = first
 
     def _read(self, number: int, after: int) -> None:
         listing = self._listings[number]
@@ -195,11 +184,8 @@ class Listings:
 
 
 def _is_covered(stream: Constream, sid: int) -> bool:
-    """Whether PFS and readers know everything that a subscription is not done with, up to the head."""
+    """Whether the PFS covers everything that a subscription is not done with, up to the head."""
     position = stream.positions[sid]
     stream.release(position)
     unknown_upto = max(position.since, stream.pfs.chopped, stream.scheduler.page_cache.unreadable_upto)
-    unknown_upto, done_upto = min(unknown_upto, stream.head), position.done_upto
-    return done_upto >= unknown_upto or (
-        position.before is not None and position.before.covers(done_upto, unknown_upto)
-    )
+    return position.done_upto >= min(unknown_upto, stream.head)

@@ -458,20 +458,12 @@ CONSUMERS = (
         (
             Edit(
                 "gapless_shb.core.listing:_is_covered",
-                "return done_upto >= unknown_upto or (",
-                "return True or (",
+                "return position.done_upto >= min(unknown_upto, stream.head)",
+                "return True",
             ),
         ),
         ("L1",),
         "A subscription that begins in the past, listed before its application has come to the present.",
-    ),
-    Switch(
-        "lag_leaves_out_what_readers_found",
-        (),
-        "What readers have found of the time before a subscription joined makes its lag complete, and is not counted.",
-        (Edit("gapless_shb.core.listing:Listings._count_before", "if events:", "if events < 0:"),),
-        ("L1",),
-        "A subscription that begins in the past, listed when its consumer is at the present and acknowledged little.",
     ),
     Switch(
         "silence_past_readers",
