@@ -183,6 +183,7 @@ class SubscriberHostingBroker:
             (ShbTimer.CHECKPOINT, self._timing.idle_checkpoint_ms),
         ):
             self._deadlines.set(timer, now + after * _MILLISECOND)
+        self._hosting.started_at = now
         self._hosting.write_start()
         self._expiry.start()
         self._claims.start()

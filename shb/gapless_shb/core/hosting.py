@@ -42,6 +42,8 @@ class Hosting(BrokerState):
         """The highest version of the interest that is durable in this life; 0 until `started`."""
         self._dropping: dict[int, SubscriptionRecord] = {}
         """Subscriptions as they were before a version that is not durable yet: removed, or with another filter."""
+        self.started_at = 0
+        """When this broker started, in monotonic nanoseconds."""
         self.life = 0
         """Names this life to other SHBs: it is above those of all earlier lives. 0 until it is durable."""
         self.tell_elsewhere: Callable[[int, ServerMessage], None] = _to_nobody
@@ -115,7 +117,6 @@ class Hosting(BrokerState):
 
         def durable(_now: int, _wall: int) -> None:
             holds.durable = version
-            stream.is_saved = True
 
         self.outbox.write([pubend_row(stream), *with_it], durable)
 

@@ -47,8 +47,6 @@ class ServedPubend:
         self.reported = 0
         """The highest released(p) of a durable checkpoint; only this value is reported."""
         self.holds = PubendHolds(state.shb, meta.pubend)
-        self.is_saved = False
-        """Whether it is durable that this SHB has found it."""
         self.lost = 0
         self.gone_upto = 0
         """If it is gone with its host's volume: everything up to here that is not known here is lost. Else 0."""

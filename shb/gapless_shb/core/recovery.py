@@ -54,7 +54,6 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
         volume=row.volume,
     )
     stream = Constream(meta, row.latest_delivered, pfs, hosting)
-    stream.is_saved = True
     stream.released = stream.reported = row.released
     if row.enrolled_at is not None:
         stream.enrol(row.enrolled_at)

@@ -1,17 +1,15 @@
 """Answers how far there is something to read, and from where on (protocol: ranges).
 
-A head is final: every tick up to it is decided, and never changes. Three rules follow from how heads are answered:
+A head is final: every tick up to it is decided, and never changes. Two rules follow from how heads are answered:
 
 - A head is answered before this broker has durably reached it. So after a crash its heads may be lower. A request with
   a position therefore never gets an answer below that position.
-- A pubend that was found is told of only when that is durable: after a crash a range of it could not be read.
 - An application may know of events that were published before it asked. So the answer waits until the head has come as
   far as the pubend was known to be at that time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gapless.core.ports import ClientSession
@@ -65,7 +63,7 @@ class Heads:
     def of(self, subscription: SubscriptionRecord, after: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
         """Returns the heads for a subscription. If there is nothing for it after its position, that is its position."""
         heads: dict[PubendId, Tick] = {}
-        for pubend, stream in self._known():
+        for pubend, stream in self._hosting.streams.items():
             behind = after.get(pubend, stream.positions[subscription.sid].acked)
             moved = _has_something(stream, subscription.sid, behind)
             heads[pubend] = max(behind, stream.behind(stream.head)) if moved else behind
@@ -95,7 +93,10 @@ class Heads:
             return False
         after = {position.pubend: position.tick for position in request.after or ()}
         if subscription is None or request.after is None:
-            heads = {pubend: max(after.get(pubend, 0), stream.behind(stream.head)) for pubend, stream in self._known()}
+            heads = {
+                pubend: max(after.get(pubend, 0), stream.behind(stream.head))
+                for pubend, stream in self._hosting.streams.items()
+            }
         else:
             heads = self.of(subscription, after)
         moved = any(tick > after.get(pubend, -1) for pubend, tick in heads.items())
@@ -105,19 +106,11 @@ class Heads:
         self._hosting.tell(waiting.session, Ticks(request.request, positions))
         return True
 
-    def _known(self) -> Iterator[tuple[PubendId, Constream]]:
-        return ((pubend, stream) for pubend, stream in self._hosting.streams.items() if stream.is_saved)
-
     def _is_fresh(self, waiting: HeadsQuestion) -> bool:
-        """Whether each pubend is durably known and was heard of in this life, or is gone, and how its head stands.
-
-        That has to be where it was known to be.
-        """
+        """Whether each pubend was heard of in this life, or is gone, and its head is where it was known to be."""
         streams = self._hosting.streams
         return all(
-            streams[pubend].is_saved
-            and (streams[pubend].meta.stable or streams[pubend].gone_upto)
-            and streams[pubend].head >= tick
+            (streams[pubend].meta.stable or streams[pubend].gone_upto) and streams[pubend].head >= tick
             for pubend, tick in waiting.upto.items()
         )
 

@@ -17,6 +17,8 @@ from gapless_shb.core.consumers import Credited, from_another
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
 
+FOUND_AGAIN: Final = 10_000_000_000
+"""Within so many nanoseconds after its start a broker hears again of every pubend that there is."""
 READS_MAX: Final = 256
 """How many ranges one session may read at a time."""
 FRAME_BYTES: Final = 1 << 20
@@ -87,11 +89,13 @@ class Reads:
         """Begins to read a range. Raises RefusedError."""
         key = (session.number, request.request)
         subscription = found_for_ranges(self._hosting, session, request.target)
-        stream = self._hosting.streams.get(request.pubend)
-        if stream is None:
-            raise RefusedError(Code.TOKEN_MISMATCH, f"this broker knows of no pubend {request.pubend!r}")
         edges = [Position(request.pubend, request.lo), Position(request.pubend, request.hi)]
         check_positions(edges, self._hosting.streams, called(subscription.name), now)
+        stream = self._hosting.streams.get(request.pubend)
+        if stream is None:  # it may have been found just before a crash, and told before that was durable
+            is_young = now - self._hosting.started_at < FOUND_AGAIN
+            code = Code.RETRY if is_young else Code.TOKEN_MISMATCH
+            raise RefusedError(code, f"this broker knows of no pubend {request.pubend!r}")
         if sum(number == session.number for number, _ in self._readers) >= READS_MAX:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
         delivery = RangeDelivery(self._hosting, session.number, request)

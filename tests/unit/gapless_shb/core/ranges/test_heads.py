@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gapless.core.network.facts import PubendMeta, Seen
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
-from unit.gapless_shb.core.harness import BASE, PUBEND
+from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
@@ -83,20 +82,6 @@ def test_after_a_crash_no_head_is_below_what_was_asked_behind() -> None:
 
     assert tick(world, behind) == after
     assert tick(world, plain) <= after
-
-
-def test_a_pubend_is_told_of_when_it_is_durable_that_it_was_found() -> None:
-    """A broker that crashes before has never heard of it, and could not read a range of it for whoever was told."""
-    world = attached()
-    meta = PubendMeta("late@2", "node", created=BASE, stable=world.stable)
-    world.feed(Seen(meta, world.stable))
-    own, plain = heads(world, None), heads(world, None, own=False)
-    assert {own, plain}.isdisjoint(world.answers)
-
-    world.sync()
-
-    for number in (own, plain):
-        assert {each.pubend for each in world.answers.pop(number).positions} == {PUBEND, "late@2"}
 
 
 def test_the_head_has_come_to_where_the_pubend_was_when_it_was_asked() -> None:

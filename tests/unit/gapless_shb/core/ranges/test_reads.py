@@ -10,10 +10,10 @@ from gapless.core.stream.knowledge import Knowledge, KnowledgeConflict
 from gapless.core.wire import messages as m
 from gapless_shb.core.ranges import reads
 from gapless_shb.core.ranges.heads import FirstTicks
-from gapless_shb.core.ranges.reads import READS_MAX
+from gapless_shb.core.ranges.reads import FOUND_AGAIN, READS_MAX
 from gapless_shb.core.state import CatchUp
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND
-from unit.gapless_shb.core.ranges.harness import RangeWorld
+from unit.gapless_shb.core.ranges.harness import RangeWorld, Reading
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 
@@ -60,6 +60,19 @@ def test_an_event_larger_than_the_credit_is_not_stuck() -> None:
     assert len(reading.ticks) >= 1
 
 
+def test_a_pubend_that_was_found_just_before_a_crash_is_waited_for() -> None:
+    """Its heads were told before it was durable that it had been found; soon it is found once more."""
+    world = attached()
+    world.role._hosting.started_at = world.now
+    number = world.number()
+    world.readings[number] = Reading(0, 10, 0, 0, 10)
+
+    world.say(m.ReadRange(number, world.target, "found-lately@1", 0, 10, 10, 1 << 20))
+
+    assert number not in world.answers, "that would be an error of another kind"
+    assert number not in world.readings, "it was told to ask again"
+
+
 def test_a_range_beyond_the_head_waits_for_it() -> None:
     world = attached()
     end = world.stable + (1 << 24)
@@ -95,6 +108,7 @@ def test_who_wants_no_more_is_not_sent_any() -> None:
 
 def test_what_cannot_be_read_is_refused() -> None:
     world = attached()
+    world.role._hosting.started_at = world.now - FOUND_AGAIN
     target, start, end = world.target, world.start, world.stable
 
     def code(target: m.Target, pubend: str, lo: int = start) -> m.Code:
