@@ -179,6 +179,7 @@ def _spoilt(frame: bytes) -> Iterator[bytes]:
     """The frame cut, with something behind it, with texts that are not UTF-8, and what never was one."""
     yield frame[: len(frame) // 2]
     yield frame + b"\0"
+    yield b"\x92\x90" + b"\x91" * NESTED
     message, address = decode(frame)
     if isinstance(message, Private):
         for data in (*_without_texts(message.data), b"\x91" * NESTED):

@@ -30,6 +30,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import (
     Enrol,
     Held,
@@ -237,7 +238,7 @@ def decode(frame: bytes) -> Frame:
             raise ValueError("a field too few or too many, or not written as it should be")
         unpack = _UNPACK.get(type(parsed))
         return Frame(cast("Message", parsed) if unpack is None else unpack(parsed), address)
-    except (msgspec.MsgspecError, ValueError, InvalidTopicError, InvalidSelectorError, RecursionError) as error:
+    except (*UNREADABLE, ValueError, InvalidTopicError, InvalidSelectorError) as error:
         raise RemoteProtocolError(f"a frame of another broker's router does not parse: {error}") from error
 
 
@@ -245,7 +246,7 @@ def is_interest(frame: bytes) -> bool:
     """Whether a frame is an InterestPart, if it is anything: to read it costs much, for its filters are parsed."""
     try:
         parsed = _decode_outside(frame)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return False
     return bytes(parsed[1])[:2] == _INTEREST_BEGINS
 

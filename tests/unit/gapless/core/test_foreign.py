@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from gapless.core.foreign import reader_of
+from gapless.core.network.frames import decode, is_interest
 from gapless.errors import RemoteProtocolError
 from gapless_shb.core.roaming.mail import decode as decode_mail
 
@@ -39,3 +40,10 @@ def test_what_does_not_parse_is_refused_with_one_error(data: bytes, why: str) ->
 @pytest.mark.parametrize("data", [b"", b"\x92\x01\xa2\xff\xff", b"\x91" * 5000])
 def test_mail_of_another_shb_that_does_not_parse_is_none(data: bytes) -> None:
     assert decode_mail(data) is None
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x92\x90\xa2\xff", b"\x92\x90" + b"\x91" * 5000])
+def test_a_frame_of_another_router_that_does_not_parse_is_no_interest_and_is_refused(frame: bytes) -> None:
+    assert not is_interest(frame)
+    with pytest.raises(RemoteProtocolError):
+        decode(frame)
