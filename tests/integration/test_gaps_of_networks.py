@@ -98,10 +98,11 @@ async def test_who_was_away_gets_what_a_broker_on_the_way_has_and_no_gap(tmp_pat
 
 
 @pytest.mark.timeout(200)
-async def test_who_has_changed_the_filter_does_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [HOME, ELSEWHERE])
+async def test_who_has_changed_the_filter_does_too(tmp_path: Path, place: str) -> None:
     async with network(tmp_path) as net:
         _, bodies = await missed(net, "s")
-        async with gapless.connect(net.nodes[HOME].url, client_id=CLIENT) as connection, connection.session() as own:
+        async with gapless.connect(net.nodes[place].url, client_id=CLIENT) as connection, connection.session() as own:
             changed = own.subscribe(
                 "t", name="s", selector="later IS NULL", on_change="keep_position", on_gap="deliver"
             )
