@@ -46,7 +46,7 @@ async def publish(network: TestNetwork, *numbers: int) -> None:
         await bounded(session.publisher("t", name="loader").send_batch(messages))
 
 
-class Fails(Exception):
+class FailsError(Exception):
     """An application that fails: what it has in hand is not acknowledged."""
 
 
@@ -60,9 +60,9 @@ async def by_asyncio(url: str, mode: gapless.AckMode, selector: str, count: int,
                     event = await bounded(anext(subscription), 30)
                     seen.append((int(event.body), event.redelivered))
                 if fails:
-                    raise Fails
+                    raise FailsError
                 await done_with(subscription, session)
-    except Fails:
+    except FailsError:
         pass
     return seen
 
@@ -88,12 +88,12 @@ async def by_blocking(url: str, mode: gapless.AckMode, selector: str, count: int
                         assert event is not None
                         seen.append((int(event.body), event.redelivered))
                     if fails:
-                        raise Fails
+                        raise FailsError
                     if mode is gapless.AckMode.CLIENT:
                         session.acknowledge()
                     elif mode is gapless.AckMode.TOKEN:
                         subscription.acknowledge()
-        except Fails:
+        except FailsError:
             pass
         return seen
 
@@ -128,7 +128,7 @@ async def test_its_position_is_kept_wherever_it_is_changed_and_read(
 async def test_what_was_in_hand_comes_marked_elsewhere_under_another_selector(
     network: TestNetwork, consume: Consume, mode: gapless.AckMode, selector: str, died_at: str, then_at: str
 ) -> None:
-    """Its application failed with the event 3 in hand. AUTO has committed the event 1, and CLIENT has acknowledged nothing."""
+    """Its application failed with the event 3 in hand. AUTO has committed the event 1, CLIENT nothing."""
     at = {name: network.nodes[name].url for name in PLACES}
     await consume(at[HOME], mode, ODD, 0, False)
     await publish(network, *range(1, 9))

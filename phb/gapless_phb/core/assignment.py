@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
-from gapless.core.stream.ticks import PubendId
+from gapless.core.stream.ticks import EPOCH_SUFFIX, PubendId
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.validation import carries
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SUFFIX_DIGITS = 5
 ANY_TOPIC = "#"
 ANY_PUBLISHER = "*"
 
@@ -22,7 +21,7 @@ def pubend_id(name: str, wall: int, storage_id: str) -> PubendId:
     wiped, or created anew, is another pubend, even within the same second.
     """
     digest = int.from_bytes(blake2b(f"{storage_id}/{name}".encode(), digest_size=8).digest(), "big")
-    suffix = _base36(digest % 36**_SUFFIX_DIGITS).rjust(_SUFFIX_DIGITS, "0")
+    suffix = _base36(digest % 36**EPOCH_SUFFIX).rjust(EPOCH_SUFFIX, "0")
     return f"{name}@{_base36(wall // 1000)}{suffix}"
 
 

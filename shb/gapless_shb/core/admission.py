@@ -17,6 +17,7 @@ from gapless.selectors.topics import check_new_patterns, patterns_meet
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import SubscriptionRecord, terms_of
+from gapless_shb.core.unheard import may_be_there, of_its_name, what_followed
 
 
 class RefusedError(Exception):
@@ -251,23 +252,20 @@ def of_concern(
     return [position for position in positions if is_of_concern(position)]
 
 
-def check_positions(positions: Iterable[Position], streams: Mapping[PubendId, Constream], who: str, now: int) -> None:
+def check_positions(positions: Iterable[Position], hosting: Hosting, who: str, now: int) -> None:
     """Refuses a token of another epoch of a pubend, or of events that a broker has lost (U03). `who` has the token.
 
-    A log of others may end and begin anew at any time, and its host describes the former one, too. Until that has
-    arrived, whoever has a token of it has to ask again.
+    If the pubend may be there, and was not heard of here yet, whoever has the token has to ask again.
     """
-    names = {pubend.rpartition("@")[0]: pubend for pubend in streams}
     for position in positions:
-        name = position.pubend.rpartition("@")[0]
-        stream = streams.get(position.pubend)
-        if stream is None and name in names:
-            successor = streams[names[name]]
-            if not successor.meta.timed and successor.is_new(now):
+        stream = hosting.streams.get(position.pubend)
+        if stream is None and of_its_name(position.pubend, hosting):
+            if may_be_there(position.pubend, hosting, now):
                 raise RefusedError(Code.RETRY, f"{position.pubend} is not known here yet")
             raise RefusedError(
                 Code.TOKEN_MISMATCH,
-                f"the token of {who} names {position.pubend}, but that pubend began anew as {names[name]}",
+                f"the token of {who} names {position.pubend}, but that pubend began anew as "
+                f"{what_followed(position.pubend, hosting)}",
             )
         if stream is not None and stream.is_lost(position.tick):
             raise RefusedError(Code.TOKEN_AHEAD, lost_data(who, position.pubend))

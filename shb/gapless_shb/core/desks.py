@@ -38,6 +38,7 @@ from gapless_shb.core.positions import last_event
 from gapless_shb.core.positions_ahead import PositionsAhead
 from gapless_shb.core.rows import position_row
 from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.unheard import may_be_there, of_its_name
 
 DESKS = "shb/desks"
 """Subscription id → Desk; none for a subscription that nobody ever left its position to."""
@@ -146,14 +147,14 @@ class Desks:
         """Claims a subscription for whoever is attached now; `then` hears of what transactions have stored (TS13)."""
         self._claims.claim(subscription, opened.claim, opened.enlisted, then)
 
-    def advance(self, subscription: SubscriptionRecord, ticks: Mapping[PubendId, Tick]) -> None:
+    def advance(self, subscription: SubscriptionRecord, ticks: Mapping[PubendId, Tick], now: int) -> None:
         """Transactions have consumed everything up to these positions.
 
         Raises RefusedError if that cannot be noted yet, and BeyondError if a position has to be judged first.
         """
         sid, streams = subscription.sid, self._hosting.streams
         said = [Acknowledged(pubend, tick, tick) for pubend, tick in ticks.items()]
-        if unknown := self.unknown_of(said):
+        if unknown := self.unknown_of(said, now):
             raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
         news = [
             each for each in said if each.pubend in streams and each.tick > streams[each.pubend].positions[sid].acked
@@ -187,7 +188,7 @@ class Desks:
         """
         sid, hosting = consumer.sid, self._hosting
         on = [(hosting.streams[each.pubend], each) for each in said if each.pubend in hosting.streams]
-        if len(on) < len(said) and (unknown := self.unknown_of(said)):
+        if len(on) < len(said) and (unknown := self.unknown_of(said, now)):
             hosting.end_session(consumer.channel.session, f"{unknown} is not known here yet")
             return
         for stream, each in on:
@@ -215,16 +216,18 @@ class Desks:
         hosting.outbox.write(rows, durable)
         hosting.unsaved = True
 
-    def unknown_of(self, said: Iterable[Acknowledged]) -> PubendId:
+    def unknown_of(self, said: Iterable[Acknowledged], now: int) -> PubendId:
         """Returns a pubend that this home has not heard of yet, so it can keep no position on it; "" if there is none.
 
         The SHB that serves a consumer may know of it earlier, or may have known of it before it crashed.
         """
-        unknown = [each.pubend for each in said if each.pubend not in self._hosting.streams]
-        if not unknown:
-            return ""
-        names = {pubend.rpartition("@")[0] for pubend in self._hosting.streams}
-        return next((pubend for pubend in unknown if pubend.rpartition("@")[0] not in names), "")
+        hosting = self._hosting
+        for each in said:
+            if each.pubend not in hosting.streams and (
+                not of_its_name(each.pubend, hosting) or may_be_there(each.pubend, hosting, now)
+            ):
+                return each.pubend
+        return ""
 
     def close(self, consumer: Consumer, handed: Iterable[Unit] | None, settled: Iterable[PubendId] | None) -> None:
         """A consumer leaves. In order, if it says what it was handed and has not committed.

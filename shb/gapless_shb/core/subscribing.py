@@ -212,9 +212,8 @@ class Subscribing:
         return registry.find(session.client_id, request.name) if request.name else None
 
     def _check_positions(self, request: Subscribe, now: int) -> None:
-        streams = self._hosting.streams
-        concerned = of_concern(request.positions or (), streams, request.topics)
-        check_positions(concerned, streams, called(request.name), now)
+        concerned = of_concern(request.positions or (), self._hosting.streams, request.topics)
+        check_positions(concerned, self._hosting, called(request.name), now)
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         checked_filter(session, request, self._hosting.selector_limits)
@@ -375,7 +374,7 @@ class Subscribing:
             self._groups.group_of(request.topics)
         sid = subscription.sid
         if request.commits:  # its answer says that what it repeats is durable: so that is judged before
-            if unknown := self._desks.unknown_of(request.acknowledged):
+            if unknown := self._desks.unknown_of(request.acknowledged, now):
                 raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
             streams = self._hosting.streams
             news = [
@@ -507,7 +506,7 @@ class Subscribing:
             try:
                 if reason:
                     raise RefusedError(Code.RETRY, reason)
-                self._desks.advance(subscription, ticks)
+                self._desks.advance(subscription, ticks, now)
                 self._serve(consumer, request, opened, now, wall, created=created)
             except BeyondError as beyond:
                 self._hosting.detach(consumer.sid)

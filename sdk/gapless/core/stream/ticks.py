@@ -15,6 +15,8 @@ PubendId: TypeAlias = str
 """`name@epoch`: another incarnation is another pubend."""
 ShbId: TypeAlias = str
 
+EPOCH_SUFFIX = 5
+"""An epoch ends with so many digits of chance, behind the second in which the pubend was made; both to the base 36."""
 PUBEND_BITS = 10
 COUNTER_BITS = 12
 STEP = 1 << PUBEND_BITS
@@ -40,6 +42,16 @@ _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 def name_of(pubend: PubendId) -> str:
     """Returns the name in a pubend's identity: all incarnations of it at one node have the same."""
     return pubend.rpartition("@")[0]
+
+
+def made_before(pubend: PubendId) -> Tick:
+    """Returns a tick before which a pubend was made, by its identity, to the second; 0 if that does not say it."""
+    epoch = pubend.rpartition("@")[2]
+    try:
+        second = int(epoch[:-EPOCH_SUFFIX], 36)
+    except ValueError:  # a topic of Kafka's, or a name that people gave
+        return 0
+    return tick_at((second + 1) * 1000)
 
 
 def tick_at(wall: int) -> Tick:

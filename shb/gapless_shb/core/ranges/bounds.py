@@ -119,7 +119,7 @@ class Bounds:
     ) -> None:
         """Begins to count up to these heads. Raises RefusedError."""
         subscription = found_for_ranges(self._hosting, session, request.target)
-        check_positions(request.start, self._hosting.streams, called(subscription.name), now)
+        check_positions(request.start, self._hosting, called(subscription.name), now)
         starts = {position.pubend: position.tick for position in request.start}
         self._count += 1
         number, bound = self._count, BoundQuestion(session.number, request, now + PATIENCE)

@@ -53,7 +53,7 @@ class Heads:
         """Answers at once, or later. Raises RefusedError."""
         subscription = None if request.target is None else found_for_ranges(self._hosting, session, request.target)
         who = called(None if subscription is None else subscription.name)
-        check_positions(request.after or (), self._hosting.streams, who, now)
+        check_positions(request.after or (), self._hosting, who, now)
         until = now + request.wait_ms * _MILLISECOND
         upto = {pubend: stream.told_upto for pubend, stream in self._hosting.streams.items()}
         waiting = HeadsQuestion(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)

@@ -90,7 +90,7 @@ class Reads:
         key = (session.number, request.request)
         subscription = found_for_ranges(self._hosting, session, request.target)
         edges = [Position(request.pubend, request.lo), Position(request.pubend, request.hi)]
-        check_positions(edges, self._hosting.streams, called(subscription.name), now)
+        check_positions(edges, self._hosting, called(subscription.name), now)
         stream = self._hosting.streams.get(request.pubend)
         if stream is None:  # it may have been found just before a crash, and told before that was durable
             is_young = now - self._hosting.started_at < FOUND_AGAIN

@@ -170,7 +170,7 @@ class Ranges:
         subscription = found_for_ranges(self._hosting, session, request.target)
         if request.target.sid:
             check_sealed(subscription, request.target.home, request.token_seal, self._hosting)
-        check_positions(request.positions, self._hosting.streams, called(subscription.name), now)
+        check_positions(request.positions, self._hosting, called(subscription.name), now)
         streams = self._hosting.streams
         news = [
             said
@@ -239,7 +239,7 @@ class Attaching:
             if reason:
                 raise RefusedError(Code.RETRY, reason)
             if subscription is not None:
-                self._desks.advance(subscription, ticks)
+                self._desks.advance(subscription, ticks, now)
             self._waiting.append((session.number, request, sid))
         except BeyondError as beyond:
             again = partial(self.on_attach, session, request)

@@ -199,6 +199,8 @@ class Home:
             if stream is not None:
                 stream.passed_elsewhere(renew.sid, found.tick)
         self._hosting.unsaved = True
+        if renew.leaves and self._desks.unknown_of(renew.acknowledged, now):
+            return  # it is said again until this SHB has heard of that pubend, too, and can keep a position there
         if renew.leaves:
             self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
             if renew.handed is not None:  # otherwise it may have been its link that ended

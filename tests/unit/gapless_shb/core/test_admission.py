@@ -30,12 +30,15 @@ def subscription(**fields: Any) -> SubscriptionRecord:
 
 def hosting(acked: int = 100, lost: int = 0, *, timed: bool = True, is_new: bool = True) -> Any:
     stream = SimpleNamespace(
+        pubend=PUBEND,
         positions={7: SimpleNamespace(acked=acked, start=100)},
         is_lost=lost.__eq__,
-        meta=SimpleNamespace(timed=timed),
+        meta=SimpleNamespace(timed=timed, broker="n1", created=0),
+        gone_upto=0,
         is_new=lambda _now: is_new,
     )
-    return SimpleNamespace(seals=Seals("h", NETWORK, SECRET, None), streams={PUBEND: stream})
+    places = SimpleNamespace(broker="n1")
+    return SimpleNamespace(seals=Seals("h", NETWORK, SECRET, None), streams={PUBEND: stream}, places=places)
 
 
 def test_its_own_token_with_the_right_seal_is_good() -> None:
@@ -64,11 +67,11 @@ def test_the_request_that_created_it_may_come_again_until_something_is_acknowled
 
 
 def test_a_token_of_a_lost_event_is_refused_and_the_error_says_whose_it_is() -> None:
-    streams = hosting(lost=150).streams
+    here = hosting(lost=150)
 
-    check_positions([Position(PUBEND, 149)], streams, "subscription 'orders'", 0)
+    check_positions([Position(PUBEND, 149)], here, "subscription 'orders'", 0)
     with pytest.raises(RefusedError, match="'orders' stands at an event of p@1 that the broker never logged"):
-        check_positions([Position(PUBEND, 150)], streams, "subscription 'orders'", 0)
+        check_positions([Position(PUBEND, 150)], here, "subscription 'orders'", 0)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("orders", "subscription 'orders'"), ("", "a subscription")])
@@ -92,9 +95,9 @@ def test_another_epoch_of_a_pubend_is_refused_or_asked_for_again_until_its_host_
     *, timed: bool, is_new: bool, code: Code
 ) -> None:
     """Hostile 333: a Kafka topic was made anew, and the SHB had not heard again that the former one is sealed."""
-    streams = hosting(timed=timed, is_new=is_new).streams
+    here = hosting(timed=timed, is_new=is_new)
 
     with pytest.raises(RefusedError) as refused:
-        check_positions([Position("p@0", 5)], streams, "a subscription", 0)
+        check_positions([Position("p@0", 5)], here, "a subscription", 0)
 
     assert refused.value.code is code
