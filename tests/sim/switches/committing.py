@@ -158,7 +158,7 @@ COMMITTING = (
         "unknown_pubend_is_committed",
         ("committing",),
         "A commit on a pubend that the home has not heard of yet is answered, and kept nowhere.",
-        (Edit(f"{_DESKS}.unknown_of", "if not unknown:", "if unknown or not unknown:"),),
+        (Edit(f"{_DESKS}.unknown_of", "if each.pubend not in hosting.streams and (", "if False and ("),),
         ("J1",),
         "A consumer away from its home is handed events of a pubend before its home knows of that.",
         "committing",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gapless.core.network import facts as r
 from gapless.core.ports import ClientSession
+from gapless.core.stream.ticks import SECOND, STEP, wall_at
 from gapless.core.wire import messages as m
+from gapless_phb.core.assignment import pubend_id
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.roaming.harness import Node, Pair, Token
 
@@ -158,3 +161,55 @@ def test_the_same_consumer_goes_on_at_another_shb() -> None:
     _, found = pair.attach(pair.home, token=Token(answer, tick), again=True, number=pair.asked)
 
     assert (found.epoch, found.doubt) == (2, False)
+
+
+class MadeAnew(Committing):
+    """The pubend's volume is lost, and the SHB that serves the client is the first to hear of the one in its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = (self.home.stable // SECOND + 5) * SECOND
+        self.pubend = pubend_id("p", wall_at(self.made), "another volume")
+
+    def hear(self, node: Node) -> None:
+        node.feed(r.Seen(r.PubendMeta(self.pubend, "node", created=self.made, stable=self.made), self.made))
+        self.settle(500)
+
+    def acked_anew(self) -> int:
+        """What the home has kept of the new one."""
+        record = self.home.hosting.registry.find("c", "s")
+        assert record is not None
+        return self.home.hosting.streams[self.pubend].positions[record.sid].acked
+
+
+def test_a_commit_at_a_pubend_that_was_made_anew_waits_until_its_home_has_heard_of_that() -> None:
+    """Found by random applications: it was confirmed and kept nowhere, because a pubend of that name was known."""
+    pair = MadeAnew()
+    session, answer = pair.attach(pair.other)
+    pair.hear(pair.other)
+    tick = pair.made + STEP
+    pair.other.feed(m.Commit(answer.sid, answer.epoch, 1, [m.Acknowledged(pair.pubend, tick, tick)]), session)
+    pair.settle(3000)
+    assert pair.committed(session) == []
+
+    pair.hear(pair.home)
+    pair.settle(3000)
+    assert pair.committed(session) == [1]
+    assert pair.acked_anew() == tick
+
+
+def test_what_a_guest_acknowledged_there_is_kept_although_it_leaves_before_its_home_has_heard() -> None:
+    pair = MadeAnew()
+    session = pair.session()
+    pair.subscribe(pair.other, session)
+    pair.settle(1000)
+    sid = pair.attached(pair.other, session).sid
+    pair.hear(pair.other)
+    tick = pair.made + STEP
+    pair.other.feed(m.Acknowledge(sid, [m.Acknowledged(pair.pubend, tick, tick)]), session)
+    pair.leave(pair.other, session)
+    pair.settle(3000)
+
+    pair.hear(pair.home)
+    pair.settle(3000)
+    assert pair.acked_anew() == tick
