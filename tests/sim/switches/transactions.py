@@ -26,7 +26,7 @@ TRANSACTIONS = (
         (
             Edit(
                 "gapless_shb.core.subscribing:Subscribing._attach",
-                "self._desks.advance(subscription, ticks)",
+                "self._desks.advance(subscription, ticks, now)",
                 "self._desks.advance(subscription, {})",
             ),
         ),
