@@ -75,6 +75,11 @@ async def test_every_node_answers_for_all_and_whoever_does_not_answer_is_named(t
         assert (status_, well["findings"]) == (0, [])
         assert [node["answers"] for node in well["nodes"]] == [True, True, True]
 
+        async with gapless.connect(urls["ib"]) as connection:
+            for name in ("shb", pubend.shbs[0]):
+                with pytest.raises(gapless.ConfigurationError, match="--running"):
+                    await bounded(connection.retire(name))
+
         os.kill(network.up["shb"]["pid"], signal.SIGKILL)
         assert await command("subscriptions", "--url", urls["ib"]) == (1, [{"node": "shb", "missing": NO_ANSWER}])
         async with gapless.connect(urls["ib"]) as connection:

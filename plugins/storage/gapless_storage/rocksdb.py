@@ -16,7 +16,6 @@ really on disk.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rocksdict import WriteBatch
 
+from gapless import loggers
 from gapless.errors import (
     ConfigurationError,
     StorageError,
@@ -55,7 +55,7 @@ from gapless_storage._rocksdb.opening import OpenVolume, open_directory
 from gapless_storage._rocksdb.seal import seal
 from gapless_storage._rocksdb.streams import Reclaim, RocksdbStream, RocksdbTable
 
-_LOGGER = logging.getLogger("gapless.storage.rocksdb")
+_LOGGER = loggers.logger("gapless.storage.rocksdb")
 
 
 _NOT_OURS = (VolumeForeignError, VolumeAbsentError)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from gapless import loggers
 from gapless.spi import Link, LinkHandler
 from gapless_transport.options import LinkOptions
 
@@ -52,7 +52,7 @@ class SendQueue(Generic[Item]):
         self.size = 0
 
 
-logger = logging.getLogger(__name__)
+logger = loggers.logger(__name__)
 
 
 class LinkState(enum.Enum):

@@ -7,13 +7,13 @@ other: `embedded:` connections and tests pass it as the option `network`; withou
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from pydantic import Field
 
+from gapless import loggers
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless.spi import Link, LinkHandler, Listener, Transport
@@ -21,7 +21,7 @@ from gapless_transport.faults import FaultOptions, FaultyWire, Wire
 from gapless_transport.memory_link import MemoryLink
 from gapless_transport.options import checked
 
-logger = logging.getLogger(__name__)
+logger = loggers.logger(__name__)
 
 
 class MemoryNetwork:

@@ -9,10 +9,11 @@ while others wait, is ended.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Protocol
 
-logger = logging.getLogger(__name__)
+from gapless import loggers
+
+logger = loggers.logger(__name__)
 
 TOLD_EVERY = 60.0
 """Seconds between two warnings that links wait for room."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 
+from gapless import loggers
 from gapless.spi import Link, LinkHandler
 from gapless_transport.room import Room
 from gapless_transport.sockets import peer_of, shut_down
 from gapless_transport.tcp_link import TcpLink
 from gapless_transport.tcp_options import TcpOptions
 
-logger = logging.getLogger(__name__)
+logger = loggers.logger(__name__)
 
 ACCEPT_PAUSE_SECONDS = 0.5
 """How long a listener rests when the process or the machine has no file or memory left for a connection."""

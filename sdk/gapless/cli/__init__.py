@@ -2,6 +2,7 @@
 
     app           the commands, and how errors are shown
     extending     the commands that connectors add
+    helping       how their help is wrapped
     options       what several commands take
     output        tables, JSON, and plain lines
     connecting    a connection for one command, with a bound on waiting
@@ -18,7 +19,9 @@ import signal
 def main() -> None:
     """Runs the command line; the process ends with its exit status."""
     from gapless.cli.app import INTERRUPTED, app
+    from gapless.cli.output import escape_what_cannot_be_shown
 
+    escape_what_cannot_be_shown()
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import gapless
 from gapless.cli import broker, doctor, extending, listings, network, publish, retire, scrub, selector, subscribe, tail
+from gapless.cli.helping import unwrap_help
 from gapless.cli.output import some_lines
 from gapless.errors import (
     ConfigurationError,
@@ -41,7 +42,8 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name; None if there is none."""
         own = super().get_command(ctx, cmd_name)
-        return extending.command(cmd_name) if own is None and cmd_name in extending.names() else own
+        found = extending.command(cmd_name) if own is None and cmd_name in extending.names() else own
+        return found and unwrap_help(found)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that was asked for."""

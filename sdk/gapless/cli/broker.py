@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gapless.cli.connecting import run
-from gapless.cli.options import AsJson
+from gapless.cli.options import AsJson, naming_what_makes_it
 from gapless.cli.output import print_json
+from gapless.errors import VolumeAbsentError
 
 if TYPE_CHECKING:
     from gapless.node.config import NodeConfig
@@ -73,7 +74,10 @@ def broker(
         hint = " (from other machines, by this one's name)" if beyond else ""
         print(f"gapless broker: serving on {' and '.join(node.urls) or node.url}{hint}; Ctrl-C stops it", flush=True)
 
-    run(serve(settings, announce))
+    try:
+        run(serve(settings, announce))
+    except VolumeAbsentError as error:
+        raise VolumeAbsentError(naming_what_makes_it(str(error), config, data)) from error
 
 
 def configuration(file: Path | None, data: Path | None, *, create: bool, **more: str) -> NodeConfig:

@@ -29,7 +29,7 @@ from gapless.cli.doctor_logs import (
     pins_of,
     twice_kept,
 )
-from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait
+from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait, naming_what_makes_it
 from gapless.cli.output import one_line, print_json, print_table, shown_bytes, shown_lag, some_lines, table_of
 from gapless.errors import AuthorizationError, ConfigurationError, GaplessError, PluginError, VolumeLockedError
 
@@ -369,7 +369,8 @@ def _volume_state(examination: Examination, directory: Path, settings: NodeConfi
     except VolumeLockedError as error:
         return f"open: {error}", True
     except GaplessError as error:
-        examination.findings.append(f"the volume in {directory} cannot be opened: {error}")
+        why = naming_what_makes_it(str(error), settings.source)
+        examination.findings.append(f"the volume in {directory} cannot be opened: {why}")
         return "cannot be opened", False
     return "can be opened; no broker has it open", False
 

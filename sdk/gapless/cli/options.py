@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import typer
@@ -25,3 +27,12 @@ Wait: TypeAlias = Annotated[
     typer.Option(min=0, metavar="SECONDS", help="How long to wait for a broker that does not answer."),
 ]
 DEFAULT_WAIT = 5.0
+MAKES_A_VOLUME = "`gapless broker --create`"
+"""What a storage plugin says, which does not know of the file or the option that names its volume."""
+
+
+def naming_what_makes_it(text: str, config: Path | str | None, data: Path | None = None) -> str:
+    """What a storage plugin says of a volume that is absent; the command in it names the configuration, too."""
+    given = {"--config": config, "--data": data}
+    options = "".join(f"{name} {shlex.quote(str(value))} " for name, value in given.items() if value)
+    return text.replace(MAKES_A_VOLUME, f"`gapless broker {options}--create`")

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Row: TypeAlias = Mapping[str, Any]
 
+ESCAPING: Final = "gapless.escaping"
+"""How a stream handles characters that it cannot show: as JSON writes them, so that JSON stays JSON."""
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def escape_what_cannot_be_shown() -> None:
+    """What is printed from now on never fails for its characters, whatever encoding the terminal or the pipe has.
+
+    Who has chosen how such characters are handled (PYTHONIOENCODING=ascii:replace) keeps that.
+    """
+    codecs.register_error(ESCAPING, _escape_unencodable)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors in {"strict", "surrogateescape", "backslashreplace"}:
+            stream.reconfigure(errors=ESCAPING)
+
+
+def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def print_json(value: Any) -> None:

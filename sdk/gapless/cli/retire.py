@@ -23,20 +23,25 @@ def retire(
     url: Url = DEFAULT_URL,
     wait: Wait = DEFAULT_WAIT,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
+    running: Annotated[bool, typer.Option("--running", help="Also one that runs, and has answered.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Give up a subscriber-hosting broker (SHB) that will never come back.
 
     Until then every log keeps what its durable subscriptions have not acknowledged. Should it return all the
     same, they are told of a gap. Any node of the network takes it to every node that hosts pubends. It may be repeated,
-    and has to be if one of these does not confirm it, which makes the exit status 1.
+    and has to be if one of these does not confirm it, which makes the exit status 1. An SHB that runs is refused.
     """
 
     async def ask(shb: str, *, only_look: bool) -> Retirement:
         async with connected(url, "", wait) as connection:
-            return await connection.retire(shb, only_look=only_look)
+            return await connection.retire(shb, only_look=only_look, running=running)
 
     found = run(ask(name, only_look=True))
+    if found.running and not running:
+        raise ConfigurationError(
+            f"SHB {found.shb!r} runs: it has just answered. Stop its node first; --running retires it all the same"
+        )
     if found.pubends and not yes:
         _confirm(found)
     done = run(ask(found.shb, only_look=False))
@@ -72,10 +77,11 @@ def _outcome(done: Retirement) -> str:
 
 def _confirm(found: Retirement) -> None:
     """Says what it will do, and asks."""
+    runs = " and runs" if found.running else ""
     print(
-        f"SHB {found.shb!r} is counted by {', '.join(found.pubends)}. Retire it only if it will never come back: what"
-        " its durable subscriptions have not acknowledged will be given up, and should it return they are told of a"
-        " gap.",
+        f"SHB {found.shb!r} is counted by {', '.join(found.pubends)}{runs}. Retire it only if it will never come back:"
+        " what its durable subscriptions have not acknowledged will be given up, and should it return they are told"
+        " of a gap.",
         file=sys.stderr,
     )
     if not is_interactive():

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gapless import CheckpointToken, Event, Gap, Subscription
 
 EVENTS_AT_ONCE = 1024
+WRITE_BYTES = 4096
+"""About so much is written at once: a pipe takes that whole, or not at all."""
 
 
 class WhenInUse(str, Enum):
@@ -128,16 +130,30 @@ def start_of(text: str) -> Literal["latest", "earliest"] | datetime | Checkpoint
     return time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Printed:
     """How events and gaps are printed."""
 
     as_json: bool
+    written: int = 0
+    """How many of the events that were given last have left, line end and all."""
 
     def events(self, events: Sequence[Any]) -> None:
-        """Prints events, a line each."""
+        """Prints events, a line each. If it raises, whoever reads the output may have got those that were `written`."""
         line = _json_line if self.as_json else readable_event
-        self._write("".join(f"{line(event)}\n" for event in events))
+        self.written = 0
+        lines: list[str] = []
+        size = 0
+        for event in events:
+            text = f"{line(event)}\n"
+            if lines and size + len(text) > WRITE_BYTES:
+                self._write("".join(lines))
+                self.written += len(lines)
+                lines, size = [], 0
+            lines.append(text)
+            size += len(text)
+        self._write("".join(lines))
+        self.written += len(lines)
 
     def gap(self, gap: Gap) -> None:
         """Prints a gap, in its place."""
@@ -161,12 +177,25 @@ class EventPrinter:
         self._how = _Printed(as_json)
 
     async def consume(self, subscription: Subscription[Any, Any]) -> None:
-        """Consumes until the subscription is drained, or as many as were asked for."""
+        """Consumes until the subscription is drained, or as many as were asked for.
+
+        Where the output ends in the middle (`| head`), what was written counts as printed, and the rest does not.
+        """
+        from gapless import Batch
+
+        before = subscription.token
         while self._left is None or self._left > 0:
             batches = subscription.batches(max_events=min(EVENTS_AT_ONCE, self._left or EVENTS_AT_ONCE))
             async for item in batches:
-                await self.show(item)
-                await self._keep(subscription)
+                try:
+                    await self.show(item)
+                except OSError:
+                    if self._how.written and isinstance(item, Batch):
+                        last = item[self._how.written - 1]
+                        await self._keep(subscription, before.advance({last.pubend: last.tick}))
+                    raise
+                before = subscription.token
+                await self._keep(subscription, before)
                 if self._left is not None and self._left < EVENTS_AT_ONCE:
                     break
             else:
@@ -187,8 +216,7 @@ class EventPrinter:
         if self._left is not None:
             self._left -= len(item)
 
-    async def _keep(self, subscription: Subscription[Any, Any]) -> None:
-        token = subscription.token
+    async def _keep(self, subscription: Subscription[Any, Any], token: CheckpointToken) -> None:
         if self._token_file is not None:
             await asyncio.to_thread(write_token, self._token_file, token)
         if self._ack:

@@ -6,12 +6,12 @@ for a subscription that selects no more than that.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
+from gapless import loggers
 from gapless.core.stream.events import Event
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import PubendId, Tick
@@ -26,7 +26,7 @@ BYTES_AT_ONCE: Final = 4 << 20
 LOOKED_AT_ONCE: Final = 16_384
 """A portion ends after so many events were looked at, selected or not; so it never takes long."""
 
-log = logging.getLogger("gapless.client")
+log = loggers.logger("gapless.client")
 
 
 @runtime_checkable

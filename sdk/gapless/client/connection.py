@@ -209,16 +209,19 @@ class Connection(RangeCalls):
         owner = self.client_id if client_id is None else check_text(client_id, "the client id")
         await self._driver.ask(lambda now: self._driver.core.unsubscribe(name, owner, now))
 
-    async def retire(self, shb: str, *, only_look: bool = False) -> Retirement:
+    async def retire(self, shb: str, *, only_look: bool = False, running: bool = False) -> Retirement:
         """Gives up an SHB that will never come back, at all pubends of the network: no log waits for it any more.
 
         For administrators. `shb`: its id, or the name of its node alone. If it comes back all the same, its durable
         subscriptions get a gap. With `only_look` nothing is done; the answer shows what would be. It may be repeated,
         and has to be where the answer has `missing` nodes.
-        Raises ConfigurationError if no such SHB is known, or several, or if it runs in the only node that counts it.
+        Raises ConfigurationError if no such SHB is known, or several; if it runs, unless `running` is true; and always
+        if it runs in the only node that counts it.
         """
         shb = check_name(shb, "the name of an SHB")
-        return retirement(await self._driver.ask(lambda now: self._driver.core.retire(shb, now, only_look=only_look)))
+        core = self._driver.core
+        answer = self._driver.ask(lambda now: core.retire(shb, now, only_look=only_look, running=running))
+        return retirement(await answer)
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It is a plain call, for use in signal handlers.

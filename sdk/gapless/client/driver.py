@@ -8,13 +8,13 @@ driver does not know what a publisher or a subscription is: each is a number wit
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
+from gapless import loggers
 from gapless.core.client import effects as e
 from gapless.errors import ConnectionClosedError, GaplessError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gapless.core.client import ClientCore
     from gapless.spi import Link, LinkHandler
 
-log = logging.getLogger("gapless.client")
+log = loggers.logger("gapless.client")
 
 FORKED: Final = "the connection belongs to the process this one was forked from: connect anew"
 LOOK_SECONDS = 0.75

@@ -163,6 +163,8 @@ class Retirement:
     """The nodes at which no log waits for it any more, durably; with `only_look`, those that have answered."""
     missing: tuple[MissingAnswer, ...] = ()
     """The nodes whose logs may still wait for it, because they have not answered or have refused: ask again."""
+    running: bool = False
+    """Whether the SHB itself has answered: it runs. With `only_look`."""
 
 
 def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo:
@@ -226,7 +228,7 @@ def broker_status(rows: Iterable[Gauge | RaisedAlarm]) -> BrokerStatus:
 def retirement(answer: Retired) -> Retirement:
     """Returns an answer in the form for applications."""
     missing = missing_answers(answer.missing)
-    return Retirement(answer.shb, tuple(answer.pubends), answer.before, answer.confirmed, missing)
+    return Retirement(answer.shb, tuple(answer.pubends), answer.before, answer.confirmed, missing, answer.running)
 
 
 def missing_answers(missing: Iterable[WireMissingAnswer]) -> tuple[MissingAnswer, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
+from gapless import loggers
 from gapless.client.ack_modes import AckMode, ByToken, policy_of
 from gapless.client.archives import Archive, selection_of
 from gapless.client.awaitable import AwaitableContext, ClosedWhenLeft
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from gapless.core.client import SubscribeOptions
 
-log = logging.getLogger("gapless.client")
+log = loggers.logger("gapless.client")
 
 UNNAMED = "~"
 """The first character of the name drawn for a publisher without one. The broker forgets it when it is closed."""

@@ -7,7 +7,6 @@ only then. What was taken and may not be handed out any more, as the gate was sh
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from typing_extensions import Self
 
+from gapless import loggers
 from gapless.errors import GapError, GaplessError
 from gapless.jms.bodies import message_of
 from gapless.jms.errors import IllegalStateError, MessageFormatError, named, names_of_jms
@@ -32,7 +32,7 @@ MessageListener: TypeAlias = "Callable[[Message], object]"
 REDELIVERIES: Final = 6
 """How often a message is given again at once to a listener that raises, in the modes that do so."""
 
-log = logging.getLogger("gapless.jms")
+log = loggers.logger("gapless.jms")
 
 _Body = TypeVar("_Body")
 _Received = TypeVar("_Received")

@@ -6,7 +6,6 @@ and stopped together, and have one exception listener.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from enum import IntEnum
 from threading import Lock, RLock
@@ -15,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from typing_extensions import Self
 
-from gapless import sync
+from gapless import loggers, sync
 from gapless.client.ack_modes import AckMode
 from gapless.client.messages import Message as SentMessage
 from gapless.client.options import check_name
@@ -31,7 +30,7 @@ from gapless.sync.session import Transactions
 ExceptionListener: TypeAlias = Callable[[Exception], object]
 """It is called with an error that no caller hears of."""
 
-log = logging.getLogger("gapless.jms")
+log = loggers.logger("gapless.jms")
 
 
 class SessionMode(IntEnum):

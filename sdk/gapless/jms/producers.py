@@ -6,7 +6,6 @@ What was sent is durable when `send` returns; with a completion listener it retu
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import OrderedDict, deque
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from typing_extensions import Self
 
+from gapless import loggers
 from gapless.client.receipts import Receipt
 from gapless.core.stream.events import Event
 from gapless.errors import GaplessError
@@ -34,7 +34,7 @@ PUBLISHERS_MAX: Final = 64
 OUTSTANDING_MAX: Final = 1024
 """How many messages with a completion listener may have no answer; beyond that `send` waits."""
 
-log = logging.getLogger("gapless.jms")
+log = loggers.logger("gapless.jms")
 
 
 class CompletionListener(Protocol):

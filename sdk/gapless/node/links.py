@@ -6,11 +6,11 @@ They live as long as the machine that they feed: another machine is another proc
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gapless import loggers
 from gapless.core.alarms import Alarm
 from gapless.core.network.facts import (
     BrokerId,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gapless.node.machine import Machine, Network
     from gapless.spi import Link, LinkHandler, Transport
 
-log = logging.getLogger("gapless.node")
+log = loggers.logger("gapless.node")
 
 TIMER_GRAIN = 0.001
 """Seconds: a deadline that has passed is kept this soon."""

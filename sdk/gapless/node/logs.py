@@ -7,13 +7,12 @@ others go on.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gapless import plugins
+from gapless import loggers, plugins
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import LogAnswer, LogQuestion, LogsFound, OpenLogs
 from gapless.errors import GaplessError
@@ -21,7 +20,7 @@ from gapless.errors import GaplessError
 if TYPE_CHECKING:
     from gapless.spi import LogPlugin, Logs
 
-log = logging.getLogger("gapless.node")
+log = loggers.logger("gapless.node")
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that a plugin may take to close its logs."""

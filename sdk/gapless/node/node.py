@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import signal
 import time
 from collections import deque
@@ -26,7 +25,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gapless import plugins
+from gapless import loggers, plugins
 from gapless.core.alarms import Alarm, AlarmBook, AlarmCode
 from gapless.core.server import HandlerFailedError, Suspects
 from gapless.core.wire.codec import encode
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
     from gapless.node.machine import Machine
     from gapless.spi import Link, LinkHandler, Listener
 
-log = logging.getLogger("gapless.node")
+log = loggers.logger("gapless.node")
 
 PAUSE_FIRST = 0.1
 PAUSE_MOST = 5.0

@@ -8,7 +8,6 @@ owner throws it away and starts another one (`gapless.node.node`).
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from gapless import loggers
 from gapless.core.gauges import Family
 from gapless.core.network.incarnations import started
 from gapless.errors import NodeTwiceError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gapless.node.machine import Cookie, LinkOwner, Machine, Network, Tap
     from gapless.spi import Link, LogVolume
 
-log = logging.getLogger("gapless.node")
+log = loggers.logger("gapless.node")
 
 READ_TIME = 5_000_000
 """Nanoseconds of a turn after which the reads that are left wait for the next one.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from weakref import WeakSet
 from typing_extensions import Self
 
 import gapless.client.connection as awaited
+from gapless import loggers
 from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Embedded, parse
 from gapless.client.archives import Archive, check_archive
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EXIT_TIMEOUT = 2.0
 """How many seconds each connection has for its Goodbye when the interpreter ends."""
 
-log = logging.getLogger("gapless.sync")
+log = loggers.logger("gapless.sync")
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
@@ -132,9 +132,11 @@ class Connection(RangeCalls):
         """Removes a durable subscription for good; see `gapless.Connection.unsubscribe`."""
         self._runner.call(lambda: self._connection.unsubscribe(name, client_id), timeout)
 
-    def retire(self, shb: str, *, only_look: bool = False, timeout: float | None = None) -> Retirement:
+    def retire(
+        self, shb: str, *, only_look: bool = False, running: bool = False, timeout: float | None = None
+    ) -> Retirement:
         """Gives up an SHB that will never come back; see `gapless.Connection.retire`."""
-        return self._runner.call(lambda: self._connection.retire(shb, only_look=only_look), timeout)
+        return self._runner.call(lambda: self._connection.retire(shb, only_look=only_look, running=running), timeout)
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakSet
 
+from gapless import loggers
 from gapless.client.driver import FORKED
 from gapless.errors import ConnectionClosedError, GaplessError
 
@@ -27,6 +28,7 @@ Back: TypeAlias = "Callable[[asyncio.Future[Any]], object]"
 STOP_TIMEOUT = 5.0
 """How many seconds a loop may take to end before its thread is left alone."""
 
+loggers.logger("asyncio")  # what an event loop of ours has to say, of a task that has failed, say
 _numbers = count(1)
 _lock = threading.Lock()
 _threads: WeakSet[LoopThread] = WeakSet()
@@ -38,6 +40,7 @@ class LoopThread:
     """One loop in one thread, shared by all runners that use it. It ends with the last of them."""
 
     def __init__(self) -> None:
+        loggers.start_handing_over()
         self.loop = _new_loop()
         self.is_here = True
         """Whether it runs in this process: a forked child has a copy of this object, but not the thread."""

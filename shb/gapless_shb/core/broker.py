@@ -31,17 +31,22 @@ from gapless.core.ports import (
     RequestHandler,
     RoleContext,
     SessionEnded,
+    Tell,
 )
 from gapless.core.stream.ticks import ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledge,
     Attach,
+    Code,
     Commit,
     Committed,
     Credit,
     Detach,
     Detached,
     ListSubscriptions,
+    RequestFailed,
+    Retire,
+    Retired,
     Subscribe,
     Unsubscribe,
 )
@@ -219,9 +224,20 @@ class SubscriberHostingBroker:
             Commit: self._on_commit,
             Detach: self._on_detach,
             ListSubscriptions: self._listings.on_list,
+            Retire: self._on_retire,
             **self._ranges.requests(),
             **self._named,
         }
+
+    def _on_retire(self, session: ClientSession, request: Retire, _now: int, _wall: int) -> None:
+        """Somebody looks for an SHB that is to be retired: this one answers that it runs, if it is meant."""
+        if request.only_look and request.shb in {self._shb, self._shb.partition("@")[0]}:
+            answer: Retired | RequestFailed = Retired(request.request, self._shb, [], False, running=True)
+        else:
+            node, _, _ = self._shb.partition("@")
+            reason = f"the SHB of node {node!r} is {self._shb!r}"
+            answer = RequestFailed(request.request, Code.NOT_FOUND, reason)
+        self._hosting.outbox.emit(Tell(session.number, answer))
 
     # -------------------------------------------------------------------------------- the end of a turn
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import stat
 import sys
@@ -12,13 +11,14 @@ import threading
 from pathlib import Path
 from typing import ClassVar
 
+from gapless import loggers
 from gapless.errors import StorageError, VolumeFailedError, VolumeFullError, VolumeLockedError
 
 if sys.platform != "win32":
     import fcntl
 
 
-_LOGGER = logging.getLogger("gapless.storage.rocksdb")
+_LOGGER = loggers.logger("gapless.storage.rocksdb")
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600

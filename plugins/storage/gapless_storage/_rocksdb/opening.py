@@ -17,7 +17,6 @@ finds "creating" begins anew.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gapless import loggers
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.spi import Create, VolumeIdentity
 from gapless_storage._rocksdb import wal
@@ -54,7 +54,7 @@ from gapless_storage._rocksdb.reserve import Reserve
 from gapless_storage._rocksdb.seal import is_sealed
 from gapless_storage._rocksdb.watchdog import Flushed, inspect_within
 
-_LOGGER = logging.getLogger("gapless.storage.rocksdb")
+_LOGGER = loggers.logger("gapless.storage.rocksdb")
 
 DAMAGE_NOTE = "damaged"
 REPAIRED = "rocksdb.repaired"

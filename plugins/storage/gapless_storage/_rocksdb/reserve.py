@@ -9,16 +9,16 @@ What the file lacks is not free: `RocksdbVolume.free_bytes` counts it as taken, 
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gapless import loggers
 from gapless_storage._rocksdb.files import open_private
 
-_LOGGER = logging.getLogger("gapless.storage.rocksdb")
+_LOGGER = loggers.logger("gapless.storage.rocksdb")
 _CHUNK_BYTES = 1 << 20
 
 

@@ -5,17 +5,17 @@ It costs some 40 ms at start-up, whatever the size of the volume, since the chil
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gapless import loggers
 from gapless.errors import StorageError, VolumeCorruptError, VolumeFailedError, VolumeFullError
 from gapless_storage._rocksdb.engine import says_failing, says_full
 from gapless_storage._rocksdb.probe import inspect
 
-_LOGGER = logging.getLogger("gapless.storage.rocksdb")
+_LOGGER = loggers.logger("gapless.storage.rocksdb")
 
 # The child's import path is exactly ours (-I takes no other), whatever made it. The alarm ends a child that
 # outlives us: the signal's default action needs no GIL.

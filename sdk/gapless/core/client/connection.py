@@ -457,9 +457,9 @@ class ClientCore:
         """Asks for the figures and alarms of a node; "" is the broker's own. The answer is `Listed`, with both."""
         return self._requests.begin(Query, lambda number: AskStatus(number, node), now)
 
-    def retire(self, shb: str, now: int, *, only_look: bool = False) -> int:
+    def retire(self, shb: str, now: int, *, only_look: bool, running: bool) -> int:
         """Gives an SHB up for good, or asks what that would do. The answer is the broker's `Retired`."""
-        return self._requests.begin(Query, lambda number: Retire(number, shb, only_look), now)
+        return self._requests.begin(Query, lambda number: Retire(number, shb, only_look, running), now)
 
     def ask_for_life(self, now: int) -> None:
         """Asks each broker with which there is a session for a sign of life."""

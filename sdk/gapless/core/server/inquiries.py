@@ -8,7 +8,8 @@
    judges that too, by its own rules, for the mail says who the client is.
 2. Each node of the map that has a role which may answer is asked. A node that nothing is heard of for three seconds
    has not answered; a long answer takes as long as it takes.
-3. A name that stands for an SHB is looked up at all nodes first, so that not every node retires another one.
+3. An SHB that is to be retired is looked up at all nodes first, also at the one that bears its name: so not every node
+   retires another one of that name, and none retires one that runs, unless that is what was asked for.
 
 Pure: the machine calls it in its turns and posts its mail (protocol: inquiries).
 """
@@ -45,6 +46,10 @@ SILENT: Final = 3 * SECOND
 """A node of which nothing has come for so long has not answered."""
 INQUIRIES_MAX: Final = 64
 """So many are under way at a time; clients ask again later."""
+RUNS: Final = (
+    "SHB {!r} runs: it has just answered. Stop its node first; if it is to be given up all the same, say that too"
+    " (`gapless retire --running`, running=True)"
+)
 NO_ANSWER: Final = f"it has not answered for {SILENT // SECOND} s"
 
 Collected: TypeAlias = "dict[BrokerId, Iterable[AnswerMessage]]"
@@ -133,8 +138,8 @@ class Inquiries:
         if len(self._inquiries) >= INQUIRIES_MAX:
             reason = f"{INQUIRIES_MAX} such requests are being answered"
             self._tell_client(client.number, RequestFailed(message.request, Code.RETRY, reason))
-        elif isinstance(message, Retire) and not message.only_look and "@" not in message.shb:
-            look = Retire(message.request, message.shb, only_look=True)
+        elif isinstance(message, Retire) and not message.only_look and not (message.running and "@" in message.shb):
+            look = Retire(message.request, message.shb, only_look=True, running=message.running)
             self._begin(client, look, self._retire_found)
         else:
             self._begin(client, message, self._answer)
@@ -184,8 +189,11 @@ class Inquiries:
         if isinstance(message, AskStatus):
             return [message.node or self._node]
         without = NEVER_ANSWERED_BY[type(message)]
-        others = [name for name, roles in self._nodes.items() if name != self._node and roles - without]
-        return sorted([*others, self._node] if self._roles.take(type(message)) else others)
+        named = message.shb.partition("@")[0] if isinstance(message, Retire) and message.only_look else None
+        asked = {name for name, roles in self._nodes.items() if roles - without or name == named or not roles}
+        others = [name for name in asked if name != self._node and self._nodes[name]]
+        own = self._node in asked and self._roles.take(type(message))
+        return sorted([*others, self._node] if own else others)
 
     def _begin(self, client: ClientSession, message: Any, then: Callable[[_Inquiry], None]) -> None:
         targets = self._targets(message)
@@ -274,10 +282,19 @@ class Inquiries:
         self._deadlines.clear(number)
 
     def _answer(self, inquiry: _Inquiry) -> None:
-        messages = JOINS[type(inquiry.message)](inquiry.message, inquiry.answers, inquiry.missing)
+        messages = self._joined(inquiry)
         self._telling.append((inquiry.client.number, messages))
         if len(self._telling) == 1:
             self._tell_next()
+
+    def _joined(self, inquiry: _Inquiry) -> Iterator[ServerMessage]:
+        """One answer of all. Whoever was asked only whether he runs is not missing in it."""
+        kind = type(inquiry.message)
+        asked_for_all = {name: why for name, why in inquiry.missing.items() if self._owes(kind, name)}
+        return JOINS[kind](inquiry.message, inquiry.answers, asked_for_all)
+
+    def _owes(self, kind: type, name: BrokerId) -> bool:
+        return kind is AskStatus or bool(self._nodes[name] - NEVER_ANSWERED_BY[kind])
 
     def _tell_next(self) -> None:
         session, messages = self._telling.popleft()
@@ -288,9 +305,12 @@ class Inquiries:
                 self._telling.append((session, messages))
 
     def _retire_found(self, inquiry: _Inquiry) -> None:
-        """The SHB of that name is known: now it is retired, by its whole id."""
-        found = next(JOINS[Retire](inquiry.message, inquiry.answers, inquiry.missing))
+        """The SHB of that name is known: now it is retired, by its whole id; unless it runs, and that is not meant."""
+        found = next(self._joined(inquiry))
+        allowed = inquiry.message.running
+        if isinstance(found, Retired) and (allowed or not found.running):
+            self._begin(inquiry.client, Retire(found.request, found.shb, running=allowed), self._answer)
+            return
         if isinstance(found, Retired):
-            self._begin(inquiry.client, Retire(found.request, found.shb), self._answer)
-        else:
-            self._tell_client(inquiry.client.number, found)
+            found = RequestFailed(found.request, Code.CONFIGURATION, RUNS.format(found.shb))
+        self._tell_client(inquiry.client.number, found)

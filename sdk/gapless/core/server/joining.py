@@ -134,6 +134,7 @@ def _retired_by_all(request: Retire, answers: Answers, missing: Missing) -> Iter
             any(message.before for _, message in done),
             tuple(sorted(nodes)),
             _named(missing),
+            any(message.running for _, message in done),
         )
 
 
@@ -159,4 +160,7 @@ NEVER_ANSWERED_BY: Final[Mapping[type, frozenset[str]]] = {
     ListPubends: frozenset({"shb"}),
     Retire: frozenset({"shb"}),
 }
-"""The roles that do not answer such requests: a node that has no other role is not asked. Other roles may."""
+"""The roles that owe no answer to such requests: a node that has no other role is not asked. Other roles may answer.
+
+An SHB that somebody only looks for before it is retired is asked, too, whether it is that one.
+"""

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Coroutine
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from gapless import ConnectionClosedError, GaplessError
 from gapless.cli import app as app_module
 from gapless.cli.app import app, show_error
+from gapless.cli.helping import unwrapped
 from gapless.node.config import OF_COMMANDS
 from unit.gapless.cli.conftest import Gapless
 
@@ -42,6 +44,22 @@ def test_every_command_explains_itself(gapless: Gapless) -> None:
 def test_h_is_help(gapless: Gapless, command: list[str]) -> None:
     """Also of a command that a connector adds."""
     assert gapless(*command, "-h").stdout == gapless(*command, "--help").stdout
+
+
+@pytest.mark.parametrize("command", [["retire"], ["simulate"], ["pipeline", "archive"]], ids=" ".join)
+def test_help_is_wrapped_once(gapless: Gapless, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    """At the width of the terminal: in a wide one each paragraph is one line. Also of a connector's commands."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setenv("TERMINAL_WIDTH", "1000")
+
+    told = gapless(*command, "--help").stdout.split("Options")[0].split("Arguments")[0]
+    paragraphs = [each.strip() for each in told.split("Usage:")[1].splitlines()[1:]]
+
+    assert all(before == "" or after == "" for before, after in pairwise(paragraphs)), paragraphs
+
+
+def test_what_is_meant_to_be_lines_stays_lines() -> None:
+    assert unwrapped("a\nb\n\nc\n  d\n\n\b\ne\nf") == "a b\n\nc d\n\n\b\ne\nf"
 
 
 @pytest.mark.parametrize("module", ["gapless", "gapless.cli"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,16 @@ def test_it_ends_in_order_when_its_input_does() -> None:
         process.stdin.close()
         assert process.stdout.read() == "told to stop\n"
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("given", ["--config", "--data"])
+def test_the_hint_to_create_repeats_what_names_the_volume(gapless: Gapless, tmp_path: Path, given: str) -> None:
+    volume = tmp_path / "a volume"
+    volume.mkdir()
+    file = tmp_path / "gapless.toml"
+    file.write_text(f"[storage]\npath = '{volume}'\n[[listen]]\naddress = '127.0.0.1:0'\n", "utf-8")
+    named = file if given == "--config" else volume
+
+    said = gapless("broker", given, named, status=1).stderr
+
+    assert f"`gapless broker {given} {shlex.quote(str(named))} --create`" in said

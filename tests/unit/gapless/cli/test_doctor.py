@@ -95,10 +95,11 @@ def test_people_are_told_that_nothing_is_wrong(gapless: Gapless, configuration: 
 
 
 def test_looking_makes_no_volume(gapless: Gapless, configuration: Callable[..., Path], tmp_path: Path) -> None:
-    result = gapless("doctor", "--config", configuration(), "--url", NOBODY, status=1)
+    file = configuration()
+    result = gapless("doctor", "--config", file, "--url", NOBODY, status=1)
 
     assert f"there is no volume in {tmp_path / 'volume'}" in result.stdout
-    assert "`gapless broker --create`" in result.stdout
+    assert f"`gapless broker --config {file} --create`" in result.stdout
     assert not (tmp_path / "volume").exists()
 
 

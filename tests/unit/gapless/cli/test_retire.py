@@ -26,14 +26,17 @@ class Administered:
         self.before = False
         self.silent = False
         """Whether another PHB does not answer."""
+        self.running = False
+        """Whether the SHB runs."""
 
-    async def retire(self, shb: str, *, only_look: bool = False) -> Retirement:
+    async def retire(self, shb: str, *, only_look: bool = False, running: bool = False) -> Retirement:
         self.asked.append((shb, only_look))
         if shb not in {"away", "away@disk"}:
             raise ConfigurationError(f"no pubend of node 'node' counts an SHB {shb!r}; those that count: away@disk")
         pubends = () if self.before else ("p@1", "q@1")
         missing = (MissingAnswer("phb2", "it has not answered for 3 s"),) if self.silent else ()
-        found = Retirement("away@disk", pubends, self.before, ("phb1",), missing)
+        found = Retirement("away@disk", pubends, self.before, ("phb1",), missing, only_look and self.running)
+        assert only_look or running or not self.running, "it was asked for first"
         self.before = self.before or not only_look
         return found
 
@@ -120,8 +123,30 @@ def test_a_real_broker_says_whom_it_counts_and_keeps_its_own(
     [own] = row["shbs"]
 
     unknown = gapless("retire", "nobody", "--yes", "--url", url, status=2)
-    refused = gapless("retire", own.partition("@")[0], "--yes", "--url", url, status=2)
+    runs = gapless("retire", own.partition("@")[0], "--yes", "--url", url, status=2)
+    refused = gapless("retire", own, "--yes", "--running", "--url", url, status=2)
 
     assert f"no pubend of node 'embedded' counts an SHB 'nobody'; those that count: {own}" in unknown.stderr
+    assert f"SHB {own!r} runs: it has just answered" in runs.stderr
     assert f"SHB {own!r} runs in this very node" in refused.stderr
     assert json.loads(gapless("pubends", "--json", "--url", url).stdout)[0]["shbs"] == [own]
+
+
+def test_one_that_runs_is_refused_whatever_else_is_said(gapless: Gapless, broker: Administered) -> None:
+    broker.running = True
+
+    refused = gapless("retire", "away", "--yes", status=2).stderr
+
+    assert "SHB 'away@disk' runs" in refused
+    assert "--running" in refused
+    assert broker.done == []
+
+
+def test_one_that_runs_is_given_up_where_that_is_said_too(gapless: Gapless, broker: Administered) -> None:
+    broker.running = True
+
+    assert "--yes" in gapless("retire", "away", "--running", status=2).stderr, "nobody was asked"
+    assert "is counted by p@1, q@1 and runs" in gapless("retire", "away", "--running", status=2).stderr
+    assert broker.done == []
+    assert "is retired" in gapless("retire", "away", "--running", "--yes").stdout
+    assert broker.done == ["away@disk"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -178,3 +182,83 @@ def test_total_order_is_asked_for_and_needs_a_group(gapless: Gapless, url: str) 
 
     assert "order='total' needs a group of pubends: none is configured here" in refused.output
     gapless("subscribe", "plain", *common, "pubend", "--start", "earliest", "--count", "1")
+
+
+class Pipe:
+    """A standard output whose reader goes away after so many characters."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        if len(text) > self.room:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        self.room -= len(text)
+        self.text += text
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+async def test_what_was_written_before_the_reader_went_counts_as_printed_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, as_json: bool
+) -> None:
+    """As with `| head`: the broker, and the token file, are told of these events."""
+    pipe = Pipe(20_000)
+    monkeypatch.setattr(sys, "stdout", pipe)
+    consumer = EventPrinter(tmp_path / "position", None, ack=True, as_json=as_json)
+    subscription = FakeSubscription([batch(*range(1, 101)), batch(*range(101, 1001))])
+
+    with pytest.raises(BrokenPipeError):
+        await consumer.consume(cast("Subscription[Any, Any]", subscription))
+
+    written = pipe.text.count("\n")
+    acknowledged = [call.ticks["default@1"] for call in subscription.calls if isinstance(call, CheckpointToken)]
+    kept = read_token(tmp_path / "position")
+    assert 100 < written < 1000
+    assert acknowledged == [100, written]
+    assert kept is not None
+    assert kept.ticks == {"default@1": written}
+
+
+async def test_where_nothing_of_it_was_written_nothing_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Pipe(0))
+    subscription = FakeSubscription([batch(1, 2)])
+
+    with pytest.raises(BrokenPipeError):
+        await EventPrinter(None, None, ack=True, as_json=True).consume(cast("Subscription[Any, Any]", subscription))
+
+    assert subscription.calls == [1024]
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["people", "json"])
+@pytest.mark.parametrize("command", [["subscribe", "reader", "--topic", "t", "--count", "2"], ["tail", "t"]], ids=str)
+def test_what_cannot_be_shown_is_shown_escaped_and_the_position_is_right(
+    gapless: Gapless, url: str, write_events: Callable[..., Path], command: list[str], as_json: list[str]
+) -> None:
+    """Whatever prints events, on a terminal or into a pipe that knows no more than ASCII."""
+    gapless("publish", "t", write_events({"body": "größer 😀", "properties": {"é": "ü"}}, {"body": "2"}), "--url", url)
+    more = ["--start", "earliest"] if command[0] == "subscribe" else ["--last", "2", "--no-follow"]
+    done = subprocess.run(
+        [sys.executable, "-m", "gapless", *command, *more, *as_json, "--url", url, "--wait", "60"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.decode("ascii").splitlines()
+
+    if as_json:
+        said = json.loads(first)
+        assert (said["body"], said["properties"]) == ("größer 😀", {"é": "ü"})
+    else:
+        assert first.endswith(r"\u00e9=\u00fc  gr\u00f6\u00dfer \ud83d\ude00")
+    if command[0] == "subscribe":
+        gapless("publish", "t", write_events({"body": "3"}), "--url", url)
+        printed = gapless("subscribe", "reader", "--topic", "t", "--count", "1", "--url", url).stdout
+        assert printed.endswith("  3\n")
+    else:
+        assert "2" in second

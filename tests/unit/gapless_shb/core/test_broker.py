@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.ports import ClientSession, Tell
 from gapless.core.stream.ticks import STEP
+from gapless.core.wire import messages as m
 from gapless_shb.core.state import CatchUp
-from unit.gapless_shb.core.harness import CACHED, FORGETFUL, Client
+from unit.gapless_shb.core.harness import CACHED, FORGETFUL, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -68,3 +70,20 @@ def test_clients_do_not_see_each_other() -> None:
     assert first.consumed
     assert second.consumed
     assert not {*first.consumed} & {*second.consumed}
+
+
+def test_an_shb_answers_that_it_runs_where_somebody_looks_for_it_before_retiring_it() -> None:
+    """By its id and by the name of its node; another SHB of that name is not meant."""
+    world = World()
+    own = world.role._shb
+    node = own.partition("@")[0]
+
+    said = []
+    for name in (own, node, f"{node}@another-disk"):
+        world.said.clear()
+        world.feed(m.Retire(5, name, only_look=True), ClientSession(1, "c", "i1", ""))
+        said += [effect.message for effect in world.sent(Tell)]
+
+    assert said[:2] == [m.Retired(5, own, [], False, running=True)] * 2
+    assert said[2].code is m.Code.NOT_FOUND
+    assert own in said[2].reason

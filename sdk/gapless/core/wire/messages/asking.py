@@ -135,6 +135,8 @@ class Retire(ClientMessage, frozen=True, tag=33):
     """Its id, or the name of its node, if no other SHB has that name."""
     only_look: bool = False
     """Whether nothing is to be done; then the answer reports what would be."""
+    running: bool = False
+    """Whether it is to be given up although it runs."""
 
 
 class Retired(ServerMessage, frozen=True, tag=33):
@@ -150,6 +152,8 @@ class Retired(ServerMessage, frozen=True, tag=33):
     """The nodes at which no log waits for it any more; if nothing was to be done, those that have answered."""
     missing: tuple[MissingAnswer, ...] = ()
     """The nodes whose logs may still wait for it."""
+    running: bool = False
+    """Whether the SHB itself has answered: it runs."""
 
 
 class AskStatus(ClientMessage, frozen=True, tag=34):

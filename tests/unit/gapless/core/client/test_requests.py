@@ -116,18 +116,18 @@ def test_an_answer_to_nothing_means_nothing() -> None:
 def test_an_shb_is_looked_at_and_given_up() -> None:
     """Asked again after a reconnect: to give up twice does no harm."""
     world = World().start()
-    look = world.core.retire("away", world.now, only_look=True)
+    look = world.core.retire("away", world.now, only_look=True, running=False)
     world.pump()
     assert world.answer(look) == m.Retired(look, "away@disk", ["p@1"], before=False)
 
-    asked = world.core.retire("away", world.now)
+    asked = world.core.retire("away", world.now, only_look=False, running=False)
     for effect in world.core.take_effects():
         assert isinstance(effect, e.SendFrames)
         world.broker.frames(effect.link, effect.payloads)  # type: ignore[arg-type]
     world.reconnect()
 
     assert world.answer(asked) == m.Retired(asked, "away@disk", ["p@1"], before=True)
-    unknown = world.core.retire("nobody", world.now)
+    unknown = world.core.retire("nobody", world.now, only_look=False, running=False)
     world.pump()
     with pytest.raises(ConfigurationError, match="no SHB 'nobody'"):
         world.answer(unknown)

@@ -67,6 +67,7 @@ class Node:
             takers |= {ListPubends: {0: self._handler(self._pubends)}, Retire: {0: self._handler(self._retire)}}
         if "shb" in roles:
             takers |= {ListSubscriptions: {0: self._handler(self._subscriptions)}}
+            takers.setdefault(Retire, {0: self._handler(self._is_it)})
         self.net.starts += 1
         broker = BrokerIdentity(name, "net", True, self.net.starts)
         self.inquiries = Inquiries(broker, authorizer, takers, lambda session, said: self.told.append((session, said)))
@@ -117,6 +118,12 @@ class Node:
             self.retired.append(shb)
             self.counts = {name: other for name, other in self.counts.items() if other != shb}
         return [answer]
+
+    def _is_it(self, message: Retire) -> Sequence[Any]:
+        own = f"{self.name}@2"
+        if message.shb in {own, self.name}:
+            return [Retired(message.request, own, [], False, running=True)]
+        return [RequestFailed(message.request, Code.NOT_FOUND, f"{self.name} is no {message.shb}")]
 
 
 class Net:
@@ -349,6 +356,47 @@ def test_where_one_knows_the_shb_the_other_has_nothing_to_keep_for_it() -> None:
     assert unknown == RequestFailed(8, Code.CONFIGURATION, "phb1 counts no nobody; phb2 counts no nobody")
 
 
+def test_an_shb_that_runs_is_retired_only_where_that_is_said() -> None:
+    net = Net()
+    net.nodes["phb1"].counts["shb"] = "shb@2"
+
+    [look] = net.ask("ib", Retire(6, "shb", only_look=True))
+    [refused] = net.ask("ib", Retire(7, "shb@2"))
+    [by_name] = net.ask("ib", Retire(8, "shb"))
+    assert net.nodes["phb1"].counts, "nothing was done"
+    [retired] = net.ask("ib", Retire(9, "shb", running=True))
+
+    assert (look.shb, look.running) == ("shb@2", True)
+    assert refused.code is by_name.code is Code.CONFIGURATION
+    assert "--running" in refused.reason
+    assert "'shb@2' runs" in by_name.reason
+    assert retired == Retired(9, "shb@2", ["p-phb1"], False, ("phb1", "phb2"))
+    assert net.nodes["phb1"].retired == ["shb@2"]
+
+
+def test_a_node_that_runs_with_another_disk_may_lose_the_one_that_is_gone() -> None:
+    net = Net()
+    net.nodes["phb1"].counts["shb"] = "shb@1"
+
+    [by_name] = net.ask("ib", Retire(7, "shb"))
+    [retired] = net.ask("ib", Retire(8, "shb@1"))
+
+    assert "name one of them in full: shb@1, shb@2" in by_name.reason
+    assert retired == Retired(8, "shb@1", ["p-phb1"], False, ("phb1", "phb2"))
+
+
+def test_the_node_of_an_shb_that_is_gone_owes_no_answer() -> None:
+    net = Net()
+    net.nodes["phb1"].counts["shb"] = "shb@2"
+    net.dead.add("shb")
+
+    [look] = net.ask("ib", Retire(7, "shb", only_look=True))
+    [retired] = net.ask("ib", Retire(8, "shb@2"))
+
+    assert (look.running, look.missing, retired.missing) == (False, (), ())
+    assert retired.pubends == ["p-phb1"]
+
+
 # The status of one node.
 
 
@@ -424,7 +472,7 @@ def test_a_node_that_asks_much_does_not_fill_another_ones_memory() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x91\xc4\x02\x91\x63", b"\xc1"])
-@pytest.mark.parametrize("message", [ListPubends(7), Retire(7, "gone@1")])
+@pytest.mark.parametrize("message", [ListPubends(7), Retire(7, "gone@1", running=True)])
 def test_an_answer_that_is_not_understood_is_missing(message: Any, data: bytes) -> None:
     """It is of a node of another version."""
     net = Net()
