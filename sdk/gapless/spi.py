@@ -392,7 +392,8 @@ class Transport(Protocol):
         """Connects to `address`; `accept` makes the handler, before `dial` returns.
 
         Raises OSError if nobody answers, or somebody who speaks something else, if the other end cannot prove who it
-        is, or the way there is barred; ConfigurationError if the address is malformed; and whatever `accept` raises.
+        is, or the way there is barred; ConfigurationError if the address is malformed, or a file that the transport's
+        options name cannot be used any more; and whatever `accept` raises.
         It waits as long as the network does: cancel it.
         """
 

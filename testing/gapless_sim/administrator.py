@@ -39,7 +39,9 @@ def retire(shb: SimBroker, identity: ShbId) -> None:
     client.start()
 
     def ask() -> None:
-        client.ask(client.core.retire(identity, client.monotonic()), answered, failed)
+        # It may run again by now: who gives it up all the same is told so in its subscriptions' gaps.
+        asked = client.core.retire(identity, client.monotonic(), only_look=False, running=True)
+        client.ask(asked, answered, failed)
 
     def answered(retired: Retired) -> None:
         if any(missing.node != shb.name for missing in retired.missing):

@@ -34,11 +34,10 @@ class TcpTransport:
         """Reads the certificates; raises ConfigurationError when one cannot be used."""
         self._options = options
         self._listening: ssl.SSLContext | None = None
-        self._dialing: ssl.SSLContext | None = None
         if options.certificate is not None:
             self._listening = tls.listening_context(options.certificate, options.key, options.client_ca)
         if options.tls:
-            self._dialing = tls.dialing_context(options.ca, options.certificate, options.key)
+            self._dialing_context()
         self.encrypts = self._listening is not None
         # The loop keeps a link alive only while it reads or writes for it; a paused one must live too.
         self._dialed: set[TcpLink] = set()
@@ -55,17 +54,22 @@ class TcpTransport:
         return TcpListener(bound, real, accept, self._options, self._listening)
 
     async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
-        """Connects to the first address that answers of those which the host of `address` means."""
+        """Connects to the first address that answers of those which the host of `address` means.
+
+        Raises OSError, and ConfigurationError where the files that TLS needs cannot be used any more.
+        """
         host, port = addresses.parse(address)
         loop = asyncio.get_running_loop()
-        secure = self._dialing is not None
+        # Anew for each link, as certificates are renewed on disk. In a thread, as the system's authorities are many.
+        context = await asyncio.to_thread(self._dialing_context) if self._options.tls else None
+        secure = context is not None
         link = TcpLink(accept, self._options, self._dialed.discard, peer=address, secure=secure, room=None)
         self._dialed.add(link)
         try:
-            if self._dialing is None:
+            if context is None:
                 await loop.create_connection(lambda: link, host, port)
             else:
-                await self._dial_tls(link, host, port, self._dialing)
+                await self._dial_tls(link, host, port, context)
         except OSError as error:
             self._dialed.discard(link)
             raise _naming(address, error) from error
@@ -75,6 +79,9 @@ class TcpTransport:
         if link.refusal is not None:
             raise link.refusal
         return link
+
+    def _dialing_context(self) -> ssl.SSLContext:
+        return tls.dialing_context(self._options.ca, self._options.certificate, self._options.key)
 
     async def _dial_tls(self, link: TcpLink, host: str, port: int, context: ssl.SSLContext) -> None:
         """Connects first and then starts TLS, because only so can each step be cancelled.
@@ -106,7 +113,7 @@ class TcpTransport:
 def _naming(address: str, error: OSError) -> OSError:
     """The same error, saying whom we could not reach; the loops word it differently or not at all."""
     if isinstance(error, ssl.SSLError):
-        return type(error)(f"{address}: {error}")
+        return type(error)(error.errno or 1, f"{address}: {tls.reason_of(error)}")
     if isinstance(error, socket.gaierror):
         return socket.gaierror(error.errno, f"{error.strerror}: {address}")
     if error.errno is None:

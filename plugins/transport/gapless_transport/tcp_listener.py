@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gapless import loggers
 from gapless.spi import Link, LinkHandler
+from gapless_transport import tls
 from gapless_transport.room import Room
 from gapless_transport.sockets import peer_of, shut_down
 from gapless_transport.tcp_link import TcpLink
@@ -16,6 +17,7 @@ from gapless_transport.tcp_options import TcpOptions
 
 logger = loggers.logger(__name__)
 
+CLOSED_DURING_TLS = "it closed the connection during the TLS handshake: it may not trust our certificate"
 ACCEPT_PAUSE_SECONDS = 0.5
 """How long a listener rests when the process or the machine has no file or memory left for a connection."""
 ACCEPTS_MAX = 64
@@ -105,7 +107,10 @@ class TcpListener:
                 lambda: link, connection, ssl=self._context, ssl_handshake_timeout=timeout
             )
         except OSError as error:
-            logger.info("%s: no link with %s: %s", self.address, link.peer, error)
+            reason = tls.reason_of(error)
+            if not str(error):  # of which the loops do not say what it was
+                reason = CLOSED_DURING_TLS
+            logger.info("%s: no link with %s: %s", self.address, link.peer, reason)
         finally:
             del self._handshakes[link]
             if not link.begun:

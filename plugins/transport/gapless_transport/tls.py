@@ -44,6 +44,33 @@ def dialing_context(ca: Path | None, certificate: Path | None, key: Path | None)
     return context
 
 
+NO_TLS = "the other end does not speak TLS"
+CERTIFICATE_EXPIRED = 10
+NAME_MISMATCHES = (62, 64)
+"""What OpenSSL calls a certificate of another host name, or IP address."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns why no link came about through TLS, and what to do, where OpenSSL's own words do not tell."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = error.verify_message
+        if error.verify_code in NAME_MISMATCHES:
+            return f"its certificate is for another name ({said}). `server_name` is the name that it must bear"
+        if error.verify_code == CERTIFICATE_EXPIRED:
+            return "its certificate has expired: it needs a new one, and to be started again"
+        return f"its certificate is not trusted ({said}). `ca` names the file with the authority that has signed it"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or ""
+        if reason in {"WRONG_VERSION_NUMBER", "HTTP_REQUEST"}:
+            return NO_TLS
+        if "ALERT_UNKNOWN_CA" in reason:
+            return "the other end does not trust our certificate: its `ca`, or `client_ca`, is another one"
+        if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+            return "the other end has shown no certificate, and `client_ca` asks for one"
+        return error.strerror or reason or str(error)
+    return str(error) or type(error).__name__
+
+
 def name_in(certificate: Mapping[str, Any] | None) -> str:
     """The common name of a peer's certificate, as `getpeercert` tells it; "" without one, or if it has several.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from gapless import Connection
 
 Result = TypeVar("Result")
+NO_ANSWER: Final = "no answer for"
+NOBODY_THERE: Final = (NO_ANSWER, os.strerror(errno.ECONNREFUSED), "Name or service not known")
+"""Of what is said of addresses where there is no broker; whoever has found one, and was refused, needs other advice."""
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
@@ -31,14 +36,13 @@ async def connected(url: str, client_id: str, wait: float) -> AsyncIterator[Conn
 
     connecting = gapless.connect(url, client_id=client_id)
     try:
-        connection = await within(wait, connecting, f"no answer for {wait:g} seconds")
+        connection = await within(wait, connecting, f"{NO_ANSWER} {wait:g} seconds")
     except ConnectionRefusedByBrokerError:
         raise
     except ConnectionClosedError as error:
-        raise ConnectionClosedError(
-            f"cannot connect to {url}: {error}. `gapless broker` starts a broker; --url or GAPLESS_URL says"
-            " where one is"
-        ) from error
+        nobody = any(sign in str(error) for sign in NOBODY_THERE)
+        advice = ". `gapless broker` starts a broker; --url or GAPLESS_URL says where one is" if nobody else ""
+        raise ConnectionClosedError(f"cannot connect to {url}: {error}{advice}") from error
     async with connection:
         yield connection
 

@@ -76,11 +76,15 @@ def test_more_than_can_wait_is_dropped_and_counted(monkeypatch: pytest.MonkeyPat
             held.wait(20)
             said.append(record.getMessage())
 
+    def log_ten() -> None:
+        for number in range(10):
+            logger.warning("%d", number)
+
     monkeypatch.setattr(loggers, "RECORDS_MAX", 3)
     logger, handler = loggers.logger("gapless.test_loggers"), Held()
     logger.addHandler(handler)
     try:
-        runner.do(lambda: [logger.warning("%d", number) for number in range(10)])
+        runner.do(log_ten)
         held.set()
         assert loggers.flush(10)
         runner.do(lambda: logger.warning("last"))

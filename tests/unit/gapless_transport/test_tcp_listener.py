@@ -7,6 +7,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import resource
 import socket
 from collections.abc import Iterator, Mapping
@@ -181,3 +182,53 @@ async def test_a_refused_link_is_logged_with_its_reason(
     assert "on purpose" in caplog.text
     ends.all.clear()
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("dialer", "reason"),
+    [
+        ("trusts another authority", ".*(does|may) not trust our certificate"),
+        ("does not speak TLS", "the other end does not speak TLS"),
+        ("hangs up", "it closed the connection during the TLS handshake"),
+        ("shows no certificate", "the other end has shown no certificate, and `client_ca` asks for one"),
+    ],
+)
+async def test_the_log_has_a_reason_for_each_link_that_did_not_come_about(
+    certificates: Mapping[str, Path],
+    other_certificates: Mapping[str, Path],
+    listen: Listen,
+    open_tcp: Open,
+    caplog: pytest.LogCaptureFixture,
+    dialer: str,
+    reason: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    asks = {"client_ca": certificates["ca"]} if "no certificate" in dialer else {}
+    listener, ends = await listen(open_tcp(certificate=certificates["certificate"], key=certificates["key"], **asks))
+    writer: asyncio.StreamWriter | None = None
+    if dialer in {"does not speak TLS", "hangs up"}:
+        _, writer = await raw(listener.address)
+        if dialer == "does not speak TLS":
+            writer.write(b"GET / HTTP/1.1\r\n\r\n" * 4)
+        else:
+            writer.transport.abort()
+    else:
+        trusted = other_certificates if "another" in dialer else certificates
+        with contextlib.suppress(OSError):
+            near = End()
+            await open_tcp(tls=True, ca=trusted["ca"]).dial(listener.address, near.accept)
+            await near.end()
+
+    def said() -> list[str]:
+        return [record.message for record in caplog.records if "no link with" in record.message]
+
+    for _ in range(1000):
+        if said():
+            break
+        await asyncio.sleep(0.01)
+    assert re.search(rf"no link with 127\.0\.0\.1:\d+: ({reason})", said()[0]), said()
+    assert ends.all == []
+    if writer is not None:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()

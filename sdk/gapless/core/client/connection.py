@@ -109,6 +109,10 @@ class ClientSettings:
     """How many bytes of what is published may wait on a link; one batch may go beyond that."""
 
 
+CLOSED = "the broker closed the connection"
+CLOSED_AT_ONCE = f"{CLOSED} before it answered: it may speak TLS (gapless+tls://…), or ask for another certificate"
+
+
 class ConnectionPhase(Enum):
     """The state of the connection."""
 
@@ -278,7 +282,7 @@ class ClientCore:
             ConnectionPhase.OPEN,
         }:
             self._outbox.now = now
-            self._lost(reason or "the broker closed the connection")
+            self._lost(reason or (CLOSED_AT_ONCE if self.phase is ConnectionPhase.GREETING else CLOSED))
 
     def on_frames(self, link: int, payloads: Sequence[bytes], now: int) -> None:
         """Frames have arrived on a link."""

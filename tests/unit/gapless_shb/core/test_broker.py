@@ -85,5 +85,7 @@ def test_an_shb_answers_that_it_runs_where_somebody_looks_for_it_before_retiring
         said += [effect.message for effect in world.sent(Tell)]
 
     assert said[:2] == [m.Retired(5, own, [], False, running=True)] * 2
-    assert said[2].code is m.Code.NOT_FOUND
-    assert own in said[2].reason
+    refused = said[2]
+    assert isinstance(refused, m.RequestFailed)
+    assert refused.code is m.Code.NOT_FOUND
+    assert own in refused.reason

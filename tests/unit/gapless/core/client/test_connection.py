@@ -454,7 +454,7 @@ ASKING: list[Callable[[ClientCore, str], object]] = [
     lambda core, text: core.unsubscribe(text, "", 0),
     lambda core, text: core.unsubscribe("n", text, 0),
     lambda core, text: core.ask_status(text, 0),
-    lambda core, text: core.retire(text, 0),
+    lambda core, text: core.retire(text, 0, only_look=False, running=False),
     lambda core, text: core.open_publisher(text, "i", None, 0),
     lambda core, text: core.open_publisher("p", "i", text, 0),
     lambda core, text: core.subscribe(SubscribeOptions((text,)), 0),
