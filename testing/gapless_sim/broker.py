@@ -27,7 +27,7 @@ from gapless_sim.kafka_network import SimLogs
 from gapless_sim.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
-    from gapless.core.alarms import Alarm, RaisedAlarm
+    from gapless.core.alarms import Alarm, Note, RaisedAlarm
     from gapless.core.ports import LogQuestion, Operation
     from gapless.node.machine import Cookie, Machine, Network, Tap
     from gapless_sim.clocks import NodeClock
@@ -491,6 +491,9 @@ class SimBroker:
         """For the operator, of whom there is none; the oracles are called."""
         self.world.note(self.name, "alarm", alarm.text)
         self.world.observe.alarmed(self, alarm)
+
+    def note(self, note: Note) -> None:
+        """For the operator's log, which nobody reads."""
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
         """Nothing but what the machine's own parts send to each other."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import (
     AskPubend,
@@ -446,6 +446,7 @@ class Retiring:
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up. No log waits for it any more; if it returns, its subscriptions meet a gap."""
+        self._outbox.emit(Note(Subject.PUBEND, f"SHB {shb} was retired: no log waits for it any more"))
         self._retired[shb] = None
         self._outbox.write([Set(self._tables.retired, shb.encode(), rows.encode(1))])
         for pubend in self._pubends.values():

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 
 from msgspec.structs import replace
 
-from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Opened, PubendMeta
 from gapless.core.ports import Operation, Set
@@ -95,6 +95,10 @@ class Pubend:
 
     def _ready(self, now: int, wall: int) -> None:
         self._open()
+        if self._is_new:
+            self._note(f"was created, for {', '.join(self.row.topics)}")
+        elif self.sealed:
+            self._note("takes no new events any more: its log is gone, or the configuration does not name it")
         self.source.start(now, wall)
         self.keeping.start(now)
 
@@ -144,6 +148,9 @@ class Pubend:
 
     def _open(self) -> None:
         self._outbox.emit(Opened(self.meta, dict(self.release.members)))
+
+    def _note(self, what: str) -> None:
+        self._outbox.emit(Note(Subject.PUBEND, f"pubend {self.pubend} {what}"))
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: the log no longer waits for it (T10). Informs the network once that is durable."""

@@ -19,9 +19,10 @@ import signal
 def main() -> None:
     """Runs the command line; the process ends with its exit status."""
     from gapless.cli.app import INTERRUPTED, app
-    from gapless.cli.output import escape_what_cannot_be_shown
+    from gapless.cli.output import escape_what_cannot_be_shown, show_warnings_as_sentences
 
     escape_what_cannot_be_shown()
+    show_warnings_as_sentences()
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)

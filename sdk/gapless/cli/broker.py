@@ -60,7 +60,7 @@ def broker(
 
     settings = configuration(config, data, create=create)
     os.umask(0o077)  # the volume's files, which RocksDB makes, are for nobody else
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    logging.basicConfig(level=settings.node.log_level.upper(), format=LOG_FORMAT, stream=sys.stderr)
     if data is not None:
         settings = taking_over(settings, config, data, create=create)
     if until_stdin_closes:

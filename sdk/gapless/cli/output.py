@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,6 +29,26 @@ def escape_what_cannot_be_shown() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors in {"strict", "surrogateescape", "backslashreplace"}:
             stream.reconfigure(errors=ESCAPING)
+
+
+def show_warnings_as_sentences() -> None:
+    """What Python warns of, for gapless or another library, is for a person who has no program to look at."""
+    show = warnings.showwarning
+
+    def as_sentence(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if category is UserWarning:
+            print(f"gapless: {some_lines(str(message))}", file=sys.stderr)
+        else:
+            show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = as_sentence
 
 
 def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:

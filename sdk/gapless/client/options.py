@@ -19,7 +19,7 @@ from gapless.errors import (
     TokenMismatchError,
 )
 from gapless.selectors.selector import Selector
-from gapless.selectors.topics import check_patterns
+from gapless.selectors.topics import check_patterns, looks_foreign
 from gapless.texts import NAME_BYTES_MAX, exact, name_problem, text_problem
 
 Start: TypeAlias = "str | datetime | CheckpointToken | None"
@@ -82,6 +82,13 @@ def wanted(
     if not topics:
         raise InvalidTopicError("name at least one topic to subscribe to; '#' is all of them")
     topics = check_patterns(topics)
+    for topic in topics:
+        if meant := looks_foreign(topic):
+            warnings.warn(
+                f"{topic!r} is a topic of exactly that name here: levels have dots between, `*` is any one, and a"
+                f" trailing `#` the rest. Did you mean {meant!r}?",
+                stacklevel=3,
+            )
     if not isinstance(selector, Selector):
         selector = Selector(selector)
     conflict = InUse(check_choice(in_use, tuple(member.value for member in InUse), "in_use"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from secrets import token_hex
@@ -346,6 +347,12 @@ class Session(ClosedWhenLeft):
             self._driver, asked, on_gap=on_gap, policy=policy, selection=selection
         )
         await subscription.attached()
+        if subscription.untaken:
+            warnings.warn(
+                f"no pubend of the network takes events on {', '.join(map(repr, subscription.untaken))}: until there is"
+                " one, nothing comes. `gapless pubends` shows which topics each takes",
+                stacklevel=2,
+            )
         self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]
         if self._draining:
             subscription.drain()

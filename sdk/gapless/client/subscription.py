@@ -82,6 +82,8 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
         """Whether its application has closed it."""
         self.was_there = False
         """Whether it existed before it was attached here."""
+        self.untaken: tuple[str, ...] = ()
+        """Some of its topics, if it was created here and no pubend takes events on them."""
         self._ended: GaplessError | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._until: float | None = None
@@ -390,6 +392,7 @@ class Subscription(ClosedWhenLeft, Recipient, Generic[ItemT, GapT]):
     def on_answered(self, result: Any) -> None:
         """The broker has attached it, for the first time."""
         self.was_there = not result.created
+        self.untaken = result.untaken
         if not self._attached.done():
             self._attached.set_result(None)
 

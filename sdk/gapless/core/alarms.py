@@ -214,6 +214,21 @@ class RaisedAlarm(Struct, frozen=True, array_like=True, tag=2):
     """Whether it is so until it is over; else it merely happened."""
 
 
+class Subject(Enum):
+    """What notes are about."""
+
+    CLIENT = "clients"
+    PUBEND = "pubends"
+    SUBSCRIPTION = "subscriptions"
+
+
+class Note(Struct, frozen=True, gc=False):
+    """Something ordinary that an operator may want to read later: it is logged, and no alarm."""
+
+    subject: Subject
+    text: str
+
+
 class AlarmBook:
     """The latest alarm of each code about each thing: bounded, in memory."""
 

@@ -1,6 +1,6 @@
 """A node's configuration: a TOML file, the environment over it, and all of it checked before anything starts.
 
-    [node]      name, network, roles, insecure, min_free_bytes
+    [node]      name, network, roles, insecure, min_free_bytes, log_level
     [storage]   plugin, path, and what else the plugin takes
     [[listen]]  transport, address, and what else the transport takes (certificate, key, …)
     [auth]      plugin, and what else it takes
@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
@@ -68,6 +68,8 @@ class NodeSection(Section):
     """Whether to listen beyond loopback although not everything that should protect it is there."""
     min_free_bytes: int = Field(default=64 * MEBIBYTE, ge=0)
     """With less left on the disk, publishers have to wait."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What `gapless broker` writes to its log: this, and what is graver."""
 
 
 class StorageSection(PluginSection):

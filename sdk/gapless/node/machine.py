@@ -17,7 +17,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, get_args
 
-from gapless.core.alarms import Alarm, AlarmCode, RaisedAlarm
+from gapless.core.alarms import Alarm, AlarmCode, Note, RaisedAlarm
 from gapless.core.gauges import Gauge
 from gapless.core.network import facts as routing
 from gapless.core.network.incarnations import started
@@ -109,6 +109,9 @@ class Shell(Protocol):
 
     def alarm(self, alarm: Alarm) -> None:
         """Tell the operator."""
+
+    def note(self, note: Note) -> None:
+        """Put it into the operator's log."""
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
         """The shell's own figures, and the alarms: what belongs to the node's status beside the machine's figures."""
@@ -522,6 +525,8 @@ class Machine:
                 self._tell_router(effect, SESSIONS_PART)
             elif type(effect) is Alarm:
                 self._alarm(effect, SESSIONS_PART)
+            elif type(effect) is Note:
+                self._note(effect, SESSIONS_PART)
             else:
                 self._pass(SESSIONS_PART, effect)
                 for handler in self._dispatch.of_sessions[type(effect)]:
@@ -556,6 +561,7 @@ class Machine:
             AskRoom: self._ask_room,
             EndSession: self._end_session,
             Alarm: self._alarm,
+            Note: self._note,
         }
 
     def _router_effects(self) -> dict[type, Callable[[Any], None]]:
@@ -612,6 +618,10 @@ class Machine:
     def _alarm(self, alarm: Alarm, source: int) -> None:
         self._pass(source, alarm)
         self._alarms.append(alarm)
+
+    def _note(self, note: Note, source: int) -> None:
+        self._pass(source, note)
+        self._shell.note(note)
 
     def _write(self, write: Write, source: int) -> None:
         """A log of the volume takes each index as it is proposed: its answer waits for the sync alone."""

@@ -24,10 +24,11 @@ from gapless.errors import NodeTwiceError
 from gapless.node.commit import SYNCS_MAX, GroupCommit, SyncGroup
 from gapless.node.gauges import SERVING
 from gapless.node.logs import NodeLogs
+from gapless.node.noting import Notes
 from gapless.node.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from gapless.core.alarms import Alarm, AlarmBook, RaisedAlarm
+    from gapless.core.alarms import Alarm, AlarmBook, Note, RaisedAlarm
     from gapless.core.gauges import Gauge
     from gapless.core.network.facts import ShutOut
     from gapless.core.ports import LogQuestion, Operation
@@ -100,6 +101,7 @@ class AsyncShell:
         self._alarms = alarms
         self.clock = clock
         self._begun = False
+        self._notes = Notes(self._loop, partial(log.info, "%s"))
         machine = self.machine = make(self)
         self.links = make_links(self)
         """To other nodes; None where there are no others."""
@@ -200,6 +202,7 @@ class AsyncShell:
             self.links.close(reason)
         self._commit.failed = True
         self._upkeep.stop()
+        self._notes.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -269,6 +272,10 @@ class AsyncShell:
         """For the operator."""
         self._alarms.note(alarm, self.clock()[1])
         log.warning("%s (%s)", alarm.text, alarm.code.label)
+
+    def note(self, note: Note) -> None:
+        """For the operator's log."""
+        self._notes.note(note)
 
     def on_last_link_closed(self) -> None:
         """No client is connected any more."""

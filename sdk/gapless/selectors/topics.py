@@ -60,6 +60,18 @@ def check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(check_pattern, patterns))
 
 
+def looks_foreign(pattern: str) -> str:
+    """Returns what a checked pattern may be meant as that is written as other systems write theirs; else "".
+
+    MQTT has `/` between levels and `+` for one of them, NATS `>` for the rest. Here these are ordinary characters.
+    """
+    levels = pattern.split(".")
+    if "/" not in pattern and "+" not in levels and levels[-1] != ">":
+        return ""
+    meant = [{"+": "*", ">": "#"}.get(level, level) for level in pattern.replace("/", ".").split(".") if level]
+    return ".".join(meant)
+
+
 def topic_matches(pattern: str, topic: str) -> bool:
     """Whether a checked topic matches a checked pattern."""
     levels, wanted = topic.split("."), pattern.split(".")

@@ -19,6 +19,11 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.subscriptions import SubscriptionRecord, terms_of
 from gapless_shb.core.unheard import may_be_there, of_its_name, what_followed
 
+UNTAKEN_MAX: Final = 5
+"""So many topics are named on which nobody takes events."""
+PAIRS_MAX: Final = 20_000
+"""So many pairs of a topic of a subscription and one of a pubend are looked at."""
+
 
 class RefusedError(Exception):
     """A request is refused, with a code and a reason for the client."""
@@ -269,3 +274,14 @@ def check_positions(positions: Iterable[Position], hosting: Hosting, who: str, n
             )
         if stream is not None and stream.is_lost(position.tick):
             raise RefusedError(Code.TOKEN_AHEAD, lost_data(who, position.pubend))
+
+
+def untaken(topics: Sequence[str], streams: Mapping[PubendId, Constream]) -> tuple[str, ...]:
+    """Returns some of these topics, if no known pubend takes events on any topic that matches them.
+
+    While no pubend is known, nothing can be said. Nor is it said where it would take too long to find out.
+    """
+    taken = {pattern for stream in streams.values() if not stream.meta.sealed for pattern in stream.meta.topics}
+    if not taken or "#" in taken or len(topics) * len(taken) > PAIRS_MAX:
+        return ()
+    return tuple(topic for topic in topics if not any(patterns_meet(topic, each) for each in taken))[:UNTAKEN_MAX]

@@ -12,6 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from gapless.core.alarms import Note, Subject
 from gapless.core.ports import ClientSession, Operation
 from gapless.core.stream.ticks import PubendId, Tick, tick_at, time_at
 from gapless.core.wire.messages import (
@@ -39,6 +40,7 @@ from gapless_shb.core.admission import (
     of_concern,
     origin_of,
     removed,
+    untaken,
 )
 from gapless_shb.core.claims import key_of
 from gapless_shb.core.constream import Constream
@@ -53,6 +55,9 @@ from gapless_shb.core.rows import delete_positions, position_row
 from gapless_shb.core.subscriptions import SKEW, SubscriptionRecord
 from gapless_shb.core.takeovers import Takeovers, taken_over_by
 from gapless_shb.core.takers import taker_of
+
+TOPICS_TOLD = 5
+"""So many topics of a subscription stand in a line of the log."""
 
 
 @dataclass(slots=True)
@@ -181,6 +186,8 @@ class Subscribing:
             if stream.holds.drop(sid, now):
                 hosting.write_holds(stream)
         hosting.write_interest(operations, drop=subscription)
+        if subscription.durable:
+            self._tell_log(subscription, "was removed")
 
     def on_session_ended(self, session: ClientSession, now: int) -> None:
         """Drops all requests of a session. A durable subscription that it was creating stays."""
@@ -317,6 +324,7 @@ class Subscribing:
             self._begin(creation.subscription)
             return
         del self._creations[sid]
+        self._note(creation)
         if creation.session is None:
             return
         try:
@@ -327,6 +335,19 @@ class Subscribing:
             self._hosting.tell(creation.session.number, refused.answer(creation.request.request))
             if not creation.subscription.durable:
                 self.remove(creation.subscription, now)
+
+    def _note(self, creation: Creation) -> None:
+        subscription = creation.subscription
+        if subscription.durable:
+            done = "has another filter now" if creation.changes else "was created"
+            selector = f" with selector {subscription.selector!r}" if subscription.selector else ""
+            more = f" and {len(subscription.topics) - TOPICS_TOLD} more" * (len(subscription.topics) > TOPICS_TOLD)
+            topics = ", ".join(map(repr, subscription.topics[:TOPICS_TOLD]))
+            self._tell_log(subscription, f"{done}, for {topics}{more}{selector}")
+
+    def _tell_log(self, subscription: SubscriptionRecord, what: str) -> None:
+        who = f"subscription {subscription.name!r} of client {subscription.client_id!r}"
+        self._hosting.outbox.emit(Note(Subject.SUBSCRIPTION, f"{who} {what}"))
 
     def _begin(self, subscription: SubscriptionRecord) -> None:
         """The start is known on every pubend, and final now: makes that durable in one write."""
@@ -563,6 +584,7 @@ class Subscribing:
             claim=opened.claim,
             enlisted=opened.enlisted if opened.epoch else (),
             earlier=opened.earlier,
+            untaken=untaken(subscription.topics, hosting.streams) if created else (),
         )
         hosting.attach(consumer, at, answer, now, wall)
         self._ahead.watch(consumer, at, now)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gapless.core.alarms import Alarm
+from gapless.core.alarms import Alarm, Note
 from gapless.core.gauges import values_by
 from gapless.core.network.facts import (
     AskPubend,
@@ -286,6 +286,8 @@ def line(effect: object) -> str:
         return f"probe up to {spell(effect.upto)}"
     if isinstance(effect, Alarm):
         return f"alarm: {effect.text}"
+    if isinstance(effect, Note):
+        return f"note: {effect.text}"
     assert isinstance(effect, Tell)
     return f"tell {effect.session}: {effect.message}"
 

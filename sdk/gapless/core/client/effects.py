@@ -107,6 +107,8 @@ class Attached(msgspec.Struct, frozen=True):
     sid: int
     generation: int
     created: bool
+    untaken: tuple[str, ...] = ()
+    """Some of its topics, if it is new and no pubend takes events on them."""
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -242,7 +242,8 @@ class SubscriptionCore:
             self._outbox.tell(Arrived(self.number))
         if not self._was_attached:
             self._was_attached = True
-            self._outbox.tell(Answered(self.number, Attached(self.sid, self.generation, subscribed.created)))
+            attached = Attached(self.sid, self.generation, subscribed.created, subscribed.untaken)
+            self._outbox.tell(Answered(self.number, attached))
         self.send_acknowledgement()
         self._send_commit()
         self._grant()  # items that were taken while the broker was asked have left room

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, cast
 
-from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
 from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
 from gapless.core.server.complaints import Complaints, host_of
@@ -288,7 +288,10 @@ class Sessions:
     # What to do.
 
     def take_effects(self) -> list[object]:
-        """Returns `SubmitOpen` and `Submit` for the router, what roles are told, and `Alarm`s; emptied by the call."""
+        """Returns what is for the router (`SubmitOpen`, `Submit`), for roles, and for the operator (`Alarm`, `Note`).
+
+        It is emptied by the call.
+        """
         effects = self.effects.copy()
         self.effects.clear()
         return effects
@@ -358,6 +361,9 @@ class Sessions:
         connection.said = connection.moved = now
         self._instances[key] = connection
         self._sessions[session] = connection
+        who = f", as {admitted.principal}" if admitted.principal else ""
+        text = f"client {admitted.client_id!r} has connected from {connection.peer}{who}"
+        self.effects.append(Note(Subject.CLIENT, text))
         self._outbox.begin_session(connection.link)
         self._outbox.link(connection.link).limit = self._limits.frame_bytes
         self._outbox.tell(connection.link, 0, welcome(session, self._broker, self._limits))

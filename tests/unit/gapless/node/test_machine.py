@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from gapless.core.alarms import Alarm, AlarmBook, AlarmCode, RaisedAlarm
+from gapless.core.alarms import Alarm, AlarmBook, AlarmCode, Note, RaisedAlarm
 from gapless.core.gauges import Gauge, value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import Know, NetworkMap, Save
@@ -87,6 +87,7 @@ class Rig:
         identity = BrokerIdentity("node", "net", durable=True, start=1)
         everyone = roles or (self.role,)
         router = cast("Router", self.router)
+        self.notes: list[str] = []
         self.machine = Machine(
             identity, limits or SessionLimits(), Anonymous(), AllowAll(), router, everyone, self.volume, self
         )
@@ -126,6 +127,9 @@ class Rig:
     def alarm(self, alarm: Alarm) -> None:
         self.calls.append("alarm")
         self.wanted.alarms.append(alarm)
+
+    def note(self, note: Note) -> None:
+        self.notes.append(note.text)
 
     def status(self) -> Iterable[Gauge | RaisedAlarm]:
         return self.alarms.alarms()

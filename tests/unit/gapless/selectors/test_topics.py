@@ -13,6 +13,7 @@ from gapless.selectors.topics import (
     check_new_patterns,
     check_pattern,
     check_topic,
+    looks_foreign,
     pattern_covers,
     topic_matches,
 )
@@ -144,3 +145,22 @@ def test_a_pattern_covers_another_if_and_only_if_no_topic_says_otherwise(wide: s
     topics = [".".join(each) for count in range(1, 6) for each in product(levels, repeat=count)]
     otherwise = [topic for topic in topics if topic_matches(narrow, topic) and not topic_matches(wide, topic)]
     assert pattern_covers(wide, narrow) is (not otherwise)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("orders.>", "orders.#"),
+        (">", "#"),
+        ("orders/new", "orders.new"),
+        ("/orders/+/new/", "orders.*.new"),
+        ("orders.+", "orders.*"),
+        ("orders.new", ""),
+        ("orders.#", ""),
+        ("a+b.c>d", ""),
+        (">.a", ""),
+    ],
+)
+def test_patterns_of_other_systems_look_foreign(pattern: str, meant: str) -> None:
+    assert looks_foreign(check_pattern(pattern)) == meant
+    assert not meant or check_pattern(meant)

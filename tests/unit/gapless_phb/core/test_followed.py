@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.alarms import Alarm, AlarmCode, Note
 from gapless.core.network.facts import AskPubend, Held, Hold, Know, Opened, Want
 from gapless.core.ports import Follow, Grown, Locate, LogRead, LogsFound, LogTrouble, OpenLogs, ReadLog, Taken, Trim
 from gapless_phb.core.followed import END
@@ -23,7 +23,7 @@ def test_logs_are_opened_and_followed_from_what_is_decided_and_nothing_older_is_
 
     rig = followed(log)
 
-    assert [type(one) for one in rig.said] == [OpenLogs, Opened, Follow, ReadLog, Locate]
+    assert [type(one) for one in rig.said] == [OpenLogs, Opened, Note, Follow, ReadLog, Locate]
     (opened,) = rig.sent(Opened)
     assert (opened.meta.pubend, opened.meta.topics, opened.meta.created, opened.meta.stable) == (LOG, ("orders",), 2, 2)
     assert (opened.meta.grain, opened.meta.residue) == (1, None)

@@ -25,7 +25,9 @@ class TestBeginning:
         harness = Harness(members=("shb1", "shb2"))
 
         assert harness.said == []
-        assert lines(harness.sync()) == ["opened stable=1000 members: shb1@1000 shb2@1000"]
+        opened, note = lines(harness.sync())
+        assert opened == "opened stable=1000 members: shb1@1000 shb2@1000"
+        assert note == f"note: pubend {harness.pubend} was created, for #"
 
     def test_its_rows_its_members_and_its_lease_are_one_write(self) -> None:
         harness = Harness(members=("shb1",))

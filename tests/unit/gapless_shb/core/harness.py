@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gapless.core.alarms import Alarm
+from gapless.core.alarms import Alarm, Note
 from gapless.core.network import facts as r
 from gapless.core.ports import (
     AskRoom,
@@ -99,6 +99,7 @@ class World(Rig[SubscriberHostingBroker]):
         self.held_answers: list[r.Held] = []
         self.progress = (0, 0)
         self.alarms: list[str] = []
+        self.notes: list[str] = []
         self.numbers: dict[int, dict[int, str]] = {}
         self.claims: list[r.SubmitOpen] = []
         """What pubends were asked about subscriptions, and have not answered."""
@@ -166,8 +167,8 @@ class World(Rig[SubscriberHostingBroker]):
         elif isinstance(effect, AskRoom):
             self.room_asked.append(effect)
         else:
-            assert isinstance(effect, Alarm)
-            self.alarms.append(effect.text)
+            assert isinstance(effect, Alarm | Note)
+            (self.alarms if isinstance(effect, Alarm) else self.notes).append(effect.text)
 
     # ------------------------------------------------------------------------------------- the network
 

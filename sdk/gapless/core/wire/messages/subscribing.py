@@ -190,6 +190,8 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     """The pubends at which transactions may store its position."""
     earlier: tuple[Earlier, ...] = ()
     """Of the time before the filter changed, of which `doubt`, `attempts` and `units` say nothing."""
+    untaken: tuple[str, ...] = ()
+    """Some topics of one that was created just now, if no pubend that the SHB knows takes events on them."""
 
 
 class RequestFailed(ServerMessage, frozen=True, tag=21):
