@@ -43,6 +43,8 @@ READ_BYTES = 1 << 20
 AGAIN = SECOND
 """When to ask once more what could not be read, in nanoseconds."""
 TOLD_MAX = 1000
+UNREADABLE_REMEDY = "Do what the text says; look at the servers that keep the log. It is read again every few seconds."
+"""It is not in the volume, and nothing that repairs a volume would find it."""
 """Of so many events one remembers that they are too large."""
 _COMPACTED = "records are missing: was the topic compacted?"
 
@@ -469,4 +471,4 @@ class FollowedLog:
         if now >= self._alarm_after:
             self._alarm_after = now + 60 * SECOND
             text = f"{self.pubend}: part of the log cannot be read, and its subscribers wait: {fault}"
-            self._outbox.emit(Alarm(AlarmCode.LOG_UNREADABLE, text, self.pubend))
+            self._outbox.emit(Alarm(AlarmCode.LOG_UNREADABLE, text, self.pubend, remedy=UNREADABLE_REMEDY))

@@ -160,13 +160,15 @@ def examine_plugins(examination: Examination) -> None:
 
 def examine_configuration(examination: Examination, path: Path | None) -> NodeConfig | None:
     """The broker's configuration; None when something is wrong with it."""
-    from gapless.node.assembly import dialable, load_plugins
+    from gapless.node.assembly import check_settings, dialable, load_plugins
     from gapless.node.config import load_config
 
     examination.facts["configuration"] = {"file": str(path) if path is not None else None}
     try:
         settings = load_config(path, os.environ)
         loaded = load_plugins(settings)
+        # As a broker does at its start: each section is read by what it is for.
+        check_settings(loaded, time.monotonic_ns(), time.time_ns() // 1_000_000)
     except ConfigurationError as error:
         examination.findings.append(f"configuration: {error}")
         return None

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gapless.core.gauges import Family, Gauge
 
 ALARMS_MAX: Final = 20
-"""So many of a code are kept, the latest ones: no kind of trouble makes another one forgotten."""
+"""So many of a code are kept, the latest ones, and others are counted: no kind of trouble makes another forgotten."""
 
 TEXT_MAX: Final = 1000
 ABOUT_MAX: Final = 300
@@ -187,6 +187,8 @@ class Alarm(Struct, frozen=True, gc=False):
     """The pubend, subscription, client or node that it is about: of each the latest alarm is kept."""
     over: bool = False
     """Whether what was told of before is over now."""
+    remedy: str = ""
+    """What the operator does, where that is not what the code says."""
 
 
 class RaisedAlarm(Struct, frozen=True, array_like=True, tag=2):
@@ -235,6 +237,8 @@ class AlarmBook:
     def __init__(self) -> None:
         self._raised: dict[AlarmCode, dict[str, RaisedAlarm]] = {}
         self._counts: dict[AlarmCode, int] = {}
+        self._others: dict[AlarmCode, RaisedAlarm] = {}
+        """Of each code, those that are not kept any more: how many."""
 
     def note(self, alarm: Alarm, wall: int) -> None:
         """An alarm was emitted, at this time in milliseconds since 1970."""
@@ -256,11 +260,22 @@ class AlarmBook:
             wall,
             over=False,
             meaning=code.meaning,
-            remedy=code.remedy,
+            remedy=alarm.remedy or code.remedy,
             lasts=code.lasts,
         )
         if len(raised) > ALARMS_MAX:
-            del raised[next(iter(raised))]
+            what_is_over = next((about for about, each in raised.items() if each.over), None)
+            if what_is_over is not None:
+                del raised[what_is_over]
+            else:
+                self._count_other(code, raised.pop(next(iter(raised))))
+
+    def _count_other(self, code: AlarmCode, left_out: RaisedAlarm) -> None:
+        before = self._others.get(code)
+        count, first = (1, left_out.first) if before is None else (before.count + 1, before.first)
+        text = f"{count:,} more were raised, about others: the latest {ALARMS_MAX} are listed"
+        last = max(left_out.last, 0 if before is None else before.last)
+        self._others[code] = replace(left_out, about="others", text=text, count=count, first=first, last=last)
 
     def on_restart(self, wall: int) -> None:
         """The broker starts over: what lasted is raised anew if it is still so."""
@@ -270,8 +285,11 @@ class AlarmBook:
                     raised[about] = alarm if alarm.over else replace(alarm, over=True, last=wall)
 
     def alarms(self) -> list[RaisedAlarm]:
-        """What is remembered, the latest last."""
-        return sorted((alarm for raised in self._raised.values() for alarm in raised.values()), key=attrgetter("last"))
+        """What is remembered, the latest last. What is only counted is over when all that is listed of its code is."""
+        listed = [alarm for raised in self._raised.values() for alarm in raised.values()]
+        for code, others in self._others.items():
+            listed.append(replace(others, over=all(each.over for each in self._raised[code].values())))
+        return sorted(listed, key=attrgetter("last"))
 
     def gauges(self) -> Iterator[Gauge]:
         """How often each code was raised since the broker began."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from gapless_log.kafka.messages import Metadata
-from gapless_log.kafka.requests import Connection
+from gapless_log.kafka.requests import Connection, UnfitKafkaError
 
 CONNECTION_ERRORS = (ConnectionError, TimeoutError)
 """What a broker that does not answer makes of a request."""
@@ -40,17 +40,23 @@ class Cluster:
         return await self._connected(address, use)
 
     async def metadata(self, names: Sequence[str] = (), ids: Sequence[bytes] = ()) -> Metadata:
-        """Asks any broker that answers for these topics. Raises ConnectionError if none does."""
+        """Asks any broker that answers for these topics.
+
+        Raises ConnectionError if none does, and UnfitKafkaError if none will that is there now.
+        """
         faults: list[str] = []
+        failed: type[ConnectionError] = UnfitKafkaError
         for address in dict.fromkeys((*self._addresses.values(), *self._servers)):
             try:
                 metadata = await (await self._connected(address, "ask")).metadata(names, ids)
             except CONNECTION_ERRORS as error:
                 faults.append(str(error) or type(error).__name__)
+                if not isinstance(error, UnfitKafkaError):
+                    failed = ConnectionError
                 continue
             self._addresses = {broker.id: broker.address for broker in metadata.brokers}
             return metadata
-        raise ConnectionError("; ".join(faults))
+        raise failed("; ".join(faults))
 
     async def close(self) -> None:
         """Closes all connections."""

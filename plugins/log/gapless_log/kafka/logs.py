@@ -42,7 +42,7 @@ from gapless_log.kafka.lineage import TicksExhaustedError, offset_of, tick_at
 from gapless_log.kafka.messages import LATEST, UNKNOWN, Code, Fetch, Fetched, FetchFrom, PartitionState
 from gapless_log.kafka.options import KafkaSection, TopicSection
 from gapless_log.kafka.records import CorruptBatchError, batches
-from gapless_log.kafka.requests import Connection
+from gapless_log.kafka.requests import Connection, UnfitKafkaError
 from gapless_log.kafka.survey import (
     NotNowError,
     checked,
@@ -239,9 +239,10 @@ class KafkaLogs:
         while True:
             try:
                 why = await self._open(section)
+            except UnfitKafkaError as error:
+                self._trouble(section.rules.topic, _text(error))
             except CONNECTION_ERRORS as error:
                 self._fails(section.rules.topic, _text(error))
-                why = _text(error)
             else:
                 if not why:
                     self._works(section.rules.topic)

@@ -46,6 +46,7 @@ from gapless_log.kafka.wire import Reader, Writer
 AIOKAFKA: Final = "0.14"
 """The only aiokafka that this was tested with; `gapless[kafka]` asks for it."""
 
+NEEDED: Final = "gapless needs Kafka 4.0 or newer"
 GOODBYE_SECONDS: Final = 1.0
 """How long a broker may take to close a connection that we have closed."""
 
@@ -89,12 +90,16 @@ class Access:
         }
 
 
+class UnfitKafkaError(ConnectionError):
+    """What answers at an address is too old for gapless, or is no Kafka. Another one may be there later."""
+
+
 class Connection:
     """A connection to one broker. It answers in order: a `fetch` that waits has everything after it wait, too.
 
-    Every method raises ConnectionError when the connection breaks, and TimeoutError when an answer takes too long; it
-    is closed then, and of no further use. A method that is cancelled does no harm, but its answer is still waited for
-    by what comes after it.
+    Every method raises ConnectionError when the connection breaks, UnfitKafkaError when the broker is too old, and
+    TimeoutError when an answer takes too long; it is closed then, and of no further use. A method that is cancelled
+    does no harm, but its answer is still waited for by what comes after it.
     """
 
     def __init__(self, connection: Any, address: str) -> None:
@@ -117,6 +122,9 @@ class Connection:
 
         try:
             answer: Answer = await self._connection.send(_Versioned(request))
+        except ConfigurationError as error:
+            self._connection.close()  # which versions it speaks is asked once for each connection
+            raise UnfitKafkaError(f"Kafka at {self.address}: {error}") from error
         except asyncio.TimeoutError as error:
             self._connection.close()  # the answer would come before every other one
             raise TimeoutError(f"Kafka at {self.address} has not answered to {request.api.name}") from error
@@ -189,8 +197,8 @@ class Connection:
 async def connect(address: str, access: Access) -> Connection:
     """Connects to the broker at `HOST:PORT`.
 
-    Raises ConnectionError when there is none, or when it refuses us, and TimeoutError when it does not answer;
-    PluginError when another aiokafka is installed than the tested one.
+    Raises ConnectionError when there is none, or when it refuses us, UnfitKafkaError when it is no Kafka, and
+    TimeoutError when it does not answer; PluginError when another aiokafka is installed than the tested one.
     """
     require_tested(installed_version("aiokafka"))
     from aiokafka.conn import AIOKafkaConnection, get_ip_port_afi
@@ -201,12 +209,22 @@ async def connect(address: str, access: Access) -> Connection:
     try:
         await connection.connect()
     except asyncio.TimeoutError as error:
-        raise TimeoutError(f"Kafka at {address} does not answer") from error
-    except (OSError, KafkaError) as error:
-        if connection._protocol is not None:  # noqa: SLF001 - there has been a connection: aiokafka says so in no other way
-            await _closed(connection)
+        raise TimeoutError(f"Kafka at {address} does not answer. {NEEDED}") from error
+    except OSError as error:
+        await _closed_if_begun(connection)
         raise ConnectionError(f"cannot connect to Kafka at {address}: {error}") from error
+    except KafkaError as error:
+        await _closed_if_begun(connection)
+        raise ConnectionError(f"cannot connect to Kafka at {address}: {error}. {NEEDED}") from error
+    except Exception as error:  # whatever aiokafka makes of bytes that are no answer
+        await _closed_if_begun(connection)
+        raise UnfitKafkaError(f"what answers at {address} is no Kafka: {error!r}. {NEEDED}") from error
     return Connection(connection, address)
+
+
+async def _closed_if_begun(connection: Any) -> None:
+    if connection._protocol is not None:  # noqa: SLF001 - there has been a connection: aiokafka says so in no other way
+        await _closed(connection)
 
 
 async def _closed(connection: Any) -> None:
@@ -275,6 +293,5 @@ def version_of(api: Api, versions: dict[int, tuple[int, int]]) -> int:
         if lowest <= version <= highest:
             return version
     wanted = " or ".join(map(str, api.versions))
-    raise ConfigurationError(
-        f"this Kafka speaks {api.name} {lowest} to {highest}, and gapless needs {wanted}: Kafka 4 and newer have it"
-    )
+    spoken = f"speaks versions {lowest} to {highest} of" if highest >= 0 else "does not know"
+    raise ConfigurationError(f"it is too old: it {spoken} {api.name}, and version {wanted} of that is needed. {NEEDED}")

@@ -383,3 +383,35 @@ def test_a_name_that_a_client_has_twice_in_a_network_is_found_with_how_to_end_ei
 
 def test_where_subscriptions_do_not_roam_each_broker_has_names_of_its_own() -> None:
     assert twice_kept([replace(subscription("job", 5), node=node) for node in ("shb1", "shb2")]) == []
+
+
+WRONG_SECTIONS = {
+    "a key of a topic of Kafka's": (
+        "[[phb.kafka]]\nservers = ['127.0.0.1:1']\ntopics = [{name = 'a', publsh = true}]",
+        "publsh",
+    ),
+    "a topic of Kafka's": ("[[phb.kafka]]\nservers = ['127.0.0.1:1']\ntopics = ['orders.*']", "topics.0.name"),
+    "a key of [phb]": ("[phb]\npubens = []", "pubens"),
+    "a key of [shb]": ("[shb]\ncatchup_bites = 1", "catchup_bites"),
+    "a key of [node]": ("[node]\nnam = 'x'", "nam"),
+    "a key of [routing]": ("[routing]\nplugin = 'local'\nspeed = 1", "speed"),
+    "a key of [[listen]]": ("[[listen]]\naddress = '127.0.0.1:0'\nbaklog = 1", "baklog"),
+    "a key of [storage]": ("[storage]\npath = 'v'\nsped = 1", "sped"),
+}
+
+
+@pytest.mark.parametrize("section", WRONG_SECTIONS)
+def test_every_section_is_read_as_the_broker_reads_it(
+    gapless: Gapless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str
+) -> None:
+    """What the broker refuses, doctor finds."""
+    monkeypatch.chdir(tmp_path)
+    text, named = WRONG_SECTIONS[section]
+    file = tmp_path / "gapless.toml"
+    file.write_text(text, "utf-8")
+
+    refused = gapless("broker", "--create", "--config", file, status=2).stderr
+    found = json.loads(gapless("doctor", "--config", file, "--url", NOBODY, "--json", status=1).stdout)["findings"]
+
+    assert named in refused
+    assert any(named in finding for finding in found)

@@ -65,8 +65,45 @@ def test_it_is_bounded_and_no_kind_of_trouble_makes_another_one_forgotten() -> N
     for number in range(ALARMS_MAX + 1):
         book.note(Alarm(AlarmCode.CLIENT_REFUSED, "refused", f"host-{number}"), 1 + number)
 
-    assert [alarm.about for alarm in book.alarms()] == ["p@1", *(f"host-{n}" for n in range(1, ALARMS_MAX + 1))]
+    abouts = [alarm.about for alarm in book.alarms() if alarm.about != "others"]
+    assert abouts == ["p@1", *(f"host-{n}" for n in range(1, ALARMS_MAX + 1))]
     assert value_of(book.gauges(), ALARMS, code="client_refused") == ALARMS_MAX + 1
+
+
+def test_more_than_are_kept_are_counted() -> None:
+    """A thousand partitions that stand still are not twenty; when all of those that are listed are over, it is over."""
+    book = AlarmBook()
+    code = AlarmCode.LOG_STANDS_STILL
+    for number in range(1000):
+        book.note(Alarm(code, "stands still", f"p-{number}"), 1 + number)
+
+    [others] = [alarm for alarm in book.alarms() if alarm.about == "others"]
+    left_out = 1000 - ALARMS_MAX
+    assert (others.count, others.first, others.last, others.over) == (left_out, 1, left_out, False)
+    assert others.text == f"{1000 - ALARMS_MAX} more were raised, about others: the latest {ALARMS_MAX} are listed"
+    assert (others.code, others.lasts, others.remedy) == (code.label, True, code.remedy)
+    for number in range(1000):
+        book.note(Alarm(code, "goes on", f"p-{number}", over=True), 2000 + number)
+    assert all(alarm.over for alarm in book.alarms())
+
+
+def test_what_is_over_makes_room_first() -> None:
+    book = AlarmBook()
+    for number in range(ALARMS_MAX):
+        book.note(Alarm(AlarmCode.LOG_STANDS_STILL, "stands still", f"p-{number}"), number)
+    book.note(Alarm(AlarmCode.LOG_STANDS_STILL, "goes on", "p-7", over=True), 100)
+
+    book.note(Alarm(AlarmCode.LOG_STANDS_STILL, "stands still", "new"), 101)
+
+    assert {alarm.about for alarm in book.alarms()} == {"new", *(f"p-{n}" for n in range(ALARMS_MAX) if n != 7)}
+
+
+def test_an_alarm_may_have_a_remedy_of_its_own() -> None:
+    book = AlarmBook()
+    book.note(Alarm(AlarmCode.LOG_UNREADABLE, "unreadable", "orders-0@kafka", remedy="Look at Kafka."), 1)
+    book.note(Alarm(AlarmCode.LOG_UNREADABLE, "unreadable", "p@1"), 2)
+
+    assert [alarm.remedy for alarm in book.alarms()] == ["Look at Kafka.", AlarmCode.LOG_UNREADABLE.remedy]
 
 
 def test_each_code_has_a_label_of_its_own() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import ssl
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,16 @@ from gapless_log.kafka.messages import (
     Topic,
     TopicState,
 )
-from gapless_log.kafka.requests import AIOKAFKA, Access, Connection, _Versioned, connect, require_tested, version_of
+from gapless_log.kafka.requests import (
+    AIOKAFKA,
+    Access,
+    Connection,
+    UnfitKafkaError,
+    _Versioned,
+    connect,
+    require_tested,
+    version_of,
+)
 
 ROOT = Path(__file__).parents[4]
 A, B = b"a" * 16, b"b" * 16
@@ -222,8 +232,75 @@ def test_the_best_version_of_both(range_: tuple[int, int], expected: int) -> Non
 
 @pytest.mark.parametrize("versions", [{1: (4, 12)}, {1: (14, 18)}, {}], ids=str)
 def test_a_kafka_that_is_too_old_is_refused(versions: dict[int, tuple[int, int]]) -> None:
-    with pytest.raises(ConfigurationError, match=r"speaks Fetch .* gapless needs 13: Kafka 4"):
+    said = r"(speaks versions .* of|does not know) Fetch, and version 13 .*gapless needs Kafka 4\.0 or newer"
+    with pytest.raises(ConfigurationError, match=said):
         version_of(Api("Fetch", 1, (13,)), versions)
+
+
+async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Kafka 3.0 says which requests it knows, and is asked for none of the newer ones."""
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    asked = await reader.readexactly(size)
+    known = [(0, 0, 9), (1, 0, 12), (2, 0, 7), (3, 0, 11), (18, 0, 3)]
+    answer = struct.pack(">hi", 0, len(known)) + b"".join(struct.pack(">hhh", *each) for each in known)
+    writer.write(struct.pack(">i", len(answer) + 4) + asked[4:8] + answer)
+    await reader.read()
+
+
+async def no_kafka(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A web server."""
+    await reader.read(8)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Something that is framed as Kafka's answers are."""
+    asked = await reader.read(100)
+    writer.write(struct.pack(">i", 12) + asked[8:12] + b"\xff" * 8)
+    await reader.read()
+
+
+@pytest.mark.parametrize(
+    ("serve", "said"),
+    [
+        (old, "it is too old: it speaks versions 0 to 11 of Metadata, and version 12 of that is needed"),
+        (no_kafka, "cannot connect to Kafka at 127.0.0.1"),
+        (nonsense, "is no Kafka"),
+    ],
+)
+async def test_what_is_no_kafka_of_today_is_an_error_of_the_connection(serve: Any, said: str) -> None:
+    """Which is tried again, and may be another one then; it says which Kafka is needed."""
+    ended = asyncio.Event()
+
+    async def serve_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await serve(reader, writer)
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(serve_once, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+
+    with pytest.raises(ConnectionError) as error:
+        connection = await connect(f"{host}:{port}", Access(patience=5))
+        await connection.metadata()
+
+    await asyncio.wait_for(ended.wait(), 10)
+    server.close()
+    assert said in str(error.value)
+    assert str(error.value).endswith("gapless needs Kafka 4.0 or newer")
+
+
+async def test_only_where_nobody_of_a_cluster_is_fit_that_is_for_good() -> None:
+    async def refuse(address: str) -> Connection:
+        raise (UnfitKafkaError if "old" in address else ConnectionError)(address)
+
+    with pytest.raises(UnfitKafkaError, match="old-1; old-2"):
+        await Cluster(["old-1", "old-2"], refuse).metadata()
+    with pytest.raises(ConnectionError) as error:
+        await Cluster(["old-1", "away"], refuse).metadata()
+    assert not isinstance(error.value, UnfitKafkaError)
 
 
 @pytest.mark.parametrize("version", ["0.13.1", "0.15.0", "1.0", "0.140.0"])
