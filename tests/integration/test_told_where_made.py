@@ -121,8 +121,8 @@ def test_the_level_of_the_log_is_configured(tmp_path: Path) -> None:
             f"[node]\nlog_level = '{level}'\n[storage]\npath = '{volume}'\n[[listen]]\naddress = '127.0.0.1:0'\n"
         )
         command = [sys.executable, "-m", "gapless", "broker", "--config", str(file), "--create"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen([*command, "--until-stdin-closes"], text=True, **pipes) as broker:
+        command.append("--until-stdin-closes")
+        with subprocess.Popen(command, text=True, stdin=-1, stdout=-1, stderr=-1) as broker:
             assert broker.stdout is not None
             broker.stdout.readline()
             _, said = broker.communicate(timeout=60)
