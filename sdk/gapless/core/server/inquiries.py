@@ -190,7 +190,7 @@ class Inquiries:
             return [message.node or self._node]
         without = NEVER_ANSWERED_BY[type(message)]
         named = message.shb.partition("@")[0] if isinstance(message, Retire) and message.only_look else None
-        asked = {name for name, roles in self._nodes.items() if roles - without or name == named or not roles}
+        asked = [name for name, roles in self._nodes.items() if roles - without or name == named or not roles]
         others = [name for name in asked if name != self._node and self._nodes[name]]
         own = self._node in asked and self._roles.take(type(message))
         return sorted([*others, self._node] if own else others)
