@@ -284,6 +284,11 @@ class BrokerLink:
             self._report()
 
     @property
+    def is_unanswered(self) -> bool:
+        """Whether nothing has come from the other end."""
+        return not self._greeted and self.phase in {LinkPhase.DIALING, LinkPhase.GREETING}
+
+    @property
     def is_proven(self) -> bool:
         """Whether the peer has shown that it knows the network's secret."""
         return self.phase is LinkPhase.UP or (self.phase is LinkPhase.PROVING and self.dialed)

@@ -46,6 +46,10 @@ from gapless.errors import RemoteProtocolError
 REDIAL_FIRST: Final = SECOND // 10
 REDIAL_MOST: Final = 2 * SECOND
 """How long a peer is let be after a dial that failed: doubling, and up to half of it less, as drawn."""
+REDIAL_REFUSED: Final = SECOND // 2
+"""The same at most, where the dial was refused at once: that costs next to nothing, and may be over any moment."""
+REFUSED_WITHIN: Final = SECOND // 2
+"""A dial that fails so soon, without a word from the other end, was refused: nobody listens there, or all is closed."""
 STEADY: Final = 5 * SECOND
 """A link that was up for so long has gone well, and earlier failures are forgotten."""
 UNREACHABLE_AFTER: Final = 5 * SECOND
@@ -91,6 +95,8 @@ class Peer:
     """The one that is up."""
     dial: LinkId | None = None
     """The own dial that is under way."""
+    dialed_at: int = 0
+    """When the last one began."""
     failures: int = 0
     """In a row."""
     ended: int = 0
@@ -296,6 +302,7 @@ class BrokerLinks:
     def _dial(self, peer: Peer, now: int) -> None:
         self._timers.clear(("dial", peer.name))
         if peer.wanted and peer.link is None and peer.dial is None:
+            peer.dialed_at = now
             peer.dial = self._make(now, dialed=peer.name, address=peer.address).number
             self._effects.append(Connect(peer.dial, peer.name, peer.address))
 
@@ -450,6 +457,7 @@ class BrokerLinks:
     ) -> None:
         """A link is over. `told`: what the other end hears of it; "": the reason; None: nothing. `later`: see Bye."""
         was_up = link.phase is LinkPhase.UP
+        is_unanswered = link.is_unanswered
         if told is not None:
             link.say_bye(told or reason, duplicate=duplicate, later=later)
             link.flush()
@@ -473,14 +481,16 @@ class BrokerLinks:
         steady = link.began is not None and now - link.began >= STEADY
         peer.failures = 0 if steady else peer.failures + 1
         if peer.wanted and peer.link is None and peer.dial is None and not self._closed:
-            self._timers.set(("dial", peer.name), now + self._pause(peer.failures))
+            refused = is_unanswered and now - peer.dialed_at < REFUSED_WITHIN
+            most = REDIAL_REFUSED if refused else REDIAL_MOST
+            self._timers.set(("dial", peer.name), now + self._pause(peer.failures, most))
             if not peer.missed:
                 self._timers.set_earlier(("missed", peer.name), now + UNREACHABLE_AFTER)
             elif peer.reason != peer.told and self._complaints.may(AlarmCode.NODE_UNREACHABLE, peer.name, now):
                 self._say_missed(peer)  # for another reason now
 
-    def _pause(self, failures: int) -> int:
-        pause = min(REDIAL_FIRST << min(failures, 16), REDIAL_MOST)
+    def _pause(self, failures: int, most: int) -> int:
+        pause = min(REDIAL_FIRST << min(failures, 16), most)
         return pause // 2 + int.from_bytes(self._draws.draw()[:8], "big") % (pause // 2 + 1)
 
     # What the operator hears.

@@ -127,6 +127,12 @@ class World:
         """Who does not get through to whom."""
         self.unreachable: set[str] = set()
         """Whom nobody can dial."""
+        self.refuses_after = 0.0
+        """How many seconds a dial takes that fails."""
+        self.hangs_up = False
+        """Whether a dial that fails is taken before, by somebody who closes it without a word."""
+        self.refusals: deque[tuple[int, LinkNode, int]] = deque()
+        """When each dial fails that will."""
         self.later: deque[tuple[Any, tuple[Any, ...]]] = deque()
 
     def start(self, name: str, incarnation: int = 1, **identity: Any) -> LinkNode:
@@ -141,8 +147,9 @@ class World:
     def dial(self, source: LinkNode, connect: Connect) -> None:
         target = self.nodes.get(connect.peer)
         if target is None or connect.peer in self.unreachable:
-            source.links.on_closed(connect.link, "connection refused", self.now)
-            source.settle()
+            self.refusals.append((self.now + round(self.refuses_after * SECOND), source, connect.link))
+            if not self.refuses_after:
+                self.refuse()
             return
         number = target.links.on_accepted(f"{source.name}:50000", source.certificate, self.now)
         if number is None:
@@ -154,6 +161,14 @@ class World:
         assert source.links.on_connected(connect.link, target.certificate, self.now) or connect.link in source.closed
         source.settle()
         target.settle()
+
+    def refuse(self) -> None:
+        """The dial that has waited longest fails."""
+        _, source, number = self.refusals.popleft()
+        if self.hangs_up:
+            assert source.links.on_connected(number, "", self.now)
+        source.links.on_closed(number, "connection refused", self.now)
+        source.settle()
 
     def close(self, node: LinkNode, number: int) -> None:
         """One end closes; the other hears of it behind what was said before."""
@@ -192,6 +207,10 @@ class World:
         for _ in range(100_000):
             dues = [(due, name) for name, node in self.nodes.items() if (due := node.links.deadline()) is not None]
             due, name = min(dues, default=(until + 1, ""))
+            if self.refusals and self.refusals[0][0] <= min(due, until):
+                self.now = max(self.now, self.refusals[0][0])
+                self.refuse()
+                continue
             if due > until:
                 self.now = until
                 return

@@ -16,6 +16,7 @@ from gapless.core.network.peers import (
     LINK_UP,
     LINKS_ENDED,
     REDIAL_MOST,
+    REDIAL_REFUSED,
     STRANGERS_MAX,
     Draws,
 )
@@ -244,19 +245,34 @@ def test_a_link_that_breaks_is_dialed_again_soon() -> None:
     assert value_of(list(a.links.gauges()), LINKS_ENDED, node="b") == 1
 
 
-def test_who_does_not_answer_is_let_be_for_longer_each_time() -> None:
+@pytest.mark.parametrize(("fails_after", "most"), [(0.0, REDIAL_REFUSED), (0.4, REDIAL_REFUSED), (0.6, REDIAL_MOST)])
+def test_who_does_not_answer_is_let_be_for_longer_each_time(fails_after: float, most: int) -> None:
+    """Who refuses at once is dialed again within half a second, for as long as it takes."""
     world = World()
+    world.refuses_after = fails_after
     a = world.start("a")
 
     a.dial("b")
     world.advance(60)
 
-    pauses = [(later - earlier) / SECOND for earlier, later in zip(a.dials, a.dials[1:], strict=False)]
+    pauses = [(later - earlier) / SECOND - fails_after for earlier, later in zip(a.dials, a.dials[1:], strict=False)]
     assert len(pauses) > 10
     assert 0.05 <= pauses[0] <= 0.2
-    assert all(pause <= REDIAL_MOST / SECOND for pause in pauses)
-    assert all(pause >= REDIAL_MOST / SECOND / 2 for pause in pauses[6:])
+    assert all(pause <= most / SECOND + 1e-6 for pause in pauses)
+    assert all(pause >= most / SECOND / 2 - 1e-6 for pause in pauses[6:])
     assert len(set(pauses)) == len(pauses)  # drawn
+
+
+def test_who_answers_and_refuses_is_let_be_as_one_that_is_silent() -> None:
+    """A proof has to be computed for it: it is not asked twice a second."""
+    world = World()
+    a, _ = world.start("a", secret=b"another long secret"), world.start("b")
+
+    a.dial("b")
+    world.advance(60)
+
+    pauses = [(later - earlier) / SECOND for earlier, later in zip(a.dials, a.dials[1:], strict=False)]
+    assert all(pause >= REDIAL_MOST / SECOND / 2 for pause in pauses[6:])
 
 
 def test_dialing_again_and_again_does_not_dial_more_often() -> None:
@@ -462,3 +478,16 @@ def test_who_is_missed_for_another_reason_is_told_of_again_but_not_all_the_time(
 
     assert codes(a) == [AlarmCode.NODE_UNREACHABLE] * 2
     assert "did not say who it is" in a.alarms[1].text
+
+
+def test_a_dial_that_is_closed_without_a_word_was_refused() -> None:
+    """A proxy takes it, and has nobody behind it."""
+    world = World()
+    world.hangs_up = True
+    a = world.start("a")
+
+    a.dial("b")
+    world.advance(30)
+
+    pauses = [(later - earlier) / SECOND for earlier, later in zip(a.dials, a.dials[1:], strict=False)]
+    assert all(pause <= REDIAL_REFUSED / SECOND for pause in pauses)
