@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gapless.core.alarms import Alarm
+from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Action, ClientSession, SessionEnded
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
@@ -75,6 +75,7 @@ class Broker:
         self.links = 0
         self.outputs: dict[int, LinkOutput] = {}
         self.effects: list[Any] = []
+        self.notes: list[Any] = []
         self.alarms: list[Any] = []
 
     def _on_request(self, session: ClientSession, message: Any, now: int, wall: int) -> None:
@@ -99,7 +100,8 @@ class Broker:
     def take(self) -> dict[int, LinkOutput]:
         """Takes what the step led to."""
         for effect in self.sessions.take_effects():
-            (self.alarms if isinstance(effect, Alarm) else self.effects).append(effect)
+            kinds = {Alarm: self.alarms, Note: self.notes}
+            kinds.get(type(effect), self.effects).append(effect)
         self.outputs = self.sessions.take_links(self.now)
         return self.outputs
 

@@ -429,3 +429,11 @@ def test_what_breaks_the_framing_ends_the_session_with_the_reason(broker: Any) -
     assert (outputs[unknown.link].ordinary, outputs[unknown.link].close) == ([], "noise")
     assert broker.ended() == [client.session]
     assert len(broker.alarms) == 2
+
+
+def test_the_operators_log_hears_who_has_connected(broker: Any) -> None:
+    client = broker.client()
+
+    [note] = broker.notes
+    assert note.text.startswith("client 'desk-7' has connected from 127.0.0.1:9999")
+    assert client.session
