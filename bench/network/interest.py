@@ -200,7 +200,7 @@ class Chain:
                 place = len(other.inbox)
                 while place and other.inbox[place - 1][0] > at:
                     place -= 1
-                other.inbox.insert(place, (at, FrameArrived(other.links[node.name], effect.frame)))
+                other.inbox.insert(place, (at, FrameArrived(other.links[node.name], effect.frame, 0)))
 
 
 def add_options(parser: ArgumentParser) -> None:

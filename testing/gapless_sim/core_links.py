@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gapless.core.alarms import Alarm
-from gapless.core.network.facts import LINK_HIGH, FrameArrived, LinkDown, LinkUp, RanTwice, ShutOut
+from gapless.core.network.facts import LINK_HIGH, LinkDown, LinkUp, RanTwice, ShutOut
 from gapless.core.network.greeting import LinkIdentity, LinkSizes
-from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, SendPayloads, Waiting
+from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, Received, SendPayloads, Waiting
 from gapless.core.network.peers import DUPLICATE, OTHER_PROCESS, BrokerLinks
 from gapless_sim.broker import SimBroker
 from gapless_sim.clocks import NodeClock
@@ -85,7 +85,7 @@ class NodeLinks:
             Waiting: self._say_waiting,
             LinkUp: self._up,
             LinkDown: self._down,
-            FrameArrived: self._hand_over,
+            Received: self._hand_over,
             RanTwice: broker.on_ran_twice,
             ShutOut: broker.on_shut_out,
             Alarm: broker.alarm,
@@ -158,8 +158,9 @@ class NodeLinks:
     def _down(self, down: LinkDown) -> None:
         self._broker.on_broker_link_down(down.link)
 
-    def _hand_over(self, arrived: FrameArrived) -> None:
+    def _hand_over(self, arrived: Received) -> None:
         connection, index = self.connections[arrived.link]
+        self._network.liar.heard(connection, index, arrived.frame)
         for watcher in self._network.watchers:
             watcher.frame_handed_over(connection, index, arrived.frame)
         if self._network.frames is not None:

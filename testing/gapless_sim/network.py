@@ -16,6 +16,7 @@ from google_crc32c import value as crc32c
 from gapless.core.network.facts import LINK_HIGH
 from gapless_sim.frame_tap import FrameTap, LinkBetween
 from gapless_sim.leftovers import Leftovers, Way
+from gapless_sim.liar import Liar
 from gapless_sim.link_faults import LinkFaults, LinkLayer
 from gapless_sim.links import ClientLink, Pipe
 from gapless_sim.options import MILLISECOND, SECOND
@@ -71,6 +72,7 @@ class Network:
         self._leftovers = Leftovers(world.choices.stream("late frames"))
         self.layer: LinkFaults | None = LinkLayer(self) if world.options.topology == TREE else None
         """What sees to the links of a tree."""
+        self.liar = Liar(world, on=self.faults.lies > 0)
         self.frames = FrameTap(world) if world.topology is not None else None
         """What is said between brokers, for oracles."""
 
@@ -330,6 +332,7 @@ class Network:
 
     def _hand_over(self, link: BrokerLink, index: int, frame: bytes) -> None:
         if link.up:
+            self.liar.heard(link, index, frame)
             if self.frames is not None:
                 self.frames.arrived(link, index, frame)
             link.ends[index].on_broker_frame(link.numbers[index], frame)
@@ -360,6 +363,10 @@ class Network:
         if link is not None:
             self._wishes.pop(_pair(link.ends[0].name, link.ends[1].name), None)
             self.break_link(_pair(link.ends[0].name, link.ends[1].name))
+
+    def lie(self, choose: Callable[[int], int]) -> None:
+        """A broker says of a tick what cannot be, on some link."""
+        self.liar.lie(self.links_up(), choose)
 
     def links_up(self) -> list[LinkBetween]:
         """The links between brokers that are there."""

@@ -68,6 +68,8 @@ class NetworkFaults:
     """Resets of some client's link, a second."""
     flaps: float = 0.0
     """Breaks of some link between brokers, a second."""
+    lies: float = 0.0
+    """Frames between brokers that name a tick which no pubend can have reached, a second."""
     cuts: float = 0.0
     """Cuts, one-way or both ways, of one pair or around one place, a second."""
     dead: float = 0.0
@@ -256,6 +258,8 @@ STORY_SHARE = 0.25
 """Of all runs so many are about one scenario."""
 LATE_SHARE = 0.2
 """In so many of the others frames are late beyond their link."""
+LIES_SHARE = 0.15
+"""In so many of those with several nodes a broker says of a tick what cannot be."""
 FRAMES_LOST_SHARE = 0.2
 """In so many of them frames vanish on the way to clients and from them."""
 MEETING_NO_GAP = ("transforms", "transactions")
@@ -305,7 +309,8 @@ def draw_options(
     drawn = replace(drawn, publisher_lease_seconds=lease)
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
-    drawn = replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost))
+    lies = _Draws(choices.stream("options/lies"), faults).rate("network", 1.0, LIES_SHARE) if router != "local" else 0.0
+    drawn = replace(drawn, network=replace(drawn.network, late=late, frames_lost=lost, lies=lies))
     beside = choices.stream("options/beside")
     if drawn.workload == "churn" and beside.chance(BESIDE_SHARE):
         drawn = replace(drawn, beside=beside.pick(BESIDE))

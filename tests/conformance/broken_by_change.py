@@ -28,7 +28,7 @@ from gapless.core.network.facts import (
 from gapless.core.network.frames import decode, encode
 from gapless.core.network.interest import InterestTable
 from gapless.core.network.seam import Effects, RouterContext
-from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, PubendId, ShbId
 from gapless_routing.local import LocalRouter
 from gapless_sim.hostile.router import HostileRouter
 from gapless_testing.routing import DIAMOND
@@ -148,6 +148,13 @@ class FailsForAFrame(HostileRouter):
     def frame(self, now: int, arrived: FrameArrived) -> Effects:
         decode(arrived.frame)
         return super().frame(now, arrived)
+
+
+class BelievesAnyTick(HostileRouter):
+    """Whatever tick a neighbour names, it acts on it."""
+
+    def frame(self, now: int, arrived: FrameArrived) -> Effects:
+        return super().frame(now, replace(arrived, wall=(1 << 61) // MILLISECOND + EPOCH_MS))
 
 
 class NeedsEverybody(HostileRouter):

@@ -73,6 +73,7 @@ class Pubend:
             self.log.grain,
             self._context.volume if self.log.grain == MILLISECOND else "",
             tuple((lo, hi) for lo, hi, _ in row.forks),
+            self.log.stable,
         )
 
     def begin(self, now: int, wall: int) -> None:

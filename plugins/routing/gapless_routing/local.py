@@ -73,7 +73,7 @@ class LocalPubend:
     def introduce(self, shb: ShbId) -> Effects:
         """What an SHB learns of the pubend: that it is counted there, or first that it asks to be."""
         at = self.members.get(shb)
-        seen = Seen(replace(self.meta, stable=self.stable), at)
+        seen = Seen(replace(self.meta, stable=self.stable, reach=self.stable), at)
         return [seen] if at is not None else [seen, Enrol(self.meta.pubend, shb)]
 
     def report(self, progress: Progress) -> Effects:

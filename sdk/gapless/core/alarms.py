@@ -116,6 +116,11 @@ class AlarmCode(Enum):
         "Somebody who is no node of this network, or did not say what a node says, was refused a link.",
         "Look who it is: a node with another secret, certificate or network file, or a stranger on the nodes' address.",
     )
+    IMPOSSIBLE_TICK = (
+        "impossible_tick",
+        "Another node spoke of a tick that its pubend cannot have reached; its link was ended, and nothing believed.",
+        "Check the clocks of both nodes; if they are right, that node is broken, or no longer yours: stop it.",
+    )
     NODE_TWICE = (
         "node_twice",
         "Two processes ran under one node's name; the one that was started later counts, the other is shut out.",

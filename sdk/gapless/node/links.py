@@ -15,7 +15,6 @@ from gapless.core.alarms import Alarm
 from gapless.core.network.facts import (
     BrokerId,
     Dial,
-    FrameArrived,
     Hangup,
     LinkDown,
     LinkId,
@@ -24,7 +23,7 @@ from gapless.core.network.facts import (
     SendFrame,
     ShutOut,
 )
-from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, SendPayloads, Waiting
+from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, Received, SendPayloads, Waiting
 
 if TYPE_CHECKING:
     from gapless.core.gauges import Gauge
@@ -81,7 +80,7 @@ class NodeLinks:
             Waiting: lambda effect: machine.on_broker_pending(effect.link, effect.pending),
             LinkUp: self._up,
             LinkDown: self._down,
-            FrameArrived: lambda effect: machine.on_broker_frame(effect.link, effect.frame),
+            Received: lambda effect: machine.on_broker_frame(effect.link, effect.frame),
             RanTwice: machine.on_ran_twice,
             ShutOut: shell.on_shut_out,
             Alarm: shell.alarm,

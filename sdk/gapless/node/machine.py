@@ -297,7 +297,7 @@ class Machine:
 
     def on_broker_frame(self, number: int, frame: bytes) -> None:
         """A frame of another broker arrived."""
-        self._happened(self._tell_router, routing.FrameArrived(number, frame), NODE)
+        self._happened(self._take_broker_frame, number, frame)
 
     def on_broker_pending(self, number: int, pending: int) -> None:
         """So many bytes have not left for a link to another broker: said after each send, and as they leave."""
@@ -415,6 +415,9 @@ class Machine:
         self.sessions.on_pending(number, pending, self._now)
         if self.sessions.effects:
             self._take_from_sessions()
+
+    def _take_broker_frame(self, number: int, frame: bytes) -> None:
+        self._tell_router(routing.FrameArrived(number, frame, self._wall), NODE)
 
     def _take_durable(self, cookies: Iterable[Cookie]) -> None:
         now, wall = self._now, self._wall

@@ -19,9 +19,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
-from gapless.core.network.facts import AskInterest, Held, Know, Posted, Probe, PubendMeta, RanTwice, Seen, Submitted
+from gapless.core.network.facts import (
+    AskInterest,
+    BrokerId,
+    Held,
+    Know,
+    Posted,
+    Probe,
+    PubendMeta,
+    RanTwice,
+    Seen,
+    Submitted,
+)
+from gapless.core.network.reach import ImpossibleTickError, check_tick
 from gapless.core.ports import (
     ClientSession,
     Handler,
@@ -75,10 +88,12 @@ from gapless_shb.core.roaming.mail import (
     CommitAtHome,
     CommittedAtHome,
     Ended,
+    Mail,
     Renew,
     Renewed,
     Working,
     decode,
+    ticks_of,
 )
 from gapless_shb.core.roaming.places import Places
 from gapless_shb.core.rows import position_row
@@ -426,6 +441,8 @@ class SubscriberHostingBroker:
     def _on_posted(self, posted: Posted, now: int, wall: int) -> None:
         """Another SHB has sent mail. What this version does not know is ignored: it is repeated to nobody's harm."""
         said, node = decode(posted.data), posted.from_node
+        if said is None or not self._is_possible(node, said, wall):
+            return
         if isinstance(said, Ask):
             self._home.on_ask(node, said, now, wall)
         elif isinstance(said, Renew):
@@ -442,6 +459,20 @@ class SubscriberHostingBroker:
             self._guests.on_renewed(said, now, wall)
         elif isinstance(said, Ended):
             self._guests.on_ended(said, now, wall)
+
+    def _is_possible(self, node: BrokerId, said: Mail, wall: int) -> bool:
+        """Whether pubends can have come as far as mail says; else the operator is told, and it never counts."""
+        for pubend, tick in ticks_of(said):
+            stream = self._hosting.streams.get(pubend)
+            if stream is None:
+                continue
+            try:
+                check_tick(stream.meta, tick, wall)
+            except ImpossibleTickError as error:
+                text = f"mail of node {node!r} spoke of {error}: nothing of it was believed"
+                self._hosting.outbox.emit(Alarm(AlarmCode.IMPOSSIBLE_TICK, text, node))
+                return False
+        return True
 
     def _where_it_is_kept(self, here: RequestHandler) -> RequestHandler:
         """Returns the handler of a request of clients; `here` is that of one about a subscription that is kept here."""

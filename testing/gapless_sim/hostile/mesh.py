@@ -162,6 +162,10 @@ class Mesh:
         """Whether there is such a broker: this one, or a peer."""
         return broker in self._peers
 
+    def has_way(self, broker: BrokerId) -> bool:
+        """Whether there is a link to it, or it is this one."""
+        return broker == self._station.broker or self._peers[broker].link is not None
+
     def send(self, broker: BrokerId, message: Message, address: Address = ()) -> None:
         """Sends a message, or whatever hostility makes of that. Nothing goes where there is no link."""
         is_here = broker == self._station.broker

@@ -83,6 +83,7 @@ class PublisherSide:
         if isinstance(reply_to, tuple):
             self._reply(hosted, knowledge, *reply_to)
             return
+        hosted.meta = replace(hosted.meta, reach=max(hosted.meta.reach, knowledge.hi))
         for broker in self._mesh.with_role("shb"):
             self._push(hosted, broker, knowledge)
 

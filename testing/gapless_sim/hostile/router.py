@@ -36,6 +36,7 @@ from gapless.core.network.facts import (
     Probe,
     Progress,
     Pub,
+    PubendMeta,
     Seen,
     Submit,
     SubmitOpen,
@@ -53,9 +54,11 @@ from gapless.core.network.frames import (
     decode,
 )
 from gapless.core.network.placing import ClientSide
+from gapless.core.network.reach import blame, check_message
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
@@ -159,11 +162,12 @@ class HostileRouter(RouterBase):
             return []
         try:
             message, address = decode(arrived.frame)
-        except RemoteProtocolError:
-            return [Hangup(arrived.link)]
-        if tuple(map(type, address)) != _ADDRESSES.get(type(message), ()) or type(message) not in self._on_message:
-            return [Hangup(arrived.link)]
-        self._on_message[type(message)](peer, message, address)
+            if tuple(map(type, address)) != _ADDRESSES.get(type(message), ()) or type(message) not in self._on_message:
+                raise RemoteProtocolError("a message that this router does not know, or another address")
+            check_message(message, self._meta_of, arrived.wall)
+            self._on_message[type(message)](peer, message, address)
+        except RemoteProtocolError as error:
+            return [*self._effects(), blame(peer, error), Hangup(arrived.link)]
         return self._effects()
 
     # The local PHB core.
@@ -306,6 +310,10 @@ class HostileRouter(RouterBase):
     def _on_seen(self, peer: BrokerId, seen: Seen, address: Address) -> None:
         self._entry.on_life(peer, int(address[1]))
         self._following.on_seen(peer, seen, address)
+
+    def _meta_of(self, pubend: PubendId) -> PubendMeta | None:
+        hosted = self._hosted.pubends.get(pubend)
+        return self._following.meta_of(pubend) if hosted is None else hosted.meta
 
     def _housekeep(self) -> None:
         self._station.timers.set(("housekeep",), self._station.now + HOUSEKEEPING_INTERVAL)

@@ -176,6 +176,11 @@ class SubscriberSide:
         else:
             self._deliver_pushed(followed, knowledge)
 
+    def meta_of(self, pubend: PubendId) -> PubendMeta | None:
+        """What the pubend's broker said of it last; None: nothing."""
+        followed = self._pubends.get(pubend)
+        return None if followed is None else followed.meta
+
     def on_seen(self, broker: BrokerId, seen: Seen, address: Address) -> None:
         """A pubend is there. Of what was said of it, the newest counts, whatever comes last."""
         shb, _ = address

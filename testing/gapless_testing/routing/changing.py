@@ -7,12 +7,16 @@ from random import Random
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.foreign import UNREADABLE
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import BrokerId, Ending, OpenRequest
-from gapless.core.network.frames import Private, decode, encode
+from gapless.core.network.frames import Answer, Frame, Message, Private, ProgressRows, decode, encode
 from gapless.core.network.release import Minima
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import Tick
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.faults import MS, RoutingFaults
 from gapless_testing.routing.harness import RouterFixtures, RouterHarness
@@ -28,6 +32,8 @@ INSTANCES = 24
 NAMES = 6
 NO_LETTER = b"\xff"
 """A byte that stands in no text of UTF-8."""
+IMPOSSIBLE: Tick = 1 << 61
+"""In the year 2037: no pubend of these worlds can have come so far."""
 NESTED = 5000
 """Arrays within arrays, more than whoever reads them has stack for."""
 
@@ -162,7 +168,31 @@ class ChangingTests(RouterFixtures):
             world.network.observers.clear()
             for host, arrived in heard[-40:]:
                 for frame in _spoilt(arrived.frame):
-                    self._tell(host, routing.FrameArrived(arrived.link, frame))
+                    self._tell(host, routing.FrameArrived(arrived.link, frame, arrived.wall))
+            world.settle()
+
+    def test_a_tick_that_cannot_be_ends_its_link(self, harness: RouterHarness) -> None:
+        """A neighbour is broken, or evil: what it says of a tick in 2037 is believed by nobody, and it is named."""
+        for world in quiet_worlds(harness, *linked(harness)):
+            heard: dict[tuple[BrokerId, type], tuple[BrokerId, Frame]] = {}
+
+            def hear(broker: BrokerId, _now: int, _direction: str, what: object, world: RouterWorld = world) -> None:
+                if isinstance(what, routing.FrameArrived):
+                    host, frame = world.network.hosts[broker], decode(what.frame)
+                    heard[broker, type(frame.message)] = host.links[what.link].peer(host).name, frame  # noqa: B023
+
+            world.network.observers.append(hear)
+            for pubend in world.pubends:
+                world.publish(pubend, 3)
+            for pair in pairs(world):
+                pair.shb.read(pair.following, pair.following.head)
+            world.run(6)
+            world.network.observers.remove(hear)
+            named: set[tuple[BrokerId, BrokerId]] = set()
+            for (broker, _), (peer, frame) in heard.items():
+                false = with_tick(frame.message, IMPOSSIBLE)
+                if false is not None:
+                    _plant(world, world.network.hosts[broker], peer, Frame(false, frame.address), named)
             world.settle()
 
     def _tell(self, host: BrokerHost, arrived: routing.FrameArrived) -> None:
@@ -173,6 +203,57 @@ class ChangingTests(RouterFixtures):
         except Exception as error:
             what = f"{type(error).__name__} ({error}) at a frame that does not parse, {arrived.frame[:40]!r}"
             raise ContractError(Clause.SEAM, what, host.name, host.now) from error
+
+
+def with_tick(message: Message, tick: Tick) -> Message | None:
+    """Returns a message that says the same of another tick; None if it names none."""
+    if isinstance(message, Knowledge):
+        return replace(message, hi=max(message.hi, tick))
+    if isinstance(message, routing.Want):
+        return replace(message, ranges=((tick, tick + 1),))
+    if isinstance(message, ProgressRows):
+        return ProgressRows(tuple(replace(row, released=tick, delivered=tick) for row in message.rows))
+    if isinstance(message, routing.Hold):
+        return replace(message, at={**message.at, 1: tick})
+    if isinstance(message, routing.Held):
+        return replace(message, stable=tick)
+    if isinstance(message, routing.Seen):
+        return replace(message, meta=replace(message.meta, stable=tick))
+    if isinstance(message, routing.Probe):
+        return replace(message, upto=tick)
+    if isinstance(message, Answer):
+        return replace(message, outcome=replace(message.outcome, tick=tick))
+    return None
+
+
+def _plant(
+    world: RouterWorld, host: BrokerHost, peer: BrokerId, false: Frame, named: set[tuple[BrokerId, BrokerId]]
+) -> None:
+    """A neighbour says what cannot be, on the link that there is by then. Who was `named` once need not be at once."""
+
+    def links() -> list[int]:
+        return [number for number, link in host.links.items() if link.peer(host).name == peer]
+
+    wait(world, 10, Clause.SEAM, f"no link leads from {host.name} to {peer} again", lambda: bool(links()))
+    said: list[object] = []
+
+    def hear(broker: BrokerId, _now: int, direction: str, what: object) -> None:
+        if broker == host.name and direction == "said":
+            said.append(what)
+
+    link = links()[-1]
+    world.network.observers.append(hear)
+    host.tell(routing.FrameArrived(link, encode(*false), world.network.wall))
+    world.network.observers.remove(hear)
+    told = [what for what in said if isinstance(what, Alarm) and what.code is AlarmCode.IMPOSSIBLE_TICK]
+    if any(peer in alarm.text for alarm in told):
+        named.add((host.name, peer))
+    if routing.Hangup(link) not in said or (host.name, peer) not in named:
+        what = (
+            f"{peer!r} spoke of tick {IMPOSSIBLE} in a {type(false.message).__name__}, and was not named or hung up on"
+        )
+        raise ContractError(Clause.TRUTH, what, host.name, host.now)
+    world.run(1)
 
 
 def _spoilt(frame: bytes) -> Iterator[bytes]:

@@ -54,7 +54,7 @@ class Members:
         for shb, at in members.items():
             self._place(shb, at)
         self.stable = max(self.stable, meta.stable)
-        plain = replace(meta, stable=0)
+        plain = replace(meta, stable=0, reach=0)
         if plain not in self.metas:
             self.metas.append(plain)
 
@@ -104,7 +104,8 @@ class Members:
 
     def check_seen(self, meta: PubendMeta, at: Tick | None, shbs: Mapping[ShbId, None], stable: Tick) -> None:
         """Raises ContractError unless the SHBs of a broker may be told this of the pubend."""
-        if replace(meta, stable=0) not in self.metas or meta.stable > max(self.stable, stable):
+        known = max(self.stable, stable)
+        if replace(meta, stable=0, reach=0) not in self.metas or max(meta.stable, meta.reach) > known:
             raise ContractError(Clause.TRUTH, f"{meta} is not what {self.pubend} is said to be")
         if at is not None and not any(at in self.places.get(shb, ()) for shb in shbs):
             what = f"{self.pubend} is said to count {', '.join(shbs) or 'an SHB'} from {at} on, which it never did"

@@ -23,6 +23,7 @@ from gapless.core.network import facts as routing
 from gapless.core.network.facts import BrokerId
 from gapless.core.network.frames import FRAME_BYTES_MAX
 from gapless.core.network.seam import Effect, Router, RouterContext, RouterHandler, Told
+from gapless.core.stream.ticks import EPOCH_MS
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.contract import Contract
 from gapless_testing.routing.faults import MS, SECOND, RoutingFaults, strikes
@@ -363,7 +364,7 @@ class VirtualLink:
     def arrive(self, host: BrokerHost, frame: bytes) -> None:
         """A frame is there, if the link still is."""
         if self.alive:
-            host.tell(routing.FrameArrived(self.numbers[host.name], frame))
+            host.tell(routing.FrameArrived(self.numbers[host.name], frame, self.network.wall))
 
     def cut(self, *, told: tuple[BrokerHost, ...]) -> None:
         """Goes down: what is on its way is lost. These ends are told, each in its own time."""
@@ -406,6 +407,11 @@ class VirtualNetwork:
         """The brokers that do not read from their links."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
+
+    @property
+    def wall(self) -> int:
+        """What everybody's wall clock shows, in milliseconds since 1970: ticks are near it."""
+        return EPOCH_MS + self.now // MS
 
     def note(self, broker: BrokerId, direction: str, what: Any) -> None:
         """Shows the observers a call or an effect."""

@@ -95,6 +95,7 @@ class PublishingStandIn:
             voids=((1, 2),),
             stable=self.stable,
             residue=self.number,
+            reach=self.stable,
         )
 
     # ------------------------------------------------------------------------------ coming and going

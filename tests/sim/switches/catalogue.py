@@ -53,6 +53,7 @@ SWITCHES: tuple[Switch, ...] = (
     *network.INTEREST,
     *network.CACHES,
     *network.CURIOSITY,
+    *network.REACH,
     *losing.LOSING,
     *knowledge.PUSHING,
     *knowledge.ASKING,
@@ -78,7 +79,7 @@ SWITCHES: tuple[Switch, ...] = (
 )
 
 TRAPS: tuple[str, ...] = (
-    *(f"T{number}" for number in range(1, 61)),
+    *(f"T{number}" for number in range(1, 62)),
     *(f"TS{number}" for number in range(1, 15)),
     *(f"TK{number}" for number in range(1, 25)),
     "U03",

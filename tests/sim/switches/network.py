@@ -135,3 +135,15 @@ CURIOSITY = (
         "A subscription from `earliest` that needs a hold, and the row or its answer is lost (hostile: lose).",
     ),
 )
+
+REACH = (
+    Switch(
+        "any_tick_is_believed",
+        ("T61",),
+        "Whatever tick another node names, it is believed.",
+        (Replace("gapless.core.network.reach:check_tick", "pass"),),
+        ("C1", "C4", "I9", "I3"),
+        "A neighbour speaks of a tick that no pubend can have reached.",
+        routers=("hostile", "knowledge"),
+    ),
+)

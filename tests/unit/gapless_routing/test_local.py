@@ -43,8 +43,8 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
 
-META = PubendMeta("p@1", "node", stable=100)
-OTHER = PubendMeta("q@1", "node", stable=50)
+META = PubendMeta("p@1", "node", stable=100, reach=100)
+OTHER = PubendMeta("q@1", "node", stable=50, reach=50)
 NOW = 10**9
 PUB = Pub("loader", 1, 1, EventColumns(0, b"", b""), "p@1", b"", principal="anonymous")
 OPENING = OpenRequest("loader", "i", 1, None, principal="anonymous")
@@ -254,8 +254,8 @@ def test_seen_says_how_far_the_pubend_is(router: RouterBase) -> None:
     list(router.know(NOW, Know(Knowledge("p@1", 0, 200, reply=True), "shb")))
     list(router.know(NOW, Know(Knowledge("x@1", 0, 200))))
 
-    assert list(router.interest(NOW, full())) == [Seen(replace(META, stable=300), 40)]
-    assert list(router.pubend(NOW, Opened(META, {"shb": 40}))) == [Seen(replace(META, stable=300), 40)]
+    assert list(router.interest(NOW, full())) == [Seen(replace(META, stable=300, reach=300), 40)]
+    assert list(router.pubend(NOW, Opened(META, {"shb": 40}))) == [Seen(replace(META, stable=300, reach=300), 40)]
 
 
 def test_a_pubend_that_is_sealed_is_seen_so(router: RouterBase) -> None:
@@ -323,7 +323,7 @@ def test_c6_it_waits_for_nothing_and_has_no_network(router: RouterBase) -> None:
     for effects in (
         router.wake(NOW, Wake()),
         router.link_up(NOW, LinkUp(1, "b", frozenset(), 1)),
-        router.frame(NOW, FrameArrived(1, b"x")),
+        router.frame(NOW, FrameArrived(1, b"x", 0)),
         router.link_down(NOW, LinkDown(1)),
         router.saved(NOW, Saved("cookie")),
     ):

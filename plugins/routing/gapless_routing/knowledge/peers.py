@@ -141,18 +141,18 @@ class Peers:
 
     def is_full(self, broker: BrokerId) -> bool:
         """Whether so much waits on the link to a broker that nothing which can wait is sent there."""
-        link = self._link(broker)
+        link = self.link_to(broker)
         return link is None or link in self._full
 
     def is_slow(self, broker: BrokerId) -> bool:
         """Whether the link to a broker is full, or was lately: then what was sent there may be long on its way."""
-        link = self._link(broker)
+        link = self.link_to(broker)
         full_until = self._full_until.get(link) if link is not None else None
         return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)
 
     def said_now(self, broker: BrokerId) -> int:
         """How many bytes that can wait were sent to a broker in this very instant."""
-        link = self._link(broker)
+        link = self.link_to(broker)
         return 0 if link is None or self._said_at != self._state.now else self._said.get(link, 0)
 
     def is_blind(self, broker: BrokerId, cell: Cell) -> bool:
@@ -229,6 +229,11 @@ class Peers:
             self.send(broker, message, address)
         return broker is not None
 
+    def has_way(self, to: BrokerId) -> bool:
+        """Whether there is a way to a certain broker, as far as others say what they reach."""
+        cell = self._cells.of(to)
+        return to in self._links_of or (cell is not None and bool(self._direct(cell) or self._mates(cell)))
+
     def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
         """Sends a message one step on its way to a certain broker: to itself, where there is a link.
 
@@ -283,7 +288,7 @@ class Peers:
 
         `in_order`: it overtakes nothing that was sent before.
         """
-        link = self._link(broker)
+        link = self.link_to(broker)
         if link is None or (link in self._full and isinstance(message, CAN_WAIT)):
             return
         urgent = not in_order and not isinstance(message, CAN_WAIT)
@@ -299,7 +304,8 @@ class Peers:
             self._said.clear()
         self._said[link] = self._said.get(link, 0) + size
 
-    def _link(self, broker: BrokerId) -> LinkId | None:
+    def link_to(self, broker: BrokerId) -> LinkId | None:
+        """The link that is used to a broker; None: there is none."""
         return next(reversed(self._links_of.get(broker, {})), None)
 
 

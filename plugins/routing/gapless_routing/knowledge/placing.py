@@ -36,8 +36,9 @@ class PlacingWay:
         self._state = state
         self._cells = cells
         self._peers = peers
-        self.arrived: list[tuple[BrokerId, OpenRequest | Pub | Answer, Address]] = []
-        """What is for this very broker: from whom, what, and the address without the way."""
+        self.arrived: list[tuple[BrokerId | None, BrokerId, OpenRequest | Pub | Answer, Address]] = []
+        """What is for this very broker: who brought it (None: itself), from whom it is, and the address without the
+        way."""
         self.lives: dict[BrokerId, int] = {}
         """The highest life that the pubends here have seen of each broker."""
 
@@ -57,13 +58,17 @@ class PlacingWay:
         """Sends a message on its way."""
         self.route(None, message, (broker, self._state.broker, *address))
 
+    def has_way(self, broker: BrokerId) -> bool:
+        """Whether there is a way to it."""
+        return broker == self._state.broker or self._peers.has_way(broker)
+
     def route(self, sender: BrokerId | None, message: OpenRequest | Pub | Answer, address: Address) -> None:
         """A message is here: it is for this broker, or goes one step on."""
         to, source = str(address[0]), str(address[1])
         if self._cells.of(source) is None:  # the broker that it is from has another map, and could not be answered
             return
         if to == self._state.broker:
-            self.arrived.append((source, message, address[ROUTE:]))
+            self.arrived.append((sender, source, message, address[ROUTE:]))
             return
         self._peers.send_to(to, message, sender, address)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import (
     BrokerId,
@@ -43,9 +44,11 @@ from gapless.core.network.frames import (
     decode,
     is_interest,
 )
+from gapless.core.network.reach import blame, check_message
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
+from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import ShbId
+from gapless.core.stream.ticks import FOREVER, ShbId
 from gapless.errors import RemoteProtocolError
 from gapless_routing.knowledge.cells import Cells
 from gapless_routing.knowledge.interest import CENSUS, Interests
@@ -57,6 +60,8 @@ from gapless_routing.knowledge.streams import PUBEND, Streams
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
 CACHED = Family("gapless_router_cached_bytes", "Memory for events that are kept for whoever asks for them again.")
+
+BLAME_EVERY: Final = 60 * SECOND
 
 _INTS = (int,) * 5
 _ADDRESSES: Final[dict[type, tuple[tuple[type, ...], ...]]] = {
@@ -89,6 +94,8 @@ class KnowledgeRouter(RouterBase):
         self._requests: TreeIntake
         self._shb_nodes: dict[ShbId, BrokerId] = {}
         """Where the SHBs are that need something kept: who has to have the answer."""
+        self._blamed: dict[tuple[BrokerId, AlarmCode], int] = {}
+        """When the operator is to be told again of a neighbour that says what cannot be."""
         self._on_message: dict[type, Callable[[BrokerId, Any, Address], None]]
         self._on_private: dict[int, Callable[[BrokerId, bytes], None]]
         self._on_timer: dict[str, Callable[..., object]]
@@ -173,7 +180,7 @@ class KnowledgeRouter(RouterBase):
 
     def frame(self, now: int, arrived: FrameArrived) -> Effects:
         """A frame of another broker; who sends nonsense is hung up on."""
-        self._state.now = now
+        self._state.now, self._state.wall = now, arrived.wall
         peer = self._peers.at(arrived.link)
         if peer is None:
             return []
@@ -279,13 +286,24 @@ class KnowledgeRouter(RouterBase):
             message, address = decode(frame)
             if tuple(map(type, address)) not in _ADDRESSES.get(type(message), ((),)):
                 raise RemoteProtocolError("an address that no router writes")
+            if any(not 0 <= part <= FOREVER for part in address if isinstance(part, int)):
+                raise RemoteProtocolError("a number in an address that no router has")
             handle = self._on_message.get(type(message))
             if handle is None:
                 raise RemoteProtocolError("a message that this router does not know")
+            check_message(message, self._streams.meta_of, self._state.wall)
             handle(peer, message, address)
-        except RemoteProtocolError:
+        except RemoteProtocolError as error:
             if self._peers.at(link) is not None:
+                self._blame(blame(peer, error))
                 self._state.effects.append(Hangup(link))
+
+    def _blame(self, alarm: Alarm) -> None:
+        """The operator is told: but a neighbour that comes back at once and does it again fills no log."""
+        key = alarm.about, alarm.code
+        if self._state.now >= self._blamed.get(key, self._state.now):
+            self._blamed[key] = self._state.now + BLAME_EVERY
+            self._state.effects.append(alarm)
 
     def _effects(self) -> Effects:
         """What is to be done, once what was placed here for this very broker was taken in."""
@@ -293,12 +311,23 @@ class KnowledgeRouter(RouterBase):
         while arrived:
             waiting = arrived.copy()
             arrived.clear()
-            for source, message, address in waiting:
+            for peer, source, message, address in waiting:
                 if isinstance(message, Answer):
-                    self._entry.on_answer(source, message, address)
+                    self._take_answer(peer, source, message, address)
                 else:
                     self._requests.on_request(source, message, address)
         return self._state.take_effects()
+
+    def _take_answer(self, peer: BrokerId | None, source: BrokerId, answer: Answer, address: Address) -> None:
+        try:
+            self._entry.on_answer(source, answer, address)
+        except RemoteProtocolError as error:
+            if peer is None:  # this broker's own pubend has answered another question
+                raise AssertionError(str(error)) from error
+            self._blame(blame(peer, error))
+            link = self._peers.link_to(peer)
+            if link is not None:
+                self._state.effects.append(Hangup(link))
 
     def _message_handlers(self) -> dict[type, Callable[[BrokerId, Any, Address], None]]:
         return {

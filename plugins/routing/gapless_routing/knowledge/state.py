@@ -10,7 +10,7 @@ from typing import Any, Final
 from gapless.core.network.facts import BrokerId, Save
 from gapless.core.network.seam import Effect
 from gapless.core.network.timer_queue import TimerQueue
-from gapless.core.stream.ticks import PubendId
+from gapless.core.stream.ticks import FOREVER, PubendId
 from gapless.errors import ConfigurationError
 
 LIFE_BITS: Final = 24
@@ -42,6 +42,8 @@ class State:
     life: int
     """Names this life of the router; see `new_life`."""
     now: int = 0
+    wall: int = 0
+    """The wall clock when the last frame came, in milliseconds since 1970."""
     timers: TimerQueue = field(default_factory=TimerQueue)
     effects: list[Effect] = field(default_factory=list)
     owners: dict[PubendId, BrokerId] = field(default_factory=dict)
@@ -75,7 +77,8 @@ def new_life(broker: BrokerId, seed: int, above: int) -> int:
     clock that begins anew puts lives out of order. Their last bits, drawn from the seed, still tell them apart.
     """
     drawn = blake2b(f"{seed}/{broker}".encode(), digest_size=4).digest()
-    return ((above >> LIFE_BITS) + 1) << LIFE_BITS | int.from_bytes(drawn, "big") % (1 << LIFE_BITS)
+    life = ((above >> LIFE_BITS) + 1) << LIFE_BITS | int.from_bytes(drawn, "big") % (1 << LIFE_BITS)
+    return min(life, FOREVER)  # whoever was told of a life that no router can have had lives on at the end of them
 
 
 def sizes_of(config: Mapping[str, Any]) -> Sizes:

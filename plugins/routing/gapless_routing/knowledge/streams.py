@@ -9,10 +9,10 @@ broker.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
@@ -29,12 +29,13 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.network.frames import Private
+from gapless.core.network.reach import check_meta, check_tick
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.curiosity import CuriosityTimes, RecentWants
 from gapless.core.stream.intervals import IntervalSet, Ranges
 from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet, restrict
-from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
+from gapless.core.stream.ticks import FOREVER, OFFSET_BITS, PubendId, ShbId, Tick
 from gapless_routing.knowledge.askers import Askers
 from gapless_routing.knowledge.cells import Cell, Cells
 from gapless_routing.knowledge.interest import Interests
@@ -58,6 +59,8 @@ EVENT_BYTES: Final = 100
 """What an event takes in memory beside its bytes, about: small ones take more than they hold."""
 UNDER_WAY: Final = 5 * SECOND
 """What somebody said may have been on its way for so long, which no age counts."""
+CHANGES_MAX: Final = 1 << 32
+"""So often what is said of a pubend does not change in one life of a router: a notice that says so is false."""
 RUNS_MAX: Final = 4096
 """So many runs of silence are kept of a pubend."""
 TIMES: Final = CuriosityTimes(forget=400 * MILLISECOND)
@@ -72,7 +75,7 @@ class PubendNotice(Struct, array_like=True, frozen=True, gc=False):
     """The life of the router at the pubend's broker: what is placed there names it."""
     behind: bool
     """Nothing is pushed up to the pubend's `stable`: who needs it asks, however far away it is."""
-    number: Real
+    number: Annotated[int, Meta(ge=0, le=CHANGES_MAX)]
     """Rises in one life with each change of what is said: mates exchange notices, and an older one may come later."""
 
 
@@ -152,6 +155,11 @@ class Streams:
         """The memory that all cached events take."""
         return sum(_memory(stream.cache) for stream in self._streams.values())
 
+    def meta_of(self, pubend: PubendId) -> PubendMeta | None:
+        """What is known of a pubend; None: nothing."""
+        stream = self._streams.get(pubend)
+        return None if stream is None else stream.meta
+
     def topics_of(self, broker: BrokerId) -> list[tuple[str, ...]]:
         """The patterns of the topics that a broker's pubends carry, as far as this one knows them."""
         return [stream.meta.topics for stream in self._streams.values() if stream.meta.broker == broker]
@@ -208,14 +216,18 @@ class Streams:
         """A pubend, and who is enrolled there. Raises RemoteProtocolError when it makes no sense."""
         notice = _decode(data)
         meta = notice.meta
-        stream = self._stream(meta)
+        check_meta(meta, self._state.wall)
+        for at in notice.enrolled.values():
+            check_tick(meta, at, self._state.wall)
+        stream = None if meta.broker == self._state.broker else self._stream(meta)
         if stream is None or stream.up is None:
             return
         if stream.life == notice.life and (notice.number, meta.created) < (stream.number, stream.meta.created):
             return
         changed = (
             stream.enrolled != notice.enrolled
-            or replace(stream.meta, stable=0) != replace(meta, stable=0)
+            or replace(stream.meta, stable=0, reach=0) != replace(meta, stable=0, reach=0)
+            or _is_elected(stream.meta, meta.reach)
             or stream.life != notice.life
         )
         if stream.life != notice.life or stream.meta.voids != meta.voids or stream.meta.forks != meta.forks:
@@ -362,7 +374,11 @@ class Streams:
 
     def _pass(self, stream: PubendStream, knowledge: Knowledge, sender: BrokerId | None) -> None:
         if stream.up is None:
-            stream.meta = replace(stream.meta, stable=max(stream.meta.stable, knowledge.hi))
+            highest = max(stream.meta.stable, knowledge.hi)
+            elected = _is_elected(stream.meta, highest)
+            stream.meta = replace(stream.meta, stable=highest, reach=highest)
+            if elected:  # before anything is said of it: else nobody would believe that
+                self._announce(stream)
         if knowledge.reply:
             stream.asked.answered(knowledge.lo, knowledge.hi, knowledge.stamp, self._state.now)
         else:
@@ -677,6 +693,11 @@ def _view(stream: PubendStream, knowledge: Knowledge) -> KnowledgeStream:
 def _memory(cache: KnowledgeStream) -> int:
     """What the events of a cache take, about."""
     return cache.size + EVENT_BYTES * cache.event_count
+
+
+def _is_elected(meta: PubendMeta, reach: Tick) -> bool:
+    """Whether a log that numbers its records has come so far that its leader is another one than was said last."""
+    return not meta.timed and reach >> OFFSET_BITS > meta.reach >> OFFSET_BITS
 
 
 def _forget_cut(stream: PubendStream, meta: PubendMeta) -> None:

@@ -151,6 +151,10 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     forks: RealRanges = ()
     """Ticks at which another process of its broker may have logged events that this one has not (`RanTwice`): they are
     lost, and what was known of silence there is to be asked for again."""
+    reach: Real = 0
+    """How far it had come when its host said this; 0 where its host is of an earlier version, or it has come nowhere.
+
+    Whoever else says a tick far beyond that is wrong (`gapless.core.network.reach`)."""
 
     @property
     def member(self) -> str:
@@ -511,6 +515,8 @@ class FrameArrived(Struct, frozen=True, gc=False):
 
     link: LinkId
     frame: bytes
+    wall: int
+    """This node's wall clock then, in milliseconds since 1970: only to find ticks that cannot be."""
 
 
 class Saved(Struct, frozen=True, gc=False):

@@ -28,7 +28,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from gapless.core.foreign import UNREADABLE
-from gapless.core.network.facts import BrokerId, FrameArrived, LinkId
+from gapless.core.network.facts import BrokerId, LinkId
 from gapless.core.network.greeting import (
     REASON_MAX,
     Accepted,
@@ -102,6 +102,13 @@ class Waiting(Struct, frozen=True, gc=False):
 
     link: LinkId
     pending: int
+
+
+class Received(Struct, frozen=True, gc=False):
+    """A router's frame has arrived whole."""
+
+    link: LinkId
+    frame: bytes
 
 
 class LinkPhase(Enum):
@@ -389,7 +396,7 @@ class BrokerLink:
         if parts:
             frame = bytes(parts) + frame
             parts.clear()
-        self._emit(FrameArrived(self.number, frame))
+        self._emit(Received(self.number, frame))
 
     def _on_beat(self, payload: bytes) -> None:
         if len(payload) != HEAD_BYTES + _COUNT.size:

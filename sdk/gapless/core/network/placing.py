@@ -33,6 +33,7 @@ from gapless.core.network.frames import Address, Answer
 from gapless.core.network.seam import Effect
 from gapless.core.network.timer_queue import MILLISECOND, SECOND, TimerQueue
 from gapless.core.stream.ticks import PubendId, name_of
+from gapless.errors import RemoteProtocolError
 
 REPEAT = 250 * MILLISECOND
 """After how long a question is repeated at first; then after twice as long, and so on."""
@@ -89,6 +90,9 @@ class PlacingNetwork(Protocol):
     def send(self, broker: BrokerId, message: OpenRequest | Pub | Answer, address: Address) -> None:
         """Sends a message to a broker; it may be lost."""
 
+    def has_way(self, broker: BrokerId) -> bool:
+        """Whether something that is sent to a broker now may arrive, as far as this router knows."""
+
 
 Line: TypeAlias = "tuple[str, bool, int]"
 """A publisher, whether it is a producer of keyed batches, and its epoch.
@@ -105,6 +109,32 @@ def line_of(message: OpenRequest | Pub) -> Line:
     if isinstance(message, OpenRequest) and message.claims:
         return f"{message.pubend} {message.publisher}", message.keyed, -2
     return message.publisher, message.keyed, message.epoch if isinstance(message, Pub) else -1
+
+
+def misfit(message: OpenRequest | Pub, answer: Answer) -> str:
+    """Returns why an answer cannot be that to this question, or "".
+
+    Whoever believed it would tell a publisher of other events than it has sent, and leave it waiting for its own.
+    """
+    outcome, verdict = answer.outcome, answer.outcome.verdict
+    if isinstance(message, OpenRequest):
+        if message.pubend and answer.pubend != message.pubend:
+            return f"it is of pubend {answer.pubend!r}"
+        if verdict is not Verdict.OK or message.ending is not None or message.claims:
+            return ""
+        return "" if answer.pubend and (outcome.epoch or message.keyed) else "it opens nothing"
+    if answer.pubend != message.pubend:
+        return f"it is of pubend {answer.pubend!r}"
+    count = message.events.count
+    last = message.first + count - 1
+    if verdict in {Verdict.RESUME, Verdict.RETRY}:
+        return "" if outcome.sequence <= last + 1 else f"event {outcome.sequence} was never sent"
+    if verdict is not Verdict.OK or not count:
+        return ""
+    receipts = sum(run.count for run in outcome.ticks)
+    if receipts > count or (receipts not in {0, count} and not message.keyed):
+        return f"{receipts} receipts for {count} events"
+    return "" if message.keyed or outcome.sequence == last else f"it is of event {outcome.sequence}, not of {last}"
 
 
 @dataclass(slots=True)
@@ -159,7 +189,10 @@ class ClientSide:
         self._ask(pub, reply_to, self._owners(pub.pubend, node))
 
     def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
-        """The owner's answer, or that it does not know us any more. It may come more than once."""
+        """The owner's answer, or that it does not know us any more. It may come more than once.
+
+        Raises RemoteProtocolError for an answer to another question than was asked. Who had asked is told so.
+        """
         life, number, theirs, taken = address
         assert isinstance(number, int)
         assert isinstance(theirs, int)
@@ -168,6 +201,10 @@ class ClientSide:
         if question is None or life != self._station.life or broker != question.owner:
             return
         if taken:
+            if fault := misfit(question.message, answer):
+                text = f"node {broker!r} gave an answer that does not fit: {fault}"
+                self._finish(number, question.message.pubend, _unanswered(question, text))
+                raise RemoteProtocolError(text)
             self._finish(number, answer.pubend, answer.outcome)
         elif question.life != theirs:
             self._send(number, question)
@@ -180,7 +217,10 @@ class ClientSide:
         """A question has waited long enough for its answer: it is repeated, or given up."""
         question = self._questions[number]
         if self._station.now >= question.until:
-            self._finish(number, question.message.pubend, _unanswered(question, "the pubend's broker does not answer"))
+            why = f"node {question.owner!r}, where the pubend is, does not answer"
+            if not self._mesh.has_way(question.owner):
+                why = f"no link leads to node {question.owner!r}, where the pubend is"
+            self._finish(number, question.message.pubend, _unanswered(question, why))
         else:
             self._send(number, question)
             self._wait(number, question)

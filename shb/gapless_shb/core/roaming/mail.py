@@ -6,13 +6,14 @@ attachment or lease it is about; whoever gets it again, or too late, can tell.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeAlias
 
 import msgspec
 
 from gapless.core.foreign import UNREADABLE
 from gapless.core.network.facts import MAIL_BYTES_MAX, Real
-from gapless.core.stream.ticks import PubendId, ShbId
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledged,
     Attach,
@@ -210,3 +211,21 @@ def decode(data: bytes) -> Mail | None:
         return _decoder.decode(data)
     except UNREADABLE:
         return None
+
+
+def ticks_of(mail: Mail) -> Iterator[tuple[PubendId, Tick]]:
+    """Yields the highest ticks that a message names, as its sender knows them (protocol: possible-ticks).
+
+    What applications say, in requests and commits, is not among them: the home judges that as its own clients' word.
+    """
+    if isinstance(mail, Answer | Renewed):
+        for row in mail.standing.rows:
+            yield row.pubend, max(row.start, row.acked, row.quiet_from, row.released, row.passed)
+        yield from mail.standing.starts.items()
+    if isinstance(mail, Renewed):
+        for found in mail.matched:
+            yield found.pubend, max(found.lo, found.upto, *found.ticks)
+    elif isinstance(mail, Renew):
+        yield from ((said.pubend, max(said.tick, said.event)) for said in mail.acknowledged)
+        yield from ((said.pubend, said.tick) for said in mail.passed)
+        yield from ((doubt.pubend, max(doubt.lo, doubt.hi)) for doubt in mail.doubts)

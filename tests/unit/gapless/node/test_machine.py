@@ -439,7 +439,7 @@ def test_links_to_other_brokers_go_to_the_router(rig: Rig) -> None:
 
     assert rig.router.told == [
         routing.LinkUp(3, "b", frozenset({"phb"}), 1),
-        routing.FrameArrived(3, b"x"),
+        routing.FrameArrived(3, b"x", rig.wall),
         routing.LinkDown(3),
     ]
 

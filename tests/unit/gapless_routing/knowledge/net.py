@@ -34,12 +34,15 @@ from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW, Stamp
+from gapless.core.stream.ticks import EPOCH_MS
 from gapless.selectors.filters import Filter
 from gapless_routing.knowledge.router import KnowledgeRouter
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
 P = "p@1"
+WALL = EPOCH_MS
+"""The wall clock of every node: the time of the first tick."""
 PHB, SHB = ("phb",), ("shb",)
 EffectT = TypeVar("EffectT")
 
@@ -128,7 +131,7 @@ class Net:
             if not self._waiting:
                 return
             name, link, frame = self._waiting.pop(0)
-            self._tell(name, FrameArrived(link, frame))
+            self._tell(name, FrameArrived(link, frame, WALL))
         raise AssertionError("the routers do not come to rest")
 
     def pass_time(self, span: int) -> None:
@@ -171,7 +174,7 @@ class Net:
     def arrive(self, source: str, to: str, message: Message | bytes, address: Address = ()) -> list[Effect]:
         """A message arrives that no router of this network sent. Returns what the receiver's cores are told."""
         frame = message if isinstance(message, bytes) else encode(message, address)
-        return self.tell(to, FrameArrived(self._links[to, source], frame))
+        return self.tell(to, FrameArrived(self._links[to, source], frame, WALL))
 
     # ------------------------------------------------------------------------------- what was seen
 

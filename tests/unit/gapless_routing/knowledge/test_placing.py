@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import (
+    Hangup,
     Opened,
     OpenRequest,
     Outcome,
@@ -21,9 +23,10 @@ from gapless.core.network.frames import Answer
 from gapless.core.network.placing import ANSWER_LIMIT, REPEAT
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
+from gapless.core.stream.ticks import FOREVER
 from unit.gapless_routing.knowledge.net import CHAIN, DIAMOND, PHB, SECOND, SHB, Net, P, network_map
 
-OK = Outcome(Verdict.OK, sequence=1)
+OK = Outcome(Verdict.OK, sequence=1, epoch=1)
 TWO_PHBS = network_map({"P": {"p": PHB}, "M": {"i": ()}, "Q": {"q": PHB}, "S": {"s": SHB}}, "p-i", "q-i", "s-i")
 LATER = 4 << 60
 """A life that no clock here gives."""
@@ -50,7 +53,7 @@ def submitted(net: Net, name: str = "p") -> list[int]:
     """The sequences of the batches that a pubend's host got since the last call; each is answered with OK."""
     submits = net.take(Submit, name)
     for submit in submits:
-        net.tell(name, Submitted(submit.reply_to, P, OK))
+        net.tell(name, Submitted(submit.reply_to, P, Outcome(Verdict.OK, sequence=submit.pub.first)))
     return [submit.pub.first for submit in submits]
 
 
@@ -367,3 +370,34 @@ def test_an_answer_to_one_broker_of_a_cell_finds_it_over_a_mate() -> None:
         verdicts += [verdict for _, verdict in answers(net, "i")]
 
     assert verdicts[-1] is Verdict.OK
+
+
+# ------------------------------------------------------------------------------------------ nonsense
+
+
+def test_an_answer_that_does_not_fit_ends_the_link_it_came_on_and_its_client_is_told() -> None:
+    net = opened()
+    net.tell("s", Submit(pub(1), "r1"))
+    (asked,) = net.take(Submit, "p")
+    net.tell("p", Submitted(asked.reply_to, P, Outcome(Verdict.OK, sequence=9)))
+
+    (told,) = net.take(Submitted, "s")
+    assert told.outcome.verdict is Verdict.UNCERTAIN
+    assert "does not fit" in told.outcome.reason
+    assert net.take(Hangup, "s") == [Hangup(net._links["s", "i"])]
+    assert [(alarm.code, alarm.about) for alarm in net.take(Alarm, "s")] == [(AlarmCode.NODE_REFUSED, "i")]
+
+
+def test_no_life_is_beyond_what_a_frame_can_say() -> None:
+    """A node that was told of the last life that there can be goes on, instead of failing at what it cannot write."""
+    net = opened()
+    net.tell("s", Submit(pub(1), "r1"))
+    (sent,) = [one for one in net.sent if isinstance(one.message, Pub) and one.to == "p"]
+    to, source, _, life, number, *_ = sent.address
+    answer = Answer(P, Outcome(Verdict.RETRY, "a later process of this broker was seen"))
+    net.arrive("i", "s", answer, (source, to, life, number, net.routers["p"]._state.life, FOREVER))
+
+    assert net.routers["s"]._state.life == FOREVER
+    assert not net.take(Alarm, "s")
+    net.arrive("i", "s", answer, (source, to, FOREVER, number, 1, 1 << 63))
+    assert net.take(Hangup, "s")

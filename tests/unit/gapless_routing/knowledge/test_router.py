@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.gauges import value_of
 from gapless.core.network.facts import (
     Enrol,
@@ -11,10 +15,12 @@ from gapless.core.network.facts import (
     Hangup,
     Held,
     Hold,
+    Know,
     LinkUp,
     Outcome,
     Post,
     Posted,
+    PubendMeta,
     Seen,
     Verdict,
     Wake,
@@ -32,12 +38,13 @@ from gapless.core.network.frames import (
 from gapless.core.network.interest import parts_of
 from gapless.core.network.seam import RouterContext
 from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import LAST, OFFSET_BITS
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
 from gapless_routing.knowledge import open_routing
 from gapless_routing.knowledge.peers import SIDEWAYS
 from gapless_routing.knowledge.router import CACHED, LINKS
-from gapless_routing.knowledge.streams import EVENT_BYTES
+from gapless_routing.knowledge.streams import EVENT_BYTES, PUBEND, PubendNotice
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -52,6 +59,7 @@ from unit.gapless_routing.knowledge.net import (
     hung_up,
     knowledge,
     network_map,
+    private,
     said,
     subscribed,
     want,
@@ -133,6 +141,90 @@ def test_what_no_router_writes_ends_the_link(message: Message | bytes, address: 
     assert hung_up(net, "p")
 
 
+FALSE = 1 << 61
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"meta": PubendMeta(P, "p", stable=FALSE)},
+        {"enrolled": {"s@disk": FALSE}},
+    ],
+    ids=["stable", "enrolled"],
+)
+def test_a_notice_of_a_tick_that_cannot_be_ends_the_link_and_is_told(change: dict[str, Any]) -> None:
+    net = subscribed()
+    false = msgspec.structs.replace(msgspec.msgpack.decode(_notice(net), type=PubendNotice), **change)
+    net.arrive("p", "i", Private(PUBEND, msgspec.msgpack.encode(false)))
+
+    assert hung_up(net, "i")
+    assert [(alarm.code, alarm.about) for alarm in net.take(Alarm, "i")] == [(AlarmCode.IMPOSSIBLE_TICK, "p")]
+    assert net.routers["i"]._streams.meta_of(P).stable < FALSE  # type: ignore[union-attr]
+
+
+def _notice(net: Net) -> bytes:
+    net.pass_time(5 * SECOND)
+    return private(net, PUBEND, "p", "i")[-1]
+
+
+def test_a_number_of_a_notice_that_would_silence_all_later_ones_ends_the_link() -> None:
+    net = subscribed()
+    false = msgspec.structs.replace(msgspec.msgpack.decode(_notice(net), type=PubendNotice), number=1 << 62)
+    net.arrive("p", "i", Private(PUBEND, msgspec.msgpack.encode(false)))
+
+    assert hung_up(net, "i")
+    assert [alarm.code for alarm in net.take(Alarm, "i")] == [AlarmCode.NODE_REFUSED]
+
+
+def test_nobody_else_speaks_of_a_nodes_own_pubends() -> None:
+    net = subscribed()
+    notice = PubendNotice(PubendMeta("q@1", "s"), {}, 1, behind=False, number=1)
+    net.arrive("i", "s", Private(PUBEND, msgspec.msgpack.encode(notice)))
+
+    assert net.routers["s"]._streams.meta_of("q@1") is None
+
+
+def test_false_silence_reaches_no_shb_and_what_comes_after_it_does() -> None:
+    """The neighbour is named once in a while: it may come back at once, and say it again."""
+    net = subscribed()
+    for _ in range(3):
+        net.arrive("i", "s", Knowledge(P, 0, FALSE))
+        assert hung_up(net, "s")
+    assert [(alarm.code, alarm.about) for alarm in net.take(Alarm, "s")] == [(AlarmCode.IMPOSSIBLE_TICK, "i")]
+    assert delivered(net) == []
+
+    net.say(0, 20, "a")
+    assert said(delivered(net)) == [(0, 20, (1,))]
+
+
+def test_a_log_that_is_gone_ends_at_the_last_tick() -> None:
+    net = Net(CHAIN)
+    net.open(grain=1, stable=20)
+    net.subscribe("s", 1, "a")
+    net.pass_time(6 * SECOND)
+    net.tell("s", want(20, LAST))
+    net.tell("p", Know(Knowledge(P, 20, LAST, lost=LAST, reply=True), 1))
+
+    assert [(one.hi, one.lost) for one in delivered(net)] == [(LAST, LAST)]
+    assert not net.take(Alarm, "s")
+
+
+def test_elections_are_told_before_what_follows_them() -> None:
+    """However many there were since the last notice: nobody takes what the log says then for a lie."""
+    net = Net(CHAIN)
+    net.open(grain=1, stable=20)
+    net.subscribe("s", 1, "a")
+    low = 0
+    for epoch in (5, 500):
+        tick = (epoch << OFFSET_BITS) + 1
+        net.tell("p", Know(Knowledge(P, low, tick)))
+        low = tick
+    net.pass_time(SECOND)
+
+    assert delivered(net)[-1].hi == low
+    assert not net.take(Alarm, "i") + net.take(Alarm, "s")
+
+
 def test_only_a_mate_says_something_sideways_and_only_for_a_neighbouring_cell() -> None:
     net = subscribed(DIAMOND)
     net.arrive("p", "i", knowledge(0, 20), (SIDEWAYS, "S"))
@@ -148,7 +240,7 @@ def test_a_frame_of_a_link_that_is_gone_means_nothing() -> None:
     net = subscribed()
     link = net._links["p", "i"]
     net.cut("p", "i")
-    assert net.tell("p", FrameArrived(link, encode(want(0, 20)))) == []
+    assert net.tell("p", FrameArrived(link, encode(want(0, 20)), 0)) == []
 
 
 # ------------------------------------------------------------------------------------ passing on

@@ -460,7 +460,7 @@ class Network:
 
     def _arrive(self, end: tuple[str, int], frame: bytes) -> None:
         if end in self._links:
-            self.nodes[end[0]].tell(FrameArrived(end[1], frame))
+            self.nodes[end[0]].tell(FrameArrived(end[1], frame, 0))
 
     def connect(self, one: str, other: str) -> None:
         """A link between two brokers, if they have none."""

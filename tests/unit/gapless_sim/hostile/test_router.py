@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import (
     AskPubend,
     Enrol,
@@ -258,7 +259,11 @@ def test_who_sends_nonsense_is_hung_up_on(frame: bytes) -> None:
     router.start(0, RouterContext("p", 1, PAIR.network))
     router.link_up(0, LinkUp(7, "s", frozenset(), 1))
 
-    assert router.frame(0, FrameArrived(7, frame)) == [Hangup(7)]
+    refused, hangup = router.frame(0, FrameArrived(7, frame, 0))
+
+    assert isinstance(refused, Alarm)
+    assert (refused.code, refused.about) == (AlarmCode.NODE_REFUSED, "s")
+    assert hangup == Hangup(7)
 
 
 def test_who_is_not_on_the_map_is_hung_up_on() -> None:
@@ -272,7 +277,7 @@ def test_frames_of_links_that_are_gone_mean_nothing() -> None:
     router = HostileRouter()
     router.start(0, RouterContext("p", 1, PAIR.network))
 
-    assert router.frame(0, FrameArrived(7, b"nonsense")) == []
+    assert router.frame(0, FrameArrived(7, b"nonsense", 0)) == []
     assert list(router.saved(0, Saved(None))) == []
 
 

@@ -67,7 +67,7 @@ class Seam:
     def report(self, shb: ShbId, released: Tick, delivered: Tick, *, arrives: bool = True) -> None:
         self.call(shb, Progress(shb, PUBEND, released, delivered))
         if arrives:
-            self.call("p", FrameArrived(1, b"progress"))
+            self.call("p", FrameArrived(1, b"progress", 0))
 
     def release(self, released: Tick, delivered: Tick) -> None:
         self.say("p", Released(PUBEND, released, delivered))

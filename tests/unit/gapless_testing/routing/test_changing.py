@@ -24,6 +24,7 @@ BREACHES = [
     Breach(broken_by_change.CallsDamageSilence, Suite.test_what_was_given_up_as_damaged_is_no_silence, Clause.TRUTH),
     Breach(broken_by_change.DefersOpenings, Suite.test_openings_stay_in_order_whatever_comes_late, Clause.PLACE),
     Breach(broken_by_change.FailsForAFrame, Suite.test_what_does_not_parse_is_dropped, Clause.SEAM),
+    Breach(broken_by_change.BelievesAnyTick, Suite.test_a_tick_that_cannot_be_ends_its_link, Clause.TRUTH),
 ]
 
 

@@ -130,7 +130,7 @@ def test_a_member_at_the_brokers_own_shb_may_be_heard_from_elsewhere() -> None:
     with breaks(Clause.MINIMA, "before p was heard"):
         seam.release(5, 5)
 
-    seam.call("p", FrameArrived(1, b""))
+    seam.call("p", FrameArrived(1, b"", 0))
     seam.release(5, 5)
 
 
@@ -140,7 +140,7 @@ def test_a_pubend_that_moves_is_released_where_it_is(seam: Seam) -> None:
     seam.release(5, 5)
     meta = seam.open({"s": 0, "t": 0})
     seam.call("q", Opened(meta, {"s": 0, "t": 0}))
-    seam.call("q", FrameArrived(1, b""))
+    seam.call("q", FrameArrived(1, b"", 0))
 
     with breaks(Clause.MINIMA, "was not given"):
         seam.release(5, 5)

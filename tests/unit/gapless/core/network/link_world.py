@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gapless.core.alarms import Alarm
-from gapless.core.network.facts import FrameArrived, LinkDown, LinkUp, RanTwice, ShutOut
+from gapless.core.network.facts import LinkDown, LinkUp, RanTwice, ShutOut
 from gapless.core.network.greeting import LinkIdentity
-from gapless.core.network.links import Connect, EndLink, Payload, RaiseFrameLimit, SendPayloads, Waiting
+from gapless.core.network.links import Connect, EndLink, Payload, RaiseFrameLimit, Received, SendPayloads, Waiting
 from gapless.core.network.peers import BrokerLinks
 from wire import joined
 
@@ -101,7 +101,7 @@ class LinkNode:
             self.up[effect.link] = effect
         elif isinstance(effect, LinkDown):
             del self.up[effect.link]
-        elif isinstance(effect, FrameArrived):
+        elif isinstance(effect, Received):
             assert effect.link in self.up
             self.frames.append((effect.link, effect.frame))
         elif isinstance(effect, Waiting):

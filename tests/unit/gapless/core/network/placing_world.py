@@ -41,6 +41,10 @@ class World:
         """What this router's life is called to a broker."""
         return self.life
 
+    def has_way(self, broker: BrokerId) -> bool:
+        """Whether there is a link to it."""
+        return broker in self.processes
+
     def send(self, broker: BrokerId, message: OpenRequest | Pub | Answer, address: Address) -> None:
         """A message leaves."""
         self.messages.append((broker, message, address))

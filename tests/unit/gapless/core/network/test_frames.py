@@ -330,7 +330,7 @@ def wrong_numbers(value: Any) -> Iterator[Any]:
         (ProgressRows((Progress("s", "p@1", 1, 2), Progress("t", "p@1", 3, 4))), 4),
         (Hold("s", "p@1", 1, {2: 3}), 3),
         (Held("s", "p@1", 1, {2: 3}, 4), 4),
-        (Seen(PubendMeta("p@1", "b", ("#",), None, 1, False, ((1, 2),), 3, 4), 5), 7),
+        (Seen(PubendMeta("p@1", "b", ("#",), None, 1, False, ((1, 2),), 3, 4), 5), 8),
         (Probe("p@1", 1), 1),
         (OpenRequest("loader", "i", 1, None, "p@1", 2, principal="anonymous"), 2),
         (Answer("p@1", Outcome(Verdict.OK, "", 1, 2, 3)), 3),

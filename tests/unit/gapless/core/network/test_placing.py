@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.network.frames import Address, Answer
-from gapless.core.network.placing import ANSWER_LIMIT, REPEAT, ClientSide
+from gapless.core.network.placing import ANSWER_LIMIT, REPEAT, ClientSide, misfit
+from gapless.core.stream.columns import EventColumns
+from gapless.core.wire.messages import TickRun
+from gapless.errors import RemoteProtocolError
 from unit.gapless.core.network.placing_world import LIFE, P, World, pub
 
 FAR = 9
@@ -46,7 +50,7 @@ def side() -> Side:
 
 
 def ok(sequence: int) -> Outcome:
-    return Outcome(Verdict.OK, sequence=sequence)
+    return Outcome(Verdict.OK, sequence=sequence, epoch=1)
 
 
 def test_no_number_is_used_twice_in_a_process(side: Side) -> None:
@@ -80,6 +84,81 @@ def test_a_batch_goes_to_its_pubends_broker_and_its_answer_to_the_client(side: S
     side.answer(1, ok(1))
     side.answer(1, ok(1))
     assert side.placed() == [("r1", Verdict.OK)], "an answer that comes again is no other"
+
+
+OPENING = OpenRequest("loader", "i", 1, None, P, principal="anonymous")
+FALSE = 1 << 62
+
+
+@pytest.mark.parametrize(
+    ("pubend", "outcome"),
+    [
+        pytest.param("q@1", ok(1), id="another-pubend"),
+        pytest.param(P, ok(0), id="an-earlier-event"),
+        pytest.param(P, ok(FALSE), id="an-event-that-was-never-sent"),
+        pytest.param(P, Outcome(Verdict.OK, sequence=1, ticks=(TickRun(5, 1, 2),)), id="too-many-receipts"),
+        pytest.param(P, Outcome(Verdict.RESUME, sequence=FALSE), id="resume-beyond"),
+        pytest.param(P, Outcome(Verdict.RETRY, sequence=FALSE), id="retry-beyond"),
+    ],
+)
+def test_an_answer_to_another_batch_is_nonsense_and_its_publisher_is_told(
+    side: Side, pubend: str, outcome: Outcome
+) -> None:
+    """It would leave the publisher waiting for a receipt that nobody will send."""
+    side.entry.place(pub(1), "r1", "")
+
+    with pytest.raises(RemoteProtocolError, match="'far' gave an answer that does not fit"):
+        side.entry.on_answer("far", Answer(pubend, outcome), (LIFE, 1, FAR, 1))
+    (told,) = side.world.take_effects()
+    assert isinstance(told, Submitted)
+    assert told.outcome.verdict is Verdict.UNCERTAIN
+    assert "does not fit" in told.outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("pubend", "outcome"), [("q@1", ok(0)), (P, Outcome(Verdict.OK))], ids=["another-pubend", "no-epoch"]
+)
+def test_an_answer_that_opens_nothing_is_nonsense(side: Side, pubend: str, outcome: Outcome) -> None:
+    side.entry.open(OPENING, "o1")
+
+    with pytest.raises(RemoteProtocolError, match="does not fit"):
+        side.entry.on_answer("far", Answer(pubend, outcome), (LIFE, 1, FAR, 1))
+    assert side.placed() == [("o1", Verdict.RETRY)]
+
+
+@pytest.mark.parametrize(
+    ("message", "outcome"),
+    [
+        (pub(1), Outcome(Verdict.OK, "logged long ago", 1)),
+        (pub(1), Outcome(Verdict.RETRY, "later", 1)),
+        (pub(5), Outcome(Verdict.RESUME, "events 1 to 4 are missing", 1)),
+        (pub(1), Outcome(Verdict.FENCED)),
+        (replace(pub(9), keyed=True), Outcome(Verdict.OK, "logged before", 3)),
+        (replace(pub(0), tokens=b"token", events=EventColumns(0, b"", b"")), Outcome(Verdict.OK, sequence=7)),
+        (OPENING, ok(9)),
+        (replace(OPENING, ending=Ending.LEFT), Outcome(Verdict.OK)),
+        (replace(OPENING, keyed=True), Outcome(Verdict.OK)),
+        (replace(OPENING, claims=True, epoch=3), Outcome(Verdict.OK, epoch=3)),
+        (replace(OPENING, pubend=""), ok(0)),
+    ],
+)
+def test_every_answer_of_a_pubend_fits(message: OpenRequest | Pub, outcome: Outcome) -> None:
+    assert misfit(message, Answer(P, outcome)) == ""
+
+
+def test_who_waits_is_told_that_no_link_leads_there(side: Side) -> None:
+    side.entry.place(pub(1), "r1", "")
+    side.pass_time(ANSWER_LIMIT)
+    (silent,) = side.world.take_effects()
+    del side.world.processes["far"]
+    side.entry.place(pub(1), "r2", "")
+    side.pass_time(ANSWER_LIMIT)
+    (parted,) = side.world.take_effects()
+
+    assert isinstance(silent, Submitted)
+    assert isinstance(parted, Submitted)
+    assert silent.outcome.reason == "node 'far', where the pubend is, does not answer"
+    assert parted.outcome.reason == "no link leads to node 'far', where the pubend is"
 
 
 def test_a_batch_says_which_one_is_to_come_before_it_and_which_are_given_up(side: Side) -> None:

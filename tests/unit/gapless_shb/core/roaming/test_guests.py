@@ -5,13 +5,14 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.network import facts as r
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import messages as m
 from gapless.selectors.parser import SelectorLimits
-from gapless_shb.core.roaming import matches
+from gapless_shb.core.roaming import mail, matches
 from gapless_shb.core.rows import POSITIONS
 from gapless_shb.core.state import ALL_IS_SAID
 from gapless_shb.core.subscriptions import SUBSCRIPTIONS
@@ -24,6 +25,51 @@ def attached(pair: Pair, **how: object) -> tuple[object, m.Subscribed]:
     pair.subscribe(pair.other, session, **how)  # type: ignore[arg-type]
     pair.settle(1000)
     return session, pair.attached(pair.other, session)
+
+
+# ----------------------------------------------------------------------------------------- what cannot be
+
+FALSE = 1 << 61
+
+
+@pytest.mark.parametrize(
+    "false",
+    [
+        mail.Renewed("shb", 1, 1, 1, 1, mail.Standing((mail.Row(PUBEND, 0, FALSE, 0, 0),))),
+        mail.Renewed("shb", 1, 1, 1, 1, mail.Standing((), 0, {PUBEND: FALSE})),
+        mail.Renewed("shb", 1, 1, 1, 1, mail.Standing(), (mail.Matched(PUBEND, 0, FALSE, ()),)),
+        mail.Answer("shb", 1, 1, m.Done(1), mail.Standing((mail.Row(PUBEND, 0, 0, 0, 0, FALSE),))),
+        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", (m.Acknowledged(PUBEND, FALSE, 0),)),
+        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", passed=(m.Position(PUBEND, FALSE),)),
+        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", doubts=(mail.Doubt(PUBEND, 0, FALSE),)),
+    ],
+    ids=["row", "start", "matched", "answer", "acknowledged", "passed", "doubt"],
+)
+def test_mail_of_a_tick_that_cannot_be_is_not_believed_and_names_its_node(false: mail.Mail) -> None:
+    pair = Pair()
+    data = mail.encode(false)
+    assert data is not None
+    pair.home.feed(r.Posted("shb9", "shb", data))
+
+    assert pair.home.alarms == ["impossible_tick"]
+
+
+def test_a_false_renewal_acknowledges_nothing() -> None:
+    pair = Pair()
+    session, _ = attached(pair)
+    events = pair.publish(3)
+    renewals: list[mail.Renew] = []
+    while not renewals:
+        pair.other.pause(250)
+        pair.other.sync()
+        renewals = [said for said in pair.mail() if isinstance(said, mail.Renew)]
+    (kept,) = pair.home.hosting.registry
+    before = pair.home.stream.positions[kept.sid].acked
+    false = replace(renewals[-1], acknowledged=(m.Acknowledged(PUBEND, FALSE, events[-1]),))
+    pair.home.feed(r.Posted(pair.other.node, "shb", mail.encode(false) or b""))
+
+    assert pair.home.stream.positions[kept.sid].acked == before
+    assert session
 
 
 # ----------------------------------------------------------------------------------------- how it comes
