@@ -37,6 +37,7 @@
         ├── VolumeCorruptError        the volume lost or garbled something; it must not be served
         │   └── RecordsDamagedError   some records of a stream, and no others: the rest is served
         └── VolumeFailedError         a write or sync failed; reads work, writing needs a reopened volume
+            ├── DescriptorsExhaustedError   the process may open no more files; the disk is as it was
             └── VolumeFullError       the disk is full
 
 All of them pickle, with their attributes.
@@ -272,6 +273,10 @@ class VolumeFailedError(StorageError):
 
     Whether the failed batch is there after reopening is undetermined.
     """
+
+
+class DescriptorsExhaustedError(VolumeFailedError):
+    """The process may open no more files: the disk is as good as before. Raise the limit, or open fewer."""
 
 
 class VolumeFullError(VolumeFailedError):

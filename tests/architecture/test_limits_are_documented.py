@@ -159,7 +159,7 @@ SUBSCRIBERS = {
 LIMITS = SessionLimits()
 CONNECTIONS = {
     "connections of clients": f"{one(default(LimitsSection, 'connections'), LIMITS.links):,}",
-    "connections of a listener with `tcp`": "nine tenths of the open-file limit",
+    "connections of a listener with `tcp`": "what the storage leaves of the open-file limit",
     "frame before a client is known": f"{HELLO_BYTES_MAX:,} bytes",
     "… as the transport takes it": f"{default(TcpOptions, 'frame_limit'):,} bytes",
     "frame behind that": size(one(default(LimitsSection, "max_frame_bytes"), LIMITS.frame_bytes)),

@@ -6,17 +6,16 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from gapless import descriptors
 from gapless_transport.options import LinkOptions
+
+REFUSED_MAX = 16
+"""So many more a listener takes than there may be clients: they are told why they are refused."""
 
 
 def connections_default() -> int:
-    """How many connections a listener takes by default: nine tenths of the files that may be open."""
-    try:
-        import resource
-    except ImportError:
-        return 1000
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 20 if soft == resource.RLIM_INFINITY else max(1, soft * 9 // 10)
+    """How many connections a listener takes by default: what the storage leaves of the files that may be open."""
+    return descriptors.for_connections() + REFUSED_MAX
 
 
 class TcpOptions(LinkOptions):

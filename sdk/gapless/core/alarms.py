@@ -146,6 +146,16 @@ class AlarmCode(Enum):
         "A client broke the protocol or was refused, and its connection was ended.",
         "Look at that client: its version, its credentials, whether it is one of yours.",
     )
+    CONNECTIONS_FULL = (
+        "connections_full",
+        "As many connections are there as this broker takes; further ones are told to come again.",
+        "Close what is not used, raise the limit of open files (`ulimit -n`) or `limits.connections`, or add a broker.",
+    )
+    DESCRIPTORS_EXHAUSTED = (
+        "descriptors_exhausted",
+        "The process may open no more files; the volume was opened anew, and nothing acknowledged was lost.",
+        "Raise the limit of open files (`ulimit -n`), or have fewer connections. The disk is not the cause.",
+    )
     DISK_LOW = (
         "disk_low",
         "Less is left on the disk than `node.min_free_bytes`; publishers have to wait.",
@@ -177,6 +187,7 @@ _LASTING: Final = frozenset(
         AlarmCode.LOG_LESS_SAFE,
         AlarmCode.NODE_UNREACHABLE,
         AlarmCode.MAPS_DIFFER,
+        AlarmCode.CONNECTIONS_FULL,
         AlarmCode.DISK_LOW,
     }
 )

@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from gapless import descriptors
 from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
 from gapless.node.groups import GroupSection, unknown_nodes, wrong_groups
@@ -138,7 +139,7 @@ class LimitsSection(Section):
             handshake=round(self.handshake * SECOND),
             heartbeat=round(self.heartbeat * SECOND),
             stall=round(3 * self.heartbeat * SECOND),
-            links=self.connections,
+            links=min(self.connections, descriptors.for_connections()),
             publishers=self.publishers,
             event_bytes=self.max_event_bytes,
             frame_bytes=self.max_frame_bytes,

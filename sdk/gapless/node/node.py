@@ -32,6 +32,7 @@ from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import Code, HelloRefused
 from gapless.errors import (
     ConfigurationError,
+    DescriptorsExhaustedError,
     NodeTwiceError,
     StorageError,
     VolumeAbsentError,
@@ -355,8 +356,10 @@ class Node:
             self._note(Alarm(AlarmCode.NODE_TWICE, self._shut_out, self._loaded.config.node.name))
             log.critical("%s", error)
         elif isinstance(error, StorageError):
-            text = f"the storage has failed, nothing was acknowledged that is not durable: {error}"
-            self._note(Alarm(AlarmCode.STORAGE_FAILED, text))
+            has_none = isinstance(error, DescriptorsExhaustedError)
+            what = "no file could be opened" if has_none else "the storage has failed"
+            text = f"{what}, nothing was acknowledged that is not durable: {error}"
+            self._note(Alarm(AlarmCode.DESCRIPTORS_EXHAUSTED if has_none else AlarmCode.STORAGE_FAILED, text))
             log.error("%s", text)
         else:
             self._crashes.append(time.monotonic())

@@ -35,13 +35,16 @@ from rocksdict import (
     WriteBatch,
 )
 
+from gapless import descriptors
 from gapless.errors import (
+    DescriptorsExhaustedError,
     StorageError,
     VolumeCorruptError,
     VolumeFailedError,
     VolumeFullError,
     VolumeLockedError,
 )
+from gapless_storage._rocksdb.files import no_descriptors
 from gapless_storage._rocksdb.keys import LOG_FAMILY, LOG_MARK_KEY, MARK_KEY
 from gapless_storage._rocksdb.layout import RECORD_KEY, Mark
 
@@ -53,6 +56,7 @@ COMPRESSIONS = {
     "zstd": DBCompressionType.zstd,
 }
 
+_NO_DESCRIPTORS = "Too many open files"
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 _FAILING = ("Input/output error", "Read-only file system", "Too many open files", "Cannot allocate memory")
 _DAMAGED = ("Corruption", "Input/output error", "No such file or directory")
@@ -96,7 +100,7 @@ def _options(tuning: Tuning, *, create: bool, compacting: bool) -> Options:
     options.set_max_bytes_for_level_base(8 * tuning.write_buffer_bytes)
     options.set_compression_type(COMPRESSIONS[tuning.compression]())
     options.set_max_background_jobs(2)
-    options.set_max_open_files(256)  # a long log has many files; sockets need descriptors too
+    options.set_max_open_files(descriptors.for_storage())
     options.set_keep_log_file_num(4)
     options.set_stats_dump_period_sec(0)
     options.set_stats_persist_period_sec(0)
@@ -299,6 +303,8 @@ class Database:
         except StorageError:
             raise
         except Exception as error:
+            if _NO_DESCRIPTORS in str(error):
+                raise DescriptorsExhaustedError(no_descriptors(str(error))) from error
             raise VolumeCorruptError(f"reading failed: {error}") from error
 
 
@@ -332,6 +338,8 @@ def _meaning(text: str) -> StorageError:
         return VolumeLockedError(f"the database is in use: {text}")
     if says_full(text):
         return VolumeFullError(f"the disk is full: {text}")
+    if _NO_DESCRIPTORS in text:
+        return DescriptorsExhaustedError(no_descriptors(text))
     if text.startswith("Corruption"):
         return VolumeCorruptError(f"the database is damaged: {text}")
     return VolumeFailedError(text)

@@ -11,8 +11,14 @@ import threading
 from pathlib import Path
 from typing import ClassVar
 
-from gapless import loggers
-from gapless.errors import StorageError, VolumeFailedError, VolumeFullError, VolumeLockedError
+from gapless import descriptors, loggers
+from gapless.errors import (
+    DescriptorsExhaustedError,
+    StorageError,
+    VolumeFailedError,
+    VolumeFullError,
+    VolumeLockedError,
+)
 
 if sys.platform != "win32":
     import fcntl
@@ -28,8 +34,18 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 def storage_error(error: OSError, what: str) -> StorageError:
     """What an error of the operating system means for the volume."""
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return DescriptorsExhaustedError(no_descriptors(f"{what}: {error}"))
     kind = VolumeFullError if error.errno in _FULL else VolumeFailedError
     return kind(f"{what}: {error}")
+
+
+def no_descriptors(text: str) -> str:
+    """What to do when no file can be opened any more. It is no failure of the disk."""
+    return (
+        f"no file descriptor is left to open a file with, of {descriptors.limit()} that this process may have: raise"
+        f" that limit (ulimit -n), or have it open fewer files and connections ({text})"
+    )
 
 
 def sync_file(descriptor: int) -> None:

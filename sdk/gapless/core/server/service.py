@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from gapless.spi import Authenticator
 
 _COUNTER_BITS = 32
+ROOM_AGAIN = 0.9
+"""Connections are taken again, for the operator, when so large a share of what is possible is there."""
 _JUDGED = CHECKS.keys() | NEEDS.keys()
 """The messages that may be refused: the others need no permission, and what can be wrong with them does not decode."""
 
@@ -84,6 +86,8 @@ class Sessions:
         self._publishing = Publishing(limits, self._outbox, self.effects)
         self._keyed = KeyedBatches(self._outbox, self.effects)
         self._links: dict[int, LinkSession] = {}
+        self._full = False
+        """Whether the operator was told that no more connections are taken."""
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
@@ -139,6 +143,13 @@ class Sessions:
             self._refuse(link, HelloRefused(Code.RETRY, self._closing))
         elif len(self._links) >= self._limits.links:
             self._refuse(link, HelloRefused(Code.RETRY, f"this broker takes {self._limits.links} connections"))
+            if not self._full:
+                self._full = True
+                text = (
+                    f"{self._limits.links} connections are there, which is all that this broker takes"
+                    " (limits.connections, and what the limit of open files leaves): the next ones are refused"
+                )
+                self.effects.append(Alarm(AlarmCode.CONNECTIONS_FULL, text))
         else:
             connection = self._links[link] = LinkSession(link, peer, now)
             heappush(self._due, (connection.due(self._limits), link))
@@ -478,6 +489,9 @@ class Sessions:
     def _forget(self, connection: LinkSession, ending: Ending) -> None:
         """Forgets a link. The roles are informed that its session is over."""
         del self._links[connection.link]
+        if self._full and len(self._links) <= self._limits.links * ROOM_AGAIN:
+            self._full = False
+            self.effects.append(Alarm(AlarmCode.CONNECTIONS_FULL, "connections are taken again", over=True))
         client = connection.client
         if client is None:
             return

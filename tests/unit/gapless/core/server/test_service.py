@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import ClientSession, LinkHasRoom, SessionEnded
 from gapless.core.server import SessionLimits
 from gapless.core.wire.codec import encode
@@ -389,6 +390,20 @@ def test_links_beyond_the_limit_are_refused_politely(make_broker: Any) -> None:
 
     first.say(Goodbye())
     assert kinds(broker.client("three").say(ListPubends(1))) == []
+
+
+def test_the_operator_is_told_once_that_no_more_connections_are_taken_and_when_they_are(make_broker: Any) -> None:
+    broker = make_broker(SessionLimits(links=2))
+    first, second = broker.client("one"), broker.client("two")
+    for link in (77, 78):
+        broker.sessions.on_link(link, "peer", broker.now)
+    told = [effect for effect in broker.sessions.take_effects() if isinstance(effect, Alarm)]
+    assert [(alarm.code, alarm.over) for alarm in told] == [(AlarmCode.CONNECTIONS_FULL, False)]
+
+    broker.sessions.on_link_closed(first.link)
+    told = [effect for effect in broker.sessions.take_effects() if isinstance(effect, Alarm)]
+    assert [(alarm.code, alarm.over) for alarm in told] == [(AlarmCode.CONNECTIONS_FULL, True)]
+    assert second
 
 
 def test_control_messages_need_not_wait_behind_data_and_the_rest_keeps_its_order(broker: Any) -> None:
