@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -159,6 +160,22 @@ def without_log(volume: Path, _aside: Path) -> None:
 def without_fence(volume: Path, _aside: Path) -> None:
     """What the next opening is proven with."""
     (volume / "fence").unlink()
+
+
+async def test_a_send_ends_with_the_reason_when_the_volume_of_an_embedded_broker_went(tmp_path: Path) -> None:
+    """At once, without a limit of its own: nobody in this process will open the volume again."""
+    connection = await gapless.connect(f"embedded:{tmp_path / 'volume'}")
+    session = connection.session()
+    publisher = session.publisher("t", name="loader")
+    await publisher.send(b"before")
+    removed(tmp_path / "volume", tmp_path)
+
+    with pytest.raises(gapless.PublishUncertainError, match="was removed, replaced or unmounted"):
+        await asyncio.wait_for(publisher.send(b"after"), PATIENCE)
+    with pytest.raises(gapless.VolumeAbsentError, match="was removed, replaced or unmounted"):
+        await publisher.send(b"later")
+    with contextlib.suppress(gapless.GaplessError):
+        await connection.close()
 
 
 @pytest.mark.parametrize("act", [removed, moved, replaced, without_log, without_fence])

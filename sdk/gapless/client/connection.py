@@ -113,6 +113,8 @@ async def _open(
         random=Random(),  # noqa: S311 - for the jitter of delays
     )
     driver = Driver(core, dial, identifies=identify, patient=patient)
+    if broker is not None:
+        broker.watch(driver.end)
     await driver.start()
     if archive is not None:
         try:

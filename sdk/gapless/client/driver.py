@@ -266,6 +266,11 @@ class Driver:
         for recipient in list(self._recipients.values()):
             recipient.on_dropped(self.error)
 
+    def end(self, error: GaplessError) -> None:
+        """The broker, which runs in this process, has ended for good: whoever waits for it is told at once."""
+        self.core.end(error, self.now())
+        self.pump()
+
     async def change(self) -> None:
         """Waits until a batch is answered, or the connection changes."""
         future = self.loop.create_future()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from gapless.errors import VolumeLockedError
+from gapless.errors import ConnectionClosedError, GaplessError, VolumeLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,7 @@ class EmbeddedBroker:
         self._path = Path(path).resolve() if path else None
         self._node: Node | None = None
         self._process = os.getpid()
+        self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Starts the broker, unless another connection of this loop has started it.
@@ -61,8 +62,15 @@ class EmbeddedBroker:
         assert self._node is not None
         return await self._node.dial(accept)
 
+    def watch(self, on_ended: Callable[[GaplessError], None]) -> None:
+        """Calls this once the broker has given up: its volume is gone, for one. Nobody starts it again."""
+        assert self._node is not None
+        self._watching = asyncio.create_task(_watch(self._node, on_ended))
+
     async def stop(self) -> None:
         """Stops the broker, unless another connection uses it."""
+        if self._watching is not None and self._process == os.getpid():
+            self._watching.cancel()
         node, self._node = self._node, None
         if node is None or self._process != os.getpid():
             return
@@ -86,6 +94,15 @@ class EmbeddedBroker:
             await asyncio.wait([shared.started])
             if not shared.started.cancelled() and shared.started.exception() is None:
                 await shared.started.result().stop()
+
+
+async def _watch(node: Node, on_ended: Callable[[GaplessError], None]) -> None:
+    try:
+        await node.wait()
+    except GaplessError as error:
+        on_ended(error)
+    except Exception as error:  # noqa: BLE001 - whatever it was, there is no broker any more
+        on_ended(ConnectionClosedError(f"the embedded broker has given up: {error!r}"))
 
 
 def _let_go_of_ended() -> None:

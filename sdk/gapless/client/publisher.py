@@ -399,5 +399,7 @@ class Publisher(ClosedWhenLeft, Recipient):
             self._driver.check_here()
             return
         if isinstance(self._error, PublishUncertainError):
+            if self._driver.error is not None:
+                raise self._driver.error
             raise ConnectionClosedError(f"publisher {self.name!r} is closed")
         raise self._error

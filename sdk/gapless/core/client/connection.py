@@ -484,6 +484,11 @@ class ClientCore:
             self._outbox.send_last(Goodbye())
         self._shut("the connection was closed", None)
 
+    def end(self, error: GaplessError, now: int) -> None:
+        """There will be no broker any more, for this reason. What has no answer by then is uncertain."""
+        self._outbox.now = now
+        self._shut(str(error), error)
+
     # What to do.
 
     def deadline(self) -> int | None:

@@ -23,6 +23,7 @@ class FakeNode:
         self.config = config
         self.network = FakeNetwork()
         self.stopped = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def start(cls, config: Any) -> FakeNode:
@@ -35,6 +36,9 @@ class FakeNode:
 
     async def dial(self, accept: Any) -> Any:
         return await self.network.dial("", accept)
+
+    async def wait(self) -> None:
+        await self.ended
 
     async def stop(self) -> None:
         self.stopped = True
@@ -98,3 +102,26 @@ async def test_one_that_refuses_is_stopped(nodes: list[FakeNode], monkeypatch: p
     with pytest.raises(gapless.ConnectionClosedError):
         await gapless.connect("embedded:")
     assert [node.stopped for node in nodes] == [True]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        pytest.param(gapless.VolumeAbsentError("the volume went"), gapless.VolumeAbsentError, id="the-storage's"),
+        pytest.param(RuntimeError("a bug"), gapless.ConnectionClosedError, id="a-bug"),
+    ],
+)
+async def test_one_that_has_given_up_ends_its_connections_with_the_reason(
+    nodes: list[FakeNode], error: Exception, told: type[Exception]
+) -> None:
+    """Nobody starts it again: whoever waited for it would wait for ever."""
+    connection = await gapless.connect("embedded:")
+    waiting = asyncio.ensure_future(connection.pubends())
+    await asyncio.sleep(0)
+    nodes[0].ended.set_exception(error)
+
+    with pytest.raises(told, match=str(error)):
+        await waiting
+    with pytest.raises(told, match=str(error)):
+        connection.session()
+    await connection.close()
