@@ -355,11 +355,14 @@ class Machine:
             return
         try:
             now, wall = self._now, self._wall = self._shell.clock()
+            self.sessions.begin_turn()
             events, self._events = self._events, []
             for take, arguments in events:
                 take(*arguments)
             if self._due is not None and self._due <= now:
                 self._on_deadline(now, wall)
+            if self.sessions.is_behind:
+                self._happened(self._take_late_frames)
             self._run()
             self._carry_out()
             if self.reads:
@@ -398,6 +401,11 @@ class Machine:
 
     def _take_frames(self, number: int, payloads: Sequence[bytes]) -> None:
         self.sessions.on_frames(number, payloads, self._now, self._wall)
+        if self.sessions.effects:
+            self._take_from_sessions()
+
+    def _take_late_frames(self) -> None:
+        self.sessions.take_late(self._now, self._wall)
         if self.sessions.effects:
             self._take_from_sessions()
 

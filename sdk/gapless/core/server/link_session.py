@@ -22,11 +22,14 @@ class LinkSession:
 
     __slots__ = (
         "asked",
+        "behind",
         "client",
         "handshake",
         "head",
         "heard",
         "instance_key",
+        "is_gone",
+        "late",
         "link",
         "moved",
         "opened",
@@ -48,6 +51,13 @@ class LinkSession:
         """When the link last made progress."""
         self.pending = 0
         self.paused = False
+        """Whether it is not read because so much waits on it."""
+        self.late: list[bytes] = []
+        """What has arrived, and is taken in later turns: see `PORTION`."""
+        self.behind = False
+        """Whether it is not read because so much of that waits."""
+        self.is_gone = False
+        """Whether the link is over, and only what it has brought before is still to be taken in."""
         self.asked: int | None = None
         """A role wants to know when at most so many bytes wait; None: none does."""
         self.handshake = Handshake()
@@ -68,7 +78,7 @@ class LinkSession:
         if self.client is None:
             return self.opened + limits.handshake
         due = self.said + limits.heartbeat
-        if not self.paused:
+        if not (self.paused or self.behind):
             due = min(due, self.heard + limits.heartbeats_missed * limits.heartbeat)
         if self.pending:
             due = min(due, self.moved + limits.stall)
@@ -85,6 +95,6 @@ class LinkSession:
         if self.pending and now >= self.moved + limits.stall:
             return f"the client has not read anything for {limits.stall / 1e9:g} s"
         silence = limits.heartbeats_missed * limits.heartbeat
-        if not self.paused and now >= self.heard + silence:
+        if not (self.paused or self.behind) and now >= self.heard + silence:
             return f"nothing was heard from the client for {silence / 1e9:g} s"
         return ""

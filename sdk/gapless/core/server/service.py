@@ -19,6 +19,7 @@ from gapless.core.server.publishing import KeyedBatches, KeyedReply, Publishing,
 from gapless.core.server.suspects import OUTSIDE, SECOND, HandlerFailedError, Suspects
 from gapless.core.wire.codec import decode_client, encode, session_head, session_of
 from gapless.core.wire.messages import (
+    Attach,
     BrokerHeartbeat,
     Challenge,
     ClosePublisher,
@@ -34,6 +35,8 @@ from gapless.core.wire.messages import (
     PublishRefused,
     RequestFailed,
     ServerMessage,
+    Subscribe,
+    Unsubscribe,
 )
 from gapless.core.wire.messages.base import NUMBER_MAX
 from gapless.core.wire.messages.checks import CHECKS, Problem, problem_of
@@ -44,6 +47,12 @@ if TYPE_CHECKING:
     from gapless.spi import Authenticator
 
 _COUNTER_BITS = 32
+TAKES_LONG = (Subscribe, Unsubscribe, Attach)
+"""Requests of which each takes about as long as a thousand others: what they ask for has to be parsed, and written."""
+PORTION = 16
+"""So many of those are taken in one turn, of a link that has brought more: what follows them on that link waits."""
+LATE_MAX = 4096
+"""A link of which more frames wait is not read for a while."""
 ROOM_AGAIN = 0.9
 """Connections are taken again, for the operator, when so large a share of what is possible is there."""
 _JUDGED = CHECKS.keys() | NEEDS.keys()
@@ -88,6 +97,10 @@ class Sessions:
         self._links: dict[int, LinkSession] = {}
         self._full = False
         """Whether the operator was told that no more connections are taken."""
+        self._portion = PORTION
+        """How many requests that take long are still taken in this turn."""
+        self._late: dict[int, None] = {}
+        """The links of which frames wait for the next turn, in the order in which they have their turn."""
         self._sessions: dict[int, LinkSession] = {}
         self._instances: dict[tuple[str, str, str], LinkSession] = {}
         self._due: list[tuple[int, int]] = []
@@ -163,19 +176,64 @@ class Sessions:
         if connection is None:
             return
         connection.heard = now
+        if connection.late:
+            connection.late += payloads
+            self._look_at_late(connection)
+        else:
+            self._take_frames(connection, payloads, now, wall)
+
+    def begin_turn(self) -> None:
+        """A turn begins: clients have another portion of what takes long."""
+        self._portion = PORTION
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether frames have arrived that are to be taken in the next turn."""
+        return bool(self._late)
+
+    def take_late(self, now: int, wall: int) -> None:
+        """Takes frames that had to wait: of each link in turn as many as there is a portion for."""
+        links = list(self._late)
+        self._late.clear()
+        for link in links[1:] + links[:1]:
+            connection = self._links.get(link)
+            if connection is None:
+                continue
+            late, connection.late = connection.late, []
+            connection.heard = now
+            self._take_frames(connection, late, now, wall)
+            self._look_at_late(connection)
+            if connection.is_gone and not connection.late and self._links.get(link) is connection:
+                self._over(connection)
+
+    def _take_frames(self, connection: LinkSession, payloads: Sequence[bytes], now: int, wall: int) -> None:
+        link = connection.link
         try:
-            for payload in payloads:
+            for index, payload in enumerate(payloads):
                 if self._links.get(link) is not connection:
                     return
-                client = connection.client
+                client, before = connection.client, self._portion
                 if client is None:
                     self._on_first_frame(connection, payload, now)
                 else:
                     self._on_frame(connection, client, payload, now, wall)
+                if self._portion < before and self._portion <= 0 and index + 1 < len(payloads):
+                    connection.late += payloads[index + 1 :]
+                    self._look_at_late(connection)
+                    return
         except FramesLostError as error:
             self._on_violation(connection, str(error), now)
         except RemoteProtocolError as error:
             self._on_violation(connection, f"protocol violation: {error}", now)
+
+    def _look_at_late(self, connection: LinkSession) -> None:
+        """A link of which so much waits is not read until it was taken: then no client costs memory by that."""
+        behind = len(connection.late) > (LATE_MAX // 2 if connection.behind else LATE_MAX)
+        if connection.late:
+            self._late[connection.link] = None
+        if behind != connection.behind and self._links.get(connection.link) is connection:
+            connection.behind = behind
+            self._outbox.link(connection.link).paused = behind or connection.paused
 
     def on_broken(self, link: int, reason: str, now: int) -> None:
         """The bytes on a link break the framing, or are too many. A client that is not admitted yet gets no answer."""
@@ -192,9 +250,16 @@ class Sessions:
     def on_link_closed(self, link: int) -> None:
         """A link is gone: nothing more can be sent on it."""
         connection = self._links.get(link)
-        if connection is not None:
-            self._forget(connection, Ending.LEFT)
-            self._outbox.end_session(link)
+        if connection is None:
+            return
+        if connection.late:
+            connection.is_gone = True  # what a client said before it left counts
+        else:
+            self._over(connection)
+
+    def _over(self, connection: LinkSession) -> None:
+        self._forget(connection, Ending.LEFT)
+        self._outbox.end_session(connection.link)
 
     def on_pending(self, link: int, pending: int, now: int) -> None:
         """The driver reports how many bytes wait on a link, after each send, and when all have left."""
@@ -408,6 +473,8 @@ class Sessions:
             return
         if self._suspects.has_seen(payload):
             raise RemoteProtocolError("the broker failed of this very message before; its log says how")
+        if type(message) in TAKES_LONG:
+            self._portion -= 1
         try:
             handler(client, message, now, wall)
         except RemoteProtocolError:
@@ -489,6 +556,7 @@ class Sessions:
     def _forget(self, connection: LinkSession, ending: Ending) -> None:
         """Forgets a link. The roles are informed that its session is over."""
         del self._links[connection.link]
+        connection.late.clear()
         if self._full and len(self._links) <= self._limits.links * ROOM_AGAIN:
             self._full = False
             self.effects.append(Alarm(AlarmCode.CONNECTIONS_FULL, "connections are taken again", over=True))
@@ -504,4 +572,4 @@ class Sessions:
 
     def _pause(self, connection: LinkSession, *, paused: bool) -> None:
         connection.paused = paused
-        self._outbox.link(connection.link).paused = paused
+        self._outbox.link(connection.link).paused = paused or connection.behind

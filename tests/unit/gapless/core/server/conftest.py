@@ -10,7 +10,7 @@ from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
 from gapless.core.ports import Action, ClientSession, SessionEnded
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
-from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened
+from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened, Unsubscribe
 from gapless.errors import RemoteProtocolError
 from gapless.spi import Principal
 from wire import Wire, columns, hello
@@ -69,7 +69,11 @@ class Broker:
         self.requests: list[tuple[ClientSession, Any]] = []
         identity = BrokerIdentity("phb-1", "testnet", durable=True, start=3)
         self.sessions = Sessions(
-            identity, limits or SessionLimits(), self.guard, self.rules, {ListPubends: self._on_request}
+            identity,
+            limits or SessionLimits(),
+            self.guard,
+            self.rules,
+            {ListPubends: self._on_request, Unsubscribe: self._on_request},
         )
         self.now = 100 * SECOND
         self.links = 0
