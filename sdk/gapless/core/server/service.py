@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _COUNTER_BITS = 32
 TAKES_LONG = (Subscribe, Unsubscribe, Attach)
 """Requests of which each takes about as long as a thousand others: what they ask for has to be parsed, and written."""
-PORTION = 16
+PORTION = 8
 """So many of those are taken in one turn, of a link that has brought more: what follows them on that link waits."""
 LATE_MAX = 4096
 """A link of which more frames wait is not read for a while."""
