@@ -4,6 +4,7 @@
     python3 dev.py demo [options of `gapless demo`]    real flights, killed brokers, and the proof
     python3 dev.py test [options of tox]               the tests that CI runs
     python3 dev.py chaos [options]                     kills, stops and broken connections, all at once: five minutes
+    python3 dev.py fuzz [options]                      mutated frames to every node, and a node that lies: ten minutes
     python3 dev.py power [cuts|flips] [options]        power cuts and turned bits, all of them: an hour and more
     python3 dev.py spark-kills [options]               a Spark pipeline, killed again and again: needs Java 17
 
@@ -37,6 +38,7 @@ ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pi
 JOBS = {
     "chaos": (["--editable", "."], ["python", "tests/chaos"], "gapless"),
     "demo": (["--editable", ".[demo]"], ["gapless", "demo"], "gapless and its demo (about 60 MB)"),
+    "fuzz": (["--editable", "."], ["python", "tests/fuzz"], "gapless"),
     "power": (["--editable", "."], ["python", "tests/power"], "gapless"),
     "spark-kills": (
         ["--editable", ".[demo,spark]"],

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Opened, PubendMeta
+from gapless.core.network.reach import reach_of
 from gapless.core.ports import Operation, Set
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
@@ -121,7 +122,9 @@ class Pubend:
         """
         told = max((lo for lo, _ in ranges), default=0)
         decided = self.log.stable
-        if self.log.ready and told > decided and self._fork(0, told, now, wall):
+        # Not `reach` of this pubend: it would rise with what was believed, a day each time.
+        believed = told <= reach_of(replace(self.meta, reach=0), wall)
+        if self.log.ready and told > decided and believed and self._fork(0, told, now, wall):
             text = (
                 f"an SHB was told all of {self.pubend} up to tick {told}, and this log is decided up to {decided}:"
                 " another process of this node has told it, or an old copy of the volume was put back"

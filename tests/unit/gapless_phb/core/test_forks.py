@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Opened, RanTwice, Verdict
-from gapless.core.stream.ticks import SECOND, Tick
+from gapless.core.network.reach import AHEAD_MAX
+from gapless.core.stream.ticks import SECOND, Tick, tick_at
 from unit.gapless_phb.harness import Harness, knows, outcomes
 
 FAR = 1 << 60
@@ -127,6 +128,24 @@ def test_nothing_is_logged_up_to_where_an_shb_was_told_by_another_process() -> N
     publisher.send()
     harness.sync()
     assert int(harness.status()["newest"]) > fork[1]
+
+
+def test_nobody_can_push_a_pubend_further_ahead_than_a_day() -> None:
+    """However often it is asked for what is half a day ahead: each time the next could go further."""
+    harness, _ = with_an_event()
+    harness.sync()
+    alarms = []
+    for _ in range(40):
+        told = int(harness.status()["stable"]) + AHEAD_MAX // 2
+        alarms += [effect for effect in harness.ask((told, FAR)) if isinstance(effect, Alarm)]
+        harness.advance(3000)
+        publisher = harness.publisher("bob")
+        publisher.send()
+        harness.sync()
+
+    newest = int(harness.status()["newest"])
+    assert newest - tick_at(harness.wall) <= AHEAD_MAX + 60 * SECOND
+    assert 1 <= len(alarms) <= 3
 
 
 def test_publishers_wait_until_all_shbs_can_have_said_where_they_are() -> None:
