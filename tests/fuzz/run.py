@@ -89,8 +89,8 @@ class Run:
             await self._watch(liar)
             await asyncio.gather(*tasks)
             liar.lies = 0.0
-            for each in (*(attacker for attacker, _ in attackers), liar):
-                self.outcome.done.update(each.done)
+            for done in (*(attacker.done for attacker, _ in attackers), liar.done):
+                self.outcome.done.update(done)
             await self._look_at_alarms()
         self.outcome.check_memory()
         return self.outcome
