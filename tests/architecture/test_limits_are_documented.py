@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice, product
+from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,9 +26,8 @@ from gapless.core.server.limits import HELLO_BYTES_MAX
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import FOREVER
-from gapless.core.wire import framing, tokens
+from gapless.core.wire import framing, token_room
 from gapless.core.wire.framing import encode_header
-from gapless.core.wire.messages import checks
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.node.config import LimitsSection, NodeSection, make_config
 from gapless.selectors import lexer, parser, topics
@@ -104,7 +105,7 @@ NAMES = {
     "name of a node": f"{bound(NodeSection, 'name', 'max_length')} characters",
     "name of a network": size(NAME_BYTES_MAX),
     "name of a pubend": f"{1 + int(re.findall(r'{0,([0-9]+)}', NAME)[0])} characters",
-    "id of a pubend (`name@epoch`) in a request": size(checks.PUBEND_BYTES_MAX),
+    "id of a pubend (`name@epoch`) in a request, or in a token of many": size(token_room.ID_BYTES_MAX),
     "pubends of one `[[phb.pubends]]` entry": f"{bound(PubendSection, 'count', 'le'):,}",
 }
 SELECTOR_KEYS = ("selector_characters", "selector_tokens")
@@ -140,6 +141,7 @@ PUBLISHERS = {
     "publishers that a pubend knows": f"{default(PhbSection, 'max_publishers'):,}",
     "subscriptions of which a publisher stores a token": f"{consumed.SUBSCRIPTIONS_MAX}",
     "pubends that a stored token may name": f"{consumed.PUBENDS_MAX}",
+    "… and its text": f"{consumed.CHARACTERS_MAX:,} characters",
     "batches that wait for the disk, of a pubend": size(default(PhbSection, "max_pending_bytes")),
     "epoch and index of keyed publishing": f"{keyed.KEY_MAX:,}",
     "keyed batches that a session may have unanswered": f"{publishing.UNANSWERED_MAX}",
@@ -152,8 +154,8 @@ SUBSCRIBERS = {
     "… and the bytes of these": size(reading.WINDOW_BYTES),
     "ranges that a session reads at a time": f"{reads.READS_MAX}",
     "`wait` of `heads`": f"{ranges.WAIT_MOST:g} seconds",
-    "text of a token": f"{tokens.TEXT_MAX:,} characters",
-    "pubends that a request may have positions of": f"{checks.POSITIONS_MAX:,}",
+    "text of a token": f"{token_room.TEXT_MAX:,} characters",
+    "pubends that a token names, or a request has positions of": f"{token_room.PUBENDS_MAX:,}",
     "subscriptions given up by their lease, of which the position is remembered": f"{expiry.LAPSED_MAX:,}",
 }
 LIMITS = SessionLimits()
@@ -180,7 +182,7 @@ CONNECTIONS = {
 PLUGINS = {
     "index of a record": f"1 to {one(FOREVER, layout.INDEX_MAX, memory_volume._INDEX_MAX):,}",
     "record of a log": f"a publisher's batch, and less than 1 KiB: {size(default(LimitsSection, 'max_frame_bytes'))}",
-    "key of a row": size(shb_rows._SID.size + checks.PUBEND_BYTES_MAX),
+    "key of a row": size(shb_rows._SID.size + token_room.ID_BYTES_MAX),
     "streams of a volume with `rocksdb`": f"{layout.STREAM_ID_MAX:,}",
     "position in a Kafka topic": (f"{EPOCHS_MAX:,} leader epochs, {OFFSETS_MAX / 10**12:.1f} T records of a partition"),
     "frame of a router": size(frames.FRAME_BYTES_MAX),
@@ -254,8 +256,9 @@ def encode_event_of(length: int) -> None:
 
 def token_of(length: int) -> str:
     """The text of a token that has exactly so many characters, if it may have."""
-    around = len(str(CheckpointToken("n", {"p" * 2000: 0}))) - 2000
-    return str(CheckpointToken("n", {"p" * (length - around): 0}))
+    starts = list(map("".join, islice(product(ascii_lowercase, repeat=3), length // 340)))
+    each, more = divmod(length - len(str(CheckpointToken("n", {f"{start:n<300}": 0 for start in starts}))), len(starts))
+    return str(CheckpointToken("n", {f"{start:n<{300 + each + (at < more)}}": 0 for at, start in enumerate(starts)}))
 
 
 def put(index: int) -> None:
@@ -303,7 +306,11 @@ BEYOND: Mapping[str, tuple[Callable[[int], object], int]] = {
     "integer of a property": (lambda n: encode(properties={"a": n}), EXACT_MAX),
     "priority": (lambda n: encode(priority=n), 9),
     "`prefetch` of a subscription": (options.check_prefetch, options.PREFETCH_MAX),
-    "text of a token": (token_of, tokens.TEXT_MAX),
+    "text of a token": (token_of, token_room.TEXT_MAX),
+    "pubends that a token names, or a request has positions of": (
+        lambda n: str(CheckpointToken("n", {f"p.{number}@x": 1 for number in range(n)})),
+        token_room.PUBENDS_MAX,
+    ),
     "frame of the framing over streams of bytes, and of `memory`": (
         lambda n: encode_header(Payload(n)),
         framing.PAYLOAD_BYTES_MAX,
@@ -352,14 +359,16 @@ def test_a_record_is_hardly_more_than_its_batch() -> None:
 
 
 def test_no_row_of_a_role_has_a_longer_key() -> None:
-    longest = shb_rows._SID.size + checks.PUBEND_BYTES_MAX
+    longest = shb_rows._SID.size + token_room.ID_BYTES_MAX
 
     assert len(phb_rows.key(1, "p" * NAME_BYTES_MAX)) <= longest
 
 
-def test_text_of_a_token_has_room_for_about_150_pubends() -> None:
-    token = CheckpointToken(
-        "5f0c9b1e2a77d341", {f"default-{number}@tro8w1r39d6": number << 40 for number in range(140)}
-    )
+def test_text_of_a_token_has_room_for_10_000_partitions() -> None:
+    """Whatever their offsets are: and of those of one topic all that a request may name."""
+    for count in (10_000, token_room.PUBENDS_MAX):
+        topic = [f"orders.{number}@YmFzZTY0b2ZhdG9waWNpZA" for number in range(count)]
 
-    assert len(str(token)) <= tokens.TEXT_MAX
+        room = token_room.TokenRoom(topic)
+        assert not room.problem
+        assert room.request_bytes < default(LimitsSection, "max_frame_bytes")

@@ -38,6 +38,8 @@ SUBSCRIPTIONS_MAX = 8
 """For how many subscriptions a publisher may store tokens."""
 PUBENDS_MAX = 64
 """How many pubends a stored token may name."""
+CHARACTERS_MAX = 4096
+"""How many characters a stored token may have."""
 
 
 def checked(raw: bytes, stored: Tokens) -> Tokens:
@@ -56,10 +58,22 @@ def checked(raw: bytes, stored: Tokens) -> Tokens:
             f"with these tokens the publisher would keep those of {len(after)} subscriptions; the most is"
             f" {SUBSCRIPTIONS_MAX}: use another publisher, with another name"
         )
-    named = max((len(token.ticks) for token in after), default=0)
-    if named > PUBENDS_MAX:
-        raise InvalidTokenError(f"the token would name {named} pubends; a token with a batch may name {PUBENDS_MAX}")
+    for token in after:
+        _check_size(token)
     return tokens
+
+
+def _check_size(token: CheckpointToken) -> None:
+    """Raises InvalidTokenError if a token is too large to be stored with a batch."""
+    if len(token.ticks) > PUBENDS_MAX:
+        raise InvalidTokenError(
+            f"the token would name {len(token.ticks)} pubends; a token with a batch may name {PUBENDS_MAX}"
+        )
+    # Only long names make the text of so few pubends long: for others it is not made.
+    if sum(map(len, token.ticks)) > CHARACTERS_MAX // 4 and (characters := len(str(token))) > CHARACTERS_MAX:
+        raise InvalidTokenError(
+            f"the token would have {characters:,} characters; a token with a batch may have {CHARACTERS_MAX:,}"
+        )
 
 
 def _is_before(token: CheckpointToken, stored: Tokens) -> bool:
@@ -111,10 +125,7 @@ class ClaimedPositions:
                 raise InvalidTokenError("a token of the batch is not of the subscription for which it is stored")
             if row.token and _is_before(token, (CheckpointToken.parse(row.token),)):
                 raise StaleTokenError("a token of the batch stands before the one that is stored: nothing was logged")
-            if len(token.ticks) > PUBENDS_MAX:
-                raise InvalidTokenError(
-                    f"a token names {len(token.ticks)} pubends; one with a batch may name {PUBENDS_MAX}"
-                )
+            _check_size(token)
         if len(consumed) > SUBSCRIPTIONS_MAX:
             raise InvalidTokenError(
                 f"a transaction consumes {len(consumed)} subscriptions; with outputs the most is {SUBSCRIPTIONS_MAX}"

@@ -10,6 +10,7 @@ from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.core.wire.messages import Code, OnChange, Order, Position, RequestFailed, StartAt, Subscribe, Target
+from gapless.core.wire.token_room import TokenRoom
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.parser import CHARACTERS_MAX, SelectorLimits
@@ -47,6 +48,8 @@ class RefusedError(Exception):
         return RequestFailed(request, self.code, str(self), self.expression, self.position, self.node, self.confirm)
 
 
+REQUEST_BYTES: Final = 2048
+"""What a request to attach has beside topics, selector and positions: its numbers and names."""
 EXISTS: Final = SelectorLimits(CHARACTERS_MAX, CHARACTERS_MAX)
 """Limits for the selector of a subscription that exists: whoever created it has checked its size."""
 
@@ -68,6 +71,28 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
         raise RefusedError(Code.INVALID_SELECTOR, error.message, error.expression, error.position) from error
     except InvalidTopicError as error:
         raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
+
+
+def check_room(request: Subscribe, hosting: Hosting) -> None:
+    """Raises RefusedError if the subscription stands on more pubends than a token, or a request, has room for.
+
+    A token of it would have no text, or it could never be attached again. So nobody is handed an event before.
+    """
+    room = hosting.token_room
+    others = [position.pubend for position in request.positions or () if position.pubend not in hosting.streams]
+    if others:
+        room = TokenRoom({*hosting.streams, *others})
+    problem = room.problem
+    filter_bytes = len(request.selector.encode()) + sum(len(topic.encode()) for topic in request.topics)
+    needed = REQUEST_BYTES + filter_bytes + room.request_bytes
+    if not problem and needed > hosting.payload_max:
+        problem = (
+            f"stands on {room.count:,} pubends: a request to attach it again may have {needed:,} bytes, but a frame has"
+            f" {hosting.payload_max:,} (limits.max_frame_bytes)"
+        )
+    if problem:
+        advice = "let this network have fewer pubends, or Kafka topics with fewer partitions"
+        raise RefusedError(Code.CONFIGURATION, f"{called(request.name)} {problem}: {advice}")
 
 
 def known_by_id(hosting: Hosting, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:

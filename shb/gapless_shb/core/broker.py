@@ -362,7 +362,7 @@ class SubscriberHostingBroker:
         pfs = Pfs(meta.pubend, meta.grain, at, 0, imprecise=self._hosting.catch_up.imprecise)
         stream = Constream(meta, at, pfs, self._hosting)
         stream.learn(meta)
-        self._hosting.streams[meta.pubend] = stream
+        self._hosting.add_stream(stream)
         rows: list[Operation] = []
         group = self._groups.group_of_member(stream)
         late = self._groups.start_of_late(stream, group) if group else 0

@@ -10,6 +10,7 @@ from gapless.core.network.facts import Interest
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
+from gapless.core.wire.token_room import TokenRoom
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.ordering import Ordering
@@ -35,6 +36,8 @@ class Hosting(BrokerState):
         self.seals = seals
         self.places = places
         self.streams: dict[PubendId, Constream] = {}
+        self.token_room = TokenRoom()
+        """Whether a token has room for all of them."""
         self.ordering = Ordering(self.streams)
         self._unflushed: list[Channel] = []
         self._announcing: dict[int, Interest] = {}
@@ -50,6 +53,11 @@ class Hosting(BrokerState):
         """Sends a message to a session at another SHB; these have negative numbers (protocol: roaming)."""
         self.ended_elsewhere: Callable[[int], None] = _to_nobody
         """The consumer of a subscription at another SHB has lost it."""
+
+    def add_stream(self, stream: Constream) -> None:
+        """This SHB has another pubend."""
+        self.streams[stream.pubend] = stream
+        self.token_room.add(stream.pubend)
 
     # -------------------------------------------------------------------------------------- the way out
 

@@ -23,7 +23,8 @@ def recover(hosting: Hosting, context: RoleContext) -> None:
     chains = dict(context.reader.scan(CHAINS))
     last_ticks: dict[PubendId, dict[int, Tick]] = {}
     for pubend, row in recover_pubends(context.reader):
-        stream = hosting.streams[pubend] = _recovered_stream(hosting, context, pubend, row)
+        stream = _recovered_stream(hosting, context, pubend, row)
+        hosting.add_stream(stream)
         # Before positions are added: whether a position is idle depends on the last tick that the PFS has for it.
         try:
             last_ticks[pubend] = _recovered_pfs(context, stream.pfs, chains.get(pubend.encode()), sids)

@@ -32,6 +32,7 @@ from gapless_shb.core.admission import (
     RefusedError,
     called,
     check_positions,
+    check_room,
     check_token,
     checked_filter,
     is_changed,
@@ -104,6 +105,7 @@ class Subscribing:
     def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         """Creates the subscription or attaches to it. Exactly one answer follows."""
         try:
+            check_room(request, self._hosting)
             existing = self._existing(session, request)
             if existing is None:
                 self._create(session, request, now, wall)
@@ -121,6 +123,7 @@ class Subscribing:
 
         `is_creating` shows when the subscription is durable and its start is final.
         """
+        check_room(request, self._hosting)
         found = self._existing(session, request)
         if found is None:
             self._create(session, request, now, wall)

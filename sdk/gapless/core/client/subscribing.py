@@ -48,6 +48,7 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unit,
 )
+from gapless.core.wire.token_room import TokenRoom
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken
 from gapless.errors import ConfigurationError, GaplessError, RemoteProtocolError, SubscriptionTakenOverError
 
@@ -149,6 +150,7 @@ class SubscriptionCore:
         self._backoff = backoff
         self._outbox = outbox
         self._deadlines = deadlines
+        self._room = TokenRoom()
         self._buffers: dict[PubendId, PubendBuffer] = {
             pubend: self._new_buffer(pubend, tick, tick) for pubend, tick in (wanted.positions or {}).items()
         }
@@ -236,6 +238,8 @@ class SubscriptionCore:
         self._stalled = False
         self._backoff.reset()
         self._place(subscribed)
+        if self._has_no_room():
+            return
         self._silence_pause = SILENCE_PAUSE
         self._silence_due = self._outbox.now + self._silence_pause
         if self.committing is not None and self.committing.on_attached(subscribed, again=self._was_attached):
@@ -285,6 +289,8 @@ class SubscriptionCore:
         if columns.count > self._credit_events or self._credit_bytes <= 0:
             raise RemoteProtocolError(f"the broker sent more than the credit of subscription {self.sid}")
         buffer = self._buffer(pubend)
+        if self.over:
+            return
         new = buffer.on_events(columns)
         self._credit_events -= columns.count
         self._credit_bytes -= columns.size + COUNT_BYTES
@@ -297,6 +303,8 @@ class SubscriptionCore:
     def on_silence(self, pubend: PubendId, upto: Tick) -> None:
         """Silence has arrived up to a tick."""
         buffer = self._buffer(pubend)
+        if self.over:
+            return
         joins = self.wanted.order is Order.PUBEND or (bool(self._turns) and self._turns[-1].buffer is buffer)
         if buffer.on_silence(upto, joins=joins):
             self._arrived(buffer)
@@ -309,7 +317,7 @@ class SubscriptionCore:
     def on_gap(self, pubend: PubendId, start: Tick, end: Tick, reason: str) -> None:
         """A gap has arrived: events may be lost."""
         buffer = self._buffer(pubend)
-        if buffer.on_gap(start, end, reason):
+        if not self.over and buffer.on_gap(start, end, reason):
             self._arrived(buffer)
 
     # Commands.
@@ -603,9 +611,20 @@ class SubscriptionCore:
             buffer = self._buffers[pubend] = self._new_buffer(pubend, 0, 0)
             if self.committing is not None:  # nobody but this consumer acknowledges what was found later
                 self.acknowledging.start(pubend, 0)
+            self._has_no_room()
         return buffer
 
+    def _has_no_room(self) -> bool:
+        """Ends it if its tokens have no room for its pubends: nothing is handed out that no text can acknowledge."""
+        problem = self._room.problem
+        if problem and not self.over:
+            self.release()
+            name = f"subscription {self.wanted.name!r}" if self.durable else "a subscription"
+            self.fail(ConfigurationError(f"{name} {problem}. Its last token stays valid"))
+        return bool(problem)
+
     def _new_buffer(self, pubend: PubendId, start: Tick, last_below: Tick) -> PubendBuffer:
+        self._room.add(pubend)
         return PubendBuffer(pubend, start, last_below, wants_silence=self.wanted.silence)
 
     def _arrived(self, buffer: PubendBuffer) -> None:

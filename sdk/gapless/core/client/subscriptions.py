@@ -146,7 +146,9 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         if other is not None:
             raise RemoteProtocolError(f"the broker gives one id, {message.sid}, to two subscriptions")
         subscription.on_subscribed(message)
-        self._attached[message.sid] = subscription
+        if not subscription.over:
+            self._attached[message.sid] = subscription
+        self._forget_if_over(subscription)
 
     def _release(self, subscription: SubscriptionCore) -> None:
         """Asks the broker to end a subscription's consumption: now, or as soon as it has an id."""
@@ -193,21 +195,24 @@ class Subscriptions(ClientRegistry[SubscriptionCore]):
         subscription = self._attached.get(message.sid)
         if subscription is not None:
             subscription.on_events(pubend, message.columns)
+            self._forget_if_over(subscription)
 
     def _on_silence(self, message: DeliverSilence) -> None:
         pubend = self._pubend(message.number)
         for subscription in self._meant(message.sids):
             subscription.on_silence(pubend, message.upto)
+            self._forget_if_over(subscription)
 
     def _on_gap(self, message: DeliverGap) -> None:
         pubend = self._pubend(message.number)
         subscription = self._attached.get(message.sid)
         if subscription is not None:
             subscription.on_gap(pubend, message.start, message.end, message.reason)
+            self._forget_if_over(subscription)
 
     def _meant(self, sids: list[int] | None) -> Iterable[SubscriptionCore]:
         if sids is None:
-            return self._attached.values()
+            return list(self._attached.values())
         return [self._attached[sid] for sid in sids if sid in self._attached]
 
     def _pubend(self, number: int) -> PubendId:

@@ -4,34 +4,26 @@ A token is a vector clock `pubend → tick`. It contains no selector, so it fits
 has its origin: the network, and the subscription for which it was issued, with a seal that only a broker can make.
 A token from a network of brokers also names the home of that subscription, the SHB that keeps it.
 
-    text  := ("gl1." | "gl2.") base64url(head) ("." names | "~" base64url(names))
-    head  := subscription, generation, seal (length, bytes), network (length, UTF-8), in gl2 home (length, UTF-8),
-             number of pubends, highest tick; per pubend, in the order of their ids: how many bytes its id shares
-             with the one before, how many follow, highest tick minus its tick; CRC-32 of all that and of the names
-    names := what follows of each id; in readable characters, "~" for "@", if all of them are safe in a URL
-
-Numbers are LEB128, the checksum has four bytes. A token has exactly one text, on every machine. So nothing is
-compressed by a library whose next version might do it differently.
+Its text is written pubend by pubend (`token_plain`) as long as that has 4,096 characters, which every version reads;
+beyond, it is packed (`token_packed`). A token has exactly one text, on every machine. So nothing is compressed by a
+library whose next version might do it differently.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-import zlib
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
+from gapless.core.wire import token_packed, token_plain
+from gapless.core.wire.token_bytes import Origin, from_base64, names_of
+from gapless.core.wire.token_room import PUBENDS_MAX, TEXT_MAX
 from gapless.errors import InvalidTokenError, TokenMismatchError
 from gapless.texts import text_problem
 
-TEXT_MAX = 4096
-"""A longer text is refused before it is parsed."""
 SEAL_BYTES = 8
 EPOCH_DIGITS = 19
 """How many digits an epoch has at most."""
@@ -40,14 +32,10 @@ _SEPARATOR = " "
 _OF_CLAIM = ":"
 """Ends the epoch of a claim; it is in no text of a token alone."""
 
-_Origin: TypeAlias = tuple[str, int, int, bytes, str]
-
-_TEXT = re.compile(r"gl([12])\.([A-Za-z0-9_-]+)([.~])([A-Za-z0-9_.~-]*)", re.ASCII)
+_TEXT = re.compile(r"gl([123])\.([A-Za-z0-9_-]+)([.~])([A-Za-z0-9_.~-]*)", re.ASCII)
 _ANY_VERSION = re.compile(r"gl[0-9]{1,9}\.", re.ASCII)
-_READABLE = re.compile(rb"[A-Za-z0-9_.@-]*")
-_CHECKSUM_BYTES = 4
-_GL2 = zlib.crc32(b"gl2")
-"""Begins the checksum of a text with a home, so that none is good under the other version."""
+_WITH_HOME = "2"
+_PACKED = "3"
 
 
 class CheckpointToken:
@@ -78,7 +66,7 @@ class CheckpointToken:
         for text, what in ((network, "the id of a network"), (home, "the id of an SHB")):
             if problem := text_problem(text):
                 raise InvalidTokenError(f"{what} {problem}")
-        self._origin: _Origin = (network, sid, generation, seal, home)
+        self._origin: Origin = (network, sid, generation, seal, home)
         self._ticks: dict[PubendId, Tick] = dict(ticks)
         self._text: str | None = None
 
@@ -88,13 +76,18 @@ class CheckpointToken:
         if not isinstance(text, str):
             raise InvalidTokenError(f"the text of a token is a str, not {type(text).__name__}")
         if len(text) > TEXT_MAX:
-            raise InvalidTokenError(f"a token has at most {TEXT_MAX} characters, this text has {len(text)}")
+            raise InvalidTokenError(f"a token has at most {TEXT_MAX:,} characters, this text has {len(text):,}")
         match = _TEXT.fullmatch(text)
         if match is None:
             raise InvalidTokenError(_what_is_wrong(text))
         version, head, kind, names = match.groups()
-        rests = names.replace("~", "@").encode() if kind == "." else _unbase64(names)
-        token = _decode(_unbase64(head), rests, has_home=version == "2")
+        if version != _PACKED and len(text) > token_plain.CHARACTERS_MAX:
+            raise InvalidTokenError(
+                f"a token of version {version} has at most {token_plain.CHARACTERS_MAX:,} characters, this text has"
+                f" {len(text):,}"
+            )
+        (network, sid, generation, sealed, home), ticks = _decode(version, from_base64(head), names_of(kind, names))
+        token = cls(network, ticks, sid, generation, sealed, home)
         if str(token) != text:
             raise InvalidTokenError("the text of a token is garbled: gapless would write it differently")
         return token
@@ -352,151 +345,28 @@ def _epochs(token: CheckpointToken) -> dict[str, set[str]]:
 # ------------------------------------------------------------------------------------------ the text
 
 
-def _encode(origin: _Origin, ticks: Mapping[PubendId, Tick]) -> str:
-    *_, home = origin
-    names = _Names.of(tuple(ticks))
-    highest = max(ticks.values(), default=0)
-    head = bytearray(_encoded_origin(*origin))
-    _put_number(head, len(ticks))
-    _put_number(head, highest)
-    for pubend, lengths in names.pubends:
-        head += lengths
-        _put_number(head, highest - ticks[pubend])
-    head += _checksum(head, names.rests, has_home=bool(home))
-    text = f"gl{2 if home else 1}.{_base64(head)}{names.text}"
+def _encode(origin: Origin, ticks: Mapping[PubendId, Tick]) -> str:
+    if len(ticks) > PUBENDS_MAX:
+        raise InvalidTokenError(f"a token of {len(ticks):,} pubends has no text: it may name {PUBENDS_MAX:,}")
+    text = token_plain.encode(origin, ticks) or token_packed.encode(origin, ticks)
     if len(text) > TEXT_MAX:
-        raise InvalidTokenError(f"a token of {len(ticks)} pubends would be longer than {TEXT_MAX} characters")
+        raise InvalidTokenError(
+            f"a token of {len(ticks):,} pubends would have {len(text):,} characters: the most is {TEXT_MAX:,}"
+        )
     return text
 
 
-# A subscription's tokens differ in their ticks alone. So the rest of their texts is made once.
-
-
-@lru_cache(maxsize=256)
-def _encoded_origin(network: str, sid: int, generation: int, seal: bytes, home: ShbId) -> bytes:
-    head = bytearray()
-    _put_number(head, sid)
-    _put_number(head, generation)
-    for part in (seal, network.encode(), *([home.encode()] if home else ())):
-        _put_number(head, len(part))
-        head += part
-    return bytes(head)
-
-
-class _Names(NamedTuple):
-    """What a text says of pubends, whatever their ticks are."""
-
-    pubends: tuple[tuple[PubendId, bytes], ...]
-    """In the order of their ids; with each, the two lengths of its id."""
-    rests: bytes
-    text: str
-
-    @staticmethod
-    @lru_cache(maxsize=256)
-    def of(pubends: tuple[PubendId, ...]) -> _Names:
-        before, rests, placed = b"", bytearray(), []
-        for name, pubend in sorted((pubend.encode(), pubend) for pubend in pubends):
-            shared = _shared_length(before, name)
-            rests += name[shared:]
-            lengths = bytearray()
-            _put_number(lengths, shared)
-            _put_number(lengths, len(name) - shared)
-            placed.append((pubend, bytes(lengths)))
-            before = name
-        is_readable = _READABLE.fullmatch(rests) is not None
-        text = "." + rests.decode().replace("@", "~") if is_readable else "~" + _base64(rests)
-        return _Names(tuple(placed), bytes(rests), text)
-
-
-def _decode(head: bytes, names: bytes, *, has_home: bool) -> CheckpointToken:
-    fields, checksum = head[:-_CHECKSUM_BYTES], head[-_CHECKSUM_BYTES:]
-    if _checksum(fields, names, has_home=has_home) != checksum:
-        raise InvalidTokenError("the text of a token is garbled or cut off: its checksum does not match")
-    reader, rests = _Reader(fields), _Reader(names)
-    sid, generation, sealed = reader.number(), reader.number(), reader.take(reader.number())
-    network = _decoded(reader.take(reader.number()))
-    home = _decoded(reader.take(reader.number())) if has_home else ""
-    count, highest = reader.number(), reader.number()
-    ticks: dict[PubendId, Tick] = {}
-    pubend = b""
-    for _ in range(count):  # if the count is wrong, the bytes run out and the loop ends with an error
-        shared, length, behind = reader.number(), reader.number(), reader.number()
-        pubend = pubend[:shared] + rests.take(length)
-        ticks[_decoded(pubend)] = highest - behind
-    return CheckpointToken(network, ticks, sid, generation, sealed, home)
-
-
-def _checksum(fields: bytes | bytearray, names: bytes, *, has_home: bool) -> bytes:
-    return zlib.crc32(names, zlib.crc32(fields, _GL2 if has_home else 0)).to_bytes(_CHECKSUM_BYTES, "big")
-
-
-class _Reader:
-    """Takes bytes apart. If bytes are missing, or are no number, it raises InvalidTokenError."""
-
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def take(self, length: int) -> bytes:
-        """Returns the next bytes."""
-        part = self._data[self._at : self._at + length]
-        if len(part) < length:
-            raise InvalidTokenError("the text of a token is garbled: it ends too early")
-        self._at += length
-        return part
-
-    def number(self) -> int:
-        """Returns the next number."""
-        value = 0
-        for shift in range(0, 64, 7):
-            (byte,) = self.take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80 and value < 1 << 64:
-                return value
-        raise InvalidTokenError("the text of a token is garbled: a number in it is out of range")
-
-
-def _put_number(target: bytearray, number: int) -> None:
-    append = target.append
-    while number >= 0x80:
-        append(number & 0x7F | 0x80)
-        number >>= 7
-    append(number)
-
-
-def _shared_length(left: bytes, right: bytes) -> int:
-    """Returns how many bytes both have in common at the beginning."""
-    for position, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return position
-    return min(len(left), len(right))
-
-
-def _base64(data: bytes | bytearray) -> str:
-    return urlsafe_b64encode(data).decode().rstrip("=")
-
-
-def _unbase64(text: str) -> bytes:
-    try:
-        return urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except Base64Error as error:
-        raise InvalidTokenError("the text of a token is garbled or cut off") from error
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidTokenError("the text of a token is garbled: a name in it is not UTF-8") from error
+def _decode(version: str, head: bytes, names: bytes) -> tuple[Origin, dict[PubendId, Tick]]:
+    if version == _PACKED:
+        return token_packed.decode(head, names)
+    return token_plain.decode(head, names, has_home=version == _WITH_HOME)
 
 
 def _what_is_wrong(text: str) -> str:
     """Returns why a text is no token of this version, for people."""
     if not text:
         return "an empty text is no checkpoint token"
-    if text.startswith(("gl1.", "gl2.")):
+    if text.startswith(("gl1.", "gl2.", "gl3.")):
         return "the text of a token is garbled or cut off: it has not the form of one"
     if _ANY_VERSION.match(text):
         return "a checkpoint token of a version that this gapless does not know"

@@ -195,6 +195,11 @@ def test_the_limits() -> None:
         checked(join_tokens((token(1, sid=99),)), many)
     with pytest.raises(InvalidTokenError, match="65 pubends"):
         checked(join_tokens((token(1),)), (wide,))
+    wordy = CheckpointToken("net", {f"{'p' * 90}{n:x}-@{n:x}": 1 for n in range(PUBENDS_MAX)}, 1, 1, b"12345678")
+    long = CheckpointToken("net", {f"{n:x}{'p' * 90}@{n:x}": 1 for n in range(PUBENDS_MAX)}, 1, 1, b"12345678")
+    assert checked(join_tokens((wordy,)), ()) == (wordy,)
+    with pytest.raises(InvalidTokenError, match="characters; a token with a batch may have 4,096"):
+        checked(join_tokens((long,)), ())
     with pytest.raises(InvalidTokenError):
         checked(b"no token", ())
     with pytest.raises(InvalidTokenError):

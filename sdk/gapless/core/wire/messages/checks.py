@@ -28,12 +28,8 @@ from gapless.core.wire.messages.ranges import (
 )
 from gapless.core.wire.messages.session import Hello
 from gapless.core.wire.messages.subscribing import Acknowledged, Position, Subscribe
+from gapless.core.wire.token_room import ID_BYTES_MAX, PUBENDS_MAX
 from gapless.texts import NAME_BYTES_MAX, name_problem
-
-PUBEND_BYTES_MAX: Final = 512
-"""The longest id of a pubend, in UTF-8."""
-POSITIONS_MAX: Final = 4096
-"""The limit of positions in one message."""
 
 
 class Problem(NamedTuple):
@@ -75,12 +71,12 @@ def _text(what: str, code: Code, bytes_max: int = NAME_BYTES_MAX) -> Check:
 
 
 def _positions(positions: Sequence[Position] | Sequence[Acknowledged] | None) -> Problem | None:
-    for position in () if positions is None or len(positions) > POSITIONS_MAX else positions:
+    for position in () if positions is None or len(positions) > PUBENDS_MAX else positions:
         pubend = position.pubend
-        if len(pubend) > PUBEND_BYTES_MAX or not pubend.isprintable():
+        if len(pubend) > ID_BYTES_MAX or not pubend.isprintable():
             return Problem(Code.INVALID_TOKEN, "a position is of a pubend whose name is no name")
-    if positions is not None and len(positions) > POSITIONS_MAX:
-        return Problem(Code.INVALID_TOKEN, f"{len(positions)} positions: a token has at most {POSITIONS_MAX}")
+    if positions is not None and len(positions) > PUBENDS_MAX:
+        return Problem(Code.INVALID_TOKEN, f"{len(positions):,} positions: a token has at most {PUBENDS_MAX:,}")
     return None
 
 
@@ -117,7 +113,7 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
         "name": _name("the publisher's name", Code.REJECTED),
         "instance": _name("the publisher's instance", Code.REJECTED),
         "topic": _text("the topic", Code.INVALID_TOPIC),
-        "pubend": _text("the pubend's id", Code.REJECTED, PUBEND_BYTES_MAX),
+        "pubend": _text("the pubend's id", Code.REJECTED, ID_BYTES_MAX),
         "node": _text("the pubend's node", Code.REJECTED),
     },
     PublishKeyed: {
@@ -138,6 +134,6 @@ CHECKS: Final[Mapping[type, Mapping[str, Check]]] = {
     AskEarliest: {"target": _target},
     AcknowledgeDurably: {"target": _target, "positions": _positions},
     TakeLease: {"target": _target, "owner": _name("the owner's name")},
-    ReadRange: {"target": _target, "pubend": _text("the pubend's id", Code.TOKEN_MISMATCH, PUBEND_BYTES_MAX)},
+    ReadRange: {"target": _target, "pubend": _text("the pubend's id", Code.TOKEN_MISMATCH, ID_BYTES_MAX)},
 }
 """The fields of each message that are checked. A request that fails is answered with the code and the reason."""

@@ -10,6 +10,7 @@ import msgspec
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages.base import ClientMessage, Code, Home, Number, Process, Seal, ServerMessage, Wall
+from gapless.core.wire.token_room import ID_BYTES_MAX, PUBENDS_MAX
 
 RealTick: TypeAlias = Annotated[Tick, msgspec.Meta(ge=0, le=FOREVER)]
 """A possible tick. Others cannot be decoded: a client's impossible tick must not be passed on to other brokers."""
@@ -227,7 +228,7 @@ class Acknowledge(ClientMessage, frozen=True, tag=22):
     """The client is done with everything up to these positions. It is cumulative."""
 
     sid: Number
-    positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=4096)]
+    positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=PUBENDS_MAX)]
 
 
 class Detach(ClientMessage, frozen=True, tag=23):
@@ -239,9 +240,9 @@ class Detach(ClientMessage, frozen=True, tag=23):
 
     0: any.
     """
-    handed: Annotated[list[Unit], msgspec.Meta(max_length=4096)] | None = None
+    handed: Annotated[list[Unit], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
     """Of a consumer that commits: what was handed out and not committed. None: it does not say."""
-    settled: Annotated[list[PubendId], msgspec.Meta(max_length=4096)] | None = None
+    settled: Annotated[list[PubendId], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
     """Of a consumer that was in doubt when it came: on which pubends it no longer was. None: there was no doubt."""
 
 
@@ -253,10 +254,10 @@ class Commit(ClientMessage, frozen=True, tag=28):
     """Of the desk; a commit of an older one is not taken."""
     number: Number
     """Counts the commits of a consumer."""
-    positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=4096)]
+    positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=PUBENDS_MAX)]
     unit: Unit | None = None
     """What is handed out next, if its home has to know that before: a batch, or what may have been handed out."""
-    enlists: Annotated[PubendId, msgspec.Meta(max_length=512)] = ""
+    enlists: Annotated[PubendId, msgspec.Meta(max_length=ID_BYTES_MAX)] = ""
     """A pubend at which a transaction is going to store the position; it is enlisted and claimed before the answer."""
 
 

@@ -13,6 +13,7 @@ from gapless.core.stream.events import Event
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from gapless.errors import (
+    ConfigurationError,
     InvalidSelectorError,
     SubscriptionInUseError,
     SubscriptionMismatchError,
@@ -683,3 +684,43 @@ def test_the_window_is_never_exceeded_and_what_is_buffered_never_negative() -> N
     core._buffered_events = 0
     with pytest.raises(AssertionError):
         core.take(None)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_one_that_stands_on_too_many_pubends_ends_before_it_is_handed_anything(
+    monkeypatch: pytest.MonkeyPatch, *, durable: bool
+) -> None:
+    """A broker that is older does not look: a token of it would have no text."""
+    world = World(FakeBroker(pubends=("p@1", "p@2", "p@3"))).start()
+    monkeypatch.setattr("gapless.core.wire.token_room.PUBENDS_MAX", 2)
+    reader = world.subscribe("s" if durable else None)
+    world.broker.log(b"a")
+
+    error = world.failure(reader.number)
+    assert isinstance(error, ConfigurationError)
+    assert "subscription" in str(error)
+    assert "stands on 3 pubends: a checkpoint token has room for 2. Its last token stays valid" in str(error)
+    assert reader.take_all() == []
+    assert len(world.broker.messages(m.Detach)) == 1
+
+
+def test_one_whose_broker_finds_too_many_pubends_later_ends_before_it_is_handed_anything_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(FakeBroker(pubends=("p@1", "p@2"))).start()
+    monkeypatch.setattr("gapless.core.wire.token_room.PUBENDS_MAX", 2)
+    reader, other = world.subscribe("s"), world.subscribe("other")
+    world.broker.log(b"a")
+    assert reader.take_all() == [b"a"]
+    handed_out = reader.position
+
+    world.broker.add_pubend("p@3")
+    world.broker.log(b"b", pubend="p@3")
+    world.pump()
+
+    assert isinstance(world.failure(reader.number), ConfigurationError)
+    assert isinstance(world.failure(other.number), ConfigurationError)
+    assert reader.bodies == [b"a"]
+    assert set(handed_out) <= {"p@1", "p@2"}
+    world.reconnect()
+    assert [said.name for said in world.broker.messages(m.Subscribe)] == ["s", "other"]

@@ -12,8 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gapless.core.stream.ticks import FOREVER
+from gapless.core.wire.token_room import PUBENDS_MAX, TEXT_MAX
 from gapless.core.wire.tokens import (
-    TEXT_MAX,
     CheckpointToken,
     find_token,
     join_tokens,
@@ -335,11 +335,13 @@ def test_readable_names_are_never_written_otherwise() -> None:
     [
         ("", "an empty text is no checkpoint token"),
         ("hello", "not a checkpoint token: it begins with 'gl1.'"),
-        ("gl3.abc.def", "a checkpoint token of a version that this gapless does not know"),
+        ("gl4.abc.def", "a checkpoint token of a version that this gapless does not know"),
+        ("gl3.%%%", "garbled or cut off"),
         ("gl1.%%%", "garbled or cut off"),
         (str(token(a=1)).replace(".a", ".b"), "its checksum does not match"),
         (f"{token(a=1)}\n", "garbled or cut off"),
-        ("gl1." + "A" * TEXT_MAX, f"at most {TEXT_MAX} characters"),
+        ("gl1." + "A" * TEXT_MAX, f"at most {TEXT_MAX:,} characters"),
+        ("gl2." + "A" * 4092 + ".", "a token of version 2 has at most 4,096 characters, this text has 4,097"),
     ],
 )
 def test_a_refusal_says_what_is_wrong(text: str, message: str) -> None:
@@ -354,15 +356,18 @@ def test_a_long_text_is_refused_before_anything_looks_at_it() -> None:
         def __getattribute__(self, name: str) -> object:
             raise AssertionError(f"the text was asked for {name}")
 
-    with pytest.raises(InvalidTokenError, match=f"at most {TEXT_MAX}"):
+    with pytest.raises(InvalidTokenError, match=f"at most {TEXT_MAX:,}"):
         CheckpointToken.parse(Untouchable("gl1." + "A" * (1 << 20)))
 
 
 def test_a_token_that_could_not_be_parsed_again_has_no_text() -> None:
-    crowd = CheckpointToken("net", {f"pubend number {i}": 1 for i in range(TEXT_MAX)})
+    crowd = CheckpointToken("net", {f"pubend number {i}": 1 for i in range(PUBENDS_MAX + 1)})
+    wordy = CheckpointToken("net", {f"{i:x}".join("long names"): 1 for i in range(PUBENDS_MAX)})
 
-    with pytest.raises(InvalidTokenError, match=f"a token of {TEXT_MAX} pubends"):
+    with pytest.raises(InvalidTokenError, match="a token of 16,385 pubends has no text: it may name 16,384"):
         str(crowd)
+    with pytest.raises(InvalidTokenError, match=r"a token of 16,384 pubends would have [0-9,]+ characters: the most"):
+        str(wordy)
 
 
 def test_every_refusal_is_one_of_ours() -> None:

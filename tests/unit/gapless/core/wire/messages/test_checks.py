@@ -23,7 +23,8 @@ from gapless.core.wire.messages import (
     Target,
     Unsubscribe,
 )
-from gapless.core.wire.messages.checks import CHECKS, POSITIONS_MAX, problem_of
+from gapless.core.wire.messages.checks import CHECKS, problem_of
+from gapless.core.wire.token_room import PUBENDS_MAX
 from gapless.texts import NAME_BYTES_MAX
 from wire import columns
 
@@ -76,9 +77,9 @@ BAD = {
     "a name that paints": (attach(name="\x1b[31mred"), Code.CONFIGURATION, "cannot be printed"),
     "a long name": (attach(name="ü" * 128), Code.CONFIGURATION, "longer than 255 bytes"),
     "too many positions": (
-        attach(positions=[Position(f"p{n}@x", 5) for n in range(POSITIONS_MAX + 1)]),
+        attach(positions=[Position(f"p{n}@x", 5) for n in range(PUBENDS_MAX + 1)]),
         Code.INVALID_TOKEN,
-        "4097 positions",
+        "16,385 positions",
     ),
     "a position of what is no name": (attach(positions=[Position("p\x00", 5)]), Code.INVALID_TOKEN, "no name"),
     "a publisher without a name": (OpenPublisher(1, "", "i", 1, None), Code.REJECTED, "name is empty"),
@@ -105,7 +106,7 @@ def test_what_is_wrong_is_said(message: msgspec.Struct, code: Code, reason: str)
     "message",
     [
         attach(name="x" * NAME_BYTES_MAX),
-        attach(name="größe 大", positions=[Position(f"p{n}@x", 5) for n in range(POSITIONS_MAX)]),
+        attach(name="größe 大", positions=[Position(f"p{n}@x", 5) for n in range(PUBENDS_MAX)]),
         OpenPublisher(1, "p", "i", 1, None),
         Unsubscribe(1, "what an older\nvolume has" * 100_000, ""),
     ],
