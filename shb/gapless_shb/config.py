@@ -26,5 +26,7 @@ class ShbConfig(BaseModel):
     """About how many events readers send before live deliveries have their turn."""
     link_bytes: int = Field(default=16 << 20, ge=1, le=16 << 20)
     """How many bytes of events may wait on the connection of a client; its subscriptions share them."""
+    memory_bytes: int = Field(default=128 << 20, ge=1)
+    """How many bytes may be held of all that is read for clients or waits for them."""
     subscription_lease_seconds: float | None = Field(default=None, ge=1, allow_inf_nan=False)
     """How long a durable subscription may be without a consumer before it is given up. None: for ever."""

@@ -31,5 +31,6 @@ def open_role(context: RoleContext) -> Role:
         config.catchup_turn_events,
         imprecise=config.pfs == "imprecise",
         link_bytes=config.link_bytes,
+        memory_bytes=config.memory_bytes,
     )
     return SubscriberHostingBroker(context, timing, catch_up)

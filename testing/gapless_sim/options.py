@@ -209,6 +209,8 @@ class Options:
     link_bytes: int = 16 << 20
     """How many bytes of events may wait on a client's link, in either direction, until its subscriptions wait, or its
     publishers."""
+    memory_bytes: int = 128 << 20
+    """What an SHB may hold of all that is read for clients or waits for them."""
     network: NetworkFaults = field(default_factory=NetworkFaults)
     disk: DiskFaults = field(default_factory=DiskFaults)
     process: ProcessFaults = field(default_factory=ProcessFaults)
@@ -419,6 +421,7 @@ def _draw_any(seed: int, draws: Stream, router: str, workload: str | None, fault
         catchup_turn_events=(16_384, 2)[seed % 2],
         pfs=("precise", "precise", "precise", "imprecise")[seed % 4],
         link_bytes=300 if seed % 5 == 0 else 16 << 20,
+        memory_bytes=6_000 if seed % 4 == 1 else 128 << 20,
         max_retain_seconds=float(draws.pick((2, 5, 10))) if draws.chance(0.25) else None,
         min_retain_seconds=float(draws.pick((0, 0, 0, 3))),
         retires=0.05 if rates.on("operator", 0.15) else 0.0,

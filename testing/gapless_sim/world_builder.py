@@ -155,6 +155,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
             "catchup_turn_events": options.catchup_turn_events,
             "pfs": options.pfs,
             "link_bytes": options.link_bytes,
+            "memory_bytes": options.memory_bytes,
             "subscription_lease_seconds": options.subscription_lease_seconds,
         }
     if world.topology is not None:

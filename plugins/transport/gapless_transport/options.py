@@ -19,9 +19,9 @@ class LinkOptions(BaseModel):
 
     frame_limit: int = Field(default=4096, ge=1, lt=2**31)
     """The longest payload accepted until `Link.raise_limit` is called: before anyone is authenticated."""
-    high_water: int = Field(default=1 << 20, ge=1)
+    high_water: int = Field(default=64 << 10, ge=1)
     """Once more than this is pending, the handler is told when it has been sent."""
-    low_water: int = Field(default=256 << 10, ge=0)
+    low_water: int = Field(default=32 << 10, ge=0)
     """How little must be pending for that."""
     pending_max: int = Field(default=64 << 20, ge=1)
     """A link on which more than this is pending is closed."""

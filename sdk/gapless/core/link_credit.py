@@ -6,11 +6,16 @@ from __future__ import annotations
 class LinkCredit:
     """Counts what is given to a link. When most of that has left, there is room for as much again."""
 
-    __slots__ = ("_asked", "_given", "_most")
+    __slots__ = ("_asked", "_given", "_most", "upto")
 
-    def __init__(self, most: int) -> None:
-        """`most`: so many bytes may be given until there is room again; the last piece may go beyond that."""
+    def __init__(self, most: int, ask_from: int) -> None:
+        """`most`: so many bytes may be given until there is room again; the last piece may go beyond that.
+
+        `ask_from`: once so much is given, it is asked for when no more than that waits; at most half of `most`.
+        """
         self._most = most
+        self.upto = min(ask_from, most // 2)
+        """With at most so many bytes waiting, the link has room."""
         self._given = 0
         self._asked = False
 
@@ -20,9 +25,9 @@ class LinkCredit:
         return self._most - self._given
 
     @property
-    def upto(self) -> int:
-        """With at most so many bytes waiting, the link has room."""
-        return self._most // 2
+    def given(self) -> int:
+        """How many bytes may wait on the link, as far as is known."""
+        return self._given
 
     def charge(self, size: int) -> bool:
         """So much is given to the link. Returns whether to ask now when it has room.
@@ -30,11 +35,11 @@ class LinkCredit:
         That is early, and once: a quick link never has to wait for the answer.
         """
         self._given += size
-        if self._asked or 2 * self._given < self._most:
+        if self._asked or self._given < self.upto:
             return False
         self._asked = True
         return True
 
-    def on_room(self) -> None:
-        """There is room again; or the link is another one."""
-        self._given, self._asked = 0, False
+    def on_room(self, left: int) -> None:
+        """There is room again: only so many bytes still wait; none, if the link is another one."""
+        self._given, self._asked = left, False

@@ -505,6 +505,8 @@ class LinkHasRoom:
     """
 
     session: ClientSession
+    left: int
+    """How many bytes wait on the link still."""
 
 
 class RecoveryReader(Protocol):

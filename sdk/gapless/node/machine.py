@@ -199,6 +199,8 @@ class Machine:
         self.links: dict[int, LinkOwner] = {}
         """The clients' links, by number."""
         self._link_count = 0
+        self.links_closed = 0
+        """How many of them are over."""
         self._broker_links: set[int] = set()
         """The links to other brokers."""
         self._needs_network = False
@@ -277,6 +279,7 @@ class Machine:
     def on_closed(self, number: int) -> None:
         """A client's link is over."""
         self.links.pop(number, None)
+        self.links_closed += 1
         if not self.links:
             self._shell.on_last_link_closed()
         self._happened(self._take_closed, number)

@@ -113,7 +113,9 @@ class AsyncShell:
         """Waited for until no sync runs."""
         self._syncs = self._sync_ns = 0
         """How many have ended, and how long they took."""
-        self._upkeep = Upkeep(volume, min_free_bytes, machine.on_space, self.alarm, machine.fail)
+        self._upkeep = Upkeep(
+            volume, min_free_bytes, machine.on_space, self.alarm, machine.fail, lambda: machine.links_closed
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._no_links = asyncio.Event()

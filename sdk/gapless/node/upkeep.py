@@ -1,4 +1,7 @@
-"""Looks after the disk once a second: whether the volume is there, how much is left, what may be given back."""
+"""Looks after the disk once a second: whether the volume is there, how much is left, what may be given back.
+
+What closed connections have left in memory is given back at the same time.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.node import gauges
+from gapless.node.heap import trimmer
 
 if TYPE_CHECKING:
     from gapless.core.gauges import Gauge
@@ -42,14 +46,22 @@ class Upkeep:
         on_space: OnSpace,
         on_alarm: Callable[[Alarm], None],
         on_failed: Callable[[BaseException], None],
+        closed: Callable[[], int],
     ) -> None:
-        """`on_failed` gets what `tend` or `reclaim` raised."""
+        """`on_failed` gets what `tend` or `reclaim` raised.
+
+        `closed`: how many connections are over. What was held for one is given back to the system soon after its end.
+        """
         self._loop = asyncio.get_running_loop()
         self._volume = volume
         self._min_free_bytes = min_free_bytes
         self._on_space = on_space
         self._on_alarm = on_alarm
         self._on_failed = on_failed
+        self._closed = closed
+        self._trimmed = 0
+        """How many connections were over when memory was given back last."""
+        self._trim = trimmer()
         self._low = False
         self._free: int | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -93,8 +105,14 @@ class Upkeep:
     def _look(self) -> None:
         """In a thread first: a disk that hangs must not keep the loop."""
         if not self._stopped and self._tending is None:
-            self._tending = self._loop.run_in_executor(None, self._volume.tend)
+            self._tending = self._loop.run_in_executor(None, self._tend, self._closed())
             self._tending.add_done_callback(self._on_tended)
+
+    def _tend(self, closed: int) -> None:
+        self._volume.tend()
+        if closed != self._trimmed:
+            self._trimmed = closed
+            self._trim()
 
     def _on_tended(self, tending: asyncio.Future[None]) -> None:
         self._tending = None

@@ -111,6 +111,11 @@ class Block:
         return self._find(sid) is not None
 
     @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self._data)
+
+    @property
     def ticks(self) -> list[Tick]:
         """All ticks of the block, in order."""
         return self._ticks(self._offsets(), None)

@@ -68,13 +68,14 @@ from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.checkpoint import ShbCheckpoints
 from gapless_shb.core.claims import Claims
 from gapless_shb.core.constream import Constream
-from gapless_shb.core.consumers import Consumer, from_another
+from gapless_shb.core.consumers import Channel, Consumer, from_another
 from gapless_shb.core.desks import Desks
 from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.listing import Listings
 from gapless_shb.core.lost_volumes import LostVolumes
+from gapless_shb.core.memory import Memory
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.positions_ahead import PositionsAhead
@@ -152,6 +153,7 @@ class SubscriberHostingBroker:
         self._hosting.payload_max = context.max_delivery_bytes
         if catch_up is not None:
             self._hosting.catch_up = catch_up
+            self._hosting.memory = Memory(catch_up.memory_bytes)
         self._hosting.selector_limits = context.selector_limits
         self._groups = Groups(context.groups, self._hosting.streams)
         self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
@@ -265,6 +267,8 @@ class SubscriberHostingBroker:
         if self._beside and not self._consumers_here():
             self._hosting.leap(self._beside)
             self._beside = 0
+        if self._hosting.memory.is_awaited:
+            self._serve_waiting(now, wall)
         goes_on = True
         while goes_on:
             self._answer_for_hosts(now, wall)
@@ -504,15 +508,25 @@ class SubscriberHostingBroker:
     def _on_room(self, said: LinkHasRoom, now: int, wall: int) -> None:
         """What waited on a client's link has left: consumers and range reads that had to wait go on."""
         channel = self._hosting.channels.get(said.session.number)
-        if channel is None or not channel.on_room():
-            return
+        if channel is not None and channel.on_room(said.left):
+            self._serve_link(channel, now, wall)
+
+    def _serve_waiting(self, now: int, wall: int) -> None:
+        """Some memory may be free again: the links whose turn it is go on."""
+        for session in self._hosting.memory.take_turns():
+            channel = self._hosting.channels[session]
+            if channel.on_memory():
+                self._serve_link(channel, now, wall)
+
+    def _serve_link(self, channel: Channel, now: int, wall: int) -> None:
+        """What had to wait for room on a link goes on."""
         turn, ranges_first = divmod(channel.rooms, 2)
         if ranges_first:
-            self._ranges.on_room(said.session, turn, now, wall)
+            self._ranges.on_room(channel.session, turn, now, wall)
         for consumer in from_another(list(channel.consumers.values()), turn):
             self._go_on(consumer, now, wall)
         if not ranges_first:
-            self._ranges.on_room(said.session, turn, now, wall)
+            self._ranges.on_room(channel.session, turn, now, wall)
 
     def _go_on(self, consumer: Consumer, now: int, wall: int) -> None:
         """More events of a consumer may be sent: its readers go on, after each grant another one first."""
@@ -563,6 +577,8 @@ class SubscriberHostingBroker:
         channel = self._hosting.channels.pop(ended.session.number, None)
         for sid in list(channel.consumers) if channel else ():
             self._end_consumption(sid, now, wall)
+        if channel is not None:
+            channel.close()
         self._ranges.on_session_ended(ended.session, now, wall)
 
     def _end_consumption(self, sid: int, now: int, wall: int) -> None:
@@ -630,6 +646,9 @@ class SubscriberHostingBroker:
         """Yields how many subscriptions and consumers there are, and the positions on each pubend."""
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
+        memory = self._hosting.memory
+        for what, held in (("links", memory.links), ("readers", memory.readers), ("pages", memory.pages)):
+            yield gauges.MEMORY.gauge(held, what)
         yield from self._groups.gauges()
         for stream in self._hosting.streams.values():
             yield from stream.gauges()

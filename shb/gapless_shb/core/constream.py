@@ -48,7 +48,7 @@ class Constream(ServedPubend):
         self._target = head
         """The pubend is decided up to here, as far as this SHB knows."""
         self._asked_ahead = False
-        self._window = Window(meta.grain)
+        self._window = Window(meta.grain, 1000)
         self._moved_at = 0
         """When the head last moved, or an answer came, or something from further ahead than before."""
         self._heard_at = 0
@@ -206,6 +206,8 @@ class Constream(ServedPubend):
             self._hear(knowledge.hi, now)
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)
         scheduler = self.scheduler
+        if knowledge.data or knowledge.reply:
+            scheduler.sizes.learn(len(knowledge.data), knowledge.data.size)
         try:
             if scheduler.is_listening:
                 scheduler.on_knowledge(knowledge, now, wall)

@@ -2,7 +2,7 @@
 
 A consumer is never sent more events and bytes than it granted. Without credit it gets a reader; nothing is queued for
 it (protocol: credit; T26). The link that all consumers of a session share has a credit, too: else what waits there
-would be as much as all of them have granted.
+would be as much as all of them have granted. And all links share the memory of the broker (`gapless_shb.core.memory`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.core.wire.codec import deliver_head
 from gapless.core.wire.messages import DeliverGap, DeliverSilence, GapReason, PubendNumber
+from gapless_shb.core.memory import Memory
 from gapless_shb.core.subscriptions import SubscriptionRecord
 from gapless_shb.core.takers import Taker
 
@@ -39,29 +40,86 @@ class Channel:
     """Channels with gathered deliveries. All channels share this list."""
     credit: LinkCredit
     """Of the link, which all consumers and range reads of the session share."""
+    memory: Memory
+    """Of the broker, which all links share."""
     consumers: dict[int, Consumer] = field(default_factory=dict)
     _numbers: dict[PubendId, int] = field(default_factory=dict)
     _told: dict[PubendId, Tick] = field(default_factory=dict)
     _pending: list[tuple[bytes, bytes]] = field(default_factory=list)
     rooms: int = 0
     """How often there was room again."""
+    _counted: int = 0
+    """How much of what it was given counts in the memory. As long as that is little, nobody asks what has left."""
+    _refuses: bool = False
+    """Whether something had to wait since there was room."""
+    _is_awaiting: bool = False
+    """Whether it waits until the memory has room for its next piece."""
+
+    @property
+    def room(self) -> int:
+        """How many bytes of events may be given to the link now; 0 or less: none."""
+        memory = self.memory
+        if self._is_awaiting:
+            return 0
+        share = max(memory.least, memory.free_for(proven=self.rooms > 0)) - self.credit.given
+        return min(self.credit.room, share)
 
     @property
     def is_full(self) -> bool:
-        """Whether events have to wait until there is room."""
-        return self.credit.room <= 0
+        """Whether events have to wait until there is room. Then those that wait go on."""
+        full = self.room <= 0
+        self._refuses |= full
+        return full
+
+    def admits(self, size: int) -> bool:
+        """Whether a piece of `size` bytes may be given to the link. If not, the link is full until that may be.
+
+        It may be larger than the room, but not than what is free, or no bound would hold for many links together.
+        """
+        if self.is_full:
+            return False
+        memory, proven = self.memory, self.rooms > 0
+        if size <= memory.least or size <= memory.free_for(proven=proven) or not memory.links:
+            return True
+        self._is_awaiting = self._refuses = True
+        memory.wait(self.session, size, proven=proven)
+        return False
 
     def charge(self, size: int) -> None:
         """So many bytes of events are given to the link."""
         if self.credit.charge(size):
             self.emit(AskRoom(self.session, self.credit.upto))
+        self._count()
 
-    def on_room(self) -> bool:
-        """Most of what was given has left. Returns whether anything may have had to wait."""
-        was_full = self.is_full
-        self.credit.on_room()
+    def on_room(self, left: int) -> bool:
+        """Only so many bytes still wait of what was given. Returns whether those that had to wait may go on."""
+        self.credit.on_room(left)
         self.rooms += 1
-        return was_full
+        self._count()
+        return self._goes_on()
+
+    def on_memory(self) -> bool:
+        """The memory has room for its next piece. Returns whether those that had to wait may go on."""
+        self._is_awaiting = False
+        return self._goes_on()
+
+    def close(self) -> None:
+        """The session is over: nothing waits on its link any more."""
+        self.memory.links -= self._counted
+        self._counted = 0
+        self.memory.leave(self.session)
+
+    def _goes_on(self) -> bool:
+        if not self._refuses or self._is_awaiting:
+            return False
+        self._refuses = False
+        return True
+
+    def _count(self) -> None:
+        given = self.credit.given
+        counted = given if given > self.credit.upto else 0
+        self.memory.links += counted - self._counted
+        self._counted = counted
 
     def number(self, pubend: PubendId) -> int:
         """Returns the session's number for a pubend, and announces it with its first use."""
@@ -127,7 +185,9 @@ class Credited:
 
     def spend_all(self, events: int, size: int) -> bool:
         """Takes so much from the credit if all of it may be sent at once, in one frame. Returns whether it may."""
-        if events > self.credit_events or size > self.credit_bytes or size > self.payload_max or self.channel.is_full:
+        if events > self.credit_events or size > self.credit_bytes or size > self.payload_max:
+            return False
+        if not self.channel.admits(size):
             return False
         self.credit_events -= events
         self.credit_bytes -= size
@@ -136,16 +196,18 @@ class Credited:
     def affordable(self, events: EventBatch, events_max: int, bytes_max: int = FOREVER) -> int:
         """Returns how many of the first events may be sent at once by credit and limits: one at least, with credit.
 
-        That one may be too large to be sent at all.
+        That one may be too large to be sent at all. 0: nothing may be sent now, and `starved` says so.
         """
         if self.starved:
             return 0
         most = min(len(events), self.credit_events, events_max)
-        room = min(self.credit_bytes, bytes_max, self.payload_max - COUNT_BYTES)
+        room = min(self.credit_bytes, bytes_max, self.payload_max - COUNT_BYTES, self.channel.room)
         if most == len(events) and events.size + ROW.size * most <= room:
             return most
         ends = list(accumulate(map(ROW.size.__add__, islice(events.lengths, most))))
-        return max(1, bisect_right(ends, room))
+        if fitting := bisect_right(ends, room):
+            return fitting
+        return int(ends[0] > self.payload_max or self.channel.admits(ends[0]))
 
     def is_too_large(self, payload: bytes) -> bool:
         """Whether a payload, which has a single event then, cannot be sent at all."""

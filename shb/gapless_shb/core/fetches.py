@@ -2,6 +2,9 @@
 
 `TickFetch` asks for single ticks that the PFS named. If the PFS is imprecise, it filters the answers. `RangeFetch` asks
 for a whole range that the PFS does not know, and filters the answers. Both end in segments, in order: events and gaps.
+
+How large events are is known only when they are here. So a fetch keeps about as many bytes as it may: what it asked for
+above that is left to the next fetch.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -75,6 +78,7 @@ class TickFetch:
         self._ticks = ticks
         self._missing = list(ticks)
         self._pieces: list[EventBatch] = []
+        self._size = 0
         self._gone = IntervalSet()
         self._damaged = IntervalSet()
         self._cut = IntervalSet()
@@ -95,12 +99,16 @@ class TickFetch:
         low, high = bisect_left(missing, data.ticks[0]), bisect_right(missing, data.ticks[-1])
         expected = missing[low:high]
         if len(expected) == len(data) and expected == list(data.ticks):
-            self._pieces.append(data)
+            self._keep(data)
             del missing[low:high]
         elif places := _places(data.ticks, expected):
             hits = data.at(places)
-            self._pieces.append(hits)
+            self._keep(hits)
             missing[low:high] = () if len(hits) == len(expected) else sorted({*expected}.difference(hits.ticks))
+
+    def _keep(self, piece: EventBatch) -> None:
+        self._pieces.append(piece)
+        self._size += piece.size
 
     def lose(self, lo: Tick, hi: Tick) -> None:
         """The log has lost what it had in (lo, hi]."""
@@ -114,7 +122,27 @@ class TickFetch:
     @property
     def size(self) -> int:
         """The bytes of these events."""
-        return sum(piece.size for piece in self._pieces)
+        return self._size
+
+    @property
+    def held(self) -> int:
+        """The bytes of all events that it keeps."""
+        return self.size
+
+    def bound(self, size: int) -> None:
+        """Leaves to the next fetch what goes beyond so many bytes; one event stays in any case."""
+        if self.size <= size:
+            return
+        self._pieces.sort(key=lambda piece: piece.ticks[0])
+        events = merge(self._pieces)
+        count = fitting(events, size)
+        if count == len(events):
+            return
+        kept = events.slice(0, count)
+        self.upto = kept.ticks[-1]
+        self._pieces, self._size = [kept], kept.size
+        self._ticks = self._ticks[: bisect_right(self._ticks, self.upto)]
+        del self._missing[bisect_right(self._missing, self.upto) :]
 
     @property
     def complete(self) -> bool:
@@ -183,6 +211,25 @@ class RangeFetch:
         self._known.trim(self.start)
         self._known.forget(self._asked_upto, FOREVER)
 
+    def bound(self, size: int) -> None:
+        """Leaves to the next fetch what goes beyond so many bytes; one event stays in any case."""
+        if self._known.size <= size:
+            return
+        events = self._known.take(self.start, self._asked_upto)
+        count = fitting(events, size)
+        if count < len(events):
+            self.end_at(events.ticks[count - 1])
+            self._known.forget(self._asked_upto, FOREVER)
+
+    @property
+    def held(self) -> int:
+        """The bytes of all events that it keeps."""
+        return self._known.size
+
+    def let_go(self) -> None:
+        """What lies in front was taken over, and is not kept here."""
+        self._known.trim(self.upto)
+
     def forget(self, lo: Tick, hi: Tick) -> None:
         """Nothing is known of (lo, hi] any more."""
         self._known.forget(max(lo, self.start), hi)
@@ -193,7 +240,8 @@ class RangeFetch:
 
     def offer(self, knowledge: Knowledge) -> None:
         """Takes unfiltered knowledge. Silence under a stamp is ignored: it may come from another filter (T13)."""
-        self._known.accumulate(knowledge)
+        if knowledge.lo < self._asked_upto:
+            self._known.accumulate(knowledge.upto(self._asked_upto))
 
     @property
     def upto(self) -> Tick:
@@ -223,6 +271,12 @@ class RangeFetch:
         gone += [(lo, hi, GapReason.DAMAGED) for lo, hi in damaged]
         events = refilter(self._pubend, self._known.take(self.start, upto), self._matcher)
         return interleave(self.start, events, sorted(gone, key=itemgetter(0)))
+
+
+def fitting(events: EventBatch, size: int) -> int:
+    """Returns how many of the first events have about so many bytes: one at the least, if there is any."""
+    ends = list(accumulate(events.lengths))
+    return min(len(ends), max(1, bisect_right(ends, size)))
 
 
 def refilter(pubend: PubendId, batch: EventBatch, matcher: BatchMatcher) -> EventBatch:
@@ -286,16 +340,20 @@ def _count_upto(events: EventBatch, at: int, tick: Tick) -> int:
     return at
 
 
+SHORTEST = 10
+"""In grains: the shortest range that is asked for without knowing how dense it is."""
+
+
 class Window:
     """Chooses the length of the next range, whose density is unknown: longer after few bytes, shorter after many."""
 
     TARGET_BYTES = 1 << 20
     LONGEST = FOREVER >> 2
 
-    def __init__(self, grain: Tick) -> None:
-        """`grain`: that of the pubend. The first guess is a second of it."""
-        self.span = 1000 * grain
-        self._shortest = 10 * grain
+    def __init__(self, grain: Tick, first: int) -> None:
+        """`grain`: that of the pubend; `first`: the first guess, in grains."""
+        self.span = first * grain
+        self._shortest = SHORTEST * grain
 
     def upto(self, start: Tick, limit: Tick) -> Tick:
         """Returns the end of the next range from `start` on, at most `limit`."""

@@ -36,6 +36,11 @@ PROMOTED = Family(
 INTERRUPTED = Family(
     "gapless_shb_interrupted_total", "How often readers made way for live deliveries.", _PUBEND, counter=True
 )
+MEMORY = Family(
+    "gapless_shb_memory_bytes",
+    "What is held for clients: what waits on links, what was read for one reader, and pages that readers share.",
+    ("holder",),
+)
 KEPT_BYTES = Family("gapless_shb_kept_bytes", "What readers share in memory.", _PUBEND)
 PAGES_READ = Family("gapless_shb_pages_read_total", "Pages of the PFS that were read.", _PUBEND, counter=True)
 PAGES_DROPPED = Family(

@@ -167,7 +167,8 @@ class Hosting(BrokerState):
         """Returns the session's channel, and creates it with its first use."""
         channel = self.channels.get(session)
         if channel is None:
-            channel = Channel(session, self.outbox.emit, self._unflushed, LinkCredit(self.catch_up.link_bytes))
+            credit = LinkCredit(self.catch_up.link_bytes, self.memory.least // 2)
+            channel = Channel(session, self.outbox.emit, self._unflushed, credit, self.memory)
             self.channels[session] = channel
         return channel
 

@@ -24,6 +24,7 @@ from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless_shb.core import gauges
 from gapless_shb.core.blocks import TICKS_MAX, Block
 from gapless_shb.core.fetches import near_ranges, nearness
+from gapless_shb.core.memory import EventSizes, Memory
 from gapless_shb.core.pages import Columns, Page, PartOfBlock, joined
 from gapless_shb.core.pfs import Pfs
 
@@ -56,10 +57,15 @@ class PageCache:
         read: Callable[[Tick, Tick, int], None],
         fetch: Callable[[Ranges, int], None],
         kept_bytes: int,
+        memory: Memory,
+        sizes: EventSizes,
     ) -> None:
-        """`kept_bytes`: a third of it is for the constream's latest steps, the rest for pages that were read."""
-        self._live_bytes = kept_bytes // 3
-        self._pages_bytes = kept_bytes - self._live_bytes
+        """`kept_bytes`: the most that it may keep; `memory`: of the broker, which may have less for it."""
+        self._kept_bytes = kept_bytes
+        self._memory = memory
+        self._counted = 0
+        """How much of what it keeps counts in the memory of the broker."""
+        self._sizes = sizes
         self._pfs = pfs
         self._readers = readers
         self._read = read
@@ -132,12 +138,13 @@ class PageCache:
         self._live.append(page)
         self._live_weight += page.weight
         page.weighed = page.weight
-        gone = 0
-        while self._live_weight > self._live_bytes:
+        gone, most = 0, self._most // 3
+        while self._live_weight > most:
             self._live_weight -= self._live[gone].weighed
             self._live_from = self._live[gone].index
             gone += 1
         del self._live[:gone]
+        self._count()
 
     def _live_page(self, at: int) -> Page:
         """Returns the page at an index, joined with small ones after it: few large deliveries cost less than many."""
@@ -206,11 +213,17 @@ class PageCache:
         freed = [sid for page in there for sid in page.waiting]
         for page in there:
             self._remove(page)
-        for start in range(0, len(ticks), self._portion):
-            part = ticks[start : start + self._portion]
+        count = self._page_ticks
+        for start in range(0, len(ticks), count):
+            part = ticks[start : start + count]
             self._put(Page(after, part, PartOfBlock(columns, start, len(part))))
             after = part[-1]
         return freed
+
+    @property
+    def _page_ticks(self) -> int:
+        """How many ticks the next page has."""
+        return min(self._portion, self._sizes.fitting(PAGE_BYTES))
 
     def _pages_in(self, lo: Tick, hi: Tick) -> list[Page]:
         indexes = self._order[bisect_right(self._order, lo) : bisect_right(self._order, hi)]
@@ -227,7 +240,7 @@ class PageCache:
     def ask(self, sid: int, page: Page, mask: int, now: int) -> None:
         """A reader waits for events of a page that are not in memory."""
         if mask & ~page.asked & ~page.have:
-            if self._asked_ticks >= FETCHES_MAX * self._portion:
+            if self._asked_ticks >= FETCHES_MAX * self._page_ticks:
                 self._queue[sid] = None
                 return
             self._ask_on(page, mask, now)
@@ -241,7 +254,9 @@ class PageCache:
         self._fetch(near_ranges(ticks, self._near), now)
 
     def _behind(self, page: Page) -> Iterable[Page]:
-        limit = min(self._asked_ticks + AHEAD * self._portion, FETCHES_MAX * self._portion)
+        if not self._sizes.is_known:
+            return
+        limit = min(self._asked_ticks + AHEAD * self._page_ticks, FETCHES_MAX * self._page_ticks)
         for at in range(bisect_right(self._order, page.index), len(self._order)):
             following = self._pages[self._order[at]]
             if following.after != page.index or self._asked_ticks + len(following.ticks) > limit:
@@ -312,6 +327,17 @@ class PageCache:
 
     # ------------------------------------------------------------------------------- what is kept
 
+    @property
+    def _most(self) -> int:
+        """How much may be kept: a third of it for the constream's latest steps, the rest for pages that were read."""
+        return min(self._kept_bytes, self._memory.pages_most(self._counted))
+
+    def _count(self) -> None:
+        """Counts what is kept in the memory of the broker."""
+        kept = self._live_weight + self._weight
+        self._memory.pages += kept - self._counted
+        self._counted = kept
+
     def _weigh(self, page: Page) -> None:
         """Updates the sum of weights with a page's present weight."""
         self._weight += page.weight - page.weighed
@@ -323,14 +349,17 @@ class PageCache:
         Two kinds of page stay: those with events under way, and the next page of each runnable reader. Without the
         second rule a page could be read and dropped again and again before the reader's turn comes.
         """
-        if self._weight <= self._pages_bytes:
+        self._count()
+        most = self._most - self._most // 3
+        if self._weight <= most:
             return
         due = {self._index_behind(self._readers[sid].horizon) for sid in runnable if sid in self._readers}
         for page in list(self._pages.values()):
             if page.index not in self.asked and page.index not in due:
                 self._remove(page)
-            if self._weight <= self._pages_bytes:
-                return
+            if self._weight <= most:
+                break
+        self._count()
 
     def _index_behind(self, horizon: Tick) -> Tick:
         at = bisect_right(self._order, horizon)

@@ -19,6 +19,7 @@ nothing, because the reader waits only for something that has to be sent after t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -33,7 +34,8 @@ from gapless.selectors.index import BatchMatcher
 from gapless.selectors.masks import select as selected
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.fetches import GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness
+from gapless_shb.core.fetches import SHORTEST, GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness
+from gapless_shb.core.memory import EventSizes, Memory
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page
 from gapless_shb.core.pfs import Found
@@ -47,6 +49,8 @@ SPARSE: Final = 16
 
 BATCH = 2048
 """About how many ticks one read of the PFS gathers."""
+BEYOND: Final = 2
+"""A fetch may bring so many times as much as it was meant to, before a part of it is left to the next one."""
 
 
 class Host(Protocol):
@@ -54,6 +58,8 @@ class Host(Protocol):
 
     stream: ServedPubend
     page_cache: PageCache
+    memory: Memory
+    sizes: EventSizes
 
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records; the answer goes to `CatchUpReader.on_read`."""
@@ -114,7 +120,8 @@ class Reader(ABC):
         """The version of that filter: the subscription may get another one."""
         self._matcher = BatchMatcher()
         self._matcher.add(self.sid, self._filter)
-        self._window = Window(host.stream.pfs.grain)
+        # Who asks for too much is answered in full, and there may be many readers: the first guess is short.
+        self._window = Window(host.stream.pfs.grain, SHORTEST)
         self._reading_upto: Tick | None = None
         self._unreadable_upto = 0
         self._fetch: TickFetch | RangeFetch | None = None
@@ -128,6 +135,8 @@ class Reader(ABC):
         """Whether this step has given events to the sink."""
         self._doubtful = False
         """Whether it waits to hear if ticks that its fetch found lost are a gap. What it found stays as it is then."""
+        self._counted = 0
+        """How much of what it holds counts in the memory of the broker."""
 
     def offer(self, knowledge: Knowledge, cut: Ranges) -> None:
         """Takes RAW knowledge that has arrived; some of it may have been asked for.
@@ -142,6 +151,8 @@ class Reader(ABC):
                 self._fetch.lose(lo, hi)
         if knowledge.hi > self._fetch.start:
             self._fetch.offer(knowledge)
+            self._fetch.bound(BEYOND * self.host.memory.fetch_bytes)
+            self._count()
 
     def forget(self, lo: Tick, hi: Tick) -> Ranges:
         """The log has lost what it had in (lo, hi]: if all of it is read, that is unknown again.
@@ -157,6 +168,39 @@ class Reader(ABC):
 
     def step(self, now: int, wall: int) -> bool:
         """Goes on until it has sent something or must wait. Returns whether it can go on at once."""
+        goes_on = self._step(now, wall)
+        if not goes_on and self.host.memory.is_short and self._sink.full:
+            self._let_go()
+        self._count()
+        return goes_on
+
+    def close(self) -> None:
+        """It is over, and holds nothing any more."""
+        self._fetch = None
+        self._let_go()
+        self._count()
+
+    def _let_go(self) -> None:
+        """Drops what could not be sent. It is read again when there is room for it."""
+        self._ready.clear()
+        self._ready_upto = self.horizon
+        self._harvested = None
+
+    @property
+    def _held(self) -> int:
+        """How many bytes it keeps in memory."""
+        held = sum(segment.size for segment in self._ready if isinstance(segment, EventBatch))
+        if self._harvested is not None:
+            held += self._harvested.held
+        return held if self._fetch is None else held + self._fetch.held
+
+    def _count(self) -> None:
+        """Counts what it holds now in the memory of the broker."""
+        held = self._held
+        self.host.memory.readers += held - self._counted
+        self._counted = held
+
+    def _step(self, now: int, wall: int) -> bool:
         self._handed_out = False
         while True:
             self._harvest(now)
@@ -232,6 +276,8 @@ class Reader(ABC):
         self._ready.extend(segments)
         self._ready_upto = fetch.upto
         self._learn(fetch)
+        if isinstance(fetch, RangeFetch):
+            fetch.let_go()
 
     def _learn(self, fetch: TickFetch | RangeFetch) -> None:
         if isinstance(fetch, RangeFetch):
@@ -355,6 +401,8 @@ class CatchUpReader(Reader):
         """Whether a walk has shown that the subscription is in so many blocks that reading all of them is faster."""
         self._waits = False
         """Whether it waits for the page cache, which will wake it."""
+        self._walked: Found | None = None
+        """What a walk has found and was not asked for yet."""
         self._said = start
 
     # What happened.
@@ -373,7 +421,7 @@ class CatchUpReader(Reader):
             return
         found = walk.on_records(result.records, BATCH)
         if found is not None:
-            self._ask_ticks(found.ticks, found.upto, now, None)
+            self._ask_walked(found, now)
         else:
             self._walk_on(walk)
 
@@ -409,11 +457,15 @@ class CatchUpReader(Reader):
             self._take(page, now, wall)
         elif (silent_upto := page_cache.silent_upto(self.horizon, upto)) > self.horizon:
             self._ready_upto = silent_upto
+        elif self._walked is not None and self.horizon < self._walked.upto:
+            self._ask_walked(self._walked, now)
         elif self.horizon < pfs.sealed_upto:
             self._read_pfs()
         else:
             matcher = self._matcher if pfs.imprecise else None
-            self._ask_ticks(pfs.open_ticks(self.sid, self.horizon), upto, now, matcher)
+            ticks = pfs.open_ticks(self.sid, self.horizon)
+            most = self._fetch_most
+            self._ask_ticks(ticks[:most], upto if len(ticks) <= most else ticks[most - 1], now, matcher)
 
     def _take(self, page: Page, now: int, wall: int) -> None:
         """Sends its share of a page, or waits for the page's events."""
@@ -442,8 +494,11 @@ class CatchUpReader(Reader):
             # Subscriptions with the same mask share the joined payload; only a part for little credit is joined alone.
             if mask.bit_count() <= consumer.credit_events:
                 payload = page.payload(mask)
-            if not payload or len(payload) > min(consumer.credit_bytes, consumer.payload_max):
-                part = lowest(mask, consumer.affordable(page.select(mask), BATCH))
+            if not payload or len(payload) > min(consumer.credit_bytes, consumer.payload_max, consumer.channel.room):
+                count = consumer.affordable(page.select(mask), BATCH)
+                if not count:
+                    return
+                part = lowest(mask, count)
                 payload = page.part(part)
             mask ^= part
             if consumer.is_too_large(payload):
@@ -480,6 +535,18 @@ class CatchUpReader(Reader):
         if not self.consumer.subscription.durable:
             return FOREVER
         return max(super()._unknown_upto(), self.host.page_cache.unreadable_upto)
+
+    @property
+    def _fetch_most(self) -> int:
+        """How many events to fetch at once."""
+        return self.host.sizes.fitting(self.host.memory.fetch_bytes)
+
+    def _ask_walked(self, found: Found, now: int) -> None:
+        """Asks for the first events that a walk has found; the others are asked for afterwards."""
+        ticks = found.ticks[bisect_right(found.ticks, self.horizon) :]
+        most = self._fetch_most
+        self._walked = found if len(ticks) > most else None
+        self._ask_ticks(ticks[:most], found.upto if len(ticks) <= most else ticks[most - 1], now, None)
 
     def _ask_ticks(self, ticks: list[Tick], upto: Tick, now: int, imprecise_for: BatchMatcher | None) -> None:
         if not ticks:

@@ -21,6 +21,7 @@ from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import Tick
 from gapless_shb.core import gauges
 from gapless_shb.core.consumers import Consumer
+from gapless_shb.core.memory import EventSizes
 from gapless_shb.core.ordered_reader import OrderedReader, OrderedSink
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.positions import SubscriptionPosition
@@ -55,8 +56,17 @@ class Scheduler:
         self._left = 0
         """How many events readers may still send in this turn of the node."""
         self._reader_count = 0
+        self.memory = state.memory
+        self.sizes = EventSizes()
         self.page_cache = PageCache(
-            stream.pfs, stream.head, self.readers, self._read_pages, self.fetch, state.catch_up.kept_bytes
+            stream.pfs,
+            stream.head,
+            self.readers,
+            self._read_pages,
+            self.fetch,
+            state.catch_up.kept_bytes,
+            self.memory,
+            self.sizes,
         )
         self._runnable: dict[int, None] = {}
         """The readers that can go on, in the order of their turns."""
@@ -102,6 +112,7 @@ class Scheduler:
     def start(self, consumer: Consumer, position: SubscriptionPosition, at: Tick) -> None:
         """Starts a reader that serves the consumer from `at` on; it waits for its turn."""
         self._reader_count += 1
+        self.end(consumer.sid)
         self.readers[consumer.sid] = self._reader(consumer, position, at)
         if not consumer.subscription.name:
             position.reading = True
@@ -117,7 +128,9 @@ class Scheduler:
 
     def end(self, sid: int) -> None:
         """Ends the reader of a subscription that is no longer consumed."""
-        self.readers.pop(sid, None)
+        reader = self.readers.pop(sid, None)
+        if reader is not None:
+            reader.close()
 
     def promote_waiting(self) -> None:
         """The head is about to move: consumers whose readers wait at it go live."""
@@ -132,7 +145,7 @@ class Scheduler:
         """Makes the consumer of a reader live from the reader's horizon on."""
         self.promoted += 1
         sid = reader.consumer.sid
-        del self.readers[sid]
+        self.end(sid)
         reader.position.reading = False
         self.stream.go_live(reader.consumer, reader.horizon)
         self.stream.touch(sid, reader.position)

@@ -11,6 +11,7 @@ from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.memory import Memory
 from gapless_shb.core.subscriptions import Registry
 
 
@@ -39,6 +40,8 @@ class CatchUp:
     """Whether a PFS block has only which subscriptions matched any of its ticks, and not which ticks."""
     link_bytes: int = 16 << 20
     """How many bytes of events may wait on the link of a client."""
+    memory_bytes: int = 128 << 20
+    """How many bytes may be held of all that is read for clients or waits for them."""
 
 
 class BrokerState:
@@ -56,6 +59,8 @@ class BrokerState:
         self.channels: dict[int, Channel] = {}
         """The channels, by the number of their session."""
         self.catch_up = CatchUp()
+        self.memory = Memory(self.catch_up.memory_bytes)
+        """Of all that is read for clients, or waits for them."""
         self.selector_limits = SelectorLimits()
         self.payload_max = 0
         """The limit of a delivery's payload."""

@@ -404,13 +404,27 @@ CONSUMERS = (
         "Who had to wait for room on the link of its session is not told when there is some.",
         (
             Edit(
-                "gapless_shb.core.broker:SubscriberHostingBroker._on_room",
+                "gapless_shb.core.broker:SubscriberHostingBroker._serve_link",
                 "self._go_on(consumer, now, wall)",
                 "pass",
             ),
         ),
         ("V1",),
         "Consumers that catch up over one link that may let little wait, and then nothing more is published.",
+    ),
+    Switch(
+        "memory_is_free_for_nobody",
+        ("shared memory",),
+        "Who had to wait until the broker had memory for its next event is not told when it has.",
+        (
+            Edit(
+                "gapless_shb.core.broker:SubscriberHostingBroker._serve_waiting",
+                "if channel.on_memory():",
+                "if False:",
+            ),
+        ),
+        ("V1",),
+        "Several sessions that are served by a broker with little memory, and then nothing more is published.",
     ),
     Switch(
         "slow_consumer_skips",

@@ -41,7 +41,7 @@ class ClientOutbox:
         self._urgent: SendFrames | None = None
         self._ordinary: SendFrames | None = None
         self._sent = Sent()
-        self._credit = LinkCredit(link_bytes)
+        self._credit = LinkCredit(link_bytes, link_bytes // 2)
         self._waiting: dict[int, Callable[[], None]] = {}
         """What waits for room, by the number of the publisher or request; whoever waits longest is first."""
 
@@ -51,7 +51,7 @@ class ClientOutbox:
         self.head = session_head(welcome.session)
         self.welcome = welcome
         self._sent = Sent()
-        self._credit.on_room()
+        self._credit.on_room(0)
         self._waiting.clear()
 
     @property
@@ -94,7 +94,7 @@ class ClientOutbox:
 
     def on_room(self) -> None:
         """Most of what was published has left: those who wait go on, as far as there is room."""
-        self._credit.on_room()
+        self._credit.on_room(0)
         while self._waiting and self.room > 0:
             self._waiting.pop(next(iter(self._waiting)))()
 

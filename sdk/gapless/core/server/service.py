@@ -278,7 +278,7 @@ class Sessions:
             self._pause(connection, paused=False)
         if connection.asked is not None and pending <= connection.asked and connection.client is not None:
             connection.asked = None
-            self.effects.append(LinkHasRoom(connection.client))
+            self.effects.append(LinkHasRoom(connection.client, pending))
 
     def on_placed(self, placed: Submitted) -> None:
         """The router has answered an opening or a batch. It is dropped if the session is over."""

@@ -63,6 +63,13 @@ class Knowledge(Struct, frozen=True, gc=False):
         """Returns the answer to a want for a range that an operator has given up."""
         return cls(pubend, lo, hi, EMPTY, lost, RAW, reply=True, damaged=True)
 
+    def upto(self, hi: Tick) -> Knowledge:
+        """Returns what is stated of the ticks up to `hi`, which is above `lo`."""
+        if hi >= self.hi:
+            return self
+        data = self.data
+        return replace(self, hi=hi, data=data.slice(0, bisect_right(data.ticks, hi)) if data else data)
+
     def without_events_in(self, cut: Ranges) -> list[Knowledge]:
         """Returns the same, but nothing of ranges that are known to have no events, if it has any there.
 

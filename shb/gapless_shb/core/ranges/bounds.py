@@ -181,6 +181,7 @@ class Bounds:
 
     def _drop(self, number: int) -> None:
         for reader, _ in self._bounds.pop(number).readers.values():
+            reader.close()
             self._hosting.streams[reader.stream.pubend].scheduler.leave(reader)
 
     def _answer_if_counted(self, number: int, now: int) -> None:

@@ -25,14 +25,13 @@ from gapless.core.stream.ticks import Tick
 from gapless_shb.core.blocks import Block, BlockColumn
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.fetches import RangeFetch, TickFetch, nearness
+from gapless_shb.core.memory import FETCH_BYTES
 from gapless_shb.core.readers import Reader, Sink
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
-TARGET_BYTES: Final = 1 << 20
-"""About how many bytes one fetch should bring; the number of its ticks is chosen for that."""
 TICKS_MAX: Final = 2048
 TICKS_FIRST: Final = 256
-"""The limit of ticks in a fetch as long as the size of events is unknown."""
+"""The limit of ticks in a reader's first fetch, if the events of the pubend are small."""
 NEAR_FIRST: Final = 16
 """In grains of the pubend."""
 NEAR_MOST: Final = 1 << 42
@@ -86,6 +85,7 @@ class BoundedReader(Reader):
         self._blocks: deque[Block] = deque()
         """Blocks that were read, and are not used up yet."""
         self._ticks_most = TICKS_FIRST
+        """The limit of ticks in the next fetch, if events are as large as those that this reader has met."""
         self._near = NEAR_FIRST * stream.meta.grain
 
     @property
@@ -185,13 +185,23 @@ class BoundedReader(Reader):
             self._into.ticks(self._within(self._blocks[0].ticks_of(self.sid), upto))
             self._ready_upto = upto
 
+    def _let_go(self) -> None:
+        super()._let_go()
+        if self._reading_upto is None:
+            self._blocks.clear()
+
+    @property
+    def _held(self) -> int:
+        return super()._held + sum(block.size for block in self._blocks)
+
     def _within(self, ticks: list[Tick], upto: Tick) -> list[Tick]:
         return ticks[bisect_right(ticks, self.horizon) : bisect_right(ticks, upto)]
 
     def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
         if ticks and self._into.wants_events:
-            if len(ticks) > self._ticks_most and self._ticks_most < TICKS_MAX:  # the events are large, or may be large
-                ticks = ticks[: self._ticks_most]
+            most = min(self._ticks_most, self.host.sizes.fitting(self.host.memory.fetch_bytes))
+            if len(ticks) > most and most < TICKS_MAX:  # the events are large, or may be large
+                ticks = ticks[:most]
                 upto = ticks[-1]
             matcher = self._matcher if imprecise else None
             self._begin(NearTicks(self.stream.pubend, self.horizon, ticks, upto, self._near, matcher), now)
@@ -207,7 +217,7 @@ class BoundedReader(Reader):
             return
         count = fetch.count
         if count:
-            fitting = TARGET_BYTES * count // max(fetch.size, 1)
+            fitting = FETCH_BYTES * count // max(fetch.size, 1)
             self._ticks_most = max(1, min(fitting, 4 * self._ticks_most, TICKS_MAX))
         if 8 * fetch.others <= count:
             self._near = min(4 * self._near, NEAR_MOST)

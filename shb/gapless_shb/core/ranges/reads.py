@@ -149,6 +149,7 @@ class Reads:
     def _drop(self, key: tuple[int, int]) -> None:
         if key in self._readers:
             reader, _ = self._readers.pop(key)
+            reader.close()
             self._hosting.streams[reader.stream.pubend].scheduler.leave(reader)
 
     def _step(self, key: tuple[int, int], now: int, wall: int) -> None:

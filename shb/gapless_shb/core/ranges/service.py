@@ -115,9 +115,9 @@ class Ranges:
         self._bounds.on_heard(pubend, now, wall)
         self._reads.on_heard(pubend, now, wall)
 
-    def on_room(self, session: ClientSession, turn: int, now: int, wall: int) -> None:
+    def on_room(self, session: int, turn: int, now: int, wall: int) -> None:
         """The link of a session has room again: its reads go on, each time another one first."""
-        self._reads.on_room(session.number, turn, now, wall)
+        self._reads.on_room(session, turn, now, wall)
 
     def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
         """A session has ended: drops its requests, and ends its leases."""

@@ -10,6 +10,7 @@ import pytest
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.errors import VolumeAbsentError, VolumeFailedError
 from gapless.node.gauges import FREE_BYTES, RECLAIMABLE_BYTES, SPACE_LOW
+from gapless.node.heap import trimmer
 from gapless.node.upkeep import IDLE_LOOKS, RECLAIM_BYTES, RECLAIM_BYTES_IDLE, Upkeep
 from volumes import FakeVolume
 
@@ -22,7 +23,10 @@ class Rig:
         self.space: list[bool] = []
         self.alarms: list[Alarm] = []
         self.failures: list[BaseException] = []
-        self.upkeep = Upkeep(self.volume, 1000, self._on_space, self.alarms.append, self.failures.append)
+        self.closed = 0
+        self.upkeep = Upkeep(
+            self.volume, 1000, self._on_space, self.alarms.append, self.failures.append, lambda: self.closed
+        )
 
     def _on_space(self, *, low: bool) -> None:
         self.space.append(low)
@@ -184,3 +188,21 @@ async def test_space_is_looked_at_before_anybody_is_served(rig: Rig) -> None:
     rig.upkeep.start()
 
     assert rig.space == [True]
+
+
+async def test_memory_is_given_back_once_after_connections_have_closed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trims: list[int] = []
+    monkeypatch.setattr(rig.upkeep, "_trim", lambda: trims.append(rig.closed))
+    await rig.look()
+    rig.closed = 3
+    await rig.look(3)
+    rig.closed = 4
+    await rig.look()
+
+    assert trims == [3, 4]
+
+
+def test_the_c_library_takes_memory_back_or_is_left_alone() -> None:
+    trimmer()()

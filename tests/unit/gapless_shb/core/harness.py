@@ -302,7 +302,7 @@ class World(Rig[SubscriberHostingBroker]):
     def has_room(self, session: ClientSession) -> None:
         """What was given to the link of a session has left."""
         self.room_asked = [ask for ask in self.room_asked if ask.session != session.number]
-        self.feed(LinkHasRoom(session))
+        self.feed(LinkHasRoom(session, 0))
 
     def detach(self, client: Client) -> None:
         session, client.session = self.session_of(client), 0

@@ -184,7 +184,7 @@ def test_a_range_that_is_cut_short_leaves_the_rest_to_the_next_fetch() -> None:
 
 def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
     """Nobody knows how many events a second holds."""
-    window = Window(MILLISECOND)
+    window = Window(MILLISECOND, 1000)
     span = window.span
     window.learn(0)
     assert window.span > span
@@ -217,7 +217,7 @@ def test_lost_ranges_of_two_reasons_are_two_gaps() -> None:
 def test_distances_are_measured_in_grains() -> None:
     """64 places of events between two ticks are near, whether a place is a tick or a thousand of them."""
     assert (nearness(MILLISECOND), nearness(1)) == (64 << 10, 64)
-    assert (Window(MILLISECOND).upto(0, 1 << 60), Window(1).upto(0, 1 << 60)) == (1000 * MILLISECOND, 1000)
+    assert (Window(MILLISECOND, 1000).upto(0, 1 << 60), Window(1, 1000).upto(0, 1 << 60)) == (1000 * MILLISECOND, 1000)
 
 
 def test_what_the_log_has_lost_is_a_gap_for_whom_it_had_matched() -> None:

@@ -12,6 +12,7 @@ from gapless.core.stream.ticks import MILLISECOND
 from gapless_shb.core import gauges
 from gapless_shb.core import page_cache as shelves
 from gapless_shb.core.blocks import encode
+from gapless_shb.core.memory import EventSizes, Memory
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pages import Page, StepMasks
 from gapless_shb.core.pfs import Pfs
@@ -30,7 +31,12 @@ class Rig:
         self.reads: list[tuple[int, int, int]] = []
         self.fetches: list[Ranges] = []
         pfs = Pfs(PUBEND, MILLISECOND, LATER, 0)
-        self.page_cache = PageCache(pfs, live_from, self.readers, self.read, self.fetch, kept_bytes)
+        self.sizes = EventSizes()
+        self.sizes.learn(1, 10)
+        self.memory = Memory(128 << 20)
+        self.page_cache = PageCache(
+            pfs, live_from, self.readers, self.read, self.fetch, kept_bytes, self.memory, self.sizes
+        )
 
     def read(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto, number))

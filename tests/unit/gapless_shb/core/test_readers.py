@@ -13,6 +13,7 @@ from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.consumers import Channel, Consumer
+from gapless_shb.core.memory import EventSizes, Memory
 from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.pfs import Pfs
 from gapless_shb.core.positions import SubscriptionPosition
@@ -38,13 +39,17 @@ class Bench:
         self.number = 0
         self.effects: list[object] = []
         subscription = SubscriptionRecord(7, "c", "s", 1, ("#",), "n < 1000", 1, 0, {})
-        self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20))
+        self.memory, self.sizes = Memory(128 << 20), EventSizes()
+        self.sizes.learn(1, 10)
+        self.channel = Channel(1, self.effects.append, [], LinkCredit(1 << 20, 1 << 19), self.memory)
         self.consumer = Consumer(
             subscription, self.channel, Taker("i", "p", 1, 2), credit, 1 << 20, 4 << 20, request=1, since=0
         )
         self.position = SubscriptionPosition(start, since=since, acked=start)
         readers: dict[int, CatchUpReader] = {}
-        self.page_cache = PageCache(self.pfs, FOREVER, readers, self.read_pages, self.fetch, 1 << 20)
+        self.page_cache = PageCache(
+            self.pfs, FOREVER, readers, self.read_pages, self.fetch, 1 << 20, self.memory, self.sizes
+        )
         sink = ConsumerSink(self.consumer, PUBEND)
         self.reader = readers[7] = CatchUpReader(self, 1, self.consumer, self.position, start, sink)
 

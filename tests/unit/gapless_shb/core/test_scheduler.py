@@ -131,6 +131,7 @@ def test_consumers_and_range_reads_of_a_session_have_its_room_first_by_turns(mon
 
     for _ in range(4):
         channel.charge(100)
+        assert channel.is_full
         world.has_room(world.session_of(client))
 
     assert first == [*["reads", "consumers"], *["consumers", "reads"]] * 2
