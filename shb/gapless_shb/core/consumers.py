@@ -56,25 +56,24 @@ class Channel:
     """Whether it waits until the memory has room for its next piece."""
 
     @property
-    def room(self) -> int:
-        """How many bytes of events may be given to the link now; 0 or less: none."""
+    def share(self) -> int:
+        """How many bytes of the memory the next delivery may take; 0 or less: none."""
         memory = self.memory
         if self._is_awaiting:
             return 0
-        share = max(memory.least, memory.free_for(proven=self.rooms > 0)) - self.credit.given
-        return min(self.credit.room, share)
+        return max(memory.least, memory.free_for(proven=self.rooms > 0)) - self.credit.given
 
     @property
     def is_full(self) -> bool:
         """Whether events have to wait until there is room. Then those that wait go on."""
-        full = self.room <= 0
+        full = self.credit.room <= 0 or self.share <= 0
         self._refuses |= full
         return full
 
     def admits(self, size: int) -> bool:
         """Whether a piece of `size` bytes may be given to the link. If not, the link is full until that may be.
 
-        It may be larger than the room, but not than what is free, or no bound would hold for many links together.
+        It may be larger than its share, but not than what is free, or no bound would hold for many links together.
         """
         if self.is_full:
             return False
@@ -201,7 +200,7 @@ class Credited:
         if self.starved:
             return 0
         most = min(len(events), self.credit_events, events_max)
-        room = min(self.credit_bytes, bytes_max, self.payload_max - COUNT_BYTES, self.channel.room)
+        room = min(self.credit_bytes, bytes_max, self.payload_max - COUNT_BYTES, self.channel.share)
         if most == len(events) and events.size + ROW.size * most <= room:
             return most
         ends = list(accumulate(map(ROW.size.__add__, islice(events.lengths, most))))

@@ -494,7 +494,7 @@ class CatchUpReader(Reader):
             # Subscriptions with the same mask share the joined payload; only a part for little credit is joined alone.
             if mask.bit_count() <= consumer.credit_events:
                 payload = page.payload(mask)
-            if not payload or len(payload) > min(consumer.credit_bytes, consumer.payload_max, consumer.channel.room):
+            if not payload or len(payload) > min(consumer.credit_bytes, consumer.payload_max, consumer.channel.share):
                 count = consumer.affordable(page.select(mask), BATCH)
                 if not count:
                     return
