@@ -104,7 +104,7 @@ class Broker:
     def take(self) -> dict[int, LinkOutput]:
         """Takes what the step led to."""
         for effect in self.sessions.take_effects():
-            kinds = {Alarm: self.alarms, Note: self.notes}
+            kinds: dict[type, list[Any]] = {Alarm: self.alarms, Note: self.notes}
             kinds.get(type(effect), self.effects).append(effect)
         self.outputs = self.sessions.take_links(self.now)
         return self.outputs
