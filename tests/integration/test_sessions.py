@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import gapless
+from gapless.core.stream.ticks import seconds_between
+from gapless_spark.pipelines.report import broker_report
 from integration.nodes_in_process import running_node
 
 
@@ -252,6 +254,33 @@ async def test_a_lag_says_whether_all_that_is_due_was_counted(url: str) -> None:
                 break
             await asyncio.sleep(0.1)
         assert (past.lag_events, past.lag_complete) == (5, True)
+
+
+async def test_who_is_stuck_at_its_first_event_is_not_listed_without_a_lag(url: str) -> None:
+    """From the earliest: while it takes nothing more, when it has gone, and when it has all and acknowledges none."""
+    async with gapless.connect(url) as connection, connection.session() as session:
+        receipts = await publish(session, range(200))
+        async with session.subscribe("t", name="stuck", start="earliest") as subscription:
+            await take(subscription, 1)
+            for _ in range(100):  # its reader is on its way
+                [connected] = await connection.subscriptions()
+                if connected.lag_complete:
+                    break
+                await asyncio.sleep(0.1)
+        [gone] = await connection.subscriptions()
+        async with session.subscribe("t", name="stuck") as subscription:
+            await take(subscription, 200)
+            [taken] = await connection.subscriptions()
+            await publish(session, range(200, 205))
+            await take(subscription, 5)
+            [followed] = await connection.subscriptions()
+        reported = await asyncio.to_thread(broker_report, url)
+
+    assert [each.lag_events for each in (connected, gone, taken, followed)] == [200, 200, 200, 205]
+    assert all(each.lag_complete for each in (connected, gone, taken, followed))
+    assert (sum(each.lag_events or 0 for each in reported), all(each.complete for each in reported)) == (205, True)
+    apart = seconds_between(receipts[0].tick, receipts[-1].tick)
+    assert all(each.lag_seconds >= int(apart * 1000) / 1000 for each in (connected, gone, taken, followed))
 
 
 async def test_unsubscribing_ends_the_iteration_with_the_reason(url: str) -> None:

@@ -57,7 +57,8 @@ class SubscriptionInfo:
     """Whether all events due to it were counted.
 
     Events from before its broker knew of it are read from the log only when it
-    is consumed, and are not counted before: so for a subscription that begins in the past, or was never consumed."""
+    is consumed, and are not counted before: so for a subscription that begins in the past, until the broker has read up
+    to the present for its consumer. A restart of the broker forgets what it found there and is not acknowledged."""
     node: str = ""
     """The node of the network that hosts it."""
     no_local: bool = False

@@ -79,6 +79,7 @@ class Constream(ServedPubend):
         position.quiet_from = min(position.quiet_from, upto)
         position.released, position.passed = min(position.released, upto), min(position.passed, upto)
         position.sent = min(position.sent, upto)
+        position.before = None
         if upto < position.since < FOREVER:
             self._joining.remove(sid)
             position.join_again()

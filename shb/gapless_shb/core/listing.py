@@ -3,9 +3,10 @@
 The count is read from the PFS, batch by batch, when somebody asks; so nothing has to be counted while events flow. A
 long list is sent in parts, with room for other work between them.
 
-For some ticks the PFS cannot tell: those before the subscription joined, and those in blocks that cannot be read. Their
-events are not counted, because a count would read the log, perhaps for a hundred thousand subscriptions and for years.
-The row is marked as incomplete, and its numbers are a lower bound.
+For some ticks the PFS cannot tell: those before the subscription joined, and those in blocks that cannot be read. A
+count of their events would read the log, perhaps for a hundred thousand subscriptions and for years. So of those before
+it joined only the events count that its readers have found (`counted_before`). Unless these are all, the row is marked
+as incomplete, and its numbers are a lower bound.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from gapless.core.ports import ClientSession, ReadResult, Tell
-from gapless.core.stream.ticks import PubendId, Tick, wall_at
+from gapless.core.stream.ticks import FOREVER, PubendId, Tick, wall_at
 from gapless.core.wire.messages import ListedSubscription, ListSubscriptions, Position, SubscriptionList
 from gapless_shb.core.blocks import Block
 from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
 ROWS_MAX = 500
@@ -53,6 +55,9 @@ class Listing:
     """How many milliseconds before the head that event was: the maximum over the pubends that were read."""
     uncounted: dict[PubendId, None] = field(default_factory=dict)
     """The pubends whose PFS could not be read."""
+    found: dict[tuple[PubendId, int], tuple[Tick, Tick]] = field(default_factory=dict)
+    """Of which subscriptions readers had found all that the PFS does not know when that was counted: with each, from
+    where on the PFS knew it, and up to where it was done. Readers go on while the list is made."""
     untold: Iterator[SubscriptionRecord] = field(default_factory=lambda: iter(()))
     then: Callable[[Mapping[int, Counted]], None] | None = None
     """What is called with the counts, if no client has asked for a list."""
@@ -125,6 +130,7 @@ class Listings:
             for ticks, masks in stream.pfs.open_blocks():
                 for sid, mask in masks:
                     self._count_in(listing, stream, sid, ticks, mask)
+            self._count_before(listing, stream)
             if listing.then is not None:
                 listing.then({sid: Counted(listing.counts[sid], tick) for sid, tick in listing.oldest.items()})
             elif stream.meta.timed:  # otherwise the ticks do not show when the events were
@@ -143,6 +149,17 @@ class Listings:
             listing.counts[sid] += due.bit_count()
             if due and sid not in listing.oldest:
                 listing.oldest[sid] = ticks[at + (due & -due).bit_length() - 1]
+
+    def _count_before(self, listing: Listing, stream: Constream) -> None:
+        """Adds what readers found where the PFS knows nothing, which is before all that it knows."""
+        for sid, position in stream.positions.items():
+            if position.before is not None:
+                events, first = position.before.due(position.done_upto)
+                if events:
+                    listing.counts[sid] += events
+                    listing.oldest[sid] = first
+                if position.before.covers(position.done_upto, _unknown_upto(stream, position)):
+                    listing.found[stream.pubend, sid] = position.since, position.done_upto
 
     def _read(self, number: int, after: int) -> None:
         listing = self._listings[number]
@@ -166,7 +183,7 @@ class Listings:
     def _row(self, subscription: SubscriptionRecord, listing: Listing) -> ListedSubscription:
         sid = subscription.sid
         streams = self._hosting.streams.values()
-        complete = all(stream.pubend not in listing.uncounted and _is_covered(stream, sid) for stream in streams)
+        complete = all(self._is_counted(listing, stream, sid) for stream in streams)
         return ListedSubscription(
             sid,
             subscription.client_id,
@@ -182,10 +199,18 @@ class Listings:
             roams=self._hosting.places.has_home(subscription.name),
         )
 
+    def _is_counted(self, listing: Listing, stream: Constream, sid: int) -> bool:
+        """Whether a listing has counted everything that a subscription is not done with, up to the head."""
+        position = stream.positions[sid]
+        stream.release(position)
+        if stream.pubend in listing.uncounted:
+            return False
+        if position.done_upto >= _unknown_upto(stream, position):
+            return True
+        since, done_upto = listing.found.get((stream.pubend, sid), (FOREVER, FOREVER))
+        return position.since == since and position.done_upto >= done_upto
 
-def _is_covered(stream: Constream, sid: int) -> bool:
-    """Whether the PFS covers everything that a subscription is not done with, up to the head."""
-    position = stream.positions[sid]
-    stream.release(position)
-    unknown_upto = max(position.since, stream.pfs.chopped, stream.scheduler.page_cache.unreadable_upto)
-    return position.done_upto >= min(unknown_upto, stream.head)
+
+def _unknown_upto(stream: Constream, position: SubscriptionPosition) -> Tick:
+    """Returns up to where the PFS does not know what a subscription is due."""
+    return min(max(position.since, stream.pfs.chopped, stream.scheduler.page_cache.unreadable_upto), stream.head)

@@ -13,9 +13,12 @@ latestDelivered.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gapless.core.stream.ticks import FOREVER, Tick
+from gapless_shb.core.counted_before import CountedBefore
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class SubscriptionPosition:
     """Whether another SHB keeps the position, and holds the log back for it."""
     changed: bool = False
     """Whether durable values have changed since the last checkpoint."""
+    before: CountedBefore | None = None
+    """What readers found up to `since`, while any of it may be due."""
 
     @property
     def done_upto(self) -> Tick:
@@ -68,6 +73,8 @@ class SubscriptionPosition:
         """The SHB went on to `upto`. If the consumer is done with all that was sent, nothing up to there is needed."""
         if upto > self.passed and self.done_upto >= self.sent:
             self.passed = upto
+            if upto >= self.since:
+                self.before = None
 
     def acknowledge(self, tick: Tick, event: Tick) -> None:
         """The application is done with everything up to `tick`; `event` is the last event of that."""
@@ -75,6 +82,8 @@ class SubscriptionPosition:
             self.acked = tick
             self.quiet_from = max(self.quiet_from, min(event, tick))
             self.changed = True
+            if tick >= self.since:
+                self.before = None
 
     def release(self, latest_delivered: Tick, head: Tick, handed_over: Tick = 0) -> Tick:
         """Moves `released` up as far as it may go, and returns it.
@@ -90,6 +99,18 @@ class SubscriptionPosition:
             floor = min(max(self.acked, self.passed), head, latest_delivered)
         self.released = max(self.released, floor)
         return self.released
+
+    def found_before(self, start: Tick, upto: Tick, ticks: Sequence[Tick], *, whole: bool) -> None:
+        """A reader found these events in (start, upto]; what of it lies above `since` is in the PFS.
+
+        Most readers find nothing: then nothing is kept, and the position passes on.
+        """
+        upto = min(upto, self.since)
+        ticks = ticks[: bisect_right(ticks, upto)]
+        if start < upto and self.done_upto < upto and (ticks or self.before is not None):
+            if self.before is None:
+                self.before = CountedBefore(start)
+            self.before.note(start, upto, ticks, whole=whole)
 
     def silent(self) -> tuple[Tick, Tick]:
         """Returns (lo, hi]: silence for every reader of the subscription, whatever is left of the log."""
@@ -107,6 +128,7 @@ class SubscriptionPosition:
     def join_again(self) -> None:
         """Lets the subscription join again: constream and PFS knew it with another filter or another start."""
         self.since = FOREVER
+        self.before = None
         self.changed = True
 
 

@@ -275,11 +275,12 @@ class Reader(ABC):
         self._harvested = fetch if isinstance(fetch, RangeFetch) else None
         self._ready.extend(segments)
         self._ready_upto = fetch.upto
-        self._learn(fetch)
+        self._learn(fetch, segments)
         if isinstance(fetch, RangeFetch):
             fetch.let_go()
 
-    def _learn(self, fetch: TickFetch | RangeFetch) -> None:
+    def _learn(self, fetch: TickFetch | RangeFetch, _found: Sequence[Segment]) -> None:
+        """Notes what a fetch has shown, beside what it found for the sink."""
         if isinstance(fetch, RangeFetch):
             self._window.learn(fetch.size)
 
@@ -558,6 +559,13 @@ class CatchUpReader(Reader):
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
         self._fetch = fetch
         self.host.fetch_for(self, fetch.ranges(), now)
+
+    def _learn(self, fetch: TickFetch | RangeFetch, found: Sequence[Segment]) -> None:
+        super()._learn(fetch, found)
+        if isinstance(fetch, RangeFetch) and self.consumer.subscription.durable:
+            events = EventBatch.concatenate([each for each in found if isinstance(each, EventBatch)])
+            whole = not any(isinstance(each, GapSegment) for each in found)
+            self.position.found_before(fetch.start, fetch.upto, events.ticks, whole=whole)
 
     def _wanted(self, events: EventBatch, wall: int) -> EventBatch:
         return unexpired(events, wall)

@@ -471,13 +471,38 @@ CONSUMERS = (
         "A subscription's lag is said to be complete although what was there before it joined is not in the PFS.",
         (
             Edit(
-                "gapless_shb.core.listing:_is_covered",
-                "return position.done_upto >= min(unknown_upto, stream.head)",
-                "return True",
+                "gapless_shb.core.listing:Listings._is_counted",
+                "if position.done_upto >= _unknown_upto(stream, position):",
+                "if True:",
             ),
         ),
         ("L1",),
         "A subscription that begins in the past, listed before its application has come to the present.",
+    ),
+    Switch(
+        "lag_leaves_out_what_readers_found",
+        (),
+        "What readers have found of the time before a subscription joined makes its lag complete, and is not counted.",
+        (Edit("gapless_shb.core.listing:Listings._count_before", "if events:", "if events < 0:"),),
+        ("L1",),
+        "A subscription that begins in the past, listed when its consumer is at the present and acknowledged little.",
+    ),
+    Switch(
+        "lag_complete_by_what_was_found_later",
+        (),
+        "Whether readers have found all of the time before a subscription joined is asked when its row is told, and not"
+        " when it is counted.",
+        (
+            Edit(
+                "gapless_shb.core.listing:Listings._is_counted",
+                "return position.since == since and position.done_upto >= done_upto",
+                "return position.before is not None"
+                " and position.before.covers(position.done_upto, _unknown_upto(stream, position))",
+            ),
+        ),
+        ("L1",),
+        "A subscription that begins in the past, and a list of several pubends: one is counted while its reader is on"
+        " its way, and the reader is there before the list is told. Local 4157333 is such a run.",
     ),
     Switch(
         "silence_past_readers",

@@ -24,7 +24,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
 from gapless_shb.core.blocks import Block, BlockColumn
 from gapless_shb.core.constream import Constream
-from gapless_shb.core.fetches import RangeFetch, TickFetch, nearness
+from gapless_shb.core.fetches import RangeFetch, Segment, TickFetch, nearness
 from gapless_shb.core.memory import FETCH_BYTES
 from gapless_shb.core.readers import Reader, Sink
 from gapless_shb.core.subscriptions import SubscriptionRecord
@@ -210,10 +210,10 @@ class BoundedReader(Reader):
             self._into.ticks(ticks)
         self._ready_upto = upto
 
-    def _learn(self, fetch: TickFetch | RangeFetch) -> None:
+    def _learn(self, fetch: TickFetch | RangeFetch, found: Sequence[Segment]) -> None:
         """Learns how large events are, and how far apart wanted ticks may be to be asked for in one range."""
         if not isinstance(fetch, NearTicks):
-            super()._learn(fetch)
+            super()._learn(fetch, found)
             return
         count = fetch.count
         if count:

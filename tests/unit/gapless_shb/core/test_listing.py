@@ -8,9 +8,10 @@ from gapless.core.ports import ClientSession, Tell
 from gapless.core.stream.ticks import FOREVER, SECOND, wall_at
 from gapless.core.wire import messages as m
 from gapless_shb.core import listing
+from gapless_shb.core.constream import Constream
 from gapless_shb.core.pfs import stream_name
 from gapless_shb.core.positions import SubscriptionPosition
-from unit.gapless_shb.core.harness import PUBEND, World
+from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
 
@@ -181,3 +182,107 @@ def test_who_has_settled_all_from_before_it_joined_is_counted_whole() -> None:
     row = listed(world)
 
     assert (row.lag_events, row.lag_seconds, row.lag_complete) == (0, 0.0, True)
+
+
+def from_the_past(*, credit: int, matching: str = "w < 2") -> tuple[World, Client, Constream]:
+    """A subscription from `earliest`, of which the PFS knows nothing, with a consumer that reads it from the log."""
+    world, client, stream = world_with(matching)
+    push(world, 40)
+    world.sync()
+    world.detach(client)
+    stream.positions[client.sid] = SubscriptionPosition(BASE, since=stream.head, acked=BASE, held=True)
+    stream.pfs.forget(client.sid)
+    world.attach(client, BASE, credit)
+    world.sync()
+    world.answer_wants()
+    return world, client, stream
+
+
+@pytest.mark.parametrize("credit", [1, 100])
+def test_who_is_stuck_at_its_first_event_lags_by_all_that_its_reader_found(credit: int) -> None:
+    """With its consumer, without it, and with what came since, which the PFS counts."""
+    world, client, _ = from_the_past(credit=credit)
+    due = [row[0] for row in world.log if row[1]["w"] < 2]
+
+    row = listed(world)
+    assert (row.lag_events, row.lag_complete) == (len(due), True)
+    assert row.lag_seconds == (wall_at(world.stable) - wall_at(due[0])) / 1000
+
+    world.detach(client)
+    push(world, 40)
+    due = [row[0] for row in world.log if row[1]["w"] < 2]
+    row = listed(world)
+    assert (row.lag_events, row.lag_complete) == (len(due), True)
+    assert row.lag_seconds == (wall_at(world.stable) - wall_at(due[0])) / 1000
+
+
+def test_what_is_acknowledged_of_it_is_not_due_any_more() -> None:
+    """And when all of it is, nothing is kept."""
+    world, client, stream = from_the_past(credit=100)
+    due = [row[0] for row in world.log if row[1]["w"] < 2]
+
+    world.feed(m.Acknowledge(client.sid, [m.Acknowledged(PUBEND, due[4], due[4])]), world.session_of(client))
+    row = listed(world)
+    assert row.lag_events == len(due) - 5
+    assert row.lag_seconds == (wall_at(world.stable) - wall_at(due[5])) / 1000
+
+    head = stream.head
+    world.feed(m.Acknowledge(client.sid, [m.Acknowledged(PUBEND, head, due[-1])]), world.session_of(client))
+    assert stream.positions[client.sid].before is None
+    assert (listed(world).lag_events, listed(world).lag_complete) == (0, True)
+
+
+def test_of_one_for_which_there_is_nothing_nothing_is_kept() -> None:
+    """As of most subscriptions on most pubends; it is done with what its reader has passed."""
+    world, client, stream = from_the_past(credit=100, matching="w = 9")
+
+    assert stream.positions[client.sid].before is None
+    row = listed(world)
+    assert (row.lag_events, row.lag_seconds, row.lag_complete) == (0, 0.0, True)
+
+
+def test_another_filter_forgets_what_readers_found_with_the_former_one() -> None:
+    _, client, stream = from_the_past(credit=100)
+    assert stream.positions[client.sid].before is not None
+
+    stream.change(client.sid, 9)
+
+    assert stream.positions[client.sid].before is None
+
+
+def test_what_readers_find_while_a_list_is_told_does_not_make_an_earlier_count_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Local 4157333: all was read between count and row, so "all counted" was said of what was counted before."""
+    monkeypatch.setattr(listing, "ROWS_MAX", 1)
+    world, client, stream = world_with("w < 2")
+    push(world, 40)
+    world.sync()
+    world.detach(client)
+    stream.positions[client.sid] = SubscriptionPosition(BASE, since=stream.head, acked=BASE, held=True)
+    stream.pfs.forget(client.sid)
+    other, _ = world.hosting.registry.create("c", "other", ("t",), "", 0, {}, not_from="")
+    stream.add(other.sid, SubscriptionPosition(0), other.version)
+    world.attach(client, BASE, 100)
+    world.sync()
+    due = sum(row[1]["w"] < 2 for row in world.log)
+
+    world.said.clear()
+    for request in (5, 6):
+        world.feed(m.ListSubscriptions(request), ClientSession(9, "c", "i9", ""))
+    world.pump()
+    world.read()
+    assert not [row for part in parts(world) if part.request == 6 for row in part.rows]
+    world.answer_wants()
+    for _ in range(5):
+        world.pause(1)
+
+    rows = [row for part in parts(world) if part.request == 6 for row in part.rows if row.sid == client.sid]
+    assert [(row.lag_events, row.lag_complete) for row in rows] == [(0, False)]
+    assert stream.positions[client.sid].before is not None
+    monkeypatch.setattr(listing, "ROWS_MAX", 100)
+    world.said.clear()
+    world.feed(m.ListSubscriptions(7), ClientSession(9, "c", "i9", ""))
+    world.read()
+    (row,) = [row for part in parts(world) for row in part.rows if row.sid == client.sid]
+    assert (row.lag_events, row.lag_complete) == (due, True)
