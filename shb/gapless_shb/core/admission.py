@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
-from gapless.core.network.facts import BrokerId
+from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
 from gapless.core.ports import ClientSession
 from gapless.core.stream.ticks import PubendId, ShbId
 from gapless.core.wire.messages import Code, OnChange, Order, Position, RequestFailed, StartAt, Subscribe, Target
@@ -50,6 +50,8 @@ class RefusedError(Exception):
 
 REQUEST_BYTES: Final = 2048
 """What a request to attach has beside topics, selector and positions: its numbers and names."""
+STANDING_BYTES: Final = 28
+"""What a home tells another SHB of a pubend beside what a request has of it."""
 EXISTS: Final = SelectorLimits(CHARACTERS_MAX, CHARACTERS_MAX)
 """Limits for the selector of a subscription that exists: whoever created it has checked its size."""
 
@@ -93,6 +95,24 @@ def check_room(request: Subscribe, hosting: Hosting) -> None:
     if problem:
         advice = "let this network have fewer pubends, or Kafka topics with fewer partitions"
         raise RefusedError(Code.CONFIGURATION, f"{called(request.name)} {problem}: {advice}")
+
+
+def check_mail_room(session: ClientSession, request: Subscribe, hosting: Hosting) -> None:
+    """Raises RefusedError if a client at another SHB makes a subscription on more pubends than one mail tells of.
+
+    It could be consumed at its home alone. So it is made there.
+    """
+    if session.number >= 0:
+        return
+    room = hosting.token_room
+    needed = REQUEST_BYTES + room.request_bytes + STANDING_BYTES * room.count
+    if needed > MAIL_BYTES_MAX:
+        raise RefusedError(
+            Code.CONFIGURATION,
+            f"{called(request.name)} stands on {room.count:,} pubends: to be consumed elsewhere than at its home,"
+            f" {hosting.places.broker}, it may take {needed:,} bytes of mail, and {MAIL_BYTES_MAX:,} is the most:"
+            " connect to its home",
+        )
 
 
 def known_by_id(hosting: Hosting, session: ClientSession, named: Subscribe | Target) -> SubscriptionRecord:

@@ -31,6 +31,7 @@ from gapless.core.wire.messages import (
 from gapless_shb.core.admission import (
     RefusedError,
     called,
+    check_mail_room,
     check_positions,
     check_room,
     check_token,
@@ -227,6 +228,7 @@ class Subscribing:
 
     def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         checked_filter(session, request, self._hosting.selector_limits)
+        check_mail_room(session, request, self._hosting)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         original, request = request, self._expiry.resumed(session.client_id, request)
         hosting = self._hosting

@@ -370,4 +370,4 @@ def _what_is_wrong(text: str) -> str:
         return "the text of a token is garbled or cut off: it has not the form of one"
     if _ANY_VERSION.match(text):
         return "a checkpoint token of a version that this gapless does not know"
-    return "not a checkpoint token: it begins with 'gl1.'"
+    return "not a checkpoint token: it begins with 'gl1.', 'gl2.' or 'gl3.'"

@@ -111,6 +111,27 @@ def test_its_home_limits_its_selector_and_no_other_shb() -> None:
     assert "takes 6 characters" in refused.reason
 
 
+def test_one_that_stands_on_more_pubends_than_a_mail_tells_of_is_not_made_from_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was made, could not be consumed there, and held the log back for nobody."""
+    pair = Pair()
+    monkeypatch.setattr("gapless_shb.core.admission.MAIL_BYTES_MAX", 2100)
+    there, here = pair.session("there"), pair.session("here")
+    pair.subscribe(pair.other, there)
+    pair.settle(1000)
+
+    refused = pair.answer(pair.other, there)
+    assert isinstance(refused, m.RequestFailed)
+    assert refused.code is m.Code.CONFIGURATION
+    assert "subscription 's' stands on 1 pubends: to be consumed elsewhere than at its home, " in refused.reason
+    assert "2,100 is the most" in refused.reason
+    assert pair.home.hosting.registry.find("c", "s") is None
+    pair.subscribe(pair.home, here)
+    pair.settle(1000)
+    assert pair.attached(pair.home, here).created
+
+
 def test_it_is_known_by_its_name_at_every_shb() -> None:
     pair = Pair()
     here = pair.session("one")
