@@ -1,4 +1,4 @@
-"""Clients that do not read cost a broker a bounded memory together, and others nothing (protocol: memory)."""
+"""Clients that do not read cost a broker a bounded memory together, and others nothing (protocol: credit)."""
 
 from __future__ import annotations
 

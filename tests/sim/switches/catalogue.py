@@ -141,6 +141,7 @@ SECTIONS: tuple[str, ...] = (
     "stale requests",
     "marks",
     "two processes",
+    "shared memory",
 )
 """Rules that are neither a trap nor a row of that table."""
 

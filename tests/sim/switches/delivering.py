@@ -342,7 +342,7 @@ CONSUMERS = (
         " over at the head as it is.",
         (
             Edit(
-                f"{_READER}.step",
+                f"{_READER}._step",
                 "upto = min(self.stream.head, self.end)",
                 'upto = min(vars(self).get("_head", self.stream.head), self.end)',
             ),

@@ -38,7 +38,7 @@ READING = (
         "A range read does not wait for the head: what is not known yet reads as silence.",
         (
             Edit(
-                f"{_READER}.step",
+                f"{_READER}._step",
                 "min(self.stream.head, self.end)",
                 "self.end if self.end < FOREVER else self.stream.head",
             ),
