@@ -59,6 +59,7 @@ def test_every_kind_of_fault_happens_and_then_none() -> None:
             hits[assertion] = hits.get(assertion, 0) + count
     elsewhere = {
         "net.full between brokers",
+        "net.impossible tick",  # likewise
         "operator.restore",
         "operator.repaired at last",
         "operator.phb wiped",  # where it is a node of its own

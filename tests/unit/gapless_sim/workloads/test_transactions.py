@@ -14,7 +14,7 @@ RARE = {"transactions.client and broker died together", "transactions.refused"}
 """What does not happen in every few runs."""
 
 
-@pytest.mark.parametrize(("router", "seeds"), [("local", range(6)), ("hostile", (*range(6), 9))])
+@pytest.mark.parametrize(("router", "seeds"), [("local", range(6)), ("hostile", (*range(6), 9, 12))])
 def test_nothing_breaks_and_everything_happens(router: str, seeds: Iterable[int]) -> None:
     plan, hits = Plan((router,), "transactions"), Counter[str]()
     for seed in seeds:
