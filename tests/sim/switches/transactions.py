@@ -27,7 +27,7 @@ TRANSACTIONS = (
             Edit(
                 "gapless_shb.core.subscribing:Subscribing._attach",
                 "self._desks.advance(subscription, ticks, now)",
-                "self._desks.advance(subscription, {})",
+                "self._desks.advance(subscription, {}, now)",
             ),
         ),
         ("J4", "J2"),
