@@ -262,8 +262,8 @@ def _chopped(volume: LogVolume, after: int) -> int:
 
 def _ends(power: PowerHarness, volume: LogVolume, field: int, at: int, act: Callable[[], object]) -> bool:
     """Does something that is to be cut at such a call. Whether it came to its end."""
-    power.tell(volume, field, at)
     with suppress(ProcessEndedError):
+        power.tell(volume, field, at)  # a thread of the storage itself may come to such a call at once
         act()
         power.tell(volume, field, 0)
         return True
