@@ -38,7 +38,9 @@ class Counted(NamedTuple):
 
     events: int
     oldest: Tick
-    """The first of these events."""
+    """The first of these events. 0 if there are none."""
+    complete: bool
+    """Whether there are no more."""
 
 
 @dataclass(slots=True)
@@ -98,7 +100,8 @@ class Listings:
     def count(self, pubend: PubendId, then: Callable[[Mapping[int, Counted]], None]) -> None:
         """Counts what each subscription has not acknowledged of one pubend, and calls `then` with those that lack any.
 
-        It counts from where each stands when the PFS is read.
+        Those are among them of which not everything could be counted. It counts from where each stands when the PFS is
+        read.
         """
         self._count += 1
         self._listings[self._count] = Listing(0, 0, [pubend], then=then)
@@ -132,7 +135,7 @@ class Listings:
                     self._count_in(listing, stream, sid, ticks, mask)
             self._count_before(listing, stream)
             if listing.then is not None:
-                listing.then({sid: Counted(listing.counts[sid], tick) for sid, tick in listing.oldest.items()})
+                listing.then(dict(self._counted(listing, stream)))
             elif stream.meta.timed:  # otherwise the ticks do not show when the events were
                 head = wall_at(stream.head)
                 for sid, tick in listing.oldest.items():
@@ -140,6 +143,14 @@ class Listings:
             listing.oldest.clear()
         listing.todo.pop(0)
         self._read(number, 0)
+
+    def _counted(self, listing: Listing, stream: Constream) -> Iterator[tuple[int, Counted]]:
+        for sid in stream.positions:
+            counted = Counted(
+                listing.counts[sid], listing.oldest.get(sid, 0), self._is_counted(listing, stream, sid)
+            )
+            if counted.events or not counted.complete:
+                yield sid, counted
 
     def _count_in(self, listing: Listing, stream: Constream, sid: int, ticks: Sequence[Tick], mask: int) -> None:
         position = stream.positions.get(sid)

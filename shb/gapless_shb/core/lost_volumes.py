@@ -114,8 +114,7 @@ class LostVolumes:
             subscription = self._hosting.registry.get(sid)
             if subscription is not None and subscription.durable:
                 of = f" of client {subscription.client_id!r}" if subscription.client_id else ""
-                since = _shown(found.oldest)
-                behind.append(f"{subscription.name!r}{of} had not acknowledged {found.events} events since {since}")
+                behind.append(f"{subscription.name!r}{of} {_shortfall(found)}")
         more = f"; {len(behind) - NAMED_MAX} more" if len(behind) > NAMED_MAX else ""
         noted = "; ".join(behind[:NAMED_MAX]) + more if behind else "no subscription had anything left to acknowledge"
         instead = [f"{each.pubend}, made at {_shown(each.meta.created)}" for each in self._followers(stream)]
@@ -134,6 +133,13 @@ class LostVolumes:
             return [rival for rival in self._rivals(stream) if not rival.gone_upto]
         others = (rival for rival in self._rivals(stream) if rival is not follower)
         return [follower, *(each for each in others if each.meta.volume and each.meta.volume == follower.meta.volume)]
+
+
+def _shortfall(found: Counted) -> str:
+    if not found.events:
+        return "had not read everything, and how many events it lacked is not known here"
+    at_least = "" if found.complete else "at least "
+    return f"had not acknowledged {at_least}{found.events} events since {_shown(found.oldest)}"
 
 
 def _shown(tick: Tick) -> str:
