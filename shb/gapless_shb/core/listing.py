@@ -146,9 +146,7 @@ class Listings:
 
     def _counted(self, listing: Listing, stream: Constream) -> Iterator[tuple[int, Counted]]:
         for sid in stream.positions:
-            counted = Counted(
-                listing.counts[sid], listing.oldest.get(sid, 0), self._is_counted(listing, stream, sid)
-            )
+            counted = Counted(listing.counts[sid], listing.oldest.get(sid, 0), self._is_counted(listing, stream, sid))
             if counted.events or not counted.complete:
                 yield sid, counted
 
