@@ -349,8 +349,8 @@ class Session(ClosedWhenLeft):
         await subscription.attached()
         if subscription.untaken:
             warnings.warn(
-                f"no pubend of the network takes events on {', '.join(map(repr, subscription.untaken))}: until there is"
-                " one, nothing comes. `gapless pubends` shows which topics each takes",
+                f"this broker knows no pubend that takes events on {', '.join(map(repr, subscription.untaken))}: until"
+                " there is one, nothing comes. `gapless pubends` shows which topics each takes",
                 stacklevel=2,
             )
         self._subscriptions = [subscription, *(other for other in self._subscriptions if not other.is_over)]
