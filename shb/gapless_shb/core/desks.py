@@ -124,13 +124,15 @@ class Desks:
         if is_new and (goes_on or request.epoch not in {0, desk.epoch}):
             raise RefusedError(Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
         self._desks[sid] = desk
+        others_were_here = is_new and desk.holder == SOMEBODY
         if is_new:
             desk.doubt = bool(desk.holder)
             desk.settled = desk.settled if desk.holder == LEFT else ()
             desk.holder = consumer.holder
             desk.former = dict(desk.units)
         if is_new or goes_on:  # otherwise it asks again, because it has not been answered: it was handed nothing
-            desk.epoch += 1
+            # Whoever goes on for another one of its process sees by the epoch if somebody was here meanwhile.
+            desk.epoch += 2 if others_were_here else 1
         if is_new:  # otherwise nobody else was here, and its transactions go on
             desk.claim = desk.epoch
         row = self._row(sid, desk)

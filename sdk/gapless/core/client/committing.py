@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gapless.core.client.doubt import Doubt
 from gapless.core.client.earlier import EarlierMarks
 from gapless.core.client.items import Delivery
 from gapless.core.stream.events import Event
@@ -79,9 +80,7 @@ class Committing:
     _number: int = 0
     _repeated: int = 0
     """The last commit whose positions the newest request to attach has."""
-    _doubt: bool = False
-    _settled: frozenset[PubendId] = frozenset()
-    """The pubends that are not in doubt all the same."""
+    _doubt: Doubt = field(default_factory=Doubt)
     _attempts: dict[PubendId, tuple[Tick, int]] = field(default_factory=dict)
     _marked: dict[PubendId, Tick] = field(default_factory=dict)
     """Up to where former consumers may have been handed batches that they did not commit."""
@@ -93,6 +92,8 @@ class Committing:
     """The event that may be handed out although it may have been before: its home has counted the attempt."""
     _former: tuple[int, dict[PubendId, Tick]] = (0, {})
     """The epoch of a consumer for which this one goes on, and what was marked for it."""
+    _own_doubt: Doubt = field(default_factory=Doubt)
+    """What is in doubt if nobody else was there since that consumer: what it had found, and what it had in hand."""
     _met: set[PubendId] = field(default_factory=set)
     """The pubends of which this consumer was handed something: what follows there is not in doubt."""
 
@@ -109,7 +110,7 @@ class Committing:
     @property
     def found_doubt(self) -> bool:
         """Whether somebody had it before who did not say what it was handed."""
-        return self._doubt or self.knows_earlier
+        return bool(self._doubt) or self.knows_earlier
 
     @property
     def knows_earlier(self) -> bool:
@@ -122,7 +123,7 @@ class Committing:
         `events` decodes them: it is called only where the events tell more than the ticks.
         """
         first, last = ticks[0], ticks[-1]
-        doubt = self._doubt and pubend not in self._settled
+        doubt = self._doubt.concerns(pubend)
         careful = pubend not in self._met and (doubt or self._attempts.get(pubend, (0, 0))[0] == first)
         if self._earlier.concerns(pubend, first):
             alone = self._earlier.first_alone(pubend, events())
@@ -186,7 +187,11 @@ class Committing:
 
     def left(self) -> list[PubendId] | None:
         """Returns the pubends on which there is no doubt any more, for the next consumer; None: there was none."""
-        return sorted(self._settled | self._met) if self._doubt else None
+        if not self._doubt:
+            return None
+        # Where it knows better than its home what is in doubt, its home takes more for doubtful than is.
+        settled = self._doubt.exceptions if self._doubt.everywhere else frozenset()
+        return sorted(settled | self._met)
 
     def on_committed(self, number: int) -> bool:
         """The home has answered. Returns whether that is what is waited for."""
@@ -203,21 +208,23 @@ class Committing:
     def recovers(self, former: Committing) -> None:
         """It goes on for a consumer of this process that has left with something in hand, which comes again."""
         self._former = former.epoch, former._marked
+        self._own_doubt = former._doubt.without(former._met).and_at(former.in_hand)
 
     def on_attached(self, answer: Subscribed, *, again: bool) -> bool:
         """It is attached. `again`: it was before. Returns whether what was waited for is durable by that."""
         self.sid, self.epoch, self.key, self.claim = answer.sid, answer.epoch, answer.key, answer.claim
         self.enlisted = frozenset(answer.enlisted)
         if not again:
-            self._doubt = answer.doubt
-            self._settled = frozenset(answer.settled)
+            epoch, marked = self._former
+            # What this process itself was handed it knows better, if nobody else was there in between.
+            is_next = 0 < epoch == answer.epoch - 1
+            found = self._own_doubt if is_next else Doubt(everywhere=True)
+            self._doubt = found.without(answer.settled) if answer.doubt else Doubt()
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
             self._earlier = EarlierMarks(answer.earlier)
             self.is_certain = not (self.gathers or self._doubt or self._attempts or self._earlier)
             self._announced = {each.pubend: each.tick for each in answer.units}
-            epoch, marked = self._former
-            # What this process itself was handed it knows better, if nobody else was there in between.
-            self._marked = marked if 0 < epoch == answer.epoch - 1 else self._announced.copy()
+            self._marked = marked if is_next else self._announced.copy()
         asked = self.under_way
         if asked is None or asked.unit is not None or asked.enlists or asked.number > self._repeated:
             return False

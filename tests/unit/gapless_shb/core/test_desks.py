@@ -252,6 +252,23 @@ def test_who_recovers_may_ask_twice_and_again(world: Desk) -> None:
     assert world.come(same, request=3, recovers=found.epoch).epoch > found.epoch
 
 
+def test_who_recovers_sees_by_the_epoch_if_somebody_was_served_meanwhile_who_did_not_commit(world: Desk) -> None:
+    """Without a link it could not say what it was handed. If nobody was there since, it knows that better itself."""
+    session = world.session("a")
+    answer = world.come(session)
+    world.feed(SessionEnded(session))
+    again = world.session("a")
+    found = world.come(again, request=2, recovers=answer.epoch)
+    assert (found.epoch, found.doubt) == (answer.epoch + 1, True)
+    world.feed(SessionEnded(again))
+    other = world.session("b")
+    world.come(other, commits=False)
+    world.feed(SessionEnded(other))
+    late = world.come(world.session("a"), request=3, recovers=found.epoch)
+
+    assert (late.epoch, late.doubt) == (found.epoch + 2, True)
+
+
 def test_so_it_is_if_that_one_did_not_commit(world: Desk) -> None:
     session = world.session("a")
     answer = world.come(session)

@@ -290,3 +290,73 @@ def test_a_broker_that_knows_no_commits_is_refused() -> None:
 
     (failed,) = application.world.effects(e.Failed)
     assert isinstance(failed.error, ConfigurationError)
+
+
+class Gatherer(Application):
+    """One that acknowledges by hand what it was handed, and has it come again."""
+
+    def __init__(self, broker: FakeBroker, instance: str = "one") -> None:
+        super().__init__(broker, instance, gathers=True, window_events=100)
+
+    def take(self, count: int = 1) -> list[tuple[bytes, int]]:
+        """Takes so many events one by one, without an acknowledgement between them."""
+        events: list[Event] = []
+        for _ in range(20):
+            item = self.world.core.take_unit(self.reader.number, self.world.now, 1)
+            self.world.pump()
+            if isinstance(item, Delivery):
+                events += item.events()
+            if len(events) == count:
+                break
+        return seen(events)
+
+    def recover_while_cut(self) -> None:
+        """It has everything come again that is not acknowledged, while its link is down: its broker is not told."""
+        self.world.cut()
+        self.reader.number = self.world.core.recover(self.reader.number, self.core.end_positions(), self.world.now)
+        self.world.advance(20)
+
+
+def test_who_recovers_without_a_link_and_was_handed_nothing_has_nothing_marked() -> None:
+    """Found by the simulator (J5): its broker heard of no end, and took it for somebody who may have died."""
+    broker = FakeBroker()
+    application = Gatherer(broker)
+    application.recover_while_cut()
+    broker.log(b"a", b"b")
+
+    assert application.take(2) == [(b"a", 1), (b"b", 1)]
+    assert not application.core.committing.found_doubt
+    application.world.core.detach(application.reader.number, application.world.now)
+    application.world.pump()
+    assert broker.messages(m.Detach)[-1].settled is None
+
+
+def test_who_recovers_without_a_link_has_marked_what_it_was_handed_itself() -> None:
+    broker = FakeBroker()
+    application = Gatherer(broker)
+    broker.log(b"a", b"b", b"c")
+    application.take(2)
+    application.recover_while_cut()
+
+    assert application.take(3) == [(b"a", 2), (b"b", 2), (b"c", 1)]
+    assert units(broker)[-1].careful, "an attempt that may be the second one counts"
+
+
+def test_who_recovers_without_a_link_keeps_the_doubt_that_it_had_found() -> None:
+    broker = FakeBroker()
+    Gatherer(broker, "another").die()
+    application = Gatherer(broker)
+    application.recover_while_cut()
+    broker.log(b"a", b"b")
+
+    assert application.take(2) == [(b"a", 2), (b"b", 1)]
+
+
+def test_who_recovers_without_a_link_believes_its_broker_if_somebody_was_there_meanwhile() -> None:
+    broker = FakeBroker()
+    application = Gatherer(broker)
+    broker.subscriptions[1].epoch += 1
+    application.recover_while_cut()
+    broker.log(b"a", b"b")
+
+    assert application.take(2) == [(b"a", 2), (b"b", 1)]
