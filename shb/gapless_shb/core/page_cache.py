@@ -29,7 +29,7 @@ from gapless_shb.core.pages import Columns, Page, PartOfBlock, joined
 from gapless_shb.core.pfs import Pfs
 
 PAGE_BYTES: Final = 256 << 10
-"""About how many bytes the events of a page have."""
+"""About how many bytes the events of a page have; less where there is no memory for several such pages."""
 READS_MAX: Final = 2
 """How many reads of the PFS may be under way."""
 FETCHES_MAX: Final = 8
@@ -223,7 +223,15 @@ class PageCache:
     @property
     def _page_ticks(self) -> int:
         """How many ticks the next page has."""
-        return min(self._portion, self._sizes.fitting(PAGE_BYTES))
+        return min(self._portion, self._sizes.fitting(self._page_bytes))
+
+    @property
+    def _page_bytes(self) -> int:
+        """How many bytes the next page should have: as many pages as are fetched at once can be kept.
+
+        A page that is dropped before it was sent is fetched whole again, for each part that there was room for.
+        """
+        return min(PAGE_BYTES, self._memory.pages_most(self._counted) // FETCHES_MAX)
 
     def _pages_in(self, lo: Tick, hi: Tick) -> list[Page]:
         indexes = self._order[bisect_right(self._order, lo) : bisect_right(self._order, hi)]
@@ -318,7 +326,7 @@ class PageCache:
     def _learn(self, knowledge: Knowledge, hits: int) -> None:
         """Learns how large events are, and how far apart wanted ticks may be to be asked for in one range."""
         count = len(knowledge.data)
-        fitting = PAGE_BYTES * count // max(knowledge.data.size, 1)
+        fitting = self._page_bytes * count // max(knowledge.data.size, 1)
         self._portion = max(1, min(fitting, 4 * self._portion, TICKS_MAX))
         if 8 * (count - hits) <= hits:
             self._near = min(4 * self._near, FOREVER)

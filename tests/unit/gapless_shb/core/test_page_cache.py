@@ -26,14 +26,14 @@ LATER = 1 << 40
 class Rig:
     """A page_cache, and the readers 7 and 8, who stand at 0."""
 
-    def __init__(self, kept_bytes: int = 1 << 20, live_from: int = LATER) -> None:
+    def __init__(self, kept_bytes: int = 1 << 20, live_from: int = LATER, memory: Memory | None = None) -> None:
         self.readers = {7: SimpleNamespace(horizon=0), 8: SimpleNamespace(horizon=0)}
         self.reads: list[tuple[int, int, int]] = []
         self.fetches: list[Ranges] = []
         pfs = Pfs(PUBEND, MILLISECOND, LATER, 0)
         self.sizes = EventSizes()
         self.sizes.learn(1, 10)
-        self.memory = Memory(128 << 20)
+        self.memory = memory or Memory(128 << 20)
         self.page_cache = PageCache(
             pfs, live_from, self.readers, self.read, self.fetch, kept_bytes, self.memory, self.sizes
         )
@@ -190,6 +190,23 @@ def test_only_so_much_is_under_way_and_who_wants_more_is_told_when_there_is_room
     assert len(rig.fetches) == asked
 
     assert 8 in rig.arrive(*range(page.after + 1, page.index + 1))
+
+
+def test_a_page_is_not_larger_than_what_may_be_kept_of_several() -> None:
+    """Found by the simulator (V4): pages larger than the memory were fetched whole for each few events sent."""
+    memory = Memory(64_000)
+    rig = Rig(memory=memory).with_blocks(list(range(1, 41)))
+    most = memory.pages_most(0)
+    for _ in range(8):
+        page = rig.page(0)
+        rig.ask(7)
+        rig.arrive(*page.ticks)
+        weight = page.weight
+        rig.page_cache._remove(page)
+        rig.with_blocks(list(range(1, 401)))
+
+    assert 1 < len(rig.page(0).ticks) < 400
+    assert weight <= 2 * most // shelves.FETCHES_MAX
 
 
 def test_what_was_used_last_is_kept_and_what_was_asked_for_in_any_case() -> None:
