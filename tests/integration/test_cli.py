@@ -7,12 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gapless.cli.app import INTERRUPTED
 from integration.command_line import SECONDS_MAX, Shell, line_of
 
 pytestmark = pytest.mark.timeout(180)  # each command is a process of its own
@@ -111,6 +113,22 @@ def test_a_tail_prints_what_came_last_and_then_what_comes(shell: Shell) -> None:
     assert watcher.wait(timeout=SECONDS_MAX) == 0
     assert printed == ["b", "c", "d", "e"]
     assert left == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.run of Python 3.10 leaves Ctrl-C to Python")
+def test_a_second_interrupt_is_no_traceback(shell: Shell) -> None:
+    """A person's Ctrl-C comes twice, or what ends a job signals the process and then its group."""
+    shell.start_broker()
+    shell.run("publish", "flights", stdin=lines("a"))
+    for _ in range(3):
+        subscriber = shell.start("subscribe", "desk", "--topic", "flights", "--start", "earliest", "--no-ack")
+        line_of(subscriber)
+        subscriber.send_signal(signal.SIGINT)
+        time.sleep(0.001)
+        subscriber.send_signal(signal.SIGINT)
+        assert subscriber.wait(timeout=SECONDS_MAX) in {0, INTERRUPTED}
+        assert subscriber.stderr is not None
+        assert subscriber.stderr.read() == ""
 
 
 def test_a_second_consumer_is_refused_unless_it_takes_over(shell: Shell) -> None:

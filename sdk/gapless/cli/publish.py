@@ -170,22 +170,27 @@ async def _messages(lines: LineReader, outcome: PublishReport) -> AsyncIterator[
 def stopping_on_interrupt(stop: Any) -> Iterator[None]:
     """The first Ctrl-C or SIGTERM calls `stop`; the next one does what it always does."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if loop.remove_signal_handler(number):
+                # The loop leaves Python's own handler, whose KeyboardInterrupt strikes in any callback; that of
+                # `asyncio.run` cancels the main task.
+                signal.signal(number, handler)
 
     def on_signal() -> None:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        restore()
         stop()
 
-    for number in numbers:
+    for number in before:
         with suppress(NotImplementedError):  # Windows
             loop.add_signal_handler(number, on_signal)
     try:
         yield
     finally:
-        for number in numbers:
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
+        with suppress(NotImplementedError):
+            restore()
 
 
 class _Progress:
