@@ -29,6 +29,8 @@ LOOK_SECONDS = 0.75
 """So long whoever leaves waits until it asks the broker for a sign of life, and looks for one again."""
 ANSWER_SECONDS = 4.0
 """So long whoever leaves waits for the next answer: the broker may live, and one behind it that has to answer not."""
+TELL_AGAIN_SECONDS = 30.0
+"""So long after it was told that no broker answers, it is told again. It is dialled twice a second."""
 
 Dialler: TypeAlias = "Callable[[str, Callable[[Link], LinkHandler]], Awaitable[Link]]"
 """Connects to an address, as `gapless.spi.Transport.dial` does."""
@@ -117,6 +119,8 @@ class Driver:
         self._all_links_closed: asyncio.Future[None] | None = None
         self._changes: list[asyncio.Future[None]] = []
         self._was_connected = False
+        self._told_unreachable_at = float("-inf")
+        """When it was told last that no broker answers, since one did."""
         self._scheduled = False
         self._before_pump: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -409,6 +413,7 @@ class Driver:
         if self._was_connected:
             log.info("connected again, to %s (node %s)", connected.address, connected.node)
         self._was_connected = True
+        self._told_unreachable_at = float("-inf")
         self._tell_change()
 
     def _on_disconnected(self, disconnected: e.Disconnected) -> None:
@@ -419,7 +424,8 @@ class Driver:
         opening = self._opening
         if opening is not None and not opening.done() and not self._patient:
             opening.set_exception(ConnectionClosedError(f"no broker answers: {unreachable.reason}"))
-        else:
+        elif self.loop.time() - self._told_unreachable_at >= TELL_AGAIN_SECONDS:
+            self._told_unreachable_at = self.loop.time()
             log.warning("no broker answers, trying again: %s", unreachable.reason)
 
     def _on_closed(self, closed: e.Closed) -> None:

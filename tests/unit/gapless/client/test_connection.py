@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import gapless
+from gapless.client import driver
 from gapless.core.wire import messages as m
 from unit.gapless.client.conftest import ADDRESS, is_connected
 from unit.gapless.client.fake_broker import BASE, PUBEND
@@ -57,6 +59,39 @@ async def test_one_that_waits_goes_on_until_somebody_answers(
     await connection.close()
 
     assert any("no broker answers, trying again" in record.getMessage() for record in caplog.records)
+
+
+async def test_that_no_broker_answers_is_told_once_and_then_now_and_then(
+    network: FakeNetwork, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is dialled twice a second, and an outage may last a night; each outage is told at once."""
+    network.unreachable = True
+    connecting = asyncio.ensure_future(_connected(ADDRESS, wait=True))
+    await _until(lambda: len(network.dialled) >= 3)
+    times_at_first = _times_told(caplog)
+    monkeypatch.setattr(driver, "TELL_AGAIN_SECONDS", 0)
+    await _until(lambda: _times_told(caplog) == 2)
+    monkeypatch.undo()
+    network.unreachable = False
+    connection = await connecting
+    network.unreachable = True
+    network.cut()
+    await _until(lambda: _times_told(caplog) == 3)
+    await connection.close()
+
+    assert times_at_first == 1
+
+
+def _times_told(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("no broker answers, trying again" in record.getMessage() for record in caplog.records)
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if is_so():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it has not come about")
 
 
 async def _connected(address: str, **arguments: Any) -> gapless.Connection:
