@@ -13,6 +13,7 @@ Where there is a `cargo`, gapless-fast is built as well; without it gapless does
 """
 # This file also runs under a Python that is too old, to say so: no syntax newer than 3.6 in it.
 
+import ast
 import configparser
 import hashlib
 import json
@@ -33,6 +34,8 @@ PYTHON_MIN = (3, 10)
 PYTHON_OF_TESTS = {"unit": range(10, 14), "kit": range(13, 9, -1)}
 """The environments with the unit tests: each runs on the first of these minor versions of Python 3 that is here."""
 PYTEST_SKIP = re.compile(r"^SKIPPED \[(\d+)\] (?:\S+?:(?:\d+:)? )?(.*)$", re.MULTILINE)
+PIP_SETTINGS = {"cert": "SSL_CERT_FILE", "index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX"}
+"""What pip may have been told about where packages are, and the variable that says the same to uv."""
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 ENVIRONMENT = {**os.environ, "PIP_USER": "0"}  # some systems and people have pip install for the user
 JOBS = {
@@ -66,6 +69,7 @@ def main() -> None:
     install(job, requirements, title)
     if job == "test":
         choose_pythons()
+        tell_uv_what_pip_knows()
     whole = [str(SCRIPTS / command[0]), *command[1:], *arguments]
     if job == "test" and not arguments:
         sys.exit(run_all_tests(whole))
@@ -155,6 +159,23 @@ def choose_pythons() -> None:
         os.environ["TOX_OVERRIDE"] = ";".join(chosen)
 
 
+def tell_uv_what_pip_knows() -> None:
+    """Has uv, by which tox installs, take packages from where pip does: it reads none of pip's settings.
+
+    Else a company's index, or its own certificate authority, would be there for `dev.py demo` and not for the tests.
+    """
+    os.environ.setdefault("UV_SYSTEM_CERTS", "1")  # pip trusts what the system trusts, too
+    listed = subprocess.check_output([venv_python(), "-m", "pip", "config", "list"]).decode()
+    settings = dict(line.split("=", 1) for line in listed.splitlines() if "=" in line)
+    for key in sorted(settings, key=lambda key: key.startswith(":env:")):  # variables go before files
+        variable = PIP_SETTINGS.get(key.rpartition(".")[2])
+        if variable:
+            settings[variable] = " ".join(ast.literal_eval(settings[key]).split())
+    for variable in PIP_SETTINGS.values():
+        if variable in settings:
+            os.environ.setdefault(variable, settings[variable])
+
+
 def python_is_here(minor: int) -> bool:
     """Whether the PATH has this Python 3, and it runs: that of a pyenv may be a name only."""
     python = shutil.which("python3.{}".format(minor))
@@ -223,13 +244,15 @@ def tests(count: int) -> str:
 
 def ran(result: "dict[str, Any]") -> bool:
     """Whether tox has run the tests of an environment, by its own report."""
-    return "result" in result and not result["result"]["skipped"]
+    return "test" in result and not result["result"]["skipped"]
 
 
 def reason_of(result: "dict[str, Any]") -> str:
     """Why tox has run no tests in an environment."""
     if "result" not in result:
         return "TOX_SKIP_ENV leaves it out, or the run ended before"
+    if not result["result"]["skipped"]:
+        return "what it needs could not be installed; its own lines above say why"
     return "it needs Python {}.{}, which is not here".format(*result["python"]["version_info"])
 
 

@@ -117,6 +117,43 @@ def test_unit_tests_run_on_a_python_that_is_here(here: list[int], chosen: dict[s
     assert found == chosen
 
 
+PIP_SETTINGS = r"""
+global.cert='/ca.pem'
+global.extra-index-url='\ntwo\nthree'
+global.index-url='one'
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "surroundings", "told"),
+    [
+        ("", {}, ["1", None, None, None]),
+        (PIP_SETTINGS, {}, ["1", "/ca.pem", "one", "two three"]),
+        (f":env:.index-url='other'{PIP_SETTINGS}", {}, ["1", "/ca.pem", "other", "two three"]),
+        (PIP_SETTINGS, {"SSL_CERT_FILE": "/own.pem", "UV_SYSTEM_CERTS": "0"}, ["0", "/own.pem", "one", "two three"]),
+    ],
+    ids=["nothing", "files", "a variable goes before a file", "what uv was told goes first"],
+)
+def test_uv_takes_packages_from_where_pip_does(
+    listed: str, surroundings: dict[str, str], told: list[str | None]
+) -> None:
+    """Whatever `pip config list` says."""
+    listing = f"dev.venv_python = lambda: 'own'; dev.subprocess.check_output = lambda command: {listed.encode()!r}"
+    names = "UV_SYSTEM_CERTS", "SSL_CERT_FILE", "UV_DEFAULT_INDEX", "UV_INDEX"
+    said = f"print(json.dumps([os.environ.get(name) for name in {names}]))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import dev, json, os; {listing}; dev.tell_uv_what_pip_knows(); {said}"],
+        cwd=ROOT,
+        env={"PATH": "/nowhere", **surroundings},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert json.loads(done.stdout) == told
+
+
 TOX = configparser.ConfigParser(interpolation=None)
 TOX.read(ROOT / "tox.ini", encoding="utf-8")
 
@@ -169,6 +206,16 @@ def test_a_run_without_unit_tests_fails_and_says_why(missing: str, tmp_path: Pat
     assert said == [
         f"==> not run: {missing}: it needs Python 3.10, which is not here",
         f"==> this run fails, because unit tests did not run: {missing}",
+    ]
+
+
+def test_an_environment_that_could_not_be_installed_is_named(tmp_path: Path) -> None:
+    status, said = run_all_tests({**ALL_RAN, "unit": {"result": {"skipped": False}}}, tmp_path, status=1)
+
+    assert status == 1
+    assert said == [
+        "==> not run: unit: what it needs could not be installed; its own lines above say why",
+        "==> this run fails, because unit tests did not run: unit",
     ]
 
 
