@@ -300,8 +300,13 @@ class AsyncShell:
         )
 
     def _on_timer(self) -> None:
+        """A turn that is due anyway keeps the deadline, too: one more beside it would be followed by others for ever.
+
+        A turn that leaves something for the next one asks for that, and the two would go on side by side.
+        """
         self._timer = None
-        self._turn()
+        if not self.machine.scheduled:
+            self._turn()
 
     def _turn(self) -> None:
         """A turn of the machine; what it has said to other nodes leaves right after."""

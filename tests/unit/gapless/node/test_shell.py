@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -242,6 +243,40 @@ async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) ->
     assert asyncio.get_running_loop().time() - began < 2
     rig.role.deadline_at = None
     rig.call_roles()
+
+
+async def test_a_deadline_adds_no_turn_beside_the_one_that_is_due(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each turn here leaves something for the next one, as where a client has asked for much at once."""
+    iterations = turns = 0
+    done = asyncio.Event()
+    turn = rig.machine.turn
+
+    def count_turn() -> None:
+        nonlocal turns
+        turns += 1
+        turn()
+        if not done.is_set():
+            rig.call_roles()
+
+    def iterate() -> None:
+        nonlocal iterations
+        iterations += 1
+        time.sleep(0.0002)
+        if iterations < 300:
+            asyncio.get_running_loop().call_soon(iterate)
+        else:
+            done.set()
+
+    monkeypatch.setattr(rig.machine, "turn", count_turn)
+    rig.role.on_deadline = lambda *_: None  # type: ignore[method-assign]
+    rig.role.deadline_at = rig.now
+    rig.call_roles()
+    iterate()
+    await done.wait()
+    rig.role.deadline_at = None
+    await rig.settle()
+
+    assert 300 <= turns < 330, "one in each iteration of the loop"
 
 
 async def test_pending_bytes_are_told_until_they_are_gone(rig: Rig) -> None:
