@@ -272,17 +272,18 @@ class SubscriberHostingBroker:
         goes_on = True
         while goes_on:
             self._answer_for_hosts(now, wall)
-            if self._subscribing.may_complete:
+            if self._subscribing.has_to_complete(now):
                 self._subscribing.complete_creations(now, wall)
             if self._ranges.used:
                 self._ranges.answer_ready(now, wall)
             # A consumer that was attached just now may complete another creation, and other requests wait for that one.
-            goes_on = self._subscribing.may_complete
+            goes_on = self._subscribing.has_to_complete(now)
         self._hosting.ordering.finish_turn(now, wall)
         stalled_after = self._timing.stalled_ms * _MILLISECOND
         due = self._ranges.deadline if self._ranges.used else None
-        if (mail_due := self._guests.deadline) is not None:
-            due = mail_due if due is None else min(due, mail_due)
+        for other in (self._guests.deadline, self._subscribing.deadline()):
+            if other is not None:
+                due = other if due is None else min(due, other)
         for stream in self._hosting.streams.values():
             time = stream.finish_turn(now, stalled_after)
             due = time if due is None else min(due, time)

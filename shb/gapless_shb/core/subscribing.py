@@ -60,6 +60,9 @@ from gapless_shb.core.takers import taker_of
 
 TOPICS_TOLD = 5
 """So many topics of a subscription stand in a line of the log."""
+PORTION = 64
+"""So much of completing creations is done in one turn of the node: `BEGUN` for each, and one for each pubend."""
+BEGUN = 3
 
 
 @dataclass(slots=True)
@@ -100,6 +103,11 @@ class Subscribing:
         self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
         self.may_complete = False
         """A mark of the turn: something that creations wait for has happened."""
+        self._turn_at = -1
+        self._left = 0
+        """How much of completing creations may still be done in this turn of the node."""
+        self._is_behind = False
+        """Whether creations that wait for nothing any more were left to the next turn."""
 
     # ------------------------------------------------------------------------------------- requests
 
@@ -312,15 +320,33 @@ class Subscribing:
             subscription.start = {**subscription.start, stream.pubend: at}
             stream.touch(sid, position)
 
+    def has_to_complete(self, now: int) -> bool:
+        """Whether creations may wait for nothing any more, and there is something left of this turn for them."""
+        return self.may_complete or (self._is_behind and now != self._turn_at)
+
+    def deadline(self) -> int | None:
+        """When the creations that were left over are completed; None if there are none."""
+        return self._turn_at + 1 if self._is_behind else None
+
     def complete_creations(self, now: int, wall: int) -> None:
-        """Answers every creation that waits for nothing any more."""
-        self.may_complete = False
+        """Answers the creations that wait for nothing any more, as many as one turn has room for.
+
+        One sync makes all durable that came while the sync before ran. To serve them all at once would make others
+        wait. The rest has the next turn; a new turn is recognised by its time.
+        """
+        if now != self._turn_at:
+            self._turn_at, self._left = now, PORTION
+        self.may_complete = self._is_behind = False
         for creation in list(self._creations.values()):
+            if not self._is_ready(creation):
+                continue
+            if self._left <= 0:
+                self._is_behind = True
+                return
+            self._left -= BEGUN + len(self._hosting.streams)
             self._go_on(creation, now, wall)
 
     def _go_on(self, creation: Creation, now: int, wall: int) -> None:
-        if not self._is_ready(creation):
-            return
         sid = creation.subscription.sid
         held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
         # Holds may have raised the start. The answer names it, so it has to be durable before.

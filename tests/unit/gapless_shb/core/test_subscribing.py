@@ -14,6 +14,7 @@ from gapless.core.wire import messages as m
 from gapless.node.recovery import VolumeReader
 from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.rows import recover_positions
+from gapless_shb.core.subscribing import BEGUN, PORTION
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
 
@@ -740,3 +741,23 @@ def test_who_may_wait_for_what_another_client_is_creating_asks_again(in_use: m.I
     desk.ask(2, instance="i2", in_use=in_use)
 
     assert desk.refused(2).code is code
+
+
+def test_of_many_that_become_durable_at_once_a_portion_is_served_in_a_turn_and_all_in_order() -> None:
+    """Live deliveries, and other clients, have their turn in between."""
+    desk = Desk()
+    portion = PORTION // (BEGUN + 1)
+    for number in range(1, 3 * portion + 1):
+        desk.ask(number, f"s{number}")
+    due = desk.world.role.deadline()
+
+    desk.world.sync()
+    served = []
+    for _ in range(3):
+        served.append([session for session, message in desk.told if isinstance(message, m.Subscribed)])
+        desk.world.now += 1
+        assert desk.world.role.deadline() == (desk.world.now if len(served) < 3 else due)
+        desk.world.role.on_deadline(desk.world.now, desk.world.wall)
+        desk.world.pump()
+
+    assert served == [list(range(1, turn * portion + 1)) for turn in (1, 2, 3)]
