@@ -296,7 +296,8 @@ def alarming(alarms: Sequence[AlarmInfo], now: int) -> list[str]:
     `now`: milliseconds since 1970.
     """
     return [
-        f"alarm {alarm.code}: {alarm.text} ({alarm.count} times, last at {alarm.last:%Y-%m-%d %H:%M:%S})."
+        f"alarm {alarm.code}: {alarm.text}"
+        f" ({'once,' if alarm.count == 1 else f'{alarm.count} times, last'} at {alarm.last:%Y-%m-%d %H:%M:%S})."
         f" {alarm.remedy}"
         for alarm in alarms
         if (not alarm.over if alarm.lasts else now / 1000 - alarm.last.timestamp() < ALARMING)

@@ -34,6 +34,7 @@ PUBEND_COLUMNS = {
     "publishers": "publishers",
     "node": "node",
 }
+NO_PUBEND = "there is no pubend: where one should come from a log of others, `gapless doctor` says what it waits for"
 
 
 def subscriptions(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJson = False) -> None:
@@ -61,7 +62,7 @@ def pubends(*, url: Url = DEFAULT_URL, wait: Wait = DEFAULT_WAIT, as_json: AsJso
             return await connection.pubends()
 
     fields = pubend_json if as_json else pubend_cells
-    show(run(ask()), fields, PUBEND_COLUMNS, as_json=as_json, empty="there is no pubend: nothing was published yet")
+    show(run(ask()), fields, PUBEND_COLUMNS, as_json=as_json, empty=NO_PUBEND)
 
 
 def show(

@@ -189,9 +189,9 @@ def test_people_see_the_figures(gapless: Gapless, url: str) -> None:
     assert re.search(r"gapless_node_serving +embedded +1 +Whether clients are served", printed)
 
 
-def alarm(code: str, ago: float, *, over: bool = False, lasts: bool = False) -> AlarmInfo:
+def alarm(code: str, ago: float, *, count: int = 2, over: bool = False, lasts: bool = False) -> AlarmInfo:
     when = NOON - timedelta(seconds=ago)
-    return AlarmInfo(code, "", "something", 2, when, when, over, "It is so.", "Do that.", lasts)
+    return AlarmInfo(code, "", "something", count, when, when, over, "It is so.", "Do that.", lasts)
 
 
 def test_an_alarm_that_lasts_is_found_until_it_is_over_and_another_one_for_a_day() -> None:
@@ -199,13 +199,13 @@ def test_an_alarm_that_lasts_is_found_until_it_is_over_and_another_one_for_a_day
         alarm("old", 90_000),
         alarm("over", 10, over=True, lasts=True),
         alarm("still", 90_000, lasts=True),
-        alarm("now", 10),
+        alarm("now", 10, count=1),
     ]
 
     now = round(NOON.timestamp() * 1000)
     assert alarming(alarms, now) == [
         "alarm still: something (2 times, last at 2026-01-30 11:00:00). Do that.",
-        "alarm now: something (2 times, last at 2026-01-31 11:59:50). Do that.",
+        "alarm now: something (once, at 2026-01-31 11:59:50). Do that.",
     ]
 
 
