@@ -74,7 +74,7 @@ class Command:
 
 
 @asynccontextmanager
-async def running(file: Path, *arguments: str) -> AsyncIterator[Command]:
+async def running(file: Path, *arguments: str, as_json: bool = True) -> AsyncIterator[Command]:
     """The command on a file; at the end it and all that it started are gone."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -82,7 +82,7 @@ async def running(file: Path, *arguments: str) -> AsyncIterator[Command]:
         "network",
         str(file),
         *arguments,
-        "--json",
+        *(["--json"] if as_json else []),
         cwd=file.parent,
         env=clean_environment() | {"GAPLESS_NODE__NAME": "not for these"},
         stdout=asyncio.subprocess.PIPE,
@@ -126,6 +126,31 @@ async def test_all_nodes_come_up_with_a_line_each_and_one_interrupt_ends_them(tm
     assert not (home / "ib/volume").exists()  # in memory: an IB has nothing to keep
     assert not (home / "shb/volume").exists()
     assert "takes the links of other nodes on" in (home / "ib/broker.log").read_text()
+
+
+async def test_the_addresses_that_it_prints_are_those_that_clients_need(tmp_path: Path) -> None:
+    """The PHB, which refuses subscriptions and says so, is the first node of the file."""
+    async with running(write_network(tmp_path, "knowledge"), as_json=False) as command:
+        assert command.process.stdout is not None
+        said: dict[str, str] = {}
+        while "only to publish" not in said:
+            line = (await bounded(command.process.stdout.readline(), PATIENCE_OF_ALL)).decode().strip()
+            what, _, url = line.partition(": ")
+            said[what] = url
+        async with (
+            gapless.connect(said["to subscribe, and to publish"]) as near,
+            gapless.connect(said["only to publish"]) as far,
+        ):
+            with pytest.raises(gapless.ConfigurationError, match="'phb' answers Subscribe: connect to a node"):
+                await bounded(far.session().subscribe("t", name="refused"))
+            subscription = await bounded(near.session().subscribe("t", name="s", start="earliest"))
+            for connection in (near, far):
+                await bounded(connection.session().publisher("t").send(b"x"), PATIENCE_OF_ALL)
+            events = [await bounded(anext(aiter(subscription)), PATIENCE_OF_ALL) for _ in range(2)]
+        command.process.send_signal(signal.SIGINT)
+        assert await command.ended() == 0
+
+    assert [event.body for event in events] == [b"x", b"x"]
 
 
 async def test_a_node_that_dies_ends_the_command_and_is_named(tmp_path: Path) -> None:

@@ -317,12 +317,11 @@ class Processes:
                 self._announce_all()
 
     def _announce_all(self) -> None:
-        """Once all are up: the address that has all of them, with which a client finds each by itself."""
-        urls = [self._urls[node.name] for node in self._description.file.node if node.name in self._urls]
-        schemes = {url.partition("://")[0] for url in urls}
-        if len(schemes) == 1 and 1 < len(urls) == sum(bool(node.roles) for node in self._description.file.node):
-            hosts = ",".join(url.partition("://")[2] for url in urls)
-            print(f"all nodes for clients: {schemes.pop()}://{hosts}", flush=True)
+        """Once all are up: the addresses that clients need."""
+        if len(self._urls) == sum(bool(node.roles) for node in self._description.file.node):
+            roles = {node.name: node.roles for node in self._description.file.node if node.name in self._urls}
+            for line in lines_for_clients(roles, self._urls):
+                print(line, flush=True)
 
     def _report_death(self, child: Child) -> None:
         status = child.process.returncode
@@ -330,6 +329,26 @@ class Processes:
         print(f"gapless: node {child.name} {how}; the end of {child.log}:", file=sys.stderr)
         for line in last_lines(child.log):
             print(f"    {one_line(line)}", file=sys.stderr)
+
+
+def lines_for_clients(roles: Mapping[str, Sequence[str]], urls: Mapping[str, str]) -> list[str]:
+    """The address that has all nodes; where some have no SHB, those that serve subscriptions, and those of PHBs.
+
+    A client is served by the first node that answers. One without an SHB would refuse its subscriptions.
+    """
+    if len(roles) < 2:
+        return []
+    everywhere = {role: [name for name in roles if role in roles[name]] for role in ("shb", "phb")}
+    if everywhere["shb"] == list(roles):
+        named = {"all nodes for clients": list(roles)}
+    else:
+        named = {"to subscribe, and to publish": everywhere["shb"], "only to publish": everywhere["phb"]}
+    lines = []
+    for what, names in named.items():
+        schemes = {urls[name].partition("://")[0] for name in names}
+        if len(schemes) == 1:
+            lines.append(f"{what}: {schemes.pop()}://{','.join(urls[name].partition('://')[2] for name in names)}")
+    return lines
 
 
 def _is_setting(variable: str) -> bool:

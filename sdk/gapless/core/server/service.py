@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
@@ -57,6 +57,9 @@ ROOM_AGAIN = 0.9
 """Connections are taken again, for the operator, when so large a share of what is possible is there."""
 _JUDGED = CHECKS.keys() | NEEDS.keys()
 """The messages that may be refused: the others need no permission, and what can be wrong with them does not decode."""
+
+ADVICE: Final = "connect to a node that has one; those with the role 'shb' serve subscriptions"
+"""Of what no role of a node answers."""
 
 
 class Sessions:
@@ -519,7 +522,7 @@ class Sessions:
         """Answers a request that no role of this node serves. Any other message is dropped."""
         request = getattr(message, "request", None)
         if request is not None:
-            reason = f"no role of node {self._broker.node!r} answers {type(message).__name__}"
+            reason = f"no role of node {self._broker.node!r} answers {type(message).__name__}: {ADVICE}"
             self.tell(client.number, RequestFailed(request, Code.CONFIGURATION, reason))
 
     def _complain(self, connection: LinkSession, reason: str, now: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gapless.cli.app import app
-from gapless.cli.network import Processes, last_lines, tree, write_network
+from gapless.cli.network import Processes, last_lines, lines_for_clients, tree, write_network
 from gapless.node.config import load_config
 from gapless.node.network import load_network
 
@@ -194,3 +194,20 @@ def test_nothing_is_written_over(tmp_path: Path, name: str) -> None:
     assert f"{name} exists: without --processes" in " ".join(result.stderr.split())
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("roles", "lines"),
+    [
+        ({"a": ["phb", "shb"]}, []),
+        ({"a": ["phb", "shb"], "b": ["shb", "phb"]}, ["all nodes for clients: gapless://h:a,h:b"]),
+        (
+            {"a": ["phb"], "b": ["shb"], "c": ["phb", "shb"]},
+            ["to subscribe, and to publish: gapless://h:b,h:c", "only to publish: gapless://h:a,h:c"],
+        ),
+        ({"a": ["phb"], "b": ["phb"]}, ["only to publish: gapless://h:a,h:b"]),
+    ],
+)
+def test_clients_are_not_led_to_a_node_that_refuses_them(roles: dict[str, list[str]], lines: list[str]) -> None:
+    """A client is served by the first node that answers, and one without an SHB refuses subscriptions."""
+    assert lines_for_clients(roles, {name: f"gapless://h:{name}" for name in roles}) == lines

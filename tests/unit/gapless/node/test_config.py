@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gapless import descriptors
 from gapless.core.server import SessionLimits
 from gapless.errors import ConfigurationError
 from gapless.node.config import NodeConfig, load_config, make_config
@@ -64,7 +66,8 @@ def test_the_defaults_are_one_broker_on_loopback_with_its_data_here() -> None:
     assert [(listen.transport, listen.address) for listen in config.listen] == [("tcp", "127.0.0.1:7400")]
     assert (config.auth.plugin, config.routing.plugin) == ("anonymous", "local")
     assert config.node.insecure is False
-    assert config.limits.of_sessions == SessionLimits()
+    links = min(SessionLimits().links, descriptors.for_connections())
+    assert config.limits.of_sessions == replace(SessionLimits(), links=links)
 
 
 def test_a_file_says_everything(tmp_path: Path) -> None:
