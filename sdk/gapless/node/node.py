@@ -70,7 +70,7 @@ STEADY = 60.0
 """Seconds after which a machine has gone well, and earlier failures are forgotten."""
 CRASHES_MAX = 5
 """So many crashes of the code within `STEADY` end the node."""
-YOUNG_OBJECTS = 100_000
+YOUNG_OBJECTS = 25_000
 """So many new containers before cycles are looked for among them."""
 NEIGHBOURS_TIMEOUT = 3.0
 """Seconds that a node that starts waits at most until its neighbours know whether another process of it runs."""
