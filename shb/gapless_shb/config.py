@@ -23,7 +23,7 @@ class ShbConfig(BaseModel):
     catchup_bytes: int = Field(default=48 << 20, ge=0)
     """How many bytes the page cache of a pubend keeps in memory."""
     catchup_turn_events: int = Field(default=16_384, ge=1)
-    """About how many events readers send before live deliveries have their turn."""
+    """About how many events readers examine before live deliveries have their turn."""
     link_bytes: int = Field(default=16 << 20, ge=1, le=16 << 20)
     """How many bytes of events may wait on the connection of a client; its subscriptions share them."""
     memory_bytes: int = Field(default=128 << 20, ge=1)

@@ -125,6 +125,11 @@ class TickFetch:
         return self._size
 
     @property
+    def examines(self) -> int:
+        """How many events it has to match."""
+        return 0 if self._imprecise_for is None else self.count
+
+    @property
     def held(self) -> int:
         """The bytes of all events that it keeps."""
         return self.size
@@ -220,6 +225,11 @@ class RangeFetch:
         if count < len(events):
             self.end_at(events.ticks[count - 1])
             self._known.forget(self._asked_upto, FOREVER)
+
+    @property
+    def examines(self) -> int:
+        """How many events it has to match."""
+        return len(self._known.take(self.start, self.upto))
 
     @property
     def held(self) -> int:

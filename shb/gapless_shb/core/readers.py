@@ -133,6 +133,8 @@ class Reader(ABC):
         """A gap that was found and not sent yet, because it may become longer."""
         self._handed_out = False
         """Whether this step has given events to the sink."""
+        self.examined = 0
+        """How many events this step had to look at, because only their content says whether they match."""
         self._doubtful = False
         """Whether it waits to hear if ticks that its fetch found lost are a gap. What it found stays as it is then."""
         self._counted = 0
@@ -201,7 +203,7 @@ class Reader(ABC):
         self._counted = held
 
     def _step(self, now: int, wall: int) -> bool:
-        self._handed_out = False
+        self._handed_out, self.examined = False, 0
         while True:
             self._harvest(now)
             self._hand_out(wall)
@@ -212,7 +214,7 @@ class Reader(ABC):
             if self.horizon >= upto or self._sink.full:
                 self._rest()
                 return False
-            if self._handed_out:
+            if self._handed_out or self.examined:
                 return True
             self._plan(upto, now, wall)
 
@@ -261,6 +263,7 @@ class Reader(ABC):
         fetch = self._fetch
         if fetch is None or not fetch.complete:
             return
+        self.examined += fetch.examines
         segments = fetch.segments((self._silent(),))
         gap = next((segment for segment in segments if isinstance(segment, GapSegment)), None)
         said = ALL_IS_SAID if gap is None else self.host.ask_home(self, gap.start, fetch.upto, now)
@@ -473,6 +476,7 @@ class CatchUpReader(Reader):
         mask = page.wanted(self.sid, self.horizon)
         missing = page.missing(mask)
         if not missing:
+            self.examined += mask.bit_count() if page.masks.imprecise else 0
             matching = page.matching(self.stream.pubend, mask, self._matcher, self._filter)
             self._send_page(page, matching & ~page.expired(wall))
         elif mask & ~page.asked & ~page.have or (losses := page.losses(mask)) is None:

@@ -54,7 +54,7 @@ class Scheduler:
         self._curiosity = curiosity
         self._turn_at = -1
         self._left = 0
-        """How many events readers may still send in this turn of the node."""
+        """How many events readers may still examine in this turn of the node."""
         self._reader_count = 0
         self.memory = state.memory
         self.sizes = EventSizes()
@@ -162,9 +162,11 @@ class Scheduler:
 
         Readers that are left go on at the node's next turn; a new turn is recognised by its time. So live deliveries
         and new connections wait for one such piece of work at most, however many readers and messages there are.
+        What counts is what readers look at, sent or not.
         """
+        turns = self._state.turns
         if now != self._turn_at:
-            self._turn_at, self._left = now, self._state.catch_up.turn_events
+            self._turn_at, self._left = now, turns.allowance(now, self._state.catch_up.turn_events)
         while self._runnable and self._left > 0:
             sid = next(iter(self._runnable))
             del self._runnable[sid]
@@ -174,10 +176,11 @@ class Scheduler:
             credit = reader.consumer.credit_events
             if reader.step(now, wall):
                 self._runnable[sid] = None
-            # A step that sends nothing counts as one event: it takes time, too.
-            self._left -= max(credit - reader.consumer.credit_events, 1)
+            # A step that looks at nothing counts as one event: it takes time, too.
+            self._left -= max(credit - reader.consumer.credit_events, reader.examined, 1)
             self._stepped(reader)
         self.interrupted += bool(self._runnable)
+        turns.end(self.stream.pubend, left_over=bool(self._runnable))
         self.page_cache.tidy(self._runnable)
         self.page_cache.start_reads()
 

@@ -13,6 +13,7 @@ from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.consumers import Channel, Consumer
 from gapless_shb.core.memory import Memory
 from gapless_shb.core.subscriptions import Registry
+from gapless_shb.core.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class CatchUp:
     kept_bytes: int = 48 << 20
     """How many bytes the page cache of a pubend keeps."""
     turn_events: int = 16_384
-    """About how many events readers send in one turn of the node. Live deliveries wait no longer than that takes."""
+    """About how many events readers examine in one turn of the node. Live deliveries wait no longer than that takes."""
     imprecise: bool = False
     """Whether a PFS block has only which subscriptions matched any of its ticks, and not which ticks."""
     link_bytes: int = 16 << 20
@@ -61,6 +62,8 @@ class BrokerState:
         self.catch_up = CatchUp()
         self.memory = Memory(self.catch_up.memory_bytes)
         """Of all that is read for clients, or waits for them."""
+        self.turns = Turns()
+        """What readers may do in a turn."""
         self.selector_limits = SelectorLimits()
         self.payload_max = 0
         """The limit of a delivery's payload."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,6 +24,8 @@ READS_MAX: Final = 256
 FRAME_BYTES: Final = 1 << 20
 """The limit of a frame's size; a frame with one event may be larger."""
 FRAME_EVENTS: Final = 8192
+RANGES: Final = ""
+"""Stands in the place of a pubend, which has a name, where range reads of all pubends have their turns."""
 
 
 class RangeDelivery(Credited):
@@ -79,6 +81,11 @@ class Reads:
         self._hosting = hosting
         self._readers: dict[tuple[int, int], tuple[BoundedReader, RangeDelivery]] = {}
         """The reads, by session and the client's number."""
+        self._runnable: dict[tuple[int, int], None] = {}
+        """The reads that can go on, in the order of their turns."""
+        self._turn_at = -1
+        self._left = 0
+        """How many events they may still examine in this turn of the node."""
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -104,7 +111,7 @@ class Reads:
         self._drop(key)
         self._readers[key] = reader, delivery
         stream.scheduler.join(reader)
-        self._step(key, now, wall)
+        self._wake([key], now, wall)
 
     def on_read_on(self, session: ClientSession, request: ReadOn, now: int, wall: int) -> None:
         """Adds credit: the client has room for more."""
@@ -112,7 +119,7 @@ class Reads:
         if key in self._readers:
             _, delivery = self._readers[key]
             delivery.grant(request.events, request.bytes)
-            self._step(key, now, wall)
+            self._wake([key], now, wall)
 
     def on_end_read(self, session: ClientSession, request: EndRead) -> None:
         """Ends a read: the client does not want the rest."""
@@ -122,14 +129,11 @@ class Reads:
 
     def on_heard(self, pubend: PubendId, now: int, wall: int) -> None:
         """Something has arrived, or the head has moved: the readers of the pubend go on."""
-        for key, (reader, _) in list(self._readers.items()):
-            if reader.stream.pubend == pubend:
-                self._step(key, now, wall)
+        self._wake([key for key, (reader, _) in self._readers.items() if reader.stream.pubend == pubend], now, wall)
 
     def on_room(self, session: int, turn: int, now: int, wall: int) -> None:
         """The link of a session has room again: its reads go on, each time another one first."""
-        for key in from_another([key for key in self._readers if key[0] == session], turn):
-            self._step(key, now, wall)
+        self._wake(from_another([key for key in self._readers if key[0] == session], turn), now, wall)
 
     def on_session_ended(self, session: int) -> None:
         """Drops the reads of a session that has ended."""
@@ -144,21 +148,41 @@ class Reads:
                 self._drop(key)
                 self._hosting.tell(key[0], error.answer(key[1]))
 
+    @property
+    def deadline(self) -> int | None:
+        """When the reads that are left over have to go on; None if there are none."""
+        return self._turn_at + 1 if self._runnable else None
+
+    def go_on(self, now: int, wall: int) -> None:
+        """Lets reads go on, one piece of work each in turn, until all wait or the turn's events are used up."""
+        turns = self._hosting.turns
+        if now != self._turn_at:
+            self._turn_at, self._left = now, turns.allowance(now, self._hosting.catch_up.turn_events)
+        while self._runnable and self._left > 0:
+            key = next(iter(self._runnable))
+            del self._runnable[key]
+            reader, delivery = self._readers[key]
+            credit = delivery.credit_events
+            if reader.step(now, wall):
+                self._runnable[key] = None
+            self._left -= max(credit - delivery.credit_events, reader.examined, 1)
+            if reader.complete:
+                self._drop(key)
+                self._hosting.outbox.emit(Tell(key[0], RangeRead(key[1])))
+        turns.end(RANGES, left_over=bool(self._runnable))
+
     # ----------------------------------------------------------------------------------- how it is done
 
     def _drop(self, key: tuple[int, int]) -> None:
+        self._runnable.pop(key, None)
         if key in self._readers:
             reader, _ = self._readers.pop(key)
             reader.close()
             self._hosting.streams[reader.stream.pubend].scheduler.leave(reader)
 
-    def _step(self, key: tuple[int, int], now: int, wall: int) -> None:
-        reader, _ = self._readers[key]
-        while reader.step(now, wall):
-            pass
-        if reader.complete:
-            self._drop(key)
-            self._hosting.outbox.emit(Tell(key[0], RangeRead(key[1])))
+    def _wake(self, keys: Iterable[tuple[int, int]], now: int, wall: int) -> None:
+        self._runnable.update(dict.fromkeys(keys))
+        self.go_on(now, wall)
 
     def _read(self, key: tuple[int, int], after: Tick, upto: Tick) -> None:
         reader, _ = self._readers[key]
@@ -167,6 +191,6 @@ class Reads:
             # The client may have ended this read and given its number to another one.
             if key in self._readers and self._readers[key][0] is reader:
                 reader.on_read(result)
-                self._step(key, now, wall)
+                self._wake([key], now, wall)
 
         self._hosting.outbox.read(reader.stream.pfs.stream, after, upto, answered, READ_BYTES)

@@ -128,7 +128,7 @@ class Ranges:
     @property
     def deadline(self) -> int | None:
         """When `answer_ready` has to be called."""
-        dues = (part.deadline for part in (self._heads, self._earliest, self._bounds))
+        dues = (part.deadline for part in (self._heads, self._earliest, self._bounds, self._reads))
         return min((due for due in dues if due is not None), default=None)
 
     def answer_ready(self, now: int, wall: int) -> None:
@@ -137,6 +137,7 @@ class Ranges:
         self._exclusive.on_removed()
         self._bounds.on_removed()
         self._reads.on_removed()
+        self._reads.go_on(now, wall)
         self._heads.answer_ready(now)
         self._earliest.answer_ready(now)
         self._bounds.answer_overdue(now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import pytest
 from msgspec.structs import replace
 
@@ -12,6 +14,7 @@ from gapless.core.wire import messages as m
 from gapless_shb.core.blocks import TICKS_MAX
 from gapless_shb.core.consumers import from_another
 from gapless_shb.core.state import CatchUp
+from gapless_shb.core.turns import Turns
 from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -186,6 +189,69 @@ def test_however_much_a_turn_brings_its_allowance_is_one() -> None:
     for _ in range(30):
         world.pause(1)
     assert not stream.scheduler.readers
+
+
+def test_what_a_turn_may_is_what_readers_look_at_and_not_what_they_send() -> None:
+    """New subscriptions that match next to nothing looked at a whole log in one turn, and everybody else waited."""
+    world, live, stream = world_with()
+    count = 1_000
+    push(world, count)
+    live.inbox.clear()
+    others = [Client(f"new{number}", "w = 99", m.StartAt.EARLIEST) for number in range(4)]
+    world.lost = 0
+    world.hosting.catch_up = CatchUp(turn_events=500)
+    for other in others:
+        world.clients.append(other)
+        world.attach(other, None)
+    world.sync()
+    world.answer_holds()
+    world.sync()
+    world.answer_holds()
+    assert len(stream.scheduler.readers) == len(others)
+
+    ticks = [tick for tick, _, _ in world.log]
+    examined: list[int] = []
+    while stream.scheduler.readers:
+        assert len(examined) < 100
+        world.now += 1
+        before = {sid: bisect_right(ticks, reader.horizon) for sid, reader in stream.scheduler.readers.items()}
+        world.answer_wants()
+        world.role.on_deadline(world.now, world.wall)
+        after = {sid: bisect_right(ticks, reader.horizon) for sid, reader in stream.scheduler.readers.items()}
+        examined.append(sum(after.get(sid, len(ticks)) - before[sid] for sid in before))
+        world.pump()
+        push(world)
+        assert len(live.inbox) == 1, "what is live is delivered all the while"
+        live.inbox.clear()
+    assert max(examined) <= 1_000, "one piece of work"
+    assert sum(examined) == len(others) * len(ticks)
+
+
+def test_turns_that_take_long_are_made_shorter_and_longer_again() -> None:
+    turns = Turns()
+    second = 1_000_000_000
+    allowed = []
+    for turn in range(4):  # a second each, and always something is left over
+        allowed.append(turns.allowance(turn * second, 16_384))
+        turns.end("p@1", left_over=True)
+    assert allowed == [16_384, 8_192, 4_096, 2_048]
+
+    allowed = []
+    for turn in range(4):
+        allowed.append(turns.allowance(4 * second + turn * 1_000_000, 16_384))
+        turns.end("p@1", left_over=True)
+    assert allowed == [1_024, 2_048, 4_096, 8_192]
+
+
+def test_pubends_share_a_turn() -> None:
+    turns = Turns()
+    turns.allowance(1, 16_384)
+    for name in ("p@1", "q@1"):
+        turns.end(name, left_over=True)
+    assert turns.allowance(2, 16_384) == 8_192
+    assert turns.allowance(2, 1) == 1, "everybody gets something"
+    turns.end("q@1", left_over=False)
+    assert turns.allowance(3, 16_384) == 16_384
 
 
 def test_readers_of_one_pubend_do_not_wait_for_those_of_another() -> None:
