@@ -135,6 +135,8 @@ class PageCache:
 
     def add_live(self, page: Page) -> None:
         """Adds a step of the constream, and drops the oldest steps beyond the limit."""
+        if self._live:
+            self._live[-1].forget_headers()  # whoever was live has matched them
         self._live.append(page)
         self._live_weight += page.weight
         page.weighed = page.weight

@@ -148,6 +148,10 @@ class Page:
             self._events, self.have, self.weight = events, self._full, events.size
             self._note_expirations(events, range(len(ticks)))
 
+    def forget_headers(self) -> None:
+        """Lets go of what was decoded of its events: see `EventBatch.forget_headers`."""
+        self._events.forget_headers()
+
     @property
     def index(self) -> Tick:
         """Its last tick."""

@@ -31,6 +31,7 @@ from gapless.core.network.facts import (
 from gapless.core.network.frames import Private
 from gapless.core.network.reach import check_meta, check_tick
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.curiosity import CuriosityTimes, RecentWants
 from gapless.core.stream.intervals import IntervalSet, Ranges
 from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, KnowledgeStream
@@ -55,8 +56,10 @@ REPLY_BYTES_MAX: Final = 1 << 20
 """So much is answered to one broker in one turn of the node; what is left follows when there is room."""
 MORE_AFTER: Final = 50 * MILLISECOND
 """How soon what was too much for one answer goes on, if there is room."""
-EVENT_BYTES: Final = 100
+EVENT_BYTES: Final = 200
 """What an event takes in memory beside its bytes, about: small ones take more than they hold."""
+BATCH_BYTES: Final = 400
+"""What a batch of events takes beside them, about: where events come one by one, each is a batch."""
 UNDER_WAY: Final = 5 * SECOND
 """What somebody said may have been on its way for so long, which no age counts."""
 CHANGES_MAX: Final = 1 << 32
@@ -117,8 +120,10 @@ class PubendStream:
     heard_directly: bool = False
     """Whether somebody who is no mate spoke of it since it was last repeated to the mates."""
     cache: KnowledgeStream = field(default_factory=lambda: KnowledgeStream(""))
+    fresh: list[EventBatch] = field(default_factory=list)
+    """The events that were cached since somebody looked how many there are."""
     fresh_bytes: int = 0
-    """Memory of events that were cached since somebody looked how many there are."""
+    """Memory of these."""
     bundles: dict[Cell, Bundle] = field(default_factory=dict)
     askers: Askers = field(default_factory=Askers)
     asked: RecentWants = field(default_factory=lambda: RecentWants(TIMES))
@@ -409,7 +414,7 @@ class Streams:
         """
         if not stream.bundles:
             return IntervalSet()
-        stream.fresh_bytes += knowledge.data.size + EVENT_BYTES * len(knowledge.data)
+        stream.fresh_bytes += _weight(knowledge.data)
         new = IntervalSet(stream.cache.unknown(knowledge.lo, knowledge.hi, {}))
         try:
             delta = stream.cache.accumulate(knowledge)
@@ -418,6 +423,8 @@ class Streams:
             stream.cache = KnowledgeStream(knowledge.pubend)
             stream.cache.accumulate(knowledge)
             return IntervalSet([(knowledge.lo, knowledge.hi)])
+        if delta.events:
+            stream.fresh.append(delta.events)
         if new.ranges != ((knowledge.lo, knowledge.hi),):
             for tick in delta.events.ticks:
                 new.add(tick - 1, tick)
@@ -475,7 +482,7 @@ class Streams:
         data = stream.cache.take(lo, hi)
         if self._interests.matches(cell, stream.meta.pubend, data):
             return False
-        bundle.unwanted_bytes += data.size + EVENT_BYTES * len(data)
+        bundle.unwanted_bytes += _weight(data)
         if bundle.unwanted_bytes > SILENCE_BYTES:
             return False
         if ("silence", stream.meta.pubend, cell) not in self._state.timers:
@@ -668,7 +675,9 @@ class Streams:
             self._evict(stream, share)
 
     def _evict(self, stream: PubendStream, share: int) -> None:
-        stream.fresh_bytes = 0
+        for events in stream.fresh:  # whoever was to get them has matched them
+            events.forget_headers()
+        stream.fresh, stream.fresh_bytes = [], 0
         cache = stream.cache
         while cache.event_count and _memory(cache) > share:
             ticks = cache.take(cache.base, cache.known_upto).ticks
@@ -692,7 +701,12 @@ def _view(stream: PubendStream, knowledge: Knowledge) -> KnowledgeStream:
 
 def _memory(cache: KnowledgeStream) -> int:
     """What the events of a cache take, about."""
-    return cache.size + EVENT_BYTES * cache.event_count
+    return cache.size + EVENT_BYTES * cache.event_count + BATCH_BYTES * cache.batch_count
+
+
+def _weight(events: EventBatch) -> int:
+    """What a batch takes, about."""
+    return events.size + EVENT_BYTES * len(events) + BATCH_BYTES if events else 0
 
 
 def _is_elected(meta: PubendMeta, reach: Tick) -> bool:

@@ -306,6 +306,17 @@ class EventBatch:
         if self._headers is None and headers and None not in headers:
             self._headers = list(chain.from_iterable(filter(None, headers)))
 
+    def forget_headers(self) -> None:
+        """Lets go of the headers, which take several times the memory of a small event; who needs them decodes anew.
+
+        For events that stay in memory after all who were to get them have matched them.
+        """
+        self._headers = None
+        self._singles = {}
+        self.facts = None  # events that are stored one by one are matched by their headers alone
+        for columns in self.columns:
+            columns.headers = None
+
     def header(self, place: int) -> Header:
         """Returns topic, properties and extras of one event. Raises ValueError."""
         if self._headers is None and len(self._singles) >= SINGLES_MAX:

@@ -156,6 +156,11 @@ class KnowledgeStream:
         return len(self._events)
 
     @property
+    def batch_count(self) -> int:
+        """In how many batches they are."""
+        return self._events.batch_count
+
+    @property
     def size(self) -> int:
         """The bytes of all events: for a limit on memory."""
         return self._events.size

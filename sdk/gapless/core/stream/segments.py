@@ -45,6 +45,11 @@ class EventSegments:
                 self._sizes[index] = self._batches[index].size
         return sum(self._sizes)
 
+    @property
+    def batch_count(self) -> int:
+        """How many batches hold them."""
+        return len(self._batches)
+
     def append(self, batch: EventBatch) -> None:
         """Adds events, at least one, that lie after all others."""
         self._firsts.append(batch.ticks[0])

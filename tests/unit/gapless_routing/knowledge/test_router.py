@@ -44,7 +44,7 @@ from gapless.plugins import load
 from gapless_routing.knowledge import open_routing
 from gapless_routing.knowledge.peers import SIDEWAYS
 from gapless_routing.knowledge.router import CACHED, LINKS
-from gapless_routing.knowledge.streams import EVENT_BYTES, PUBEND, PubendNotice
+from gapless_routing.knowledge.streams import BATCH_BYTES, EVENT_BYTES, PUBEND, PubendNotice
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -367,7 +367,7 @@ def test_its_figures_are_links_and_the_size_of_its_cache() -> None:
     gauges = list(net.routers["p"].gauges())
 
     assert [value_of(gauges, LINKS, broker=broker) for broker in "ij"] == [1, 1]
-    assert value_of(gauges, CACHED) == 7 + EVENT_BYTES, "one event"
+    assert value_of(gauges, CACHED) == 7 + EVENT_BYTES + BATCH_BYTES, "one event"
 
 
 def test_a_want_of_another_broker_is_heard() -> None:

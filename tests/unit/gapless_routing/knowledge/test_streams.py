@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +15,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
 from gapless_routing.knowledge import streams
 from gapless_routing.knowledge.interest import Interests
-from gapless_routing.knowledge.streams import EVENT_BYTES, NOTICE_EVERY, PUBEND, SILENCE_AFTER
+from gapless_routing.knowledge.streams import BATCH_BYTES, EVENT_BYTES, NOTICE_EVERY, PUBEND, SILENCE_AFTER
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -205,7 +208,7 @@ def test_silence_that_waits_travels_with_the_next_event() -> None:
 def test_silence_with_many_events_in_it_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the cache would forget them, and who is behind would ask for them: they would be read, and sent to nobody."""
     net = subscribed()
-    monkeypatch.setattr(streams, "SILENCE_BYTES", 3 * EVENT_BYTES)
+    monkeypatch.setattr(streams, "SILENCE_BYTES", 3 * (EVENT_BYTES + BATCH_BYTES))
     for at in range(0, 100, 20):
         net.say(at, at + 20, "b")
 
@@ -476,13 +479,46 @@ def test_two_that_contradict_each_other_raise_an_alarm_and_the_later_one_is_pass
 
 def test_what_is_cached_stays_within_its_limit_and_the_oldest_goes() -> None:
     net = subscribed()
-    net.routers["i"]._state.sizes.cache_bytes = 4 * (7 + streams.EVENT_BYTES)
+    net.routers["i"]._state.sizes.cache_bytes = 4 * (7 + EVENT_BYTES + BATCH_BYTES)
     for first in range(0, 10_000, 100):
         net.say(first, first + 100, "a")
 
     net.pass_time(2 * SECOND)
     assert net.routers["i"]._streams._streams[P].cache.event_count in range(1, 5)
-    assert net.routers["p"]._streams.cached_bytes() == 100 * (7 + streams.EVENT_BYTES)
+    assert net.routers["p"]._streams.cached_bytes() == 100 * (7 + EVENT_BYTES + BATCH_BYTES)
+
+
+@pytest.mark.parametrize("together", [1, 10, 100])
+def test_what_is_cached_takes_no_more_memory_than_is_counted(together: int) -> None:
+    """Small events take far more than their bytes, most of all where each came by itself."""
+    net = subscribed()
+    cached = net.routers["p"]._streams
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for first in range(0, 600, together):
+            net.say(10 * first, 10 * (first + together), *["b"] * together)
+            net.forget()
+        net.routers.pop("i")
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert taken < 1.2 * cached.cached_bytes()
+
+
+def test_what_was_decoded_of_what_is_cached_is_let_go_within_a_second() -> None:
+    """Headers take several times the memory of a small event, and whoever was to get it has matched it."""
+    net = subscribed()
+    net.say(0, 100, "a", "b")
+    net.pass_time(2 * SECOND)
+
+    cache = net.routers["p"]._streams._streams[P].cache
+    events = cache.take(0, 100)
+    assert len(events) == 2
+    assert not events.decoded
+    assert events._singles == {}
 
 
 def test_what_was_forgotten_is_unknown_and_not_silence() -> None:

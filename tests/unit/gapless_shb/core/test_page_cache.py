@@ -257,6 +257,17 @@ def test_who_is_a_little_behind_is_served_from_memory() -> None:
     assert list(rig.page(100).ticks) == [110, 120, 130]
 
 
+def test_what_was_decoded_of_a_step_is_let_go_with_the_next_one() -> None:
+    """Headers take several times the memory of a small event: what is kept would be far more than is counted."""
+    rig = Rig(live_from=100)
+    steps = [events(tick) for tick in (110, 120, 130)]
+    for batch in steps:
+        assert batch.headers
+        rig.page_cache.add_live(Page(batch.ticks[0] - 10, batch.ticks, StepMasks({7: 1}), batch))
+
+    assert [batch.decoded for batch in steps] == [False, False, True]
+
+
 def test_steps_that_are_not_kept_any_more_are_not_silence() -> None:
     rig = Rig(kept_bytes=120, live_from=100)
     for tick in (110, 120, 130, 140):

@@ -166,3 +166,27 @@ def test_batches_compare_by_value() -> None:
     assert one != columns([("t", {}, b"x")]).batch([2])
     assert hash(one) == hash(columns([("t", {}, b"x")]).batch((1,)))
     assert not len(EMPTY)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_headers_that_were_let_go_are_decoded_again(cut: bool) -> None:
+    stored = EventColumns.of([encode_event("a", {"n": n}, None, b"x") for n in (1, 2)], (1, 1))
+    stored.check()
+    if cut:
+        stored.cut()
+    batch = stored.batch((5, 6))
+    matcher = BatchMatcher()
+    matcher.add(1, Filter(("a",), "n = 2"))
+    found = batch.match("p", matcher)
+    assert found
+    batch.learn()
+    batch.header(0)
+
+    batch.forget_headers()
+
+    assert not batch.decoded
+    assert all(columns.headers is None for columns in batch.columns)
+    assert batch.match("p", matcher) == found
+    batch.forget_headers()
+    assert [header.properties for header in batch.headers] == [{"n": 1}, {"n": 2}]
+    assert batch.topics == ["a", "a"]
