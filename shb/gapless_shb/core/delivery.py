@@ -6,8 +6,6 @@ subscription: subscriptions with equal matches share one payload, which is joine
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gapless.core.stream.columns import EventBatch
@@ -15,7 +13,7 @@ from gapless.core.stream.ticks import FOREVER, Tick
 from gapless.selectors.index import BatchMatcher
 from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.page_cache import PageCache
-from gapless_shb.core.pages import Page, StepMasks
+from gapless_shb.core.pages import Page, StepMasks, above
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
 
@@ -110,8 +108,3 @@ class LiveDelivery:
             ordered.touch()
         elif not ordered.offer(self._stream.pubend, self._batch.select(mask)):
             self.demoted.append((consumer, position, max(self._previous, self._stream.floors.get(sid, 0))))
-
-
-def above(ticks: Sequence[Tick], floor: Tick) -> int:
-    """Returns the ticks above `floor`, as a mask."""
-    return (1 << len(ticks)) - (1 << bisect_right(ticks, floor))

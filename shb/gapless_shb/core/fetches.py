@@ -227,6 +227,27 @@ class RangeFetch:
             self._known.forget(self._asked_upto, FOREVER)
 
     @property
+    def end(self) -> Tick:
+        """It asks for nothing above this."""
+        return self._asked_upto
+
+    @property
+    def whole(self) -> EventBatch | None:
+        """All events up to `upto`, matching or not; None if anything there is lost."""
+        upto = self.upto
+        if self._known.lost_in(self.start, upto, RAW) or self._known.damaged_in(self.start, upto, RAW):
+            return None
+        return self._known.take(self.start, upto)
+
+    def rest(self) -> RangeFetch | None:
+        """Returns what fetches the rest of what was asked for, without asking again; None if all of it is here."""
+        if self.upto >= self._asked_upto:
+            return None
+        rest = RangeFetch(self._pubend, self.upto, self._asked_upto, self._matcher)
+        rest.go_on_from(self)
+        return rest
+
+    @property
     def examines(self) -> int:
         """How many events it has to match."""
         return len(self._known.take(self.start, self.upto))

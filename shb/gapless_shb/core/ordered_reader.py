@@ -62,11 +62,11 @@ class OrderedReader(CatchUpReader):
         """Whether no event could be sent now, so that it must not become live."""
         return self._sink.full or self.consumer.starved
 
-    def _send_page(self, page: Page, mask: int) -> None:
+    def _send_page(self, page: Page, mask: int, upto: Tick) -> None:
         """Hands over its share of a page with the next pass of the loop, as what was fetched."""
         if mask:
             self._ready.append(page.select(mask))
-        self._ready_upto = page.index
+        self._ready_upto = upto
 
     def _told(self, upto: Tick) -> None:
         self._advance(upto)

@@ -270,6 +270,11 @@ class Page:
         return (1 << bisect_right(self.ticks, tick)) - 1
 
 
+def above(ticks: Sequence[Tick], floor: Tick) -> int:
+    """Returns the ticks above `floor`, as a mask."""
+    return (1 << len(ticks)) - (1 << bisect_right(ticks, floor))
+
+
 def joined(pages: Sequence[Page]) -> Page:
     """Joins complete pages that follow each other."""
     starts = accumulate((len(page.ticks) for page in pages[:-1]), initial=0)

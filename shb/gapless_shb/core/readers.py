@@ -37,10 +37,11 @@ from gapless_shb.core.consumers import Consumer
 from gapless_shb.core.fetches import SHORTEST, GapSegment, RangeFetch, Segment, TickFetch, Window, interleave, nearness
 from gapless_shb.core.memory import EventSizes, Memory
 from gapless_shb.core.page_cache import PageCache
-from gapless_shb.core.pages import Page
+from gapless_shb.core.pages import Page, above
 from gapless_shb.core.pfs import Found
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
+from gapless_shb.core.scan import Scan, Scanned
 from gapless_shb.core.state import ALL_IS_SAID, HomeSays
 from gapless_shb.core.subscriptions import SubscriptionRecord
 
@@ -69,6 +70,9 @@ class Host(Protocol):
 
         None: the reader has to wait for that, and will be stepped.
         """
+
+    def shared_scan(self) -> Scan | None:
+        """Returns the scan that goes through what the PFS does not know; None if there is nobody to share it with."""
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks the network for RAW knowledge of these ranges."""
@@ -229,16 +233,20 @@ class Reader(ABC):
         """Decides how to read the next part of (horizon, upto]."""
         unknown_upto = min(self._unknown_upto(), upto)
         if self.horizon < unknown_upto:
-            window = self._window.upto(self.horizon, unknown_upto)
-            fetch = RangeFetch(self.stream.pubend, self.horizon, window, self._matcher)
-            if self._harvested is not None:
-                fetch.go_on_from(self._harvested)
-                self._harvested = None
-            self._begin(fetch, now)
+            self._plan_unknown(unknown_upto, now, wall)
         elif self.position.last_tick <= self.horizon:
             self._ready_upto = upto
         else:
             self._plan_known(upto, now, wall)
+
+    def _plan_unknown(self, unknown_upto: Tick, now: int, _wall: int) -> None:
+        """Fetches all events of the next part of (horizon, unknown_upto]."""
+        window = self._window.upto(self.horizon, unknown_upto)
+        fetch = RangeFetch(self.stream.pubend, self.horizon, window, self._matcher)
+        if self._harvested is not None:
+            fetch.go_on_from(self._harvested)
+            self._harvested = None
+        self._begin(fetch, now)
 
     @abstractmethod
     def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
@@ -455,6 +463,31 @@ class CatchUpReader(Reader):
         """Whether arriving knowledge has to be offered to it."""
         return self._fetch is not None
 
+    def _plan_unknown(self, unknown_upto: Tick, now: int, wall: int) -> None:
+        """Takes it from the scan, if there are others to share it with and nothing is lost."""
+        scan = self.host.shared_scan()
+        if scan is None:
+            super()._plan_unknown(unknown_upto, now, wall)
+        elif (part := scan.part(self.horizon)) is not None:
+            self._take_scanned(scan, part, unknown_upto, wall)
+        elif scan.want(self.sid, self._filter, self.horizon, unknown_upto):
+            self._waits = True
+        else:
+            super()._plan_unknown(unknown_upto, now, wall)
+
+    def _take_scanned(self, scan: Scan, part: Scanned, unknown_upto: Tick, wall: int) -> None:
+        upto, page = min(part.upto, unknown_upto), part.page
+        self._harvested = None  # it lies behind
+        if page is None:
+            self._ready_upto = upto
+            return
+        mask, examined = scan.mask_of(self.sid, self._filter, self._matcher, part)
+        self.examined += examined
+        mask &= above(page.ticks, self.horizon) & ~above(page.ticks, upto)
+        if self.consumer.subscription.durable:
+            self.position.found_before(self.horizon, upto, selected(page.ticks, mask), whole=True)
+        self._send_page(page, mask & ~page.expired(wall), upto)
+
     def _plan_known(self, upto: Tick, now: int, wall: int) -> None:
         pfs, page_cache = self.stream.pfs, self.host.page_cache
         if (page := page_cache.page(self.horizon)) is not None:
@@ -478,7 +511,7 @@ class CatchUpReader(Reader):
         if not missing:
             self.examined += mask.bit_count() if page.masks.imprecise else 0
             matching = page.matching(self.stream.pubend, mask, self._matcher, self._filter)
-            self._send_page(page, matching & ~page.expired(wall))
+            self._send_page(page, matching & ~page.expired(wall), page.index)
         elif mask & ~page.asked & ~page.have or (losses := page.losses(mask)) is None:
             self._waits = True
             self.host.page_cache.ask(self.sid, page, mask, now)
@@ -489,8 +522,11 @@ class CatchUpReader(Reader):
             self._ready.extend(interleave(self.horizon, page.select(matching), lost))
             self._ready_upto = page.index
 
-    def _send_page(self, page: Page, mask: int) -> None:
-        """Sends as much of the page as the credit allows. The rest is looked up again when there is more credit."""
+    def _send_page(self, page: Page, mask: int, upto: Tick) -> None:
+        """Sends as much of the page as the credit allows. The rest is looked up again when there is more credit.
+
+        `upto`: when all of that is sent, the reader has come so far.
+        """
         consumer = self.consumer
         while mask:
             if consumer.starved:
@@ -513,7 +549,7 @@ class CatchUpReader(Reader):
             consumer.send(self.stream.pubend, part.bit_count(), payload)
             self._handed_out = True
             self._told(page.ticks[part.bit_length() - 1])
-        self._ready_upto = page.index
+        self._ready_upto = upto
 
     def _read_pfs(self) -> None:
         pfs = self.stream.pfs

@@ -27,11 +27,14 @@ from gapless_shb.core.page_cache import PageCache
 from gapless_shb.core.positions import SubscriptionPosition
 from gapless_shb.core.pubend import ServedPubend
 from gapless_shb.core.readers import CatchUpReader, ConsumerSink, Reader
+from gapless_shb.core.scan import Scan
 from gapless_shb.core.state import ALL_IS_SAID, BrokerState, HomeSays
 
 _PAGE_CACHE = 0
 """Stands in the place of a subscription's id, which is never 0, for reads that serve all readers."""
 _PAGE_CACHE_READ_BYTES = 256 << 10
+STEP = 32
+"""A step of a reader takes about as long as to look at so many events."""
 
 
 class Listener(Protocol):
@@ -68,6 +71,7 @@ class Scheduler:
             self.memory,
             self.sizes,
         )
+        self._scan = Scan(stream.pubend, stream.pfs.grain, self.fetch, self.memory)
         self._runnable: dict[int, None] = {}
         """The readers that can go on, in the order of their turns."""
         self._fetching: dict[int, None] = {}
@@ -131,6 +135,7 @@ class Scheduler:
         reader = self.readers.pop(sid, None)
         if reader is not None:
             reader.close()
+            self._scan.leave(sid)
 
     def promote_waiting(self) -> None:
         """The head is about to move: consumers whose readers wait at it go live."""
@@ -176,13 +181,15 @@ class Scheduler:
             credit = reader.consumer.credit_events
             if reader.step(now, wall):
                 self._runnable[sid] = None
-            # A step that looks at nothing counts as one event: it takes time, too.
-            self._left -= max(credit - reader.consumer.credit_events, reader.examined, 1)
+            # A step that looks at nothing takes time, too.
+            self._left -= max(credit - reader.consumer.credit_events, reader.examined, STEP)
             self._stepped(reader)
         self.interrupted += bool(self._runnable)
         turns.end(self.stream.pubend, left_over=bool(self._runnable))
         self.page_cache.tidy(self._runnable)
         self.page_cache.start_reads()
+        going_on = (self.readers[sid].horizon for sid in self._runnable if sid in self.readers)
+        self._scan.start(now, going_on)
 
     def _stepped(self, reader: CatchUpReader) -> None:
         """Notes where a reader stands. If it has reached the head, the constream takes over (T25)."""
@@ -231,19 +238,20 @@ class Scheduler:
             else:
                 del self._fetching[sid]
         conflict: KnowledgeConflict | None = None
-        for listener in (*listeners, *self._others):
+        for listener in (*listeners, *self._others, self._scan):
             try:
                 listener.offer(knowledge, cut)
             except KnowledgeConflict as found:
                 conflict = found
         self._woken(self.page_cache.on_knowledge(knowledge))
+        self._woken(self._scan.take_woken())
         self.pump(now, wall)
         if conflict is not None:
             raise conflict
 
     def forget(self, lo: Tick, hi: Tick, now: int) -> None:
         """The log has lost what it had in (lo, hi]: for whoever reads all of it, that is asked for once more."""
-        for listener in (*self.readers.values(), *self._others):
+        for listener in (*self.readers.values(), *self._others, self._scan):
             if ranges := listener.forget(lo, hi):
                 self.fetch(ranges, now)
 
@@ -288,6 +296,10 @@ class Scheduler:
         if not reader.position.guest:
             return ALL_IS_SAID
         return self._state.ask_home(reader.sid, self.stream.pubend, lo, hi, now)
+
+    def shared_scan(self) -> Scan | None:
+        """Returns the scan, if there is more than one reader to share it."""
+        return self._scan if len(self.readers) > 1 else None
 
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks for RAW knowledge of these ranges, at once."""

@@ -142,6 +142,7 @@ SECTIONS: tuple[str, ...] = (
     "marks",
     "two processes",
     "shared memory",
+    "shared scan",
 )
 """Rules that are neither a trap nor a row of that table."""
 

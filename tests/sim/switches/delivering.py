@@ -427,6 +427,20 @@ CONSUMERS = (
         "Several sessions that are served by a broker with little memory, and then nothing more is published.",
     ),
     Switch(
+        "scan_answers_for_those_who_came_later",
+        ("shared scan",),
+        "What a part of the log had for a reader is taken from the scan, though the part was examined before it came.",
+        (
+            Edit(
+                "gapless_shb.core.scan:Scanned.mask_of",
+                "if joined <= self._examined_at else None",
+                "",
+            ),
+        ),
+        ("I1", "I3"),
+        "Several new subscriptions that begin in the past, one after the other.",
+    ),
+    Switch(
         "slow_consumer_skips",
         ("T26",),
         "A consumer without credit is read for from the head on, not from what it was last sent.",

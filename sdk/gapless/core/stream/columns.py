@@ -32,6 +32,7 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless.selectors.columns import Groups
 from gapless.selectors.headers import HeaderValues
 from gapless.selectors.index import BatchMatcher
+from gapless.selectors.masks import select as selected
 from gapless.selectors.values import Value
 
 _decode_headers = msgspec.msgpack.Decoder(list[Header]).decode
@@ -41,6 +42,8 @@ _topic_of, _extras_of = attrgetter("topic"), attrgetter("extras")
 
 SINGLES_MAX = 8
 """How many headers of a batch are decoded one by one; whoever asks for more gets all of them decoded at once."""
+_SPARSE = 16
+"""With fewer than one event in so many, a payload is joined of single ones, without a pass over all of them."""
 
 
 def array_header(count: int) -> bytes:
@@ -421,8 +424,10 @@ class EventBatch:
             return b"".join((count.to_bytes(4, "little"), *self.rows, *self._events))
         if self.columns and fast.COMPILED:  # Python is faster with events that are cut once, for all masks
             return fast.gather(*self._pieces(), self._tick_bytes(), mask)
-        flags = mask_flags(mask, count)
         number = mask.bit_count().to_bytes(4, "little")
+        if mask.bit_count() * _SPARSE < count:
+            return b"".join((number, *selected(self.rows, mask), *selected(self.events, mask)))
+        flags = mask_flags(mask, count)
         return b"".join((number, *compress(self.rows, flags), *compress(self.events, flags)))
 
     def _pieces(self) -> tuple[list[bytes], list[bytes]]:

@@ -9,7 +9,7 @@ from gapless.core.ports import Transmit
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
-from gapless_shb.core.delivery import above
+from gapless_shb.core.pages import above
 from unit.gapless_shb.core.harness import PUBEND, Client, World
 from unit.gapless_shb.core.test_constream import push, world_with
 

@@ -53,6 +53,9 @@ class Bench:
         sink = ConsumerSink(self.consumer, PUBEND)
         self.reader = readers[7] = CatchUpReader(self, 1, self.consumer, self.position, start, sink)
 
+    def shared_scan(self) -> None:
+        """There is no other reader."""
+
     def read_pages(self, after: int, upto: int, number: int) -> None:
         self.reads.append((after, upto))
         self.number = number
