@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.network.frames import encode
 from gapless_sim.frame_tap import read_frame
-from gapless_testing.routing.changing import IMPOSSIBLE, with_tick
+from gapless_testing.routing.false_ticks import IMPOSSIBLE, with_tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,6 +8,7 @@ import importlib.resources
 import importlib.util
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -159,3 +160,17 @@ def _owners() -> dict[str, set[str]]:
 def _normal(name: str) -> str:
     """A distribution's name as indexes compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.timeout(180)
+def test_the_simulator_runs_where_no_test_tool_is_installed() -> None:
+    """`gapless simulate` is a command of the plain installation; the suites alone need pytest."""
+    modules = sorted(source.module for source in package_sources() if source.module.startswith("gapless_sim"))
+    program = (
+        "import importlib, sys\n"
+        "sys.modules['pytest'] = sys.modules['hypothesis'] = None\n"
+        f"for module in {[*modules, 'gapless_testing.kafka']}: importlib.import_module(module)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.stderr == ""

@@ -7,17 +7,15 @@ from random import Random
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.foreign import UNREADABLE
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import BrokerId, Ending, OpenRequest
-from gapless.core.network.frames import Answer, Frame, Message, Private, ProgressRows, decode, encode
+from gapless.core.network.frames import Frame, Private, decode, encode
 from gapless.core.network.release import Minima
-from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import Tick
 from gapless_testing.routing.breaches import Clause, ContractError
+from gapless_testing.routing.false_ticks import IMPOSSIBLE, with_tick
 from gapless_testing.routing.faults import MS, RoutingFaults
 from gapless_testing.routing.harness import RouterFixtures, RouterHarness
 from gapless_testing.routing.network import BrokerHost
@@ -32,8 +30,6 @@ INSTANCES = 24
 NAMES = 6
 NO_LETTER = b"\xff"
 """A byte that stands in no text of UTF-8."""
-IMPOSSIBLE: Tick = 1 << 61
-"""In the year 2037: no pubend of these worlds can have come so far."""
 NESTED = 5000
 """Arrays within arrays, more than whoever reads them has stack for."""
 
@@ -203,27 +199,6 @@ class ChangingTests(RouterFixtures):
         except Exception as error:
             what = f"{type(error).__name__} ({error}) at a frame that does not parse, {arrived.frame[:40]!r}"
             raise ContractError(Clause.SEAM, what, host.name, host.now) from error
-
-
-def with_tick(message: Message, tick: Tick) -> Message | None:
-    """Returns a message that says the same of another tick; None if it names none."""
-    if isinstance(message, Knowledge):
-        return replace(message, hi=max(message.hi, tick))
-    if isinstance(message, routing.Want):
-        return replace(message, ranges=((tick, tick + 1),))
-    if isinstance(message, ProgressRows):
-        return ProgressRows(tuple(replace(row, released=tick, delivered=tick) for row in message.rows))
-    if isinstance(message, routing.Hold):
-        return replace(message, at={**message.at, 1: tick})
-    if isinstance(message, routing.Held):
-        return replace(message, stable=tick)
-    if isinstance(message, routing.Seen):
-        return replace(message, meta=replace(message.meta, stable=tick))
-    if isinstance(message, routing.Probe):
-        return replace(message, upto=tick)
-    if isinstance(message, Answer):
-        return replace(message, outcome=replace(message.outcome, tick=tick))
-    return None
 
 
 def _plant(
