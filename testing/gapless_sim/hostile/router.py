@@ -54,11 +54,11 @@ from gapless.core.network.frames import (
     decode,
 )
 from gapless.core.network.placing import ClientSide
-from gapless.core.network.reach import blame, check_message
+from gapless.core.network.reach import AHEAD_MAX, blame, check_message
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import PubendId
+from gapless.core.stream.ticks import LAST, PubendId, tick_at
 from gapless.errors import ConfigurationError, RemoteProtocolError
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
@@ -165,6 +165,8 @@ class HostileRouter(RouterBase):
             if tuple(map(type, address)) != _ADDRESSES.get(type(message), ()) or type(message) not in self._on_message:
                 raise RemoteProtocolError("a message that this router does not know, or another address")
             check_message(message, self._meta_of, arrived.wall)
+            if self._is_incredible(message, arrived.wall):
+                return self._effects()
             self._on_message[type(message)](peer, message, address)
         except RemoteProtocolError as error:
             return [*self._effects(), blame(peer, error), Hangup(arrived.link)]
@@ -314,6 +316,12 @@ class HostileRouter(RouterBase):
     def _meta_of(self, pubend: PubendId) -> PubendMeta | None:
         hosted = self._hosted.pubends.get(pubend)
         return self._following.meta_of(pubend) if hosted is None else hosted.meta
+
+    def _is_incredible(self, message: object, wall: int) -> bool:
+        """Whether it is knowledge of a pubend of which this router has not heard how far it has come, and goes far."""
+        if not isinstance(message, Knowledge) or self._meta_of(message.pubend) is not None:
+            return False
+        return tick_at(wall) + AHEAD_MAX < max(message.hi, message.lost) < LAST
 
     def _housekeep(self) -> None:
         self._station.timers.set(("housekeep",), self._station.now + HOUSEKEEPING_INTERVAL)

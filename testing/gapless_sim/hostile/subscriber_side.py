@@ -163,8 +163,8 @@ class SubscriberSide:
 
     def on_knowledge(self, _broker: BrokerId, knowledge: Knowledge) -> None:
         """What a pubend says, or answers."""
-        if not self._shb or self.meta_of(knowledge.pubend) is None:
-            return  # of a pubend that is not known nobody can say whether it can have come that far
+        if not self._shb:
+            return
         followed = self._followed(knowledge.pubend)
         followed.told = max(followed.told, knowledge.hi)
         if self._station.hostility.quiet and followed.waiting is None:
