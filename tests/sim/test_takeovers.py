@@ -1,4 +1,4 @@
-"""The switches of who has a subscription, each at a seed where X1 finds it; the same seed holds without it."""
+"""Switches of who has a subscription, each at a seed where X1 finds it; the same seed holds without it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sim.switches.catalogue import switch_named
 SEEDS = {
     "stale_request_takes_over": 23,
     "attempts_of_a_connection_alone": 23,
-    "who_asks_again_asks_later": 21,
 }
 
 

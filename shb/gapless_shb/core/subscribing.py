@@ -245,6 +245,7 @@ class Subscribing:
             self._ahead.check(request.positions or (), called(request.name))
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
+        named = {position.pubend for position in request.positions or ()}
         lapsed = self._expiry.late_start(session.client_id, request.name)
         elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
         subscription, operations = hosting.registry.create(
@@ -258,6 +259,7 @@ class Subscribing:
             origin=origin_of(original) if request.start is StartAt.TOKEN else None,
             group=group,
             not_from=not_from(session, request),
+            unnamed=tuple(pubend for pubend in known if pubend not in named) if request.start is StartAt.TOKEN else (),
         )
         operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
         hosting.matcher.add(subscription.sid, subscription.filter)
@@ -310,7 +312,7 @@ class Subscribing:
             if subscription is None or position is None or subscription.begun or position.start >= at:
                 continue
             if subscription.origin is not None:
-                if position.acked:
+                if position.acked or subscription.names(stream.pubend):
                     continue
                 if subscription.origin[0]:  # it is a subscription's, and not only positions that somebody put together
                     at = stream.meta.created

@@ -55,6 +55,12 @@ class SubscriptionRecord(msgspec.Struct, array_like=True):
     """The SHB that keeps it, if that is another one: here it is a guest, and in no table (protocol: roaming)."""
     not_from: str = ""
     """The JMSXAppID of the events that it leaves out, with `no_local`; "": none are left out."""
+    unnamed: tuple[PubendId, ...] = ()
+    """The pubends in `start` that the token of its creation did not name. Position 0 is one as well: before all."""
+
+    def names(self, pubend: PubendId) -> bool:
+        """Whether the token that it was created with named a pubend."""
+        return self.origin is not None and pubend in self.start and pubend not in self.unnamed
 
     @property
     def durable(self) -> bool:
@@ -176,11 +182,12 @@ class Registry:
         group: str = "",
         home: ShbId = "",
         not_from: str,
+        unnamed: tuple[PubendId, ...],
     ) -> tuple[SubscriptionRecord, list[Operation]]:
         """Creates a subscription under the next version. Returns it, with the writes that precede its announcement.
 
-        `begun`: no pubend has to be asked whether it still has the events after the start. `group`, `not_from`: see
-        there.
+        `begun`: no pubend has to be asked whether it still has the events after the start. `group`, `not_from`,
+        `unnamed`: see there.
         """
         self._meta.last_sid += 1
         operations = self.next_version()
@@ -199,6 +206,7 @@ class Registry:
             group,
             home,
             not_from,
+            unnamed,
         )
         self._insert(subscription)
         return subscription, [*operations, *self.save(subscription)]

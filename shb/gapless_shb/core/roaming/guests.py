@@ -532,6 +532,7 @@ class Guests:
             group=group,
             home=home,
             not_from=not_from(session, request),
+            unnamed=(),
         )
         hosting.matcher.add(record.sid, record.filter)
         rows = {row.pubend: row for row in known.rows}

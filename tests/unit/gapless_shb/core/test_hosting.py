@@ -43,7 +43,7 @@ def test_each_change_carries_the_version_it_builds_on() -> None:
     """T4: versions have no holes."""
     shb = hosting()
     for name in ("a", "b"):
-        subscription, operations = shb.registry.create("c", name, ("#",), "", 0, {}, not_from="")
+        subscription, operations = shb.registry.create("c", name, ("#",), "", 0, {}, not_from="", unnamed=())
         shb.write_interest(operations, add=subscription)
     writes = [effect for effect in shb.take_effects() if isinstance(effect, Write)]
     for write in writes:
@@ -55,10 +55,10 @@ def test_each_change_carries_the_version_it_builds_on() -> None:
 def test_the_whole_interest_holds_what_is_durable_and_nothing_else() -> None:
     """Neither an addition nor a removal that is still being written shows."""
     shb = hosting()
-    old, operations = shb.registry.create("c", "old", ("#",), "", 0, {}, not_from="")
+    old, operations = shb.registry.create("c", "old", ("#",), "", 0, {}, not_from="", unnamed=())
     shb.write_interest(operations, add=old)
     shb.announce(2)
-    new, operations = shb.registry.create("c", "new", ("#",), "", 0, {}, not_from="")
+    new, operations = shb.registry.create("c", "new", ("#",), "", 0, {}, not_from="", unnamed=())
     shb.write_interest(operations, add=new)
     shb.write_interest(shb.registry.remove(old), drop=old)
     shb.take_effects()

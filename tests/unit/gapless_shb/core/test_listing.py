@@ -82,7 +82,7 @@ def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = world.hosting.registry
     streams = world.hosting.streams.values()
     for number in range(4):
-        subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {}, not_from="")
+        subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {}, not_from="", unnamed=())
         for stream in streams:
             stream.add(subscription.sid, SubscriptionPosition(0), subscription.version)
     for request in (5, 6):
@@ -261,7 +261,7 @@ def test_what_readers_find_while_a_list_is_told_does_not_make_an_earlier_count_c
     world.detach(client)
     stream.positions[client.sid] = SubscriptionPosition(BASE, since=stream.head, acked=BASE, held=True)
     stream.pfs.forget(client.sid)
-    other, _ = world.hosting.registry.create("c", "other", ("t",), "", 0, {}, not_from="")
+    other, _ = world.hosting.registry.create("c", "other", ("t",), "", 0, {}, not_from="", unnamed=())
     stream.add(other.sid, SubscriptionPosition(0), other.version)
     world.attach(client, BASE, 100)
     world.sync()

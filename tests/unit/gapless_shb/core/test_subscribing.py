@@ -173,6 +173,34 @@ def test_a_token_that_does_not_name_a_pubend_begins_with_its_first_tick_and_not_
     assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
 
 
+@pytest.mark.parametrize("crash", [False, True], ids=["", "crash"])
+def test_a_token_that_names_the_place_before_all_records_begins_there_and_not_with_what_is_kept(crash: bool) -> None:
+    """Found by the simulator (kafka, local 4157249): position 0 of a log of numbers was taken for one not named.
+
+    What was removed of the log is a gap. It began where the log does, without a word.
+    """
+    desk = Desk(enrolled=False)
+    desk.world.enrolled = 500
+    desk.world.feed(Seen(PubendMeta(PUBEND, "node", created=0, stable=500, grain=1), 500))
+    desk.world.sync()
+    desk.said.clear()
+    desk.ask(1, "s", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, 0)])
+    desk.world.sync()
+    desk.world.sync()
+    if crash:
+        desk.world.crash()
+        desk.world.sync()
+    row = [effect for effect in desk.said if isinstance(effect, Hold)][-1]
+    (sid,) = row.at
+
+    desk.world.held_answers.clear()
+    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: 61}, 500))
+    desk.world.sync()
+
+    position = desk.world.stream.positions[sid]
+    assert (position.start, position.acked) == (0, 0)
+
+
 def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> None:
     """Found by the simulator (churn, local router, seed 1): the raised start hid the gap from its reader."""
     desk = Desk()
