@@ -9,6 +9,7 @@ from gapless.core.client import SubscribeOptions
 from gapless.core.client.subscribing import SubscriptionPhase
 from gapless.core.wire.messages import InUse, OnChange, StartAt
 from gapless.errors import (
+    ConfigurationError,
     ConnectionClosedError,
     GaplessError,
     InvalidTokenError,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 STRANGE = (SubscriptionNotFoundError, SubscriptionMismatchError, InvalidTokenError)
 """How a broker answers that has lost its disk, and does not know what it knew."""
+MADE_ANOTHER = (SubscriptionMismatchError, ConfigurationError)
+"""What a consumer meets whose name is another subscription's; the second with a token and `on_change="jms"`."""
 CHANGED = (SubscriptionNotFoundError, SubscriptionMismatchError, SubscriptionTakenOverError, SubscriptionInUseError)
 """How a broker answers who wants what a subscription was before."""
 SMALL_WINDOW = 64
@@ -360,7 +363,7 @@ class AppSubscription:
         elif isinstance(error, TokenMismatchError) and state.has_ever_lapsed(self.row.client_id, self.row.name):
             state.sometimes("token from before a lapse")
             self.row.token, self.row.tokens = None, []
-        elif isinstance(error, SubscriptionMismatchError) and state.has_ever_lapsed(self.row.client_id, self.row.name):
+        elif isinstance(error, MADE_ANOTHER) and state.has_ever_lapsed(self.row.client_id, self.row.name):
             state.sometimes("made another after a lapse")
         elif self._seems_lost(consumer, error):
             self._lost(consumer)
