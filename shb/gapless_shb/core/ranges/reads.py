@@ -80,7 +80,8 @@ class Reads:
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
         self._readers: dict[tuple[int, int], tuple[BoundedReader, RangeDelivery]] = {}
-        """The reads, by session and the client's number."""
+        """The reads, by session and the client's number; whoever was given events last stands last. A link that one
+        event fills would otherwise be filled by the same read each time, and the others fetch in vain."""
         self._runnable: dict[tuple[int, int], None] = {}
         """The reads that can go on, in the order of their turns."""
         self._turn_at = -1
@@ -165,6 +166,8 @@ class Reads:
             credit = delivery.credit_events
             if reader.step(now, wall):
                 self._runnable[key] = None
+            if delivery.credit_events < credit:
+                self._readers[key] = self._readers.pop(key)
             self._left -= max(credit - delivery.credit_events, reader.examined, 1)
             if reader.complete:
                 self._drop(key)
