@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import gapless
 from gapless import plugins
 from gapless.core.gauges import value_of
 from gapless.core.network.peers import LINK_UP
@@ -91,6 +93,15 @@ class TestNetwork:
         await until(
             lambda: all(self.is_linked(*pair) is linked for pair in pairs), f"{wanted} between {one} and {other}"
         )
+
+    async def until_pubends(self, name: str, count: int) -> None:
+        """Waits until a node knows so many pubends: before that, its SHB warns of topics that no pubend takes."""
+        async with gapless.connect(self.nodes[name].url) as connection:
+            for _ in range(600):
+                if len(await connection.pubends()) >= count:
+                    return
+                await asyncio.sleep(0.05)
+        raise AssertionError(f"{name} does not know {count} pubends")
 
     def alarms(self, name: str) -> dict[str, list[str]]:
         """What a node's operator was told, and is not over: the texts of each code."""

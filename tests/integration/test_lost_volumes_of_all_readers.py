@@ -41,6 +41,7 @@ async def network(tmp_path: Path) -> AsyncIterator[TestNetwork]:
         await network.until_linked("phb", "ib")
         await network.until_linked("ib", "shb")
         await network.until_linked("shb", "phb2")
+        await network.until_pubends("shb", 2)
         yield network
 
 

@@ -30,11 +30,7 @@ async def network(tmp_path: Path) -> AsyncIterator[TestNetwork]:
         await network.until_linked("phb", "ib")
         await network.until_linked("ib", "shb")
         await network.until_linked("shb", "phb2")
-        async with gapless.connect(network.nodes["shb"].url) as connection:
-            for _ in range(600):
-                if len(await bounded(connection.pubends())) == len(TOPICS):
-                    break  # before that, the SHB warns of topics that no pubend takes
-                await asyncio.sleep(0.05)
+        await network.until_pubends("shb", len(TOPICS))
         yield network
 
 

@@ -16,7 +16,7 @@ SEEDS = 3
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(420)
 def test_the_hash_seed_does_not_matter() -> None:
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     command = [sys.executable, "-m", "sim.digests", str(SEEDS)]
@@ -31,7 +31,7 @@ def test_the_hash_seed_does_not_matter() -> None:
 
 
 @pytest.mark.skipif(not COMPILED, reason="gapless_fast is not installed: tox -e fast")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(420)
 def test_the_compiled_module_does_not_matter() -> None:
     without = (
         f"import sys; sys.modules['gapless_fast'] = None; from sim.digests import digest_of;print(digest_of({SEEDS}))"
