@@ -12,7 +12,7 @@ from gapless_sim.options import Options
 from gapless_sim.run import run_seed
 from sim.switches.catalogue import switch_named
 
-ROUTER, SEED = "hostile", 19
+ROUTER, SEED = "hostile", 90
 
 
 def world() -> Options:
