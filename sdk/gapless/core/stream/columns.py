@@ -352,9 +352,9 @@ class EventBatch:
         """Returns which filters of the matcher these events match; see `BatchMatcher.match`."""
         topics = self.topics  # first: without the compiled module this decodes the headers
         headers = BatchHeaders(pubend, self)
-        if self._headers is None:
+        if self.columns and not self.decoded:
             return matcher.match(topics, BatchProperties(self), headers)
-        return matcher.match(topics, [header.properties for header in self._headers], headers)
+        return matcher.match(topics, [header.properties for header in self.headers], headers)
 
     @property
     def rows(self) -> list[bytes]:
@@ -441,6 +441,7 @@ class EventBatch:
 
     def group_values(self, name: str, bits: Sequence[int]) -> Groups:
         """Returns which events have which value of a property; see `batch_bytes.column`. Only for columns."""
+        assert self.columns, "events that are stored one by one have no columns of values"
         return fast.column(*self._pieces(), name, bits)
 
     @staticmethod
