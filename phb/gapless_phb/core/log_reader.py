@@ -144,7 +144,12 @@ class LogReader:
         # Behind a hole the first record says where its own events begin; below that everything stays unknown.
         if span.behind_hole and (records or not hole):
             span.begin(records[0].previous if records else span.after)
-        covered = max(span.after, result.reached)
+        lost = self._log.lost
+        if (
+            upto <= lost
+        ):  # a chop that ends in a hole leaves a stream that begins before the hole: no fault of what is left
+            fault, hole = "", 0
+        covered = max(span.after, result.reached, min(lost, upto))
         if not fault and covered >= upto:
             covered = span.upto  # above the newest record, and between the chop point and `after`, there is nothing
         if not span.behind_hole:

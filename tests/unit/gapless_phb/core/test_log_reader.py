@@ -251,6 +251,37 @@ def test_a_read_that_finds_everything_chopped_says_lost() -> None:
     assert answer.knowledge.lost == at(1210)
 
 
+def test_what_is_lost_is_told_also_where_what_is_behind_it_cannot_be_read() -> None:
+    """A log that is chopped within a hole ends at the record before the hole: a read of what is lost meets the hole."""
+    harness = Harness(members=("shb1",))
+    harness.sync()
+    publisher = harness.publisher()
+    for _ in range(5):
+        publisher.send()
+        harness.sync()
+        harness.advance(100)
+    records = [index for index, _ in harness.logged]
+    harness.spoil(*records[2:4])
+    harness.give_up((records[1], records[3]))
+    harness.crash()
+    harness.sync()
+    harness.release(records[2])
+    harness.advance(2000)
+    harness.sync()
+    harness.said.clear()
+
+    harness.ask((0, records[1]), (records[1], records[4]))
+    harness.read()
+
+    answers = [know.knowledge for know in knows(harness.said) if know.knowledge.reply]
+    assert sorted((one.lo, one.hi, one.damaged, len(one.data)) for one in answers) == [
+        (0, records[2], False, 0),
+        (records[2], records[3], True, 0),
+        (records[3], records[4], False, 1),
+    ]
+    assert {one.lost for one in answers} == {records[2]}
+
+
 @pytest.mark.parametrize("little", [0, 500, 4096])
 def test_answers_agree_with_a_slow_look_at_the_log(monkeypatch: pytest.MonkeyPatch, little: int) -> None:
     monkeypatch.setattr(log_reader, "LITTLE_BYTES", little)
