@@ -145,9 +145,7 @@ class LogReader:
         if span.behind_hole and (records or not hole):
             span.begin(records[0].previous if records else span.after)
         lost = self._log.lost
-        if (
-            upto <= lost
-        ):  # a chop that ends in a hole leaves a stream that begins before the hole: no fault of what is left
+        if upto <= lost:  # a chop within a hole that was given up left a stream that begins before the hole
             fault, hole = "", 0
         covered = max(span.after, result.reached, min(lost, upto))
         if not fault and covered >= upto:
