@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -27,7 +28,7 @@ from gapless.node import node as node_module
 from gapless.node.auth import Anonymous
 from gapless.node.config import NodeConfig, make_config
 from gapless.node.gauges import SERVING, SESSIONS
-from gapless.node.node import CRASHES_MAX, YOUNG_OBJECTS, Node, serve
+from gapless.node.node import CRASHES_MAX, SWITCH_INTERVAL, YOUNG_OBJECTS, Node, serve
 from links import FakeLink, FakeListener, FakeTransport
 from nodes import LAST, STREAM, LogRole, StraightRouter
 from volumes import FakeVolume
@@ -434,13 +435,15 @@ async def test_serving_ends_with_a_signal(world: World) -> None:
 
     def stop() -> None:
         thresholds.append(gc.get_threshold()[0])
+        intervals.append(sys.getswitchinterval())
         os.kill(os.getpid(), signal.SIGTERM)
 
-    thresholds = [gc.get_threshold()[0]]
+    thresholds, intervals = [gc.get_threshold()[0]], [sys.getswitchinterval()]
     await serve(world.config(), on_ready)
 
     assert len(ready) == 1
     assert [*thresholds[1:], gc.get_threshold()[0]] == [YOUNG_OBJECTS, thresholds[0]], "afterwards as before"
+    assert [*intervals[1:], sys.getswitchinterval()] == pytest.approx([SWITCH_INTERVAL, intervals[0]])
     assert world.disk.closed
 
 
