@@ -202,7 +202,7 @@ class Constream(ServedPubend):
         self._target = max(self._target, self.lost)
         if knowledge.reply:
             self._curiosity.answered(knowledge.lo, knowledge.hi, now)
-            self._window.learn(knowledge.data.size)
+            self._window.learn(knowledge.hi - knowledge.lo, knowledge.data.size)
         else:
             self._hear(knowledge.hi, now)
         self._curiosity.clear(((knowledge.lo, knowledge.hi),), knowledge.stamp)

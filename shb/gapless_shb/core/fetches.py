@@ -289,6 +289,10 @@ class RangeFetch:
         """The bytes of all events that arrived, matching or not. The length of the next range depends on it."""
         return self._known.take(self.start, self.upto).size
 
+    def teach(self, window: Window, target: int) -> None:
+        """Tells a window what has come. `target`: how many bytes the next range should bring."""
+        window.learn(self.upto - self.start, self.size, target, cut=self.upto < self._asked_upto)
+
     def end_at(self, upto: Tick) -> None:
         """Leaves what lies above a tick to the next fetch, which takes over what has arrived of it."""
         self._asked_upto = min(self._asked_upto, upto)
@@ -390,9 +394,15 @@ class Window:
         """Returns the end of the next range from `start` on, at most `limit`."""
         return min(limit, start + self.span)
 
-    def learn(self, size: int) -> None:
-        """Notes that a range of this length brought `size` bytes."""
-        if size < self.TARGET_BYTES // 2:
-            self.span = min(self.span * 4, self.LONGEST)
-        elif size > 2 * self.TARGET_BYTES:
+    def learn(self, covered: Tick, size: int, target: int = TARGET_BYTES, *, cut: bool = False) -> None:
+        """Notes that so many ticks brought `size` bytes, and that a range should bring `target`.
+
+        `cut`: they are the first part of a longer range, cut because of its bytes: so dense is what follows, too.
+        """
+        fitting = min(4 * self.span, self.LONGEST, covered * target // size if size else self.LONGEST)
+        if cut:
+            self.span = max(fitting, self._shortest)
+        elif size > 2 * target:
             self.span = max(self.span // 4, self._shortest)
+        else:
+            self.span = max(self.span, fitting)

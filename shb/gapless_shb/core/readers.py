@@ -293,7 +293,7 @@ class Reader(ABC):
     def _learn(self, fetch: TickFetch | RangeFetch, _found: Sequence[Segment]) -> None:
         """Notes what a fetch has shown, beside what it found for the sink."""
         if isinstance(fetch, RangeFetch):
-            self._window.learn(fetch.size)
+            fetch.teach(self._window, self.host.memory.fetch_bytes)
 
     def _hand_out(self, wall: int) -> None:
         while self._ready:

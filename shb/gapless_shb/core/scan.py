@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from gapless.core.stream.columns import EventBatch
@@ -108,6 +108,8 @@ class Scan:
         self._lost: tuple[Tick, Tick] = (0, 0)
         """(lo, hi]: something is lost here, so each reader fetches for itself."""
         self._woken: list[int] = []
+        self._going: dict[int, None] = {}
+        """The readers that were woken, and have not come to rest yet."""
         self._counted = 0
 
     # ------------------------------------------------------------------------------- what readers do
@@ -154,6 +156,7 @@ class Scan:
     def leave(self, sid: int) -> None:
         """A reader is over, or needs no scan any more."""
         self._served(sid)
+        self.rest(sid)
         if self._joined.pop(sid, None) is not None:
             self._matcher.remove(sid)
         if not self._joined:
@@ -162,19 +165,19 @@ class Scan:
             self._fetch = None  # what comes may not be offered any more
         self._count()
 
-    def start(self, now: int, going_on: Iterable[Tick] = ()) -> None:
+    def rest(self, sid: int) -> None:
+        """A reader that was woken has taken what it could, and waits for something now."""
+        self._going.pop(sid, None)
+
+    def start(self, now: int) -> None:
         """Fetches for the readers whose turn it is, unless something that is under way serves some of them.
 
-        `going_on`: where the readers stand whose turn is still to come. What they are about to take is not given up for
-        those who are ahead of them: these wait.
+        Readers that were woken come first: what they are about to take is not given up for those who have taken it.
         """
         fetch = self._fetch
-        if not self._waiting or (fetch is not None and self._is_serving(fetch)):
+        if self._going or not self._waiting or (fetch is not None and self._is_serving(fetch)):
             return
         at, upto = self._next()
-        lowest = min(going_on, default=at)
-        if lowest < at and self._size_behind(lowest) > self._most // 2:
-            return
         self._fetches += 1
         self._fetch = RangeFetch(self._pubend, at, self._window.upto(at, upto), self._matcher)
         self._ask(self._fetch.ranges(), now)
@@ -183,13 +186,6 @@ class Scan:
         """Returns where to go on: with those who stand lowest, so that all come to read the same parts."""
         longest, since = next(iter(self._since.items()))
         return self._waiting[longest] if self._fetches - since >= PATIENCE else min(self._waiting.values())
-
-    def _size_behind(self, tick: Tick) -> int:
-        """Returns the size of the parts that lie behind a tick, if there is one that begins at or before it; else 0."""
-        at = bisect_right(self._order, tick) - 1
-        if at < 0 or self._parts[self._order[at]].upto <= tick:
-            return 0
-        return sum(self._parts[after].size for after in self._order[at:])
 
     @property
     def _most(self) -> int:
@@ -236,7 +232,7 @@ class Scan:
     def _take(self, fetch: RangeFetch) -> None:
         """A fetch has a front that is complete: makes parts of it, and wakes those who wait in it."""
         lo, upto = fetch.start, fetch.upto
-        self._window.learn(fetch.size)
+        fetch.teach(self._window, self._memory.fetch_bytes)
         events = fetch.whole
         if events is None:
             self._lost = lo, upto
@@ -248,6 +244,7 @@ class Scan:
         for sid in woken:
             self._served(sid)
         self._woken += woken
+        self._going.update(dict.fromkeys(woken))
 
     def _cut_up(self, start: Tick, upto: Tick, events: EventBatch) -> None:
         for first in range(0, max(len(events), 1), PIECE):

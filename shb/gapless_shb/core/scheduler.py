@@ -33,7 +33,7 @@ from gapless_shb.core.state import ALL_IS_SAID, BrokerState, HomeSays
 _PAGE_CACHE = 0
 """Stands in the place of a subscription's id, which is never 0, for reads that serve all readers."""
 _PAGE_CACHE_READ_BYTES = 256 << 10
-STEP = 32
+STEP = 64
 """A step of a reader takes about as long as to look at so many events."""
 
 
@@ -181,6 +181,8 @@ class Scheduler:
             credit = reader.consumer.credit_events
             if reader.step(now, wall):
                 self._runnable[sid] = None
+            else:
+                self._scan.rest(sid)
             # A step that looks at nothing takes time, too.
             self._left -= max(credit - reader.consumer.credit_events, reader.examined, STEP)
             self._stepped(reader)
@@ -188,8 +190,7 @@ class Scheduler:
         turns.end(self.stream.pubend, left_over=bool(self._runnable))
         self.page_cache.tidy(self._runnable)
         self.page_cache.start_reads()
-        going_on = (self.readers[sid].horizon for sid in self._runnable if sid in self.readers)
-        self._scan.start(now, going_on)
+        self._scan.start(now)
 
     def _stepped(self, reader: CatchUpReader) -> None:
         """Notes where a reader stands. If it has reached the head, the constream takes over (T25)."""

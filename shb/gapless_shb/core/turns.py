@@ -11,7 +11,7 @@ from typing import Final
 
 from gapless.core.stream.ticks import PubendId
 
-LONG: Final = 10_000_000
+LONG: Final = 4_000_000
 """If a turn that was cut short takes so many nanoseconds, the next one is half of it."""
 HALVINGS_MAX: Final = 6
 
@@ -35,7 +35,7 @@ class Turns:
             took = now - self._at
             if self._cut_short and took > LONG:
                 self._halvings = min(self._halvings + 1, HALVINGS_MAX)
-            elif took < LONG // 2 or not self._cut_short:
+            elif self._cut_short and took < LONG // 2:
                 self._halvings = max(self._halvings - 1, 0)
             self._at, self._cut_short = now, False
         return most and max(1, (most >> self._halvings) // max(1, len(self._busy)))

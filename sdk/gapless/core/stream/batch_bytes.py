@@ -7,7 +7,7 @@ after the other, and *lengths*, which are count × (u32 length, u32 length of th
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, compress, pairwise, repeat
 from operator import attrgetter
 from struct import Struct, error, pack
@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gapless.core.stream.events import CheckedHeader, Header, PlainProperties, are_plain, encode_events
+from gapless.core.stream.events import CheckedHeader, Header, LargeHeader, PlainProperties, are_plain, encode_events
 from gapless.selectors.columns import Groups, group_values
 
 PAIR = Struct("<II")
@@ -26,7 +26,11 @@ ROW = Struct("<QII")
 LITTLE_ENDIAN = pack("=H", 1) == b"\1\0"
 """Whether numbers in memory have the byte order of the wire. Then a column is moved without a step per number."""
 
-_decode_whole = msgspec.msgpack.Decoder(CheckedHeader).decode
+SMALL = 512
+"""The longest event, in bytes, whose body is copied to check it."""
+
+_decode_small = msgspec.msgpack.Decoder(CheckedHeader).decode
+_decode_large = msgspec.msgpack.Decoder(LargeHeader).decode
 _body_of = attrgetter("body")
 _topic_of = attrgetter("topic")
 _extras_of = attrgetter("extras")
@@ -49,10 +53,7 @@ def column(blobs: Sequence[bytes], lengths: Sequence[bytes], name: str, _bits: S
     ValueError if they were not, and it was noticed.
     """
     events = chain.from_iterable(cut(*pair)[0] for pair in zip(blobs, lengths, strict=True))
-    try:
-        headers = list(map(_decode_whole, events))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
-        raise ValueError(f"an event is malformed: {fault}") from fault
+    headers = _decoded(events, _decode_large)
     return group_values([header.properties.get(name) for header in headers])
 
 
@@ -113,13 +114,17 @@ def checked(events: Sequence[bytes], bodies: array[int], most: int) -> list[Head
     longest = max(map(len, events))
     if longest > most:
         raise ValueError(f"an event has {longest:,} bytes, and {most:,} are allowed")
-    try:
-        headers = list(map(_decode_whole, events))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
-        raise ValueError(f"an event is malformed: {fault}") from fault
+    headers = _decoded(events, _decode_small if longest <= SMALL else _decode_large)
     if array("I", map(len, map(_body_of, headers))) != bodies:
         raise ValueError("the body of an event is not as long as the batch says")
     return headers  # type: ignore[return-value]  # nobody writes a plain Header into it
+
+
+def _decoded(events: Iterable[bytes], decode: Callable[[bytes], CheckedHeader]) -> list[CheckedHeader]:
+    try:
+        return list(map(decode, events))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as fault:
+        raise ValueError(f"an event is malformed: {fault}") from fault
 
 
 def facts_of(headers: Sequence[Header]) -> tuple[str | list[str], bool]:

@@ -217,8 +217,14 @@ class CheckedHeader(Header, array_like=True, forbid_unknown_fields=True, gc=Fals
 
     properties: dict[Name, bool | Long | Finite | str]
     extras: CheckedExtras | None
-    body: memoryview
-    """A view of the event, not a copy."""
+    body: bytes
+    """A copy, for small events: a view takes more, and the collector of cycles would look at each."""
+
+
+class LargeHeader(CheckedHeader, array_like=True, forbid_unknown_fields=True, gc=False):
+    """The same of an event whose body is not copied."""
+
+    body: memoryview  # type: ignore[assignment]
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -186,12 +186,31 @@ def test_the_window_grows_over_idle_time_and_shrinks_under_load() -> None:
     """Nobody knows how many events a second holds."""
     window = Window(MILLISECOND, 1000)
     span = window.span
-    window.learn(0)
-    assert window.span > span
-    window.learn(64 << 20)
-    window.learn(64 << 20)
-    assert window.span < span
+    window.learn(span, 0)
+    assert window.span == 4 * span
+    window.learn(4 * span, 64 << 20)
+    window.learn(span, 64 << 20)
+    assert window.span == span // 4
     assert window.upto(10, 20) == 20
+
+
+def test_the_window_grows_no_further_than_to_what_should_come() -> None:
+    window = Window(MILLISECOND, 1000)
+    span = window.span
+    window.learn(span, 400_000, 600_000)
+    assert window.span == span * 3 // 2
+    window.learn(1, 400_000, 600_000)
+    assert window.span == span * 3 // 2, "a hole with an event in it says nothing about the rest"
+
+
+def test_an_answer_that_was_cut_shows_how_dense_it_is() -> None:
+    """Idle time makes a range long; where the events begin, a small part of it is as much as should come."""
+    window = Window(MILLISECOND, 1000)
+    for _ in range(10):
+        window.learn(window.span, 0)
+    window.learn(100 * MILLISECOND, 64 << 10, 1 << 20, cut=True)
+
+    assert window.span == 1_600 * MILLISECOND
 
 
 def test_what_was_given_up_is_a_gap_of_its_own_reason() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from gapless.core.network.facts import Want
@@ -143,15 +145,16 @@ def test_it_goes_on_within_the_memory_of_the_broker() -> None:
 class Rig:
     """A scan, and what it has asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int = 128 << 20) -> None:
         self.asked: list[Ranges] = []
-        self.memory = Memory(128 << 20)
+        self.memory = Memory(memory)
         self.own = BatchMatcher()
         self.own.add(1, ALL)
         self.scan = Scan("p@1", 1, lambda ranges, _: self.asked.append(ranges), self.memory)
 
     def want(self, sid: int, horizon: int, upto: int = 10_000) -> bool:
         wanted = self.scan.want(sid, ALL, horizon, upto)
+        self.scan.rest(sid)
         self.scan.start(0)
         return wanted
 
@@ -165,6 +168,8 @@ def test_those_who_stand_lowest_come_first_and_others_are_served_with_them() -> 
 
     rig.scan.offer(Knowledge("p@1", 8, 20, batch(10)), ())
     assert rig.scan.take_woken() == [1, 3]
+    for sid in (1, 3):
+        rig.scan.rest(sid)
     rig.scan.start(0)
     assert [ranges[0][0] for ranges in rig.asked] == [8, 5]
     assert rig.scan.part(8) is not None
@@ -189,6 +194,7 @@ def test_who_stands_low_goes_first_but_nobody_waits_for_ever() -> None:
             break
         rig.scan.offer(Knowledge("p@1", low, low + 1, batch(low + 1)), ())
         assert rig.scan.take_woken() == [2]
+        rig.scan.rest(2)
     assert 0 < served <= PATIENCE
 
 
@@ -196,19 +202,47 @@ def test_who_is_ahead_waits_while_others_are_about_to_take_what_would_be_given_u
     rig = Rig()
     rig.want(1, 0)
     rig.want(2, 0)
-    for first in range(3):
-        large = EventBatch([10 * first + 5], [encode_event("t", {}, None, bytes(1 << 20))], [1 << 20])
-        rig.scan.offer(Knowledge("p@1", 10 * first, 10 * first + 10, large), ())
-        rig.scan.take_woken()
-        rig.scan.want(1, ALL, 10 * first + 10, 10_000)
-        rig.scan.start(0)
-    asked = len(rig.asked)
+    rig.scan.offer(Knowledge("p@1", 0, 10, batch(5)), ())
+    assert rig.scan.take_woken() == [1, 2]
     rig.scan._fetch = None
+    rig.want(1, 10)
+    assert len(rig.asked) == 1, "the other one has not taken it yet"
 
-    rig.scan.start(0, [0])
-    assert len(rig.asked) == asked, "three quarters of what is kept lie before the other one"
-    rig.scan.start(0, [25])
-    assert len(rig.asked) == asked + 1
+    rig.scan.rest(2)
+    rig.scan.start(0)
+    assert len(rig.asked) == 2
+
+
+def test_readers_stay_together_however_long_a_log_is() -> None:
+    """All of a log that is larger than what is kept is fetched once: it comes in pieces, and few go on at a time."""
+    rig, end = Rig(128_000), 20_000
+    at = dict.fromkeys(range(1, 31), 0)
+    runnable = deque(at)
+    answered, coming = 0, deque[Knowledge]()
+    while runnable or coming:
+        if coming:
+            rig.scan.offer(coming.popleft(), ())
+            runnable.extend(rig.scan.take_woken())
+        if not runnable:
+            continue
+        sid = runnable.popleft()
+        if at[sid] == end:
+            rig.scan.leave(sid)
+        elif (part := rig.scan.part(at[sid])) is not None:
+            at[sid] = part.upto
+            runnable.append(sid)
+        else:
+            rig.scan.want(sid, ALL, at[sid], end)
+            rig.scan.rest(sid)
+        rig.scan.start(0)
+        for ((lo, hi),) in rig.asked[answered:]:
+            for first in range(lo, hi, 100):
+                last = min(first + 100, hi)
+                coming.append(Knowledge("p@1", first, last, batch(*range(first + 1, last + 1))))
+        answered = len(rig.asked)
+
+    assert set(at.values()) == {end}
+    assert sum(hi - lo for ((lo, hi),) in rig.asked) == end
 
 
 def test_large_parts_are_examined_piece_by_piece_and_by_whom_has_joined() -> None:
@@ -267,6 +301,7 @@ def test_parts_that_were_used_last_are_kept() -> None:
         large = EventBatch([10 * first + 5], [encode_event("t", {}, None, bytes(1 << 20))], [1 << 20])
         rig.scan.offer(Knowledge("p@1", 10 * first, 10 * first + 10, large), ())
         rig.scan.take_woken()
+        rig.scan.rest(1)
     assert 3 << 20 < rig.memory.pages <= 4 << 20
     assert rig.scan.part(95) is not None
     assert rig.scan.part(5) is None
