@@ -27,7 +27,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import LAST, Tick
 from gapless.errors import VolumeCorruptError
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.source import SECOND, Found, Piece, ThenFound, Timer, Timers
+from gapless_phb.core.source import ANSWER_BYTES, SECOND, Found, Piece, ThenFound, Timer, Timers
 from gapless_phb.core.twins import Marks, between, judged, ticks_of, window, without
 
 END: Tick = LAST
@@ -112,7 +112,7 @@ class MeanSizes:
         if hi - lo <= 1:
             return 1
         piece = self.total // self._pieces if self._pieces else PIECE_BYTES
-        return min(self.between(lo, hi) + 2 * piece, READ_BYTES)
+        return min(self.between(lo, hi) + 2 * piece, ANSWER_BYTES)
 
     def covered(self, least: int) -> Tick:
         """Returns nothing: how much is kept is the log's own affair."""

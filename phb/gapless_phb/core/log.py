@@ -17,7 +17,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Final
 
 from gapless.core.network.facts import Know, Pub
 from gapless.core.outbox import Outbox, Then, ThenAppended
@@ -33,7 +32,7 @@ from gapless_phb.core.damage import Damage
 from gapless_phb.core.publishers import PendingBatch, PublisherState
 from gapless_phb.core.records import decode_record, encode_record, tag_of
 from gapless_phb.core.retention import ByteIndex
-from gapless_phb.core.source import Found, Piece, ThenFound
+from gapless_phb.core.source import ANSWER_BYTES, Found, Piece, ThenFound
 
 
 def stream_of(pubend: PubendId) -> str:
@@ -49,10 +48,6 @@ def check_log(facts: LogFacts) -> None:
             f"the log {facts.log!r} cannot take this broker's own ticks: its host has to number its records, alone, by "
             f"times, and in one write with its tables; it is {can}"
         )
-
-
-READ_BYTES: Final = 128 << 10
-"""So much is read at once: what arrives is decoded in one turn, also if it is thousands of small events."""
 
 
 class Log:
@@ -297,7 +292,7 @@ class Log:
             size = sum(len(raw) for _, raw in result.records)
             then(Found(records, reached, result.first, size, fault, hole), now)
 
-        self._outbox.read(self.stream, after, upto, answered, READ_BYTES)
+        self._outbox.read(self.stream, after, upto, answered, ANSWER_BYTES)
 
     def _linked(self, after: Tick, upto: Tick, result: ReadResult) -> tuple[list[Piece], str, Tick]:
         """Returns the records up to the first fault, the fault, and the index behind which reading can go on, or 0.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
@@ -30,6 +30,8 @@ from gapless_phb.core.rows import Tables
 from gapless_phb.core.settings import Settings
 
 SECOND = 1_000_000_000
+ANSWER_BYTES: Final = 128 << 10
+"""So much is read at once for wants: what arrives is decoded in one turn, also if it is thousands of small events."""
 """One second in nanoseconds."""
 
 

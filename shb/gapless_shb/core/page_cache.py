@@ -9,10 +9,9 @@ Work under way is limited, too: two reads of the PFS, and the events of a few pa
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -198,29 +197,25 @@ class PageCache:
             after = max(after, result.first)
             for index, data in result.records:
                 if index > after:
-                    waiting += self._add(after, Block(index, data))
+                    self._add(after, Block(index, data))
                     after = index
             if after < upto and not result.records:
                 self._nothing = after, upto
         return waiting + self._take_queue()
 
-    def _add(self, after: Tick, block: Block) -> list[int]:
-        """Makes pages of a block. Returns the readers that waited for pages that these replace."""
-        ticks, columns = block.ticks, Columns(block)
+    def _add(self, after: Tick, block: Block) -> None:
+        """Makes pages of what no page has of a block. A page that is there may have events that a reader waits for."""
+        ticks, columns, most, start = block.ticks, Columns(block), self._page_ticks, 0
         after = min(after, ticks[0] - 1)  # the read began inside the block
-        there = self._pages_in(ticks[0] - 1, block.index)
-        if there and there[0].ticks[0] == ticks[0] and _is_whole(there, block.index):
-            there[0].after = min(there[0].after, after)
-            return []
-        freed = [sid for page in there for sid in page.waiting]
-        for page in there:
-            self._remove(page)
-        count = self._page_ticks
-        for start in range(0, len(ticks), count):
-            part = ticks[start : start + count]
-            self._put(Page(after, part, PartOfBlock(columns, start, len(part))))
-            after = part[-1]
-        return freed
+        for page in (*self._pages_in(ticks[0] - 1, block.index), None):
+            stop = len(ticks) if page is None else bisect_left(ticks, page.ticks[0])
+            for at in range(start, stop, most):
+                part = ticks[at : min(at + most, stop)]
+                self._put(Page(after, part, PartOfBlock(columns, at, len(part))))
+                after = part[-1]
+            if page is not None:
+                page.after = min(page.after, after)
+                start, after = bisect_right(ticks, page.index), page.index
 
     @property
     def _page_ticks(self) -> int:
@@ -381,8 +376,3 @@ class PageCache:
         del self._order[bisect_right(self._order, page.index) - 1]
         self._answered(page)
         self._weight -= page.weighed
-
-
-def _is_whole(pages: list[Page], index: Tick) -> bool:
-    """Whether the pages follow each other without a hole up to `index`."""
-    return pages[-1].index == index and all(later.after == page.index for page, later in pairwise(pages))

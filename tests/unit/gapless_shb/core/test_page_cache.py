@@ -279,18 +279,24 @@ def test_steps_that_are_not_kept_any_more_are_not_silence() -> None:
     assert rig.page_cache.silent_upto(140, 150) == 150
 
 
-def test_a_block_that_is_cut_anew_wakes_who_waited_for_its_pages() -> None:
-    """By now it is known how large events are."""
+def test_a_block_that_is_read_again_fills_what_is_missing_and_nobody_loses_a_page() -> None:
+    """Found by the simulator (local 4157333): with little memory, reads for others took a page away again and again."""
     rig = Rig().with_blocks(list(range(1, 41)))
     rig.ask(7)
+    first, last = rig.page(0), rig.page(35)
     rig.page_cache._portion = 1024
     rig.page_cache._remove(rig.page(20))
 
     rig.page_cache.want_blocks(8, 0)
     rig.page_cache.start_reads()
 
-    assert 7 in rig.answer(list(range(1, 41)))
-    assert len(rig.page(0).ticks) == 40
+    assert rig.answer(list(range(1, 41))) == [8]
+    assert (rig.page(0), rig.page(35)) == (first, last)
+    assert [(rig.page(at).after, *rig.page(at).ticks) for at in (0, 20, 35)] == [
+        (first.after, *range(1, 17)),
+        (16, *range(17, 33)),
+        (32, *range(33, 41)),
+    ]
 
 
 def test_ticks_are_asked_for_in_one_range_where_there_is_nothing_else_between() -> None:
