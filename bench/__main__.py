@@ -9,6 +9,7 @@ import sys
 
 from bench.kafka.command import add_options as add_options_of_kafka
 from bench.network.command import add_options as add_options_of_network
+from bench.newcomers import add_options as add_options_of_newcomers
 from bench.papers.command import add_options as add_options_of_papers
 from bench.peers.command import add_options as add_options_of_peers
 from bench.pipelines import add_options as add_options_of_pipelines
@@ -22,6 +23,7 @@ NAMES = {
     "committing": "the position at the broker: AUTO event by event and in batches, beside tokens and DUPS_OK",
     "positions": "the position at the server, durable before the next event: AUTO beside Redis, NATS and Kafka",
     "slow": "what 100 subscribers notice of one that takes a thousandth of what it is sent",
+    "newcomers": "what one live subscription notices of 300 new ones over a log of 1.5 million events",
     "match": "the selector index alone",
     "subscriptions": "what 100,000 durable subscriptions cost one SHB, of which 10,000 are connected",
     "pfs": "the PFS beside a log per subscriber and the paper's records",
@@ -59,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         benchmark.add_argument("--json", action="store_true", help="one JSON object; keys carry their units")
     add_options_of_kafka(benchmarks.choices["kafka"])
     add_options_of_network(benchmarks.choices["network"])
+    add_options_of_newcomers(benchmarks.choices["newcomers"])
     add_options_of_papers(benchmarks.choices["papers"])
     add_options_of_peers(benchmarks.choices["peers"])
     add_options_of_pipelines(benchmarks.choices["pipelines"])
