@@ -6,7 +6,11 @@ connects comes again. So the storage gets its share first, and connections stop 
 
 from __future__ import annotations
 
+import sys
 from typing import Final
+
+if sys.platform != "win32":
+    import resource
 
 UNKNOWN: Final = 1000
 """Taken for the limit where the system does not tell it."""
@@ -18,9 +22,7 @@ OTHERS_MAX: Final = 64
 
 def limit() -> int:
     """Returns how many files this process may have open."""
-    try:
-        import resource
-    except ImportError:
+    if sys.platform == "win32":
         return UNKNOWN
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
