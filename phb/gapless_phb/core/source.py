@@ -30,9 +30,9 @@ from gapless_phb.core.rows import Tables
 from gapless_phb.core.settings import Settings
 
 SECOND = 1_000_000_000
+"""One second in nanoseconds."""
 ANSWER_BYTES: Final = 128 << 10
 """So much is read at once for wants: what arrives is decoded in one turn, also if it is thousands of small events."""
-"""One second in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
