@@ -12,15 +12,16 @@ are owed, the live latency, and the broker's memory.
 from __future__ import annotations
 
 import asyncio
+import json as jsons
 import os
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Sequence
 
 import gapless
 from bench.catchup import lines_of
-from bench.processes import Broker, running_broker, spawn, table
+from bench.processes import Broker, quantile, running_broker, spawn, table
+from bench.slow import next_line
 from gapless.cli.connecting import run as run_loop
 
 KINDS = 1_000
@@ -48,7 +49,8 @@ async def fill(url: str, count: int) -> None:
 
 
 async def live(url: str) -> None:
-    """Publishes and receives at a steady rate; prints, for each event, when it came and how long it took."""
+    """Publishes and receives at a steady rate, until it is told to say, for each event, when it came and its time."""
+    times: list[tuple[int, int]] = []
     async with gapless.connect(url, client_id="live") as connection, connection.session() as session:
         publisher = session.publisher("bench.newcomers")
         async with session.subscribe(
@@ -64,12 +66,18 @@ async def live(url: str) -> None:
                     if sending.done():
                         await sending
 
-            publishing = asyncio.create_task(publish())
+            async def receive() -> None:
+                async for event in subscription:
+                    now = time.monotonic_ns()
+                    times.append((now, now - int(event.properties["at"])))
+
+            tasks = [asyncio.create_task(publish()), asyncio.create_task(receive())]
             print("ready", flush=True)
-            async for event in subscription:
-                now = time.monotonic_ns()
-                print(now, now - int(event.properties["at"]), flush=True)
-            await publishing
+            await next_line()
+            for task in tasks:
+                assert not task.done(), "it was live to the end"
+                task.cancel()
+    print(jsons.dumps(times), flush=True)
 
 
 async def new(url: str, count: int, each: int) -> None:
@@ -105,12 +113,15 @@ def measure(broker: Broker, events: int, count: int) -> dict[str, float]:
         assert lines_of([others]) == ["done"]
         ended = time.monotonic_ns()
         others.wait()
+        assert watch.stdin is not None
+        watch.stdin.write("done\n")
+        watch.stdin.flush()
+        pairs = jsons.loads(lines_of([watch])[0])
     finally:
         watch.kill()
-    assert watch.stdout is not None
-    pairs = [tuple(map(int, line.split())) for line in watch.stdout if len(line.split()) == 2]
-    before = sorted(took for at, took in pairs if at < began)
-    meanwhile = sorted(took for at, took in pairs if began <= at <= ended)
+        watch.wait()
+    before = [took / 1e6 for at, took in pairs if at < began]
+    meanwhile = [took / 1e6 for at, took in pairs if began <= at <= ended]
     return {
         "seconds_until_all_are_caught_up": (ended - began) / 1e9,
         "live_p50_ms_before": quantile(before, 0.5),
@@ -119,11 +130,6 @@ def measure(broker: Broker, events: int, count: int) -> dict[str, float]:
         "live_p99_ms_meanwhile": quantile(meanwhile, 0.99),
         "broker_memory_bytes": float(broker.memory_bytes()),
     }
-
-
-def quantile(times: Sequence[int], share: float) -> float:
-    """Of ascending times in nanoseconds, in milliseconds."""
-    return times[int(share * (len(times) - 1))] / 1e6
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -125,6 +125,12 @@ def medians(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
     return {key: median(figures[key] for figures in rounds) for key in rounds[0]}
 
 
+def quantile(values: Sequence[float], share: float) -> float:
+    """Below or at which so large a share of them lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 def table(title: str, figures: dict[str, float]) -> None:
     """Prints figures for people."""
     from rich.console import Console

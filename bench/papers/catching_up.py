@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.papers.experiment import DURABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
-from bench.papers.virtual import Setup, Stage, Subscriber, names_on_each, play, quantile
+from bench.papers.virtual import Setup, Stage, Subscriber, names_on_each, play
+from bench.processes import quantile
 from gapless_sim.options import SECOND
 
 PUBENDS = 4

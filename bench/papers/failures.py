@@ -22,7 +22,8 @@ from bench.papers.experiment import (
     Run,
     Sizes,
 )
-from bench.papers.virtual import Setup, Stage, Subscriber, names_on_each, play, quantile
+from bench.papers.virtual import Setup, Stage, Subscriber, names_on_each, play
+from bench.processes import quantile
 from gapless_sim.link_faults import SILENCE_MOST
 from gapless_sim.options import MILLISECOND, SECOND
 

@@ -6,7 +6,8 @@ from statistics import mean
 
 from bench.papers.experiment import FIGURE_LOST, GRAPH, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.failures import over
-from bench.papers.virtual import Setup, Stage, play, quantile
+from bench.papers.virtual import Setup, Stage, play
+from bench.processes import quantile
 from gapless_sim.options import MILLISECOND
 
 CELLS = "phb1:phb ib1+ib2<phb1 shb1:shb<ib1 shb2:shb<ib1"

@@ -7,7 +7,8 @@ of each pubend in its own. The members say their silence each 20, 200 and 1,000 
 from __future__ import annotations
 
 from bench.papers.experiment import FIGURE_LOST, GRAPH, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
-from bench.papers.virtual import Setup, Stage, names_on_each, play, quantile
+from bench.papers.virtual import Setup, Stage, names_on_each, play
+from bench.processes import quantile
 from gapless.core.wire.messages import Order
 from gapless_sim.options import MILLISECOND, SECOND
 

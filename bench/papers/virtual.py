@@ -7,7 +7,7 @@ which a promise breaks is no experiment, and raises. Nothing is drawn: a link ta
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -465,9 +465,3 @@ def names_on_each(pubends: int, phb: str) -> list[str]:
         if len(names) == pubends:
             break
     return [names[pubend] for pubend in settings.names]
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Below or at which so large a share of them lies."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
