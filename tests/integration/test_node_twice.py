@@ -69,10 +69,14 @@ class Run:
         return examination.findings
 
     async def until_shut_out(self, name: str, neighbour: str) -> None:
-        """Waits until the first process of a node has stopped, and its neighbour has said why."""
+        """Waits until the first process of a node has stopped, and its neighbour has said why.
+
+        Any neighbour may be the first that the second process reaches, and shuts the first process out.
+        """
         node = self.network.nodes[name]
         await until(lambda: not node.serving, f"the first process of {name} to stop")
         assert "node_twice" in self.network.alarms(name)
+        await until(lambda: "node_twice" in self.network.alarms(neighbour), f"{neighbour} to see both of {name}")
         [alarm] = self.network.alarms(neighbour)["node_twice"]
         assert f"two processes run as node {name!r}" in alarm
 
