@@ -287,6 +287,8 @@ class SubscriberHostingBroker:
         for stream in self._hosting.streams.values():
             time = stream.finish_turn(now, stalled_after)
             due = time if due is None else min(due, time)
+        if self._hosting.memory.is_awaited and self._hosting.memory.is_due:
+            due = now + 1 if due is None else min(due, now + 1)
         if self._hosting.unsaved:
             self._hosting.unsaved = False
             self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
@@ -513,11 +515,13 @@ class SubscriberHostingBroker:
             self._serve_link(channel, now, wall)
 
     def _serve_waiting(self, now: int, wall: int) -> None:
-        """Some memory may be free again: the links whose turn it is go on."""
+        """Some memory may be free again: the links and the readers whose turn it is go on."""
         for session in self._hosting.memory.take_turns():
             channel = self._hosting.channels[session]
             if channel.on_memory():
                 self._serve_link(channel, now, wall)
+        for reader in self._hosting.memory.take_fetchers():
+            reader.on_memory(now, wall)
 
     def _serve_link(self, channel: Channel, now: int, wall: int) -> None:
         """What had to wait for room on a link goes on."""

@@ -115,6 +115,11 @@ class TickFetch:
         self._cut.add(lo, hi)
 
     @property
+    def wanted(self) -> int:
+        """How many events it asks for."""
+        return len(self._ticks)
+
+    @property
     def count(self) -> int:
         """How many of the wanted events have arrived."""
         return len(self._ticks) - len(self._missing)

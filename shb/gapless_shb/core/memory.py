@@ -3,18 +3,22 @@
 There is one budget for all of it. Three kinds of holders share it:
 
     links     what was given to a client's link and has not left
-    readers   what was fetched for one reader and was not given to its client yet
+    readers   what one reader has asked for, or has and did not give to its client yet
     pages     what readers share; half of the budget at most
 
 Nothing is reserved for anybody. A holder may hold about as much as is free: so one alone gets half of the budget, and
 a thousand that take nothing leave something free. A link may always hold a little (`least`), so that small events
 reach a client that reads, whatever others hold. A piece that is larger, and that there is no memory for, waits its
 turn; the broker closes a link on which nothing moves, and so the turn comes.
+
+A reader counts what it asks for from then on, at about the size that events have: else a thousand readers that go on
+at once would ask for a thousand large events, and nothing would be held yet. If one event is larger than `least`, it
+asks when all readers together hold no more than is left for links.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 LEAST_PART: Final = 1024
 """A link may hold this part of the budget, whatever others hold."""
@@ -33,6 +37,13 @@ FIRST_MOST: Final = 2048
 """… more after each answer without events, but no more than this."""
 
 
+class Fetcher(Protocol):
+    """Whoever waits until it may fetch."""
+
+    def on_memory(self, now: int, wall: int) -> None:
+        """Its turn has come: there is memory for what it wants to fetch."""
+
+
 class Memory:
     """Counts what is held, and says how much more may be."""
 
@@ -44,12 +55,14 @@ class Memory:
         self.links = 0
         """How many bytes wait on links, without those that have little."""
         self.readers = 0
-        """How many bytes readers hold."""
+        """How many bytes readers hold, or have asked for."""
         self.pages = 0
         """How many bytes shared pages hold."""
         self._waiting: dict[int, tuple[int, bool]] = {}
         """The sessions with a piece that there was no memory for, in their order: its size, and whether the link is
         proven."""
+        self._fetchers: dict[Fetcher, int] = {}
+        """The readers that wait until they may fetch, in their order: the size of what they want."""
 
     @property
     def free(self) -> int:
@@ -66,6 +79,11 @@ class Memory:
         """About how many bytes a reader should fetch now."""
         return max(self.least // 2, min(self.free // READER_PART, FETCH_BYTES))
 
+    @property
+    def first_bytes(self) -> int:
+        """How much one event counts as long as nobody knows how large events are."""
+        return min(self._most // READER_PART, FETCH_BYTES)
+
     def pages_most(self, own: int) -> int:
         """Returns how many bytes the pages of a pubend may hold, which hold `own` now."""
         return max(0, 3 * (self._most // PAGES_PART - self.pages + own) // 4)
@@ -78,8 +96,13 @@ class Memory:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a session waits until something is free."""
-        return bool(self._waiting)
+        """Whether a session or a reader waits until something is free."""
+        return bool(self._waiting or self._fetchers)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is somebody's turn now."""
+        return bool(self._sessions_due() or self._fetchers_due())
 
     def wait(self, session: int, size: int, *, proven: bool) -> None:
         """A session has a piece of `size` bytes, and waits for its turn."""
@@ -94,6 +117,12 @@ class Memory:
 
         If no link holds anything, it is the turn of the first in any case.
         """
+        turns = self._sessions_due()
+        for session in turns:
+            del self._waiting[session]
+        return turns
+
+    def _sessions_due(self) -> list[int]:
         taken, turns = 0, list[int]()
         for proven in (True, False):
             for session, (size, is_proven) in self._waiting.items():
@@ -103,9 +132,44 @@ class Memory:
                     break
                 taken += size
                 turns.append(session)
-        for session in turns:
-            del self._waiting[session]
         return turns
+
+    # What readers wait for.
+
+    def may_fetch(self, fetcher: Fetcher, size: int, *, in_turn: bool) -> bool:
+        """Whether a reader may ask for `size` bytes. If not, its turn will come.
+
+        `in_turn`: it has waited, and its turn has come. Others do not overtake those that wait.
+        """
+        if size <= self.least or ((in_turn or not self._fetchers) and self._fits(size, 0)):
+            return True
+        self._fetchers[fetcher] = size
+        return False
+
+    def forget(self, fetcher: Fetcher) -> None:
+        """A reader wants nothing any more."""
+        self._fetchers.pop(fetcher, None)
+
+    def take_fetchers(self) -> list[Fetcher]:
+        """Returns the readers whose turn to fetch has come."""
+        turns = self._fetchers_due()
+        for fetcher in turns:
+            del self._fetchers[fetcher]
+        return turns
+
+    def _fetchers_due(self) -> list[Fetcher]:
+        taken, turns = 0, list[Fetcher]()
+        for fetcher, size in self._fetchers.items():
+            if not self._fits(size, taken):
+                break
+            taken += size
+            turns.append(fetcher)
+        return turns
+
+    def _fits(self, size: int, taken: int) -> bool:
+        """Whether readers may hold so much more. One may in any case."""
+        asked = self.readers + taken
+        return asked <= 0 or asked + size <= self.free - taken
 
 
 class EventSizes:
@@ -126,6 +190,11 @@ class EventSizes:
     def is_known(self) -> bool:
         """Whether any event has come yet."""
         return self._estimate > 0
+
+    @property
+    def one(self) -> int:
+        """About how many bytes one event has; 0 if none has come yet."""
+        return self._estimate
 
     def fitting(self, size: int) -> int:
         """Returns how many events have about `size` bytes: one at least, and a few if none has come yet."""

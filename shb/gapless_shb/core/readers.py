@@ -77,6 +77,9 @@ class Host(Protocol):
     def fetch(self, ranges: Ranges, now: int) -> None:
         """Asks the network for RAW knowledge of these ranges."""
 
+    def step(self, sid: int, now: int, wall: int) -> None:
+        """Has the reader of a subscription stepped."""
+
     def fetch_for(self, reader: CatchUpReader, ranges: Ranges, now: int) -> None:
         """Does the same; from now on knowledge that arrives is given to `Reader.offer`."""
 
@@ -141,8 +144,14 @@ class Reader(ABC):
         """How many events this step had to look at, because only their content says whether they match."""
         self._doubtful = False
         """Whether it waits to hear if ticks that its fetch found lost are a gap. What it found stays as it is then."""
+        self._expected = 0
+        """About how many bytes its fetch will bring."""
+        self._is_queued = False
+        """Whether it waits until there is memory for its next fetch."""
+        self._has_turn = False
+        """Whether it has waited for that, and its turn has come."""
         self._counted = 0
-        """How much of what it holds counts in the memory of the broker."""
+        """How much of what it holds, or has asked for, counts in the memory of the broker."""
 
     def offer(self, knowledge: Knowledge, cut: Ranges) -> None:
         """Takes RAW knowledge that has arrived; some of it may have been asked for.
@@ -180,9 +189,20 @@ class Reader(ABC):
         self._count()
         return goes_on
 
+    def on_memory(self, now: int, wall: int) -> None:
+        """There is memory for its next fetch, unless it was closed meanwhile."""
+        if self._is_queued:
+            self._is_queued, self._has_turn = False, True
+            self._go_on(now, wall)
+
+    @abstractmethod
+    def _go_on(self, now: int, wall: int) -> None:
+        """Has itself stepped."""
+
     def close(self) -> None:
         """It is over, and holds nothing any more."""
-        self._fetch = None
+        self._fetch, self._is_queued = None, False
+        self.host.memory.forget(self)
         self._let_go()
         self._count()
 
@@ -194,11 +214,11 @@ class Reader(ABC):
 
     @property
     def _held(self) -> int:
-        """How many bytes it keeps in memory."""
+        """How many bytes it keeps in memory, or has asked for."""
         held = sum(segment.size for segment in self._ready if isinstance(segment, EventBatch))
         if self._harvested is not None:
             held += self._harvested.held
-        return held if self._fetch is None else held + self._fetch.held
+        return held if self._fetch is None else held + max(self._fetch.held, self._expected)
 
     def _count(self) -> None:
         """Counts what it holds now in the memory of the broker."""
@@ -224,8 +244,8 @@ class Reader(ABC):
 
     @property
     def _is_busy(self) -> bool:
-        """Whether it waits for an answer, or for room in the sink."""
-        return self._fetch is not None or self._reading_upto is not None or bool(self._ready)
+        """Whether it waits for an answer, for memory, or for room in the sink."""
+        return self._fetch is not None or self._reading_upto is not None or self._is_queued or bool(self._ready)
 
     # What comes next.
 
@@ -241,6 +261,8 @@ class Reader(ABC):
 
     def _plan_unknown(self, unknown_upto: Tick, now: int, _wall: int) -> None:
         """Fetches all events of the next part of (horizon, unknown_upto]."""
+        if self._waits_for_memory():
+            return
         window = self._window.upto(self.horizon, unknown_upto)
         fetch = RangeFetch(self.stream.pubend, self.horizon, window, self._matcher)
         if self._harvested is not None:
@@ -256,9 +278,25 @@ class Reader(ABC):
         """Returns up to where the PFS does not know what matched."""
         return max(self.position.since, self.stream.pfs.chopped, self._unreadable_upto)
 
+    def _waits_for_memory(self) -> bool:
+        """Whether the next fetch has to wait until there is memory for an event. Then it is planned anew."""
+        host = self.host
+        size = host.sizes.one or host.memory.first_bytes
+        self._is_queued = not host.memory.may_fetch(self, size, in_turn=self._has_turn)
+        self._has_turn = False
+        return self._is_queued
+
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
-        self._fetch = fetch
+        self._keep(fetch)
         self.host.fetch(fetch.ranges(), now)
+
+    def _keep(self, fetch: TickFetch | RangeFetch) -> None:
+        """What it asks for counts from now on."""
+        self._fetch = fetch
+        one = self.host.sizes.one or self.host.memory.first_bytes
+        most = max(one, self.host.memory.fetch_bytes)
+        self._expected = min(most, one * fetch.wanted) if isinstance(fetch, TickFetch) else most
+        self._count()
 
     def _silent(self) -> tuple[Tick, Tick]:
         """Returns (lo, hi]: the subscription is done with these ticks, so none of them is a gap."""
@@ -418,6 +456,9 @@ class CatchUpReader(Reader):
         self._said = start
 
     # What happened.
+
+    def _go_on(self, now: int, wall: int) -> None:
+        self.host.step(self.sid, now, wall)
 
     def wake(self) -> None:
         """The page cache may have what the reader waits for."""
@@ -585,6 +626,9 @@ class CatchUpReader(Reader):
     def _ask_walked(self, found: Found, now: int) -> None:
         """Asks for the first events that a walk has found; the others are asked for afterwards."""
         ticks = found.ticks[bisect_right(found.ticks, self.horizon) :]
+        if ticks and self._waits_for_memory():
+            self._walked = found
+            return
         most = self._fetch_most
         self._walked = found if len(ticks) > most else None
         self._ask_ticks(ticks[:most], found.upto if len(ticks) <= most else ticks[most - 1], now, None)
@@ -593,11 +637,13 @@ class CatchUpReader(Reader):
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)
             return
+        if self._waits_for_memory():
+            return
         near = nearness(self.stream.pfs.grain)
         self._begin(TickFetch(self.stream.pubend, self.horizon, ticks, upto, near, imprecise_for), now)
 
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
-        self._fetch = fetch
+        self._keep(fetch)
         self.host.fetch_for(self, fetch.ranges(), now)
 
     def _learn(self, fetch: TickFetch | RangeFetch, found: Sequence[Segment]) -> None:

@@ -129,7 +129,8 @@ class Bounds:
             start = starts.get(pubend, stream.positions[subscription.sid].acked)
             count = Count(request.max_events, request.max_bytes)
             read = partial(self._read, number, pubend)
-            reader = BoundedReader(stream, subscription, start, max(start, head), count, read)
+            go_on = partial(self._go_on, number, pubend)
+            reader = BoundedReader(stream, subscription, start, max(start, head), count, read, go_on)
             bound.readers[pubend] = reader, count
             stream.scheduler.join(reader)
         for reader, _ in bound.readers.values():
@@ -151,9 +152,7 @@ class Bounds:
         """Something has arrived, or the head has moved: the readers of the pubend go on."""
         for number, bound in list(self._bounds.items()):
             if pubend in bound.readers:
-                reader, _ = bound.readers[pubend]
-                _count_on(reader, now, wall)
-                self._answer_if_counted(number, now)
+                self._go_on(number, pubend, now, wall)
 
     def on_session_ended(self, session: int) -> None:
         """Drops the requests of a session that has ended."""
@@ -174,10 +173,14 @@ class Bounds:
             if number in self._bounds:
                 reader, _ = self._bounds[number].readers[pubend]
                 reader.on_read(result)
-                _count_on(reader, now, wall)
-                self._answer_if_counted(number, now)
+                self._go_on(number, pubend, now, wall)
 
         self._hosting.outbox.read(self._hosting.streams[pubend].pfs.stream, after, upto, answered, READ_BYTES)
+
+    def _go_on(self, number: int, pubend: PubendId, now: int, wall: int) -> None:
+        reader, _ = self._bounds[number].readers[pubend]
+        _count_on(reader, now, wall)
+        self._answer_if_counted(number, now)
 
     def _drop(self, number: int) -> None:
         for reader, _ in self._bounds.pop(number).readers.values():

@@ -76,12 +76,14 @@ class BoundedReader(Reader):
         hi: Tick,
         sink: RangeSink,
         read: Callable[[Tick, Tick], None],
+        go_on: Callable[[int, int], None],
     ) -> None:
-        """`read`: reads PFS records; the answer goes to `on_read`."""
+        """`read`: reads PFS records; the answer goes to `on_read`. `go_on(now, wall)`: has this reader stepped."""
         super().__init__(stream.scheduler, subscription, stream.positions[subscription.sid], lo, hi, sink)
         self.start = lo
         self._into = sink
         self._read = read
+        self._have_stepped = go_on
         self._blocks: deque[Block] = deque()
         """Blocks that were read, and are not used up yet."""
         self._ticks_most = TICKS_FIRST
@@ -103,6 +105,9 @@ class BoundedReader(Reader):
             self._blocks.extend(Block(index, data) for index, data in result.records)
             if not self._blocks:
                 self._ready_upto = upto
+
+    def _go_on(self, now: int, wall: int) -> None:
+        self._have_stepped(now, wall)
 
     def _plan(self, upto: Tick, now: int, wall: int) -> None:
         low, silent_upto = self._silent()
@@ -199,6 +204,8 @@ class BoundedReader(Reader):
 
     def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
         if ticks and self._into.wants_events:
+            if self._waits_for_memory():
+                return
             most = min(self._ticks_most, self.host.sizes.fitting(self.host.memory.fetch_bytes))
             if len(ticks) > most and most < TICKS_MAX:  # the events are large, or may be large
                 ticks = ticks[:most]

@@ -108,7 +108,8 @@ class Reads:
             raise RefusedError(Code.RETRY, f"a session may read {READS_MAX} ranges at a time")
         delivery = RangeDelivery(self._hosting, session.number, request)
         read = partial(self._read, key)
-        reader = BoundedReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read)
+        go_on = partial(self._wake, [key])
+        reader = BoundedReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read, go_on)
         self._drop(key)
         self._readers[key] = reader, delivery
         stream.scheduler.join(reader)

@@ -79,6 +79,8 @@ class World(Rig[SubscriberHostingBroker]):
 
     timing = Timing()
     """Of the broker that is booted next."""
+    body = b"x"
+    """Of each event."""
 
     def __init__(self, catch_up: CatchUp = CACHED, *, retain: int | None = None, seen: bool = True) -> None:
         """`retain`: milliseconds after which the pubend gives up what was delivered; `seen`: it is heard of at once."""
@@ -177,7 +179,7 @@ class World(Rig[SubscriberHostingBroker]):
         number = len(self.log)
         self.stable += (1 + number * 7 % 4) * STEP
         properties = {"w": number * 3 % 4, "n": number}
-        self.log.append((self.stable, properties, encode_event("t", properties, None, b"x")))
+        self.log.append((self.stable, properties, encode_event("t", properties, None, self.body)))
 
     def answer_wants(self) -> None:
         """The pubend answers all that was asked of it."""
@@ -231,7 +233,7 @@ class World(Rig[SubscriberHostingBroker]):
         events = [row for row in self.log if lo < row[0] <= hi and row[0] > self.lost]
         if not raw:
             events = [row for row in events if any(f.matches("t", row[1], {}) for f in self.filters.values())]
-        batch = EventBatch([row[0] for row in events], [row[2] for row in events], [1] * len(events))
+        batch = EventBatch([row[0] for row in events], [row[2] for row in events], [len(self.body)] * len(events))
         stamp = None if raw else {self.role._shb: self.known_version}
         lost = min(self.lost, hi)
         return Knowledge(PUBEND, lo, hi, batch, lost if lost > lo else 0, stamp, reply)

@@ -19,6 +19,7 @@ from gapless_shb.core.fetches import RangeFetch, TickFetch, nearness
 from gapless_shb.core.memory import FIRST, EventSizes, Memory
 from gapless_shb.core.state import CatchUp
 from unit.gapless_shb.core.harness import FORGETFUL, Client, World
+from unit.gapless_shb.core.ranges.harness import RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
 from unit.gapless_shb.core.test_constream import push, world_with
 
@@ -130,6 +131,69 @@ def test_how_many_events_are_fetched_depends_on_what_they_weigh() -> None:
     assert sizes.fitting(1_000) == 100
 
 
+# -------------------------------------------------------------------------------------- what readers ask for
+
+
+class Asker:
+    """A reader that asks for one piece at a time."""
+
+    def __init__(self, memory: Memory, size: int) -> None:
+        self.memory, self.size, self.asked = memory, size, 0
+
+    def ask(self, *, in_turn: bool = False) -> bool:
+        if not self.memory.may_fetch(self, self.size, in_turn=in_turn):
+            return False
+        self.memory.readers += self.size
+        self.asked += 1
+        return True
+
+    def on_memory(self, now: int, wall: int) -> None:
+        assert self.ask(in_turn=True), "its turn has come"
+
+    def close(self) -> None:
+        self.memory.readers -= self.asked * self.size
+        self.memory.forget(self)
+
+
+def serve(memory: Memory) -> list[Asker]:
+    turns = memory.take_fetchers()
+    for fetcher in turns:
+        fetcher.on_memory(0, 0)
+    return [fetcher for fetcher in turns if isinstance(fetcher, Asker)]
+
+
+def test_readers_together_ask_for_no_more_than_is_left_for_links_and_take_turns() -> None:
+    memory = Memory(MOST)
+    askers = [Asker(memory, MOST // 20) for _ in range(30)]
+    assert sum(asker.ask() for asker in askers) == 10
+    assert memory.readers <= memory.free
+    assert memory.is_awaited
+    assert not memory.is_due
+
+    askers[3].close()
+    assert memory.is_due
+    assert not askers[3].ask(), "others came before"
+    assert serve(memory) == [askers[10]]
+    for asker in askers[:3]:
+        asker.close()
+    askers[11].close()
+    assert serve(memory) == askers[12:15], "in their order, but for one that is over"
+    assert memory.readers <= memory.free
+
+
+def test_links_leave_less_to_readers_but_one_may_always_fetch() -> None:
+    memory = Memory(MOST)
+    memory.links = MOST
+    first, second = Asker(memory, 3 * MOST), Asker(memory, 101)
+    assert first.ask()
+    assert not second.ask()
+    assert Asker(memory, memory.least).ask(), "small pieces wait for nobody"
+
+    first.close()
+    memory.readers = 0
+    assert serve(memory) == [second]
+
+
 # ------------------------------------------------------------------------------------------------ fetches
 
 
@@ -239,3 +303,28 @@ def test_a_range_reader_whose_client_takes_nothing_holds_nothing_where_memory_is
     world.calm()
     assert number not in world.readings
     assert held(world, "readers") == 0
+
+
+@pytest.mark.parametrize("selector", ["", "w = 1"])
+def test_range_readers_that_begin_at_once_do_not_fetch_at_once_where_events_are_large(selector: str) -> None:
+    """What was asked for counts before it is here. All of them come to their end."""
+    world = RangeWorld(FORGETFUL, selector=selector).calm()
+    world.body = bytes(10_000)
+    world.define()
+    world.calm().calm(20)
+    memory = world.hosting.memory
+    memory._most, memory.least = 200_000, 200
+    numbers = [world.read_range(world.start, world.stable, 100) for _ in range(40)]
+    world.read()
+    assert memory.is_awaited
+    assert 90_000 < held(world, "readers") <= memory.free + 1_000 * len(numbers), "they have read blocks, too"
+
+    for _ in range(400):
+        world.calm()
+        if memory.links:
+            world.has_room(world.client)
+        if not world.readings:
+            break
+    assert not any(number in world.readings for number in numbers)
+    assert held(world, "readers") == 0
+    assert not memory.is_awaited

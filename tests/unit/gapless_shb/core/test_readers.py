@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import PubendMeta
 from gapless.core.ports import Put, ReadResult, Tell, Transmit
@@ -72,7 +74,7 @@ class Bench:
     def fetch(self, ranges: Ranges, now: int) -> None:
         self.fetches.append(ranges)
 
-    def step(self) -> None:
+    def step(self, _sid: int = 7, _now: int = 0, _wall: int = 0) -> None:
         while self.reader.step(0, 0):
             pass
         self.page_cache.start_reads()
@@ -332,6 +334,70 @@ def test_ticks_of_open_records_need_no_read() -> None:
 
     assert not bench.reads
     assert bench.fetches == [((59, 60),)]
+
+
+def wait_in_vain(bench: Bench) -> None:
+    """Events are large, and other readers hold all that they may."""
+    bench.sizes.learn(1, 60 << 20)
+    bench.memory.readers += 60 << 20
+    bench.step()
+    assert not bench.fetches
+    assert bench.memory.is_awaited
+    assert not bench.reader.idle
+
+
+def get_memory(bench: Bench) -> None:
+    """Others have let go of what they held."""
+    bench.memory.readers -= 60 << 20
+    [waiting] = bench.memory.take_fetchers()
+    waiting.on_memory(0, 0)
+    assert bench.memory.readers == 60 << 20, "what it asks for counts before it is here"
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["ticks", "a range"])
+def test_a_large_event_is_fetched_when_there_is_memory_for_it(is_known: bool) -> None:
+    bench = Bench(since=0 if is_known else FOREVER, head=3000)
+    if is_known:
+        bench.pfs.sealed_upto = 40
+        bench.pfs.append([60], {7: 1})
+        bench.position.last_tick = 60
+        bench.reader.horizon = 40
+    wait_in_vain(bench)
+
+    get_memory(bench)
+    assert bench.fetches == [((59, 60),) if is_known else ((0, 3000),)]
+    bench.offer(0, 3000, 60)
+    assert bench.said == [1, "silence 3000"]
+    assert bench.memory.readers == 0
+
+
+def test_what_a_walk_has_found_is_kept_while_the_reader_waits_for_memory() -> None:
+    first, last = MILLISECOND, 200 * MILLISECOND
+    bench = Bench(head=last)
+    for tick in range(first, last + 1, MILLISECOND):  # so many blocks of others that its own are sparse
+        bench.pfs.append([tick], {7 if tick in {first, last} else 8: 1})
+        bench.records += [(put.index, put.record) for put in bench.pfs.seal(tick, int) if isinstance(put, Put)]
+    bench.position.last_tick = last
+    bench.step()
+    bench.sizes.learn(1, 60 << 20)
+    bench.memory.readers += 60 << 20
+    while not bench.memory.is_awaited:
+        bench.answer()
+    reads = len(bench.reads)
+
+    get_memory(bench)
+    assert bench.fetches == [((first - 1, first),)], "one at a time: they are large"
+    assert len(bench.reads) == reads
+
+
+def test_a_reader_that_is_closed_waits_for_nothing() -> None:
+    bench = Bench(since=FOREVER, head=3000)
+    wait_in_vain(bench)
+    bench.reader.close()
+    bench.memory.readers = 0
+
+    assert not bench.memory.is_awaited
+    assert bench.memory.take_fetchers() == []
 
 
 def test_a_full_block_in_memory_may_say_who_and_not_what_too() -> None:
