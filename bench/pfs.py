@@ -27,7 +27,7 @@ from bench.processes import medians, table
 from gapless.core.ports import Operation, Put, Set
 from gapless.core.stream.ticks import MILLISECOND, SECOND, Tick
 from gapless.spi import Create, LogVolume, VolumeIdentity
-from gapless_shb.core.pfs import Pfs, stream_name
+from gapless_shb.core.pfs.index import Pfs, stream_name
 from gapless_storage.rocksdb import open_storage
 
 EVENTS = 80_000

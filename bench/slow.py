@@ -26,7 +26,7 @@ from bench.catchup import lines_of
 from bench.processes import Broker, running, running_broker, spawn, table
 from gapless.cli.connecting import run as run_loop
 from gapless.core.gauges import value_of
-from gapless_shb.core.gauges import DEMOTED, PROMOTED
+from gapless_shb.core.state.gauges import DEMOTED, PROMOTED
 
 SUBSCRIPTIONS = 100
 PROCESSES = 4

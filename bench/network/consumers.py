@@ -18,7 +18,7 @@ from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_flights.proof import SubscriptionProof, prove
 from gapless_flights.selections import SELECTIONS, DemoSubscription
 from gapless_flights.subscriber import Ledger, consumed_flights
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 
 PORTION = 0.01
 """Seconds between two looks of a publisher at the clock."""

@@ -9,7 +9,7 @@ from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless_shb.config import ShbConfig
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing
-from gapless_shb.core.state import CatchUp
+from gapless_shb.core.state.broker_state import CatchUp
 
 
 @hookimpl

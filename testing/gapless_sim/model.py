@@ -18,7 +18,7 @@ from gapless.core.ports import Put
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.wire.messages import AttachedTo, OnChange, StartAt, Subscribe, Subscribed
 from gapless.core.wire.tokens import CheckpointToken
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from gapless_sim.accounts import Account, History, Logged, Share, add_tick
 from gapless_sim.consumer import is_alive
 from gapless_sim.event_ages import Ages

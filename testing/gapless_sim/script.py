@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from gapless.core.client.subscribing import WINDOW_EVENTS
 from gapless.core.wire.messages import Order, StartAt
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from gapless_sim.application import SimClient
 from gapless_sim.broker import SimBroker
 from gapless_sim.choices import Choices

@@ -24,7 +24,7 @@ from gapless.core.wire.messages import (
     Subscribe,
     Subscribed,
 )
-from gapless_shb.core.roaming.places import node_of
+from gapless_shb.core.state.places import node_of
 
 if TYPE_CHECKING:
     from gapless.core.ports import ClientSession, RequestHandler, Role, RoleContext

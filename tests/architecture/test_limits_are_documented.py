@@ -43,9 +43,9 @@ from gapless_phb.core import rows as phb_rows
 from gapless_phb.core.records import encode_record
 from gapless_routing.knowledge.state import Sizes
 from gapless_shb.config import ShbConfig
-from gapless_shb.core import expiry
-from gapless_shb.core import rows as shb_rows
 from gapless_shb.core.ranges import reads
+from gapless_shb.core.state import rows as shb_rows
+from gapless_shb.core.subscriptions import expiry
 from gapless_storage import memory_volume
 from gapless_storage._rocksdb import layout
 from gapless_storage.memory import MemoryDisk

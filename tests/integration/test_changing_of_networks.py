@@ -13,7 +13,7 @@ import gapless
 import gapless.sync
 from gapless import jms
 from gapless.core.ports import Roaming
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from integration.broker_process import bounded
 from integration.networks_in_process import TestNetwork, network_of
 

@@ -8,7 +8,7 @@ import pytest
 
 import gapless
 from gapless.core.ports import Roaming
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from gapless_testing.fault_proxy import FaultProxy
 from integration.broker_process import bounded
 from integration.networks_in_process import network_of

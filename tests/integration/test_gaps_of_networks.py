@@ -13,8 +13,8 @@ import pytest
 import gapless
 import gapless.sync
 from gapless.core.ports import Roaming
-from gapless_shb.core.gauges import HEAD
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.gauges import HEAD
+from gapless_shb.core.state.places import home_of
 from integration.broker_process import bounded, until
 from integration.networks_in_process import TestNetwork, network_of
 

@@ -14,7 +14,7 @@ import gapless
 from gapless import jms
 from gapless.core.ports import Roaming
 from gapless.core.wire.messages import GapReason
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from integration.broker_process import bounded, until
 from integration.networks_in_process import TestNetwork, network_of
 from integration.test_node_twice import Run, send

@@ -15,7 +15,7 @@ import pytest
 import gapless
 from gapless.core.ports import Roaming
 from gapless.core.server.inquiries import NO_ANSWER
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from integration.broker_process import CLI, PATIENCE, bounded, clean_environment
 from integration.networks_in_process import network_of
 from integration.test_network_command import running, write_network

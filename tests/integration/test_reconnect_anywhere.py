@@ -12,7 +12,7 @@ from typing_extensions import Never, Self
 
 import gapless
 from gapless.core.ports import Roaming
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from integration.broker_process import BrokerProcess, bounded, to_toml
 from integration.networks_in_process import SECRET, free_addresses
 

@@ -12,7 +12,7 @@ import pytest
 import gapless
 from gapless.cli.doctor_logs import held_groups
 from gapless.core.gauges import values_by
-from gapless_shb.core.gauges import GROUP
+from gapless_shb.core.state.gauges import GROUP
 from integration.broker_process import bounded, until
 from integration.networks_in_process import TestNetwork, network_of
 from integration.nodes_in_process import running_node

@@ -63,22 +63,10 @@ from gapless.core.wire.messages import (
     Subscribe,
     Unsubscribe,
 )
-from gapless_shb.core import gauges
-from gapless_shb.core.admission import RefusedError
 from gapless_shb.core.checkpoint import ShbCheckpoints
-from gapless_shb.core.claims import Claims
-from gapless_shb.core.constream import Constream
-from gapless_shb.core.consumers import Channel, Consumer, from_another
-from gapless_shb.core.desks import Desks
-from gapless_shb.core.expiry import Expiry
-from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.listing import Listings
-from gapless_shb.core.lost_volumes import LostVolumes
-from gapless_shb.core.memory import Memory
-from gapless_shb.core.pfs import Pfs
-from gapless_shb.core.positions import SubscriptionPosition
-from gapless_shb.core.positions_ahead import PositionsAhead
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.pfs.index import Pfs
 from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.recovery import recover
 from gapless_shb.core.roaming.guests import Guests
@@ -96,13 +84,25 @@ from gapless_shb.core.roaming.mail import (
     decode,
     ticks_of,
 )
-from gapless_shb.core.roaming.places import Places
-from gapless_shb.core.rows import position_row
-from gapless_shb.core.seals import Seals
-from gapless_shb.core.state import CatchUp
-from gapless_shb.core.subscribing import Subscribing
-from gapless_shb.core.subscriptions import META, SUBSCRIPTIONS, Registry
-from gapless_shb.core.takeovers import Takeovers
+from gapless_shb.core.state import gauges
+from gapless_shb.core.state.broker_state import CatchUp
+from gapless_shb.core.state.consumers import Channel, Consumer, from_another
+from gapless_shb.core.state.memory import Memory
+from gapless_shb.core.state.places import Places
+from gapless_shb.core.state.positions import SubscriptionPosition
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import META, SUBSCRIPTIONS, Registry
+from gapless_shb.core.state.rows import position_row
+from gapless_shb.core.state.seals import Seals
+from gapless_shb.core.subscriptions.attach import Subscribing
+from gapless_shb.core.subscriptions.claims import Claims
+from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.listing import Listings
+from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
+from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
+from gapless_shb.core.subscriptions.takeovers import Takeovers
+from gapless_shb.core.total_order.groups import Groups
 
 _MILLISECOND = 1_000_000
 

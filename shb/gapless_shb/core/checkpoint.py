@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from gapless.core.network.facts import Progress
 from gapless.core.ports import Operation
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.rows import position_row, pubend_row
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.state.rows import position_row, pubend_row
 
 
 @dataclass(frozen=True, slots=True)

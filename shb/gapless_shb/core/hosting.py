@@ -11,14 +11,14 @@ from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
 from gapless.core.wire.token_room import TokenRoom
-from gapless_shb.core.constream import Constream
-from gapless_shb.core.consumers import Channel, Consumer
-from gapless_shb.core.ordering import Ordering
-from gapless_shb.core.roaming.places import Places
-from gapless_shb.core.rows import position_row, pubend_row
-from gapless_shb.core.seals import Seals
-from gapless_shb.core.state import BrokerState
-from gapless_shb.core.subscriptions import Registry, SubscriptionRecord
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.state.broker_state import BrokerState
+from gapless_shb.core.state.consumers import Channel, Consumer
+from gapless_shb.core.state.places import Places
+from gapless_shb.core.state.registry import Registry, SubscriptionRecord
+from gapless_shb.core.state.rows import position_row, pubend_row
+from gapless_shb.core.state.seals import Seals
+from gapless_shb.core.total_order.delivery import Ordering
 
 MOVED = "its client has attached a subscription in another session, or an older request for it came late"
 """Why a session ends whose consumer is replaced by one of the same client instance.

@@ -9,12 +9,12 @@ from gapless.core.network.facts import PubendMeta
 from gapless.core.ports import RoleContext
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
 from gapless.errors import VolumeCorruptError
-from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.pfs import CHAINS, Pfs, decode_chains, stream_name
-from gapless_shb.core.positions import SubscriptionPosition
-from gapless_shb.core.rows import PositionRow, ShbPubendRow, recover_positions, recover_pubends
-from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.pfs.index import CHAINS, Pfs, decode_chains, stream_name
+from gapless_shb.core.state.positions import SubscriptionPosition
+from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.state.rows import PositionRow, ShbPubendRow, recover_positions, recover_pubends
 
 
 def recover(hosting: Hosting, context: RoleContext) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gapless_shb.core import gauges
+from gapless_shb.core.state import gauges
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import msgspec
 from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.wire.messages import OnChange
-from gapless_shb.core.desks import DESKS, Desk
+from gapless_shb.core.subscriptions.commits import DESKS, Desk
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import msgspec
 
 from gapless.core.ports import Delete, Set
 from gapless.core.wire.messages import Detach, Detached, Subscribed
-from gapless_shb.core.subscriptions import SUBSCRIPTIONS, SubscriptionRecord
+from gapless_shb.core.state.registry import SUBSCRIPTIONS, SubscriptionRecord
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gapless.core.network.facts import Know, Progress, Seen
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire.messages import GapReason
-from gapless_shb.core.gauges import HEAD
+from gapless_shb.core.state.gauges import HEAD
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:

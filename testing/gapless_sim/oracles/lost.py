@@ -16,7 +16,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import FOREVER, LAST
 from gapless.core.wire.messages import GapReason
-from gapless_shb.core.rows import POSITIONS, PositionRow
+from gapless_shb.core.state.rows import POSITIONS, PositionRow
 from gapless_sim.options import SECOND
 from gapless_sim.oracles.hops import HopJudge
 from gapless_sim.oracles.judge import Judge

@@ -17,7 +17,7 @@ from gapless.core.wire.messages import (
     ReadRange,
     Subscribed,
 )
-from gapless_shb.core import gauges
+from gapless_shb.core.state import gauges
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from gapless.errors import (
     TokenMismatchError,
 )
 from gapless.selectors.headers import APP_ID
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from gapless_sim.consumer import Consumer, Row
 from gapless_sim.observation import Violation
 from gapless_sim.options import MILLISECOND, SECOND

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gapless.core.gauges import values_by
 from gapless.core.wire.messages import StartAt
-from gapless_shb.core import gauges
+from gapless_shb.core.state import gauges
 from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS, METER_TOPICS
 from gapless_sim.workloads.scenario_publishers import Publishing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_POSITION = "gapless_shb.core.positions:SubscriptionPosition"
+_POSITION = "gapless_shb.core.state.positions:SubscriptionPosition"
 
 CHANGING = (
     Switch(
@@ -24,7 +24,7 @@ CHANGING = (
         "A subscription that is asked for with other blanks in its selector, and on_change='jms', is made anew.",
         (
             Edit(
-                "gapless_shb.core.admission:is_changed",
+                "gapless_shb.core.subscriptions.checks:is_changed",
                 "same_filter = _is_same_filter(session, request, subscription)",
                 "same_filter = _is_same_filter(session, request, subscription) and not ("
                 "request.on_change is OnChange.JMS and request.selector != subscription.selector)",

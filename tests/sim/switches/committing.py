@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_DESKS = "gapless_shb.core.desks:Desks"
+_DESKS = "gapless_shb.core.subscriptions.commits:Desks"
 _CLIENT = "gapless.core.client.committing:Committing"
 _DIES = "Client and broker die together while an event is in hand, or one after the other."
 
@@ -26,7 +26,7 @@ COMMITTING = (
         "A consumer is answered before it is durable that it has the subscription.",
         (
             Edit(
-                "gapless_shb.core.subscribing:Subscribing._attach",
+                "gapless_shb.core.subscriptions.attach:Subscribing._attach",
                 "    self._hosting.outbox.write(rows, durable)",
                 "    durable(now, wall)\n    self._hosting.outbox.write(rows)",
             ),

@@ -8,17 +8,17 @@ from sim.switches.switch import Switch
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
 _CHECKPOINTS = "gapless_shb.core.checkpoint:ShbCheckpoints"
-_CONSTREAM = "gapless_shb.core.constream:Constream"
-_SCHEDULER = "gapless_shb.core.scheduler:Scheduler"
-_DELIVERY = "gapless_shb.core.delivery:LiveDelivery"
-_POSITION = "gapless_shb.core.positions:SubscriptionPosition"
-_PFS = "gapless_shb.core.pfs"
-_READER = "gapless_shb.core.readers:Reader"
-_CATCH_UP = "gapless_shb.core.readers:CatchUpReader"
+_CONSTREAM = "gapless_shb.core.live.constream:Constream"
+_SCHEDULER = "gapless_shb.core.catch_up.scheduler:Scheduler"
+_DELIVERY = "gapless_shb.core.live.delivery:LiveDelivery"
+_POSITION = "gapless_shb.core.state.positions:SubscriptionPosition"
+_PFS = "gapless_shb.core.pfs.index"
+_READER = "gapless_shb.core.catch_up.readers:Reader"
+_CATCH_UP = "gapless_shb.core.catch_up.readers:CatchUpReader"
 _CHECKPOINT = "gapless_shb.core.checkpoint:checkpoint"
 
-_PAGE_CACHE = "gapless_shb.core.page_cache:PageCache"
-_PAGES = "gapless_shb.core.pages"
+_PAGE_CACHE = "gapless_shb.core.catch_up.page_cache:PageCache"
+_PAGES = "gapless_shb.core.catch_up.pages"
 _PROGRESS = "Progress(self._hosting.shb, stream.pubend, stream.reported, stream.latest_delivered)"
 _OLD_TOKEN = (
     "an application that returns to a token older than what it acknowledged (it restores a backup), while the PHB"
@@ -150,7 +150,7 @@ PROGRESS = (
         "Who was seen to pin nothing, and pins again later, is not looked at any more when the lowest is sought.",
         (
             Edit(
-                "gapless_shb.core.pubend:RetentionFloor.lowest",
+                "gapless_shb.core.state.pubend:RetentionFloor.lowest",
                 "            self._queued.discard(sid)",
                 "            pass",
             ),
@@ -304,7 +304,11 @@ HEADERS = (
         "read_without_headers",
         ("header fields",),
         "What is fetched for who catches up is filtered by topic and properties alone.",
-        (Edit("gapless_shb.core.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")),),
+        (
+            Edit(
+                "gapless_shb.core.catch_up.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")
+            ),
+        ),
         ("I3",),
         "A subscription whose selector asks for a header field reads what its SHB's PFS knows nothing of: it begins in"
         " the past, or is not durable.",
@@ -313,7 +317,11 @@ HEADERS = (
         "range_read_without_headers",
         ("header fields",),
         "What is fetched for a range is filtered by topic and properties alone.",
-        (Edit("gapless_shb.core.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")),),
+        (
+            Edit(
+                "gapless_shb.core.catch_up.fetches:matches", "batch.match(pubend, matcher)", _NO_HEADERS.format("batch")
+            ),
+        ),
         ("I3",),
         "An application whose selector asks for a header field reads by ranges what was published before it came.",
         workload="ranges",
@@ -432,7 +440,7 @@ CONSUMERS = (
         "What a part of the log had for a reader is taken from the scan, though the part was examined before it came.",
         (
             Edit(
-                "gapless_shb.core.scan:Scanned.mask_of",
+                "gapless_shb.core.catch_up.scan:Scanned.mask_of",
                 "if joined <= self._examined_at else None",
                 "",
             ),
@@ -485,7 +493,7 @@ CONSUMERS = (
         "A subscription's lag is said to be complete although what was there before it joined is not in the PFS.",
         (
             Edit(
-                "gapless_shb.core.listing:Listings._is_counted",
+                "gapless_shb.core.subscriptions.listing:Listings._is_counted",
                 "if position.done_upto >= _unknown_upto(stream, position):",
                 "if True:",
             ),
@@ -497,7 +505,7 @@ CONSUMERS = (
         "lag_leaves_out_what_readers_found",
         (),
         "What readers have found of the time before a subscription joined makes its lag complete, and is not counted.",
-        (Edit("gapless_shb.core.listing:Listings._count_before", "if events:", "if events < 0:"),),
+        (Edit("gapless_shb.core.subscriptions.listing:Listings._count_before", "if events:", "if events < 0:"),),
         ("L1",),
         "A subscription that begins in the past, listed when its consumer is at the present and acknowledged little.",
     ),
@@ -508,7 +516,7 @@ CONSUMERS = (
         " when it is counted.",
         (
             Edit(
-                "gapless_shb.core.listing:Listings._is_counted",
+                "gapless_shb.core.subscriptions.listing:Listings._is_counted",
                 "return position.since == since and position.done_upto >= done_upto",
                 "return position.before is not None"
                 " and position.before.covers(position.done_upto, _unknown_upto(stream, position))",
@@ -524,7 +532,7 @@ CONSUMERS = (
         "The silence of an idle pubend is said to all consumers of a session, also to those that a reader serves.",
         (
             Edit(
-                "gapless_shb.core.consumers:Channel.tell_idle",
+                "gapless_shb.core.state.consumers:Channel.tell_idle",
                 "if sid in live and (",
                 "if (",
             ),
@@ -538,7 +546,7 @@ CONSUMERS = (
         "A token older than what was acknowledged is raised to that.",
         (
             Edit(
-                "gapless_shb.core.subscribing:Subscribing.attach_at",
+                "gapless_shb.core.subscriptions.attach:Subscribing.attach_at",
                 "given.get(stream.pubend, position.start)",
                 "max(position.acked, given.get(stream.pubend, position.start))",
             ),

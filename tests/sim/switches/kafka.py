@@ -251,9 +251,9 @@ GATEWAYS = (
         "TK19",
         "A record that was cut off is silence, also to a subscription that it had matched.",
         (
-            Edit("gapless_shb.core.pages:Page.losses", "(cut, GapReason.CUT), ", ""),
+            Edit("gapless_shb.core.catch_up.pages:Page.losses", "(cut, GapReason.CUT), ", ""),
             Edit(
-                "gapless_shb.core.fetches:TickFetch.segments",
+                "gapless_shb.core.catch_up.fetches:TickFetch.segments",
                 "lost = [tick for tick in self._missing if tick not in known]",
                 "lost = [tick for tick in self._missing if tick not in self._cut and tick not in known]",
             ),
@@ -267,7 +267,7 @@ GATEWAYS = (
         "Whoever reads a range waits for records that were cut off.",
         (
             Edit(
-                "gapless_shb.core.scheduler:Scheduler.on_knowledge",
+                "gapless_shb.core.catch_up.scheduler:Scheduler.on_knowledge",
                 "listener.offer(knowledge, cut)",
                 "listener.offer(knowledge, ())",
             ),
@@ -279,7 +279,7 @@ GATEWAYS = (
         "asks_ahead_of_a_numbered_log",
         "TK22",
         "An SHB that hears nothing asks for what lies ahead, also where only the log moves its end.",
-        (Edit("gapless_shb.core.constream:Constream.on_deadline", "if self.meta.timed:", "if self.head >= 0:"),),
+        (Edit("gapless_shb.core.live.constream:Constream.on_deadline", "if self.meta.timed:", "if self.head >= 0:"),),
         ("KI7",),
         "A log does not grow for a while.",
     ),

@@ -86,7 +86,7 @@ LINKS = (
         ("two processes",),
         "An SHB that hears of a second process of a PHB keeps what it was told to be silence: it may be that process's"
         " word.",
-        (Edit("gapless_shb.core.constream:Constream.forget_forks", "if fork not in before:", "if False:"),),
+        (Edit("gapless_shb.core.live.constream:Constream.forget_forks", "if fork not in before:", "if False:"),),
         ("N2",),
         "A PHB is run twice, and an SHB was told of silence that it has not passed, because of a hole before it.",
         routers=_KNOWLEDGE,

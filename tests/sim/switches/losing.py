@@ -23,12 +23,12 @@ LOSING = (
         "The same for a reader that knows from the PFS which ticks it needs.",
         (
             Edit(
-                "gapless_shb.core.fetches:TickFetch.offer",
+                "gapless_shb.core.catch_up.fetches:TickFetch.offer",
                 "for lo, hi in knowledge.gone:",
                 "for lo, hi in ((0, knowledge.lost),):",
             ),
             Edit(
-                "gapless_shb.core.page_cache:PageCache.on_knowledge",
+                "gapless_shb.core.catch_up.page_cache:PageCache.on_knowledge",
                 "for lo, hi in knowledge.gone:",
                 "for lo, hi in ((0, knowledge.lost),):",
             ),

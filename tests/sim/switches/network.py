@@ -8,7 +8,7 @@ from sim.switches.switch import Switch
 _INTEREST = "gapless.core.network.interest:InterestTable"
 _PARTS = "gapless.core.network.interest:InterestParts"
 _KNOWLEDGE = "gapless.core.stream.knowledge:KnowledgeStream"
-_CONSTREAM = "gapless_shb.core.constream:Constream"
+_CONSTREAM = "gapless_shb.core.live.constream:Constream"
 
 INTEREST = (
     Switch(
@@ -130,7 +130,7 @@ CURIOSITY = (
         "hold_not_repeated",
         ("T46",),
         "A row of holds is sent once, answered or not.",
-        (Edit("gapless_shb.core.pubend:PubendHolds.due", "self.send_at = now + REPEAT", "self.send_at = None"),),
+        (Edit("gapless_shb.core.state.pubend:PubendHolds.due", "self.send_at = now + REPEAT", "self.send_at = None"),),
         ("V1",),
         "A subscription from `earliest` that needs a hold, and the row or its answer is lost (hostile: lose).",
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_MERGE = "gapless_shb.core.ordered_merge"
+_MERGE = "gapless_shb.core.total_order.merge"
 _WIPED = "A member of a group whose PHB loses its disk, and has its clock set back; a subscriber in total order."
 _SEVERAL = "A group with several members, and a subscriber in total order."
 
@@ -32,7 +32,7 @@ ORDERING = (
         "A consumer that catches up on a member is sent what is found there at once, whatever the other members have.",
         (
             Edit(
-                "gapless_shb.core.scheduler:Scheduler._reader",
+                "gapless_shb.core.catch_up.scheduler:Scheduler._reader",
                 "consumer.ordered is not None and pubend in consumer.ordered",
                 "False",
             ),
@@ -47,7 +47,7 @@ ORDERING = (
         "A live consumer is sent each member's events as they come.",
         (
             Edit(
-                "gapless_shb.core.delivery:LiveDelivery._send",
+                "gapless_shb.core.live.delivery:LiveDelivery._send",
                 "consumer.ordered is not None and self._stream.pubend in consumer.ordered",
                 "False",
             ),
@@ -77,7 +77,7 @@ ORDERING = (
         "While a member's gap is not sent yet, because it may become longer, others go on behind its beginning.",
         (
             Edit(
-                "gapless_shb.core.readers:CatchUpReader.settled",
+                "gapless_shb.core.catch_up.readers:CatchUpReader.settled",
                 "self.horizon if self._gap is None else self._gap.start",
                 "self.horizon",
             ),
@@ -112,7 +112,7 @@ ORDERING = (
         " told.",
         (
             Edit(
-                "gapless_shb.core.groups:Groups.late_starts",
+                "gapless_shb.core.total_order.groups:Groups.late_starts",
                 "pubend not in subscription.start and not self.replaces_another(stream)",
                 "pubend not in subscription.start",
             ),
@@ -129,7 +129,9 @@ ORDERING = (
         " leave beside the order.",
         (
             Edit(
-                "gapless_shb.core.groups:Groups.group_of", "undecided := self._undecided(*carrying)", "undecided := ()"
+                "gapless_shb.core.total_order.groups:Groups.group_of",
+                "undecided := self._undecided(*carrying)",
+                "undecided := ()",
             ),
         ),
         ("I11",),

@@ -7,7 +7,7 @@ from sim.switches.switch import Switch
 
 _RANGES = "gapless_shb.core.ranges"
 _RANGE_READER = f"{_RANGES}.reader:BoundedReader"
-_READER = "gapless_shb.core.readers:Reader"
+_READER = "gapless_shb.core.catch_up.readers:Reader"
 _UNKNOWN_UPTO = f"{_READER}._unknown_upto"
 
 READING = (

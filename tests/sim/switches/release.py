@@ -227,7 +227,7 @@ GIVING_UP = (
     ),
 )
 
-_EXPIRY = "gapless_shb.core.expiry:Expiry"
+_EXPIRY = "gapless_shb.core.subscriptions.expiry:Expiry"
 
 LEASES = (
     Switch(

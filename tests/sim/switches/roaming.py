@@ -18,7 +18,7 @@ ROAMING = (
         "A guest gets a gap for ticks that are gone, and its home is not asked whether the subscription needs them.",
         (
             Edit(
-                "gapless_shb.core.scheduler:Scheduler.ask_home",
+                "gapless_shb.core.catch_up.scheduler:Scheduler.ask_home",
                 "if not reader.position.guest:",
                 "if True:",
             ),

@@ -8,13 +8,13 @@ from sim.switches.switch import Switch
 _BROKER = "gapless_shb.core.broker"
 _SHB = f"{_BROKER}:SubscriberHostingBroker"
 _CHECKPOINTS = "gapless_shb.core.checkpoint:ShbCheckpoints"
-_CONSTREAM = "gapless_shb.core.constream:Constream"
-_SCHEDULER = "gapless_shb.core.scheduler:Scheduler"
-_POSITION = "gapless_shb.core.positions:SubscriptionPosition"
-_JOINING = "gapless_shb.core.joining:JoiningSubscriptions"
-_SUBSCRIBING = "gapless_shb.core.subscribing:Subscribing"
-_READER = "gapless_shb.core.readers:Reader"
-_RANGE = "gapless_shb.core.fetches:RangeFetch"
+_CONSTREAM = "gapless_shb.core.live.constream:Constream"
+_SCHEDULER = "gapless_shb.core.catch_up.scheduler:Scheduler"
+_POSITION = "gapless_shb.core.state.positions:SubscriptionPosition"
+_JOINING = "gapless_shb.core.live.joining:JoiningSubscriptions"
+_SUBSCRIBING = "gapless_shb.core.subscriptions.attach:Subscribing"
+_READER = "gapless_shb.core.catch_up.readers:Reader"
+_RANGE = "gapless_shb.core.catch_up.fetches:RangeFetch"
 
 _SINCE = "max(position.start, head, run.lo, under_lower)"
 _LATE_INTEREST = (
@@ -241,7 +241,7 @@ HOLDING = (
         "The id of the newest subscription is given again when that one is removed.",
         (
             Edit(
-                "gapless_shb.core.subscriptions:Registry.create",
+                "gapless_shb.core.state.registry:Registry.create",
                 "self._meta.last_sid += 1",
                 "self._meta.last_sid = max(self._by_sid, default=0) + 1",
             ),

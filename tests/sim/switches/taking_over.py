@@ -9,8 +9,8 @@ _SHB = "gapless_shb.core.broker:SubscriberHostingBroker"
 _OF_ANOTHER_SESSION = "if consumer is None or consumer.channel.session != session.number:"
 _OF_ANOTHER_REQUEST = "if credit.request not in {0, consumer.request}:"
 
-_TAKEOVERS = "gapless_shb.core.takeovers:Takeovers"
-_TAKER = "gapless_shb.core.takers:Taker"
+_TAKEOVERS = "gapless_shb.core.subscriptions.takeovers:Takeovers"
+_TAKER = "gapless_shb.core.state.takers:Taker"
 
 TAKING_OVER = (
     Switch(
@@ -97,7 +97,7 @@ TAKING_OVER = (
         "Whoever takes a subscription over goes on with what credit the one before had left, not with its own.",
         (
             Edit(
-                "gapless_shb.core.subscribing:Subscribing._attach_existing",
+                "gapless_shb.core.subscriptions.attach:Subscribing._attach_existing",
                 "        self._hosting.detach(sid)\n",
                 "        self._hosting.detach(sid)\n"
                 '        left = {"credit_events": holder.credit_events, "credit_bytes": holder.credit_bytes}\n'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_DESKS = "gapless_shb.core.desks:Desks"
+_DESKS = "gapless_shb.core.subscriptions.commits:Desks"
 _CLAIMS = "gapless_phb.core.consumed:ClaimedPositions"
 
 TRANSACTIONS = (
@@ -25,7 +25,7 @@ TRANSACTIONS = (
         "Whoever attaches begins where the home says, whatever transactions have stored elsewhere.",
         (
             Edit(
-                "gapless_shb.core.subscribing:Subscribing._attach",
+                "gapless_shb.core.subscriptions.attach:Subscribing._attach",
                 "self._desks.advance(subscription, ticks, now)",
                 "self._desks.advance(subscription, {}, now)",
             ),

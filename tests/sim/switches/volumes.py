@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_LOST = "gapless_shb.core.lost_volumes:LostVolumes"
+_LOST = "gapless_shb.core.subscriptions.lost_volumes:LostVolumes"
 _PLACING = "gapless.core.network.placing"
 _NEEDS = "A PHB that is a node of its own loses its disk, "
 
@@ -26,7 +26,7 @@ VOLUMES = (
         "What a pubend had that is gone counts as silence.",
         (
             Edit(
-                "gapless_shb.core.constream:Constream.lost_knowledge",
+                "gapless_shb.core.live.constream:Constream.lost_knowledge",
                 "self.gone_upto, lost=self.gone_upto, reply=True",
                 "self.gone_upto, lost=0, reply=True",
             ),

@@ -26,10 +26,10 @@ from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskBound, GapReason, Position, Ticks
-from gapless_shb.core.admission import called, check_positions, found_for_ranges, over
-from gapless_shb.core.blocks import BlockColumn
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.pfs.blocks import BlockColumn
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
+from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, over
 
 PATIENCE: Final = 5_000_000_000
 """How many nanoseconds a count may take. After that the result is computed from what was counted so far."""

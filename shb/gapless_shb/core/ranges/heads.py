@@ -18,11 +18,11 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import AskEarliest, AskHeads, Position, Ticks
 from gapless.selectors.index import BatchMatcher
-from gapless_shb.core.admission import called, check_positions, found_for_ranges, removed
-from gapless_shb.core.constream import Constream
-from gapless_shb.core.fetches import RangeFetch
+from gapless_shb.core.catch_up.fetches import RangeFetch
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, removed
 
 _MILLISECOND = 1_000_000
 _PATIENCE = 1000 * _MILLISECOND

@@ -1,7 +1,6 @@
 """Reads what one subscription matches in a range of a pubend, and changes nothing (protocol: ranges).
 
-It is a reader (`gapless_shb.core.readers`) with its own way through what the PFS knows. The first line that fits
-counts:
+It is a reader (`catch_up.readers`) with its own way through what the PFS knows. The first line that fits counts:
 
     ticks that the pubend has lost, when events are counted    nothing, unless the page cache has the events
     a page of the page cache with all wanted events            taken from memory: recent events are there
@@ -22,12 +21,13 @@ from typing import Final, Protocol
 from gapless.core.ports import ReadResult
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import Tick
-from gapless_shb.core.blocks import Block, BlockColumn
-from gapless_shb.core.constream import Constream
-from gapless_shb.core.fetches import RangeFetch, Segment, TickFetch, nearness
-from gapless_shb.core.memory import FETCH_BYTES
-from gapless_shb.core.readers import Reader, Sink
-from gapless_shb.core.subscriptions import SubscriptionRecord
+from gapless_shb.core.catch_up.fetches import RangeFetch, TickFetch, nearness
+from gapless_shb.core.catch_up.readers import Reader, Sink
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.pfs.blocks import Block, BlockColumn
+from gapless_shb.core.state.memory import FETCH_BYTES
+from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.state.segments import Segment
 
 TICKS_MAX: Final = 2048
 TICKS_FIRST: Final = 256

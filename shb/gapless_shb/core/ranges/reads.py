@@ -11,11 +11,12 @@ from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.codec import range_head
 from gapless.core.wire.messages import Code, EndRead, GapReason, Position, RangeGap, RangeRead, ReadOn, ReadRange
-from gapless_shb.core.admission import RefusedError, called, check_positions, found_for_ranges, over
-from gapless_shb.core.blocks import BlockColumn
-from gapless_shb.core.consumers import Credited, from_another
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.pfs.blocks import BlockColumn
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
+from gapless_shb.core.state.consumers import Credited, from_another
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, over
 
 FOUND_AGAIN: Final = 10_000_000_000
 """Within so many nanoseconds after its start a broker hears again of every pubend that there is."""

@@ -27,19 +27,20 @@ from gapless.core.wire.messages import (
     Subscribe,
     TakeLease,
 )
-from gapless_shb.core.admission import RefusedError, called, check_positions, check_sealed, found_for_ranges, removed
-from gapless_shb.core.desks import Desks
-from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.positions import last_event
-from gapless_shb.core.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.ranges.bounds import Bounds
-from gapless_shb.core.ranges.exclusive import ExclusiveReaders
 from gapless_shb.core.ranges.heads import Earliest, Heads
 from gapless_shb.core.ranges.reads import Reads
-from gapless_shb.core.rows import position_row
-from gapless_shb.core.subscribing import Subscribing
-from gapless_shb.core.takeovers import Takeovers
+from gapless_shb.core.state.positions import last_event
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.rows import position_row
+from gapless_shb.core.subscriptions.attach import Subscribing
+from gapless_shb.core.subscriptions.checks import called, check_positions, check_sealed, found_for_ranges, removed
+from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
+from gapless_shb.core.subscriptions.range_locks import ExclusiveReaders
+from gapless_shb.core.subscriptions.takeovers import Takeovers
 
 
 class Ranges:

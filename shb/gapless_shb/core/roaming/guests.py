@@ -43,13 +43,8 @@ from gapless.core.wire.messages import (
     Unit,
     Unsubscribe,
 )
-from gapless_shb.core.admission import EXISTS, RefusedError, checked_filter, elsewhere, not_from
-from gapless_shb.core.constream import Constream
-from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.groups import Groups
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.positions import SubscriptionPosition
-from gapless_shb.core.positions_ahead import PositionsAhead
+from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.ranges.service import as_subscribe
 from gapless_shb.core.roaming import mail
 from gapless_shb.core.roaming.mail import (
@@ -67,11 +62,17 @@ from gapless_shb.core.roaming.mail import (
     Working,
 )
 from gapless_shb.core.roaming.matches import DOUBTS_MOST
-from gapless_shb.core.roaming.places import node_of
-from gapless_shb.core.state import ALL_IS_SAID, HomeSays
-from gapless_shb.core.subscriptions import SubscriptionRecord
-from gapless_shb.core.takeovers import taken_over_by
-from gapless_shb.core.takers import taker_of
+from gapless_shb.core.state.broker_state import ALL_IS_SAID, HomeSays
+from gapless_shb.core.state.consumers import Consumer
+from gapless_shb.core.state.places import node_of
+from gapless_shb.core.state.positions import SubscriptionPosition
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.state.takers import taker_of
+from gapless_shb.core.subscriptions.checks import EXISTS, checked_filter, elsewhere, not_from
+from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
+from gapless_shb.core.subscriptions.takeovers import taken_over_by
+from gapless_shb.core.total_order.groups import Groups
 
 MILLISECOND: Final = 1_000_000
 SECOND: Final = 1_000_000_000

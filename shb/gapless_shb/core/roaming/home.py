@@ -27,10 +27,6 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unsubscribe,
 )
-from gapless_shb.core.admission import elsewhere
-from gapless_shb.core.consumers import Consumer
-from gapless_shb.core.desks import Desks
-from gapless_shb.core.expiry import Expiry
 from gapless_shb.core.hosting import MOVED, Hosting
 from gapless_shb.core.roaming import mail
 from gapless_shb.core.roaming.mail import (
@@ -47,9 +43,13 @@ from gapless_shb.core.roaming.mail import (
     Working,
 )
 from gapless_shb.core.roaming.matches import Matches
-from gapless_shb.core.subscriptions import SubscriptionRecord
-from gapless_shb.core.takeovers import Takeovers, taken_over_by
-from gapless_shb.core.takers import Taker
+from gapless_shb.core.state.consumers import Consumer
+from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.state.takers import Taker
+from gapless_shb.core.subscriptions.checks import elsewhere
+from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
 
 SECOND: Final = 1_000_000_000
 LEASE: Final = 20 * SECOND

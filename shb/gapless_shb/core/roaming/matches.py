@@ -10,9 +10,9 @@ from typing import Final
 
 from gapless.core.ports import ReadResult
 from gapless.core.stream.ticks import Tick
-from gapless_shb.core.blocks import Block
-from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.pfs.blocks import Block
 from gapless_shb.core.roaming.mail import Doubt, Matched
 
 DOUBTS_MOST: Final = 4

@@ -15,7 +15,7 @@ from gapless.cli.scrub import LOG, PFS, Findings, Hole, Pace, ScrubProgress, rea
 from gapless.errors import VolumeCorruptError
 from gapless.spi import Create, VolumeIdentity
 from gapless_phb.core.log import stream_of
-from gapless_shb.core.pfs import stream_name
+from gapless_shb.core.pfs.index import stream_name
 from gapless_storage.memory import MemoryDisk
 
 IDENTITY = VolumeIdentity("network", "node")

@@ -31,9 +31,9 @@ from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_server
 from gapless.selectors.filters import Filter
 from gapless_shb.core.broker import SubscriberHostingBroker, Timing
-from gapless_shb.core.constream import Constream
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.state import CatchUp
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.state.broker_state import CatchUp
 from unit.rig import Rig
 
 PUBEND = "p@1"

@@ -7,9 +7,9 @@ import pytest
 from gapless.core.ports import ClientSession, Tell
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
-from gapless_shb.core.state import CatchUp
+from gapless_shb.core.state.broker_state import CatchUp
 from unit.gapless_shb.core.harness import CACHED, FORGETFUL, Client, World
-from unit.gapless_shb.core.test_constream import push, world_with
+from unit.gapless_shb.core.live.test_constream import push, world_with
 
 
 @pytest.mark.parametrize("catch_up", [CACHED, FORGETFUL])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gapless.core.ports import Put, Write
 from gapless.node.recovery import VolumeReader
-from gapless_shb.core.rows import recover_positions
+from gapless_shb.core.state.rows import recover_positions
 from unit.gapless_shb.core.harness import PUBEND, World
-from unit.gapless_shb.core.test_constream import push, world_with
+from unit.gapless_shb.core.live.test_constream import push, world_with
 
 
 def checkpoints(world: World) -> list[Write]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from gapless.core.network.facts import Interest
 from gapless.core.ports import Write
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.roaming.places import Places
-from gapless_shb.core.seals import Seals
-from gapless_shb.core.subscriptions import Registry
+from gapless_shb.core.state.places import Places
+from gapless_shb.core.state.registry import Registry
+from gapless_shb.core.state.seals import Seals
 
 
 def hosting() -> Hosting:

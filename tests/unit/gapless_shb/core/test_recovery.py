@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import PubendMeta
 from gapless.core.stream.ticks import FOREVER, STEP
-from gapless_shb.core.pfs import stream_name
-from gapless_shb.core.positions import SubscriptionPosition
+from gapless_shb.core.pfs.index import stream_name
 from gapless_shb.core.recovery import _recovered, _with_rows
-from gapless_shb.core.rows import PositionRow, position_row
+from gapless_shb.core.state.positions import SubscriptionPosition
+from gapless_shb.core.state.rows import PositionRow, position_row
 from unit.gapless_shb.core.harness import PUBEND, World
-from unit.gapless_shb.core.test_constream import push, world_with
+from unit.gapless_shb.core.live.test_constream import push, world_with
 
 
 def rest(world: World) -> None:

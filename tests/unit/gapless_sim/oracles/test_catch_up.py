@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from gapless_shb.core import gauges
+from gapless_shb.core.state import gauges
 from gapless_sim.oracles.catch_up import COUNTED, CatchingUp
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P
 

@@ -12,7 +12,7 @@ from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.stream.events import Event
 from gapless.core.wire.messages import OnChange, Unit
-from gapless_shb.core.desks import DESKS, Attempt, Desk
+from gapless_shb.core.subscriptions.commits import DESKS, Attempt, Desk
 from gapless_sim.observation import Violation
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
 

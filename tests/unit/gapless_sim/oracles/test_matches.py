@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from gapless.core.stream.ticks import MILLISECOND
-from gapless_shb.core.blocks import encode
+from gapless_shb.core.pfs.blocks import encode
 from gapless_sim.oracles.matches import noted
-from unit.gapless_shb.core.test_blocks import Written, written
+from unit.gapless_shb.core.pfs.test_blocks import Written, written
 
 
 @given(written())

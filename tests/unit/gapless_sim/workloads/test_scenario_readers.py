@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gapless.core.gauges import value_of
 from gapless.core.wire.messages import StartAt
-from gapless_shb.core import gauges
+from gapless_shb.core.state import gauges
 from gapless_sim.workloads.scenario_publishers import OrderService
 from gapless_sim.workloads.scenario_readers import Dashboard, Odd, Projection, Quiet, Report
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture, play_until

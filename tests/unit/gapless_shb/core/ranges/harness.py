@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gapless.core.ports import ClientSession
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire import messages as m
-from gapless_shb.core.state import CatchUp
+from gapless_shb.core.state.broker_state import CatchUp
 from unit.gapless_shb.core.harness import BASE, CACHED, FORGETFUL, PUBEND, World
 
 SESSIONS = 100_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gapless.core.stream.ticks import FOREVER, STEP
 from gapless.core.wire import messages as m
-from gapless_shb.core.positions import SubscriptionPosition, last_event
-from gapless_shb.core.state import CatchUp
+from gapless_shb.core.state.broker_state import CatchUp
+from gapless_shb.core.state.positions import SubscriptionPosition, last_event
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire import messages as m
-from gapless_shb.core.blocks import Block, encode
+from gapless_shb.core.pfs.blocks import Block, encode
 from gapless_shb.core.ranges.bounds import Count, divided, shares
 from unit.gapless_shb.core.harness import CACHED, PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld, forgetful

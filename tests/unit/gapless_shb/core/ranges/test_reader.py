@@ -7,10 +7,10 @@ from itertools import combinations
 import pytest
 
 from gapless.core.network.facts import Want
-from gapless_shb.core.blocks import TICKS_MAX
+from gapless_shb.core.pfs.blocks import TICKS_MAX
 from gapless_shb.core.ranges import reader
 from gapless_shb.core.ranges.reader import TICKS_FIRST
-from gapless_shb.core.state import CatchUp
+from gapless_shb.core.state.broker_state import CatchUp
 from unit.gapless_shb.core.harness import CACHED, FORGETFUL, Client
 from unit.gapless_shb.core.ranges.harness import RangeWorld, forgetful
 

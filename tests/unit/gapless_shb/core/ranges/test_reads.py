@@ -11,7 +11,7 @@ from gapless.core.wire import messages as m
 from gapless_shb.core.ranges import reads
 from gapless_shb.core.ranges.heads import FirstTicks
 from gapless_shb.core.ranges.reads import FOUND_AGAIN, READS_MAX
-from gapless_shb.core.state import CatchUp
+from gapless_shb.core.state.broker_state import CatchUp
 from unit.gapless_shb.core.harness import FORGETFUL, PUBEND
 from unit.gapless_shb.core.ranges.harness import RangeWorld, Reading
 from unit.gapless_shb.core.ranges.test_acknowledging import attached

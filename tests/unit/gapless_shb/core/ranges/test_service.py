@@ -5,9 +5,9 @@ from __future__ import annotations
 from gapless.core.wire import messages as m
 from gapless_shb.core.broker import Timing
 from unit.gapless_shb.core.harness import FORGETFUL
+from unit.gapless_shb.core.live.test_constream import push, world_with
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
-from unit.gapless_shb.core.test_constream import push, world_with
 
 
 def test_one_that_is_read_by_ranges_is_not_given_up() -> None:

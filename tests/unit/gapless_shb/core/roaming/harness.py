@@ -11,7 +11,7 @@ from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
 from gapless_shb.core.broker import SubscriberHostingBroker
 from gapless_shb.core.roaming import mail
-from gapless_shb.core.roaming.places import home_of
+from gapless_shb.core.state.places import home_of
 from unit.gapless_shb.core.harness import PUBEND, World
 
 NODES = ("shb1", "shb2")

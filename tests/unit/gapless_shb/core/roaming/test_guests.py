@@ -13,9 +13,9 @@ from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import messages as m
 from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.roaming import mail, matches
-from gapless_shb.core.rows import POSITIONS
-from gapless_shb.core.state import ALL_IS_SAID
-from gapless_shb.core.subscriptions import SUBSCRIPTIONS
+from gapless_shb.core.state.broker_state import ALL_IS_SAID
+from gapless_shb.core.state.registry import SUBSCRIPTIONS
+from gapless_shb.core.state.rows import POSITIONS
 from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
 
@@ -116,7 +116,7 @@ def test_one_that_stands_on_more_pubends_than_a_mail_tells_of_is_not_made_from_e
 ) -> None:
     """It was made, could not be consumed there, and held the log back for nobody."""
     pair = Pair()
-    monkeypatch.setattr("gapless_shb.core.admission.MAIL_BYTES_MAX", 2100)
+    monkeypatch.setattr("gapless_shb.core.subscriptions.checks.MAIL_BYTES_MAX", 2100)
     there, here = pair.session("there"), pair.session("here")
     pair.subscribe(pair.other, there)
     pair.settle(1000)

@@ -1,0 +1,276 @@
+"""The scan of a pubend: goes through what the PFS does not know, once for all readers that are near each other.
+
+The PFS knows nothing of what a new subscription from the earliest matches: all events have to be looked at. If several
+readers are there, a part of the pubend is fetched once for all of them, and is examined once, with all their selectors
+in one matcher. What a reader sends is then a mask over the part's events, as with pages of the PFS.
+
+A reader that comes later than a part was examined looks through that part itself. Where events are lost, the scan
+leaves each reader to fetch for itself, because what a gap is differs between subscriptions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from gapless.core.stream.columns import EventBatch
+from gapless.core.stream.intervals import Ranges
+from gapless.core.stream.knowledge import Knowledge
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.selectors.filters import Filter
+from gapless.selectors.index import BatchMatcher
+from gapless_shb.core.catch_up.fetches import SHORTEST, RangeFetch, Window, matches
+from gapless_shb.core.catch_up.pages import Page, StepMasks
+from gapless_shb.core.state.memory import Memory
+
+PIECE: Final = 4096
+"""So many events are examined at once, at most."""
+KEPT_BYTES: Final = 4 << 20
+"""So much is kept of what was scanned, for readers that are a little behind others; less where memory is short."""
+PART_BYTES: Final = 1024
+"""What a part takes beside its events."""
+PATIENCE: Final = 8
+"""For so many fetches those who stand lowest go first; then it is the turn of whoever has waited for longest."""
+BEYOND: Final = 2
+"""A fetch may bring so many times as much as it was meant to, before a part of it is left to the next one."""
+
+
+class Scanned:
+    """A part that was fetched: every event in (after, upto], and which of them each reader's selector matches."""
+
+    def __init__(self, after: Tick, upto: Tick, events: EventBatch) -> None:
+        self.after = after
+        self.upto = upto
+        self._events = events
+        self._masks: dict[int, int] = {}
+        self._late: dict[tuple[int, int], int] = {}
+        """The same for readers that joined afterwards, and when they did."""
+        self._examined_at: int | None = None
+        self.page = Page(after, events.ticks, StepMasks(self._masks), events) if len(events) else None
+        """Its events; None if there are none."""
+        self.size = events.size + PART_BYTES
+
+    def mask_of(self, sid: int, joined: int) -> int | None:
+        """Returns which events a reader matches, once they are examined; None if it had not joined by then.
+
+        `joined`: as how many-eth the reader has joined.
+        """
+        assert self._examined_at is not None
+        return self._masks.get(sid, 0) if joined <= self._examined_at else None
+
+    def mask_of_late(self, sid: int, joined: int, pubend: PubendId, matcher: BatchMatcher) -> tuple[int, int]:
+        """Returns the same for a reader that has joined later, with the filter in the matcher, and how many it took."""
+        mask = self._late.get((sid, joined))
+        if mask is not None:
+            return mask, 0
+        mask = self._late[sid, joined] = matches(pubend, self._events, matcher)
+        return mask, len(self._events)
+
+    def examine(self, pubend: PubendId, matcher: BatchMatcher, joins: int) -> int:
+        """Examines its events once, for all who have joined by now. Returns how many it had to look at."""
+        if self._examined_at is not None:
+            return 0
+        self._examined_at = joins
+        for mask, sids in self._events.match(pubend, matcher):
+            for sid in sids:
+                self._masks[sid] = mask
+        return len(self._events)
+
+    def has_event_in(self, ranges: Ranges) -> bool:
+        """Whether any of its events lies in one of the ranges."""
+        ticks = self._events.ticks
+        return any(bisect_right(ticks, lo) < bisect_right(ticks, hi) for lo, hi in ranges)
+
+
+class Scan:
+    """What is scanned of one pubend, and who waits for it; see the module."""
+
+    def __init__(self, pubend: PubendId, grain: Tick, fetch: Callable[[Ranges, int], None], memory: Memory) -> None:
+        self._pubend = pubend
+        self._ask = fetch
+        self._memory = memory
+        self._matcher = BatchMatcher()
+        self._joined: dict[int, int] = {}
+        """The readers whose filters are in the matcher, and when each joined."""
+        self._joins = 0
+        self._waiting: dict[int, tuple[Tick, Tick]] = {}
+        """The readers that wait for a part, where each stands, and up to where it needs all events."""
+        self._since: dict[int, int] = {}
+        """The number of the fetch that was the last one when each of them began to wait; in their order."""
+        self._fetches = 0
+        self._parts: OrderedDict[Tick, Scanned] = OrderedDict()
+        """By `after`; the one that was used last is the last one."""
+        self._order: list[Tick] = []
+        self._fetch: RangeFetch | None = None
+        self._window = Window(grain, SHORTEST)
+        self._lost: tuple[Tick, Tick] = (0, 0)
+        """(lo, hi]: something is lost here, so each reader fetches for itself."""
+        self._woken: list[int] = []
+        self._going: dict[int, None] = {}
+        """The readers that were woken, and have not come to rest yet."""
+        self._counted = 0
+
+    # ------------------------------------------------------------------------------- what readers do
+
+    def part(self, horizon: Tick) -> Scanned | None:
+        """Returns the part in which a reader goes on from `horizon`; None if it is not here."""
+        at = bisect_right(self._order, horizon) - 1
+        if at < 0 or (part := self._parts[self._order[at]]).upto <= horizon:
+            return None
+        self._parts.move_to_end(part.after)
+        return part
+
+    def mask_of(self, sid: int, selected_by: Filter, matcher: BatchMatcher, part: Scanned) -> tuple[int, int]:
+        """Returns which events of a part a reader matches, and how many events had to be looked at for that.
+
+        `matcher`: of this reader alone; if it has joined too late, all of the part is looked at once more with that.
+        """
+        self._join(sid, selected_by)
+        examined = part.examine(self._pubend, self._matcher, self._joins)
+        mask = part.mask_of(sid, self._joined[sid])
+        if mask is None:
+            return part.mask_of_late(sid, self._joined[sid], self._pubend, matcher)
+        return mask, examined
+
+    def want(self, sid: int, selected_by: Filter, horizon: Tick, upto: Tick) -> bool:
+        """A reader waits for the part behind `horizon`, and needs no more than up to `upto`.
+
+        Returns False if it has to fetch that for itself. `start` has to be called afterwards.
+        """
+        lo, hi = self._lost
+        if lo <= horizon < hi:
+            return False
+        self._join(sid, selected_by)
+        self._waiting[sid] = horizon, upto
+        self._since.setdefault(sid, self._fetches)
+        return True
+
+    def _join(self, sid: int, selected_by: Filter) -> None:
+        if sid not in self._joined:
+            self._joins += 1
+            self._joined[sid] = self._joins
+            self._matcher.add(sid, selected_by)
+
+    def leave(self, sid: int) -> None:
+        """A reader is over, or needs no scan any more."""
+        self._served(sid)
+        self.rest(sid)
+        if self._joined.pop(sid, None) is not None:
+            self._matcher.remove(sid)
+        if not self._joined:
+            self._parts.clear()
+            self._order.clear()
+            self._fetch = None  # what comes may not be offered any more
+        self._count()
+
+    def rest(self, sid: int) -> None:
+        """A reader that was woken has taken what it could, and waits for something now."""
+        self._going.pop(sid, None)
+
+    def start(self, now: int) -> None:
+        """Fetches for the readers whose turn it is, unless something that is under way serves some of them.
+
+        Readers that were woken come first: what they are about to take is not given up for those who have taken it.
+        """
+        fetch = self._fetch
+        if self._going or not self._waiting or (fetch is not None and self._is_serving(fetch)):
+            return
+        at, upto = self._next()
+        self._fetches += 1
+        self._fetch = RangeFetch(self._pubend, at, self._window.upto(at, upto), self._matcher)
+        self._ask(self._fetch.ranges(), now)
+
+    def _next(self) -> tuple[Tick, Tick]:
+        """Returns where to go on: with those who stand lowest, so that all come to read the same parts."""
+        longest, since = next(iter(self._since.items()))
+        return self._waiting[longest] if self._fetches - since >= PATIENCE else min(self._waiting.values())
+
+    @property
+    def _most(self) -> int:
+        """How much may be kept."""
+        return min(KEPT_BYTES, self._memory.pages_most(self._counted))
+
+    def _is_serving(self, fetch: RangeFetch) -> bool:
+        return any(fetch.start <= at < fetch.end for at, _ in self._waiting.values())
+
+    def _served(self, sid: int) -> None:
+        self._waiting.pop(sid, None)
+        self._since.pop(sid, None)
+
+    # ------------------------------------------------------------------------------- what has come
+
+    def offer(self, knowledge: Knowledge, cut: Ranges) -> None:
+        """Takes RAW knowledge that has arrived (`Reader.offer`)."""
+        if cut:
+            for part in [part for part in self._parts.values() if part.has_event_in(cut)]:
+                self._drop(part)
+        fetch = self._fetch
+        if fetch is None or knowledge.hi <= fetch.start:
+            return
+        fetch.offer(knowledge)
+        fetch.bound(BEYOND * self._memory.fetch_bytes)
+        if fetch.complete:
+            self._take(fetch)
+        self._count()
+
+    def forget(self, lo: Tick, hi: Tick) -> Ranges:
+        """The log has lost what it had in (lo, hi]; see `Reader.forget`."""
+        for part in [part for part in self._parts.values() if part.after < hi and lo < part.upto]:
+            self._drop(part)
+        if self._fetch is None:
+            return ()
+        self._fetch.forget(lo, hi)
+        return self._fetch.ranges()
+
+    def take_woken(self) -> list[int]:
+        """Returns the readers that may go on since the last call."""
+        woken, self._woken = self._woken, []
+        return woken
+
+    def _take(self, fetch: RangeFetch) -> None:
+        """A fetch has a front that is complete: makes parts of it, and wakes those who wait in it."""
+        lo, upto = fetch.start, fetch.upto
+        fetch.teach(self._window, self._memory.fetch_bytes)
+        events = fetch.whole
+        if events is None:
+            self._lost = lo, upto
+        else:
+            self._cut_up(lo, upto, events)
+        # The rest of the answer may be on its way already.
+        self._fetch = fetch.rest()
+        woken = [sid for sid, (at, _) in self._waiting.items() if lo <= at < upto]
+        for sid in woken:
+            self._served(sid)
+        self._woken += woken
+        self._going.update(dict.fromkeys(woken))
+
+    def _cut_up(self, start: Tick, upto: Tick, events: EventBatch) -> None:
+        for first in range(0, max(len(events), 1), PIECE):
+            piece = events.slice(first, first + PIECE)
+            end = piece.ticks[-1] if first + PIECE < len(events) else upto
+            self._put(Scanned(start, end, piece))
+            start = end
+
+    def _put(self, part: Scanned) -> None:
+        if part.after in self._parts:
+            self._drop(self._parts[part.after])
+        insort(self._order, part.after)
+        self._parts[part.after] = part
+        held, most = sum(kept.size for kept in self._parts.values()), self._most
+        for kept in list(self._parts.values())[:-1]:
+            if held <= most:
+                break
+            held -= kept.size
+            self._drop(kept)
+
+    def _drop(self, part: Scanned) -> None:
+        del self._parts[part.after]
+        del self._order[bisect_left(self._order, part.after)]
+
+    def _count(self) -> None:
+        """Counts what is kept in the memory of the broker."""
+        held = sum(part.size for part in self._parts.values()) + (0 if self._fetch is None else self._fetch.held)
+        self._memory.pages += held - self._counted
+        self._counted = held

@@ -1,0 +1,665 @@
+"""Creates subscriptions, attaches consumers to them, removes them (protocol: subscribing, tokens, exclusive-consumers).
+
+A creation is answered when three things are done: the record is durable, every known pubend has enrolled this SHB, and
+every hold that the subscription needs is kept. A request that is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec.structs import replace
+
+from gapless.core.alarms import Note, Subject
+from gapless.core.ports import ClientSession, Operation
+from gapless.core.stream.ticks import PubendId, Tick, tick_at, time_at
+from gapless.core.wire.messages import (
+    Code,
+    Detached,
+    Done,
+    InUse,
+    OnChange,
+    Order,
+    Position,
+    StartAt,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+from gapless_shb.core.hosting import MOVED, Hosting
+from gapless_shb.core.live.constream import Constream
+from gapless_shb.core.state.consumers import Consumer
+from gapless_shb.core.state.positions import SubscriptionPosition
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import SKEW, SubscriptionRecord
+from gapless_shb.core.state.rows import delete_positions, position_row
+from gapless_shb.core.state.takers import taker_of
+from gapless_shb.core.subscriptions.checks import (
+    called,
+    check_mail_room,
+    check_positions,
+    check_room,
+    check_token,
+    checked_filter,
+    is_changed,
+    known_by_id,
+    not_from,
+    of_concern,
+    origin_of,
+    removed,
+    untaken,
+)
+from gapless_shb.core.subscriptions.claims import key_of
+from gapless_shb.core.subscriptions.commits import Desks, OpenedDesk
+from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
+from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.total_order.groups import Groups
+
+TOPICS_TOLD = 5
+"""So many topics of a subscription stand in a line of the log."""
+PORTION = 64
+"""So much of completing creations is done in one turn of the node: `BEGUN` for each, and one for each pubend."""
+BEGUN = 3
+
+
+@dataclass(slots=True)
+class Creation:
+    """A subscription whose creation, or change, is not answered yet, and what is done of it."""
+
+    session: ClientSession | None
+    """The session that waits for the answer; None if it has ended."""
+    request: Subscribe
+    subscription: SubscriptionRecord
+    durable: bool = False
+    """Whether the record is durable in its present form."""
+    resolved: bool = False
+    """Whether the record was written again with the starts that the holds gave."""
+    changes: bool = False
+    """Whether the subscription was there before, and gets another filter."""
+
+
+class Subscribing:
+    """The life of subscriptions: takes requests, and sends writes and answers through the hosting SHB."""
+
+    def __init__(
+        self,
+        hosting: Hosting,
+        expiry: Expiry,
+        ahead: PositionsAhead,
+        groups: Groups,
+        desks: Desks,
+        takeovers: Takeovers,
+    ) -> None:
+        self._hosting = hosting
+        self._takeovers = takeovers
+        self._desks = desks
+        self._expiry = expiry
+        self._ahead = ahead
+        self._groups = groups
+        self._creations: dict[int, Creation] = {}
+        self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
+        self.may_complete = False
+        """A mark of the turn: something that creations wait for has happened."""
+        self._turn_at = -1
+        self._left = 0
+        """How much of completing creations may still be done in this turn of the node."""
+        self._is_behind = False
+        """Whether creations that wait for nothing any more were left to the next turn."""
+
+    # ------------------------------------------------------------------------------------- requests
+
+    def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
+        """Creates the subscription or attaches to it. Exactly one answer follows."""
+        try:
+            check_room(request, self._hosting)
+            existing = self._existing(session, request)
+            if existing is None:
+                self._create(session, request, now, wall)
+            else:
+                self._attach_existing(session, request, existing, now, wall)
+        except BeyondError as beyond:
+            self._ahead.put_off(session, request, beyond, partial(self.on_subscribe, session, request), now)
+        except RefusedError as refused:
+            self._hosting.tell(session.number, refused.answer(request.request))
+
+    def define(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> int:
+        """Creates the subscription unless it exists, without a consumer. Returns its id.
+
+        Raises RefusedError. Raises BeyondError if it is not known yet whether the subscription can be created.
+
+        `is_creating` shows when the subscription is durable and its start is final.
+        """
+        check_room(request, self._hosting)
+        found = self._existing(session, request)
+        if found is None:
+            self._create(session, request, now, wall)
+            found = self._existing(session, request)
+            assert found is not None
+            self._creations[found.sid].session = None
+            return found.sid
+        same = not is_changed(session, request, found, self._hosting)
+        assert same, "who attaches without consuming changes nothing"
+        check_token(request, found, self._hosting)
+        self._check_positions(request, now)
+        if not found.begun and found.sid not in self._creations:  # a crash interrupted its creation
+            self._creations[found.sid] = Creation(None, request, found, durable=True)
+            self.may_complete = True
+        return found.sid
+
+    def _nobody_has(self, client_id: str, name: str) -> str:
+        reason = f"there is no subscription {name!r} of client {client_id!r}"
+        others = sorted(each.client_id for each in self._hosting.registry if each.name == name)
+        if not others:
+            return reason
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        return f"{reason}; there is one of client {', '.join(map(repr, others[:3]))}{more}: give its client id"
+
+    def on_unsubscribe(self, session: ClientSession, request: Unsubscribe, now: int, wall: int) -> None:
+        """Removes a durable subscription, and informs its consumer.
+
+        The answer waits for the disk, even if there is no such subscription. An earlier removal may be on its way to
+        the disk without an answer yet, and a client that asks again would take "not found" for a proof that it is done.
+        """
+        self._ahead.give_up(request.client_id, request.name, now, wall)
+        subscription = self._hosting.registry.find(request.client_id, request.name)
+        if subscription is None:
+            lapsed = self._expiry.forget_lapsed(request.client_id, request.name)
+            if lapsed:
+                self._hosting.write_then_tell(lapsed, session.number, Done(request.request))
+                return
+            refused = RefusedError(Code.NOT_FOUND, self._nobody_has(request.client_id, request.name))
+            self._hosting.write_then_tell((), session.number, refused.answer(request.request))
+            return
+        consumer = self._hosting.consumers.get(subscription.sid)
+        if consumer is not None:
+            self._hosting.tell(
+                consumer.channel.session, Detached(subscription.sid, Code.UNSUBSCRIBED, "the subscription was removed")
+            )
+        self.remove(subscription, now)
+        self._hosting.write_then_tell((), session.number, Done(request.request))
+
+    def remove(self, subscription: SubscriptionRecord, now: int) -> None:
+        """Removes a subscription everywhere."""
+        sid = subscription.sid
+        hosting = self._hosting
+        hosting.detach(sid)
+        self._takeovers.forget(sid)
+        self._refuse_waiting(sid)
+        operations: list[Operation] = [*hosting.registry.remove(subscription)]
+        operations += delete_positions(sid, hosting.streams)
+        operations += self._expiry.forget(sid)
+        operations += self._desks.remove(subscription)
+        hosting.matcher.remove(sid)
+        for stream in hosting.streams.values():
+            stream.remove(sid)
+            if stream.holds.drop(sid, now):
+                hosting.write_holds(stream)
+        hosting.write_interest(operations, drop=subscription)
+        if subscription.durable:
+            self._tell_log(subscription, "was removed")
+
+    def on_session_ended(self, session: ClientSession, now: int) -> None:
+        """Drops all requests of a session. A durable subscription that it was creating stays."""
+        self._expiry.on_session_ended(session)
+        for creation in list(self._creations.values()):
+            if creation.session is not None and creation.session.number == session.number:
+                creation.session = None
+                if not creation.subscription.durable:
+                    self.remove(creation.subscription, now)
+        for waiting in self._waiting.values():
+            waiting[:] = [(other, request) for other, request in waiting if other.number != session.number]
+
+    def on_detached(self, sid: int, now: int, wall: int) -> None:
+        """A subscription has lost its consumer: the request that has waited longest gets it.
+
+        If that one is refused, or asked whether it is still wanted, the next one has its turn.
+        """
+        waiting = self._waiting.get(sid)
+        while waiting and sid not in self._hosting.consumers and sid not in self._creations:
+            session, request = waiting.pop(0)
+            self.on_subscribe(session, request, now, wall)
+
+    # ------------------------------------------------------------------------------------- creation
+
+    def _existing(self, session: ClientSession, request: Subscribe) -> SubscriptionRecord | None:
+        registry = self._hosting.registry
+        if request.sid:
+            return known_by_id(self._hosting, session, request)
+        return registry.find(session.client_id, request.name) if request.name else None
+
+    def _check_positions(self, request: Subscribe, now: int) -> None:
+        concerned = of_concern(request.positions or (), self._hosting.streams, request.topics)
+        check_positions(concerned, self._hosting, called(request.name), now)
+
+    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
+        checked_filter(session, request, self._hosting.selector_limits)
+        check_mail_room(session, request, self._hosting)
+        group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
+        original, request = request, self._expiry.resumed(session.client_id, request)
+        hosting = self._hosting
+        if request.start is StartAt.TOKEN:
+            self._check_positions(request, now)
+            self._ahead.check(request.positions or (), called(request.name))
+        starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
+        known = {pubend: start for pubend, (start, _) in starts.items()}
+        named = {position.pubend for position in request.positions or ()}
+        lapsed = self._expiry.late_start(session.client_id, request.name)
+        elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
+        subscription, operations = hosting.registry.create(
+            session.client_id,
+            request.name or "",
+            request.topics,
+            request.selector,
+            _late_start(original, wall) if lapsed is None else lapsed,
+            known | elsewhere,
+            begun=not any(needs_hold for _, needs_hold in starts.values()),
+            origin=origin_of(original) if request.start is StartAt.TOKEN else None,
+            group=group,
+            not_from=not_from(session, request),
+            unnamed=tuple(pubend for pubend in known if pubend not in named) if request.start is StartAt.TOKEN else (),
+        )
+        operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
+        hosting.matcher.add(subscription.sid, subscription.filter)
+        for pubend, (start, needs_hold) in starts.items():
+            position = SubscriptionPosition(start, acked=start, held=needs_hold)
+            stream = hosting.streams[pubend]
+            operations += self._place(stream, subscription, position, now)
+            if position.held and request.start is StartAt.TIME and not stream.meta.timed:
+                stream.holds.times[subscription.sid] = request.start_wall
+        self._creations[subscription.sid] = Creation(session, request, subscription)
+        hosting.write_interest(operations, add=subscription)
+        self._await_record(subscription.sid)
+        for pubend, (_, needs_hold) in starts.items():
+            if needs_hold:
+                hosting.write_holds(hosting.streams[pubend])
+
+    def _requested_start(self, stream: Constream, request: Subscribe) -> tuple[Tick, bool]:
+        """Returns (start, whether it needs a hold). Start 0 asks for the earliest tick."""
+        if request.start is StartAt.TOKEN:
+            start = next((p.tick for p in request.positions or () if p.pubend == stream.pubend), 0)
+        elif request.start is StartAt.TIME:
+            start = stream.at(request.start_wall)
+        else:
+            start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
+        return start, start < max(stream.released, stream.enrolled_at, 1)
+
+    def _place(
+        self, stream: Constream, subscription: SubscriptionRecord, position: SubscriptionPosition, now: int
+    ) -> list[Operation]:
+        stream.add(subscription.sid, position, subscription.version)
+        if not position.held:
+            return []
+        stream.holds.put(subscription.sid, position.start, now)
+        return [position_row(subscription.sid, stream.pubend, position)]
+
+    def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
+        """A pubend keeps these holds, from these ticks on.
+
+        A subscription that is being created starts there, if that is later than it asked for. Two kinds of subscription
+        keep their start, and their reader reports the difference as a gap:
+
+        - one that continues an earlier position, because it was created by a token or resumes a lapsed name; where a
+          subscription's token does not name the pubend, that was not known then, and its first tick is the position;
+        - one that has begun: its hold could not keep events that were released early.
+        """
+        self.may_complete = True
+        for sid, held_from in resolved:
+            at = stream.beginning(held_from)
+            subscription, position = self._hosting.registry.get(sid), stream.positions.get(sid)
+            if subscription is None or position is None or subscription.begun or position.start >= at:
+                continue
+            if subscription.origin is not None:
+                if position.acked or subscription.names(stream.pubend):
+                    continue
+                if subscription.origin[0]:  # it is a subscription's, and not only positions that somebody put together
+                    at = stream.meta.created
+            at = stream.behind(at)
+            position.start = at
+            position.acknowledge(at, 0)
+            subscription.start = {**subscription.start, stream.pubend: at}
+            stream.touch(sid, position)
+
+    def has_to_complete(self, now: int) -> bool:
+        """Whether creations may wait for nothing any more, and there is something left of this turn for them."""
+        return self.may_complete or (self._is_behind and now != self._turn_at)
+
+    def deadline(self) -> int | None:
+        """When the creations that were left over are completed; None if there are none."""
+        return self._turn_at + 1 if self._is_behind else None
+
+    def complete_creations(self, now: int, wall: int) -> None:
+        """Answers the creations that wait for nothing any more, as many as one turn has room for.
+
+        One sync makes all durable that came while the sync before ran. To serve them all at once would make others
+        wait. The rest has the next turn; a new turn is recognised by its time.
+        """
+        if now != self._turn_at:
+            self._turn_at, self._left = now, PORTION
+        self.may_complete = self._is_behind = False
+        for creation in list(self._creations.values()):
+            if not self._is_ready(creation):
+                continue
+            if self._left <= 0:
+                self._is_behind = True
+                return
+            self._left -= BEGUN + len(self._hosting.streams)
+            self._go_on(creation, now, wall)
+
+    def _go_on(self, creation: Creation, now: int, wall: int) -> None:
+        sid = creation.subscription.sid
+        held = any(stream.positions[sid].held for stream in self._hosting.streams.values())
+        # Holds may have raised the start. The answer names it, so it has to be durable before.
+        if (held or not creation.subscription.begun) and not creation.resolved:
+            creation.resolved, creation.durable = True, False
+            self._begin(creation.subscription)
+            return
+        del self._creations[sid]
+        self._note(creation)
+        if creation.session is None:
+            return
+        try:
+            self._attach(
+                creation.session, creation.request, creation.subscription, now, wall, created=not creation.changes
+            )
+        except RefusedError as refused:  # its topics are no longer all of one group
+            self._hosting.tell(creation.session.number, refused.answer(creation.request.request))
+            if not creation.subscription.durable:
+                self.remove(creation.subscription, now)
+
+    def _note(self, creation: Creation) -> None:
+        subscription = creation.subscription
+        if subscription.durable:
+            done = "has another filter now" if creation.changes else "was created"
+            selector = f" with selector {subscription.selector!r}" if subscription.selector else ""
+            more = f" and {len(subscription.topics) - TOPICS_TOLD} more" * (len(subscription.topics) > TOPICS_TOLD)
+            topics = ", ".join(map(repr, subscription.topics[:TOPICS_TOLD]))
+            self._tell_log(subscription, f"{done}, for {topics}{more}{selector}")
+
+    def _tell_log(self, subscription: SubscriptionRecord, what: str) -> None:
+        who = f"subscription {subscription.name!r} of client {subscription.client_id!r}"
+        self._hosting.outbox.emit(Note(Subject.SUBSCRIPTION, f"{who} {what}"))
+
+    def _begin(self, subscription: SubscriptionRecord) -> None:
+        """The start is known on every pubend, and final now: makes that durable in one write."""
+        sid = subscription.sid
+        subscription.begun = True
+        operations = self._hosting.registry.save(subscription)
+        for stream in self._hosting.streams.values():
+            if stream.positions[sid].held and subscription.durable:
+                operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
+        self._hosting.outbox.write(operations)
+        self._await_record(sid)
+
+    def _await_record(self, sid: int) -> None:
+        """Lets the creation go on when everything that was written for it is durable."""
+
+        def durable(_now: int, _wall: int) -> None:
+            if sid in self._creations:
+                self._creations[sid].durable = self.may_complete = True
+
+        self._hosting.outbox.write((), durable)
+
+    def is_creating(self, sid: int) -> bool:
+        """Whether the creation of a subscription is not answered yet."""
+        return sid in self._creations
+
+    def is_awaited(self, sid: int) -> bool:
+        """Whether a session waits for a subscription that is being created."""
+        creation = self._creations.get(sid)
+        return creation is not None and creation.session is not None
+
+    def _is_ready(self, creation: Creation) -> bool:
+        sid = creation.subscription.sid
+        streams = self._hosting.streams.values()
+        return creation.durable and all(stream.enrolled and not stream.holds.waits_for(sid) for stream in streams)
+
+    # ------------------------------------------------------------------------------------ attaching
+
+    def _attach_existing(
+        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
+    ) -> None:
+        changed = is_changed(session, request, subscription, self._hosting)
+        check_token(request, subscription, self._hosting)
+        self._check_positions(request, now)
+        if request.order is Order.TOTAL:
+            self._groups.group_of(request.topics)
+        sid = subscription.sid
+        if request.commits:  # its answer says that what it repeats is durable: so that is judged before
+            if unknown := self._desks.unknown_of(request.acknowledged, now):
+                raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
+            streams = self._hosting.streams
+            news = [
+                said
+                for said in request.acknowledged
+                if said.pubend in streams and said.tick > streams[said.pubend].positions[sid].acked
+            ]
+            self._ahead.check([Position(said.pubend, said.tick) for said in news], called(subscription.name))
+        if self._expiry.returns(session, request, sid, self.on_subscribe):
+            return
+        if sid in self._creations or not subscription.begun:
+            if changed:
+                self._complete_first(subscription, request)
+            self._adopt(session, request, subscription)
+            self.may_complete = True
+            return
+        makes_anew = changed and request.on_change is OnChange.JMS
+        taker, holder = taker_of(session, request), self._hosting.consumers.get(sid)
+        if holder is not None and not _has_moved(session, holder):
+            in_use = self._takeovers.in_use(sid, taker, request.in_use)
+            if in_use is InUse.ERROR or (makes_anew and in_use is InUse.TAKEOVER):
+                raise RefusedError(Code.IN_USE, _in_use(holder, session))
+            if in_use is InUse.WAIT:
+                self._waiting.setdefault(sid, []).append((session, request))
+                return
+        self._takeovers.check(sid, session, request, now, wall)
+        if holder is not None:
+            if _has_moved(session, holder):
+                self._hosting.end_session(holder.channel.session, MOVED)
+            else:
+                reason = taken_over_by(session.client_id, taker, wall)
+                self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, reason))
+            self._hosting.detach(sid)
+        if makes_anew:
+            # In one write: a crash must not leave the name without a subscription, of which the client knew.
+            self.remove(subscription, now)
+            self._create(session, replace(request, start=StartAt.LATEST, positions=None), now, wall)
+        elif changed:
+            self._change(session, request, subscription, wall)
+        else:
+            self._attach(session, request, subscription, now, wall, created=False)
+
+    def _complete_first(self, subscription: SubscriptionRecord, request: Subscribe) -> None:
+        """Refuses, for now, to change a subscription that is being created, or whose creation a crash interrupted."""
+        if subscription.sid not in self._creations:
+            self._creations[subscription.sid] = Creation(None, request, subscription, durable=True)
+            self.may_complete = True
+        raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
+
+    def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int) -> None:
+        """Gives a subscription that nobody consumes the filter of a request; it keeps its position.
+
+        All of it is one write, and the answer waits for that: a crash leaves the old filter with its positions in the
+        PFS, or the new one with none.
+        """
+        hosting, sid = self._hosting, subscription.sid
+        former, operations = hosting.registry.change(
+            subscription, request.topics, request.selector, not_from(session, request)
+        )
+        hosting.matcher.remove(sid)
+        hosting.matcher.add(sid, subscription.filter)
+        for stream in hosting.streams.values():
+            position = stream.change(sid, subscription.version)
+            operations.append(position_row(sid, stream.pubend, position))
+        operations += self._desks.changed(former, wall)
+        self._creations[sid] = Creation(session, request, subscription, changes=True)
+        hosting.write_interest(operations, add=subscription, former=former)
+        self._await_record(sid)
+
+    def _adopt(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> None:
+        """Continues a creation that lost its creator, or that a crash interrupted, for this session.
+
+        The answer goes to this session when the creation is complete.
+        """
+        creation = self._creations.setdefault(
+            subscription.sid, Creation(None, request, subscription, durable=subscription.sid not in self._creations)
+        )
+        if creation.session is not None and creation.session.instance != session.instance:
+            # Whoever may wait, or take it over, asks again until it is there.
+            code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
+            raise RefusedError(code, "the subscription is being created by another consumer")
+        if creation.session is not None:  # the same client has asked twice, and each request gets an answer
+            if taker_of(session, request).is_before(taker_of(creation.session, creation.request)):
+                raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
+            taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
+            self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
+        creation.session, creation.request = session, request
+
+    def _attach(
+        self,
+        session: ClientSession,
+        request: Subscribe,
+        subscription: SubscriptionRecord,
+        now: int,
+        wall: int,
+        *,
+        created: bool,
+    ) -> None:
+        if subscription.group:
+            self._groups.group_of(subscription.topics)
+        self._takeovers.taken(subscription.sid, taker_of(session, request))
+        consumer = Consumer(
+            subscription,
+            self._hosting.channel(session.number),
+            taker_of(session, request),
+            request.credit_events,
+            request.credit_bytes,
+            self._hosting.payload_max,
+            request.request,
+            since=wall,
+        )
+        for acknowledged in request.acknowledged:
+            self._ahead.acknowledge(consumer, acknowledged, now)
+        opening = self._desks.open(consumer, request)
+        if opening is None:
+            self._serve(consumer, request, OpenedDesk(), now, wall, created=created)
+            return
+        opened, rows = opening
+        consumer.attaching = True
+        self._hosting.take_consumer(consumer)
+
+        def claimed(ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
+            consumer.attaching = False
+            if self._hosting.consumers.get(consumer.sid) is not consumer:
+                gone = self._hosting.registry.get(consumer.sid) is not subscription
+                taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over while it was being attached")
+                self._hosting.tell(session.number, (removed() if gone else taken_over).answer(request.request))
+                return
+            try:
+                if reason:
+                    raise RefusedError(Code.RETRY, reason)
+                self._desks.advance(subscription, ticks, now)
+                self._serve(consumer, request, opened, now, wall, created=created)
+            except BeyondError as beyond:
+                self._hosting.detach(consumer.sid)
+                self._ahead.put_off(session, request, beyond, partial(self.on_subscribe, session, request), now)
+            except RefusedError as refused:  # as in `_go_on`
+                self._hosting.detach(consumer.sid)
+                self._hosting.tell(session.number, refused.answer(request.request))
+
+        def durable(now: int, wall: int) -> None:
+            if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:
+                self._desks.claim(subscription, opened, claimed)
+            else:
+                claimed({}, "", now, wall)
+
+        self._hosting.outbox.write(rows, durable)
+
+    def _serve(
+        self, consumer: Consumer, request: Subscribe, opened: OpenedDesk, now: int, wall: int, *, created: bool
+    ) -> None:
+        """Answers a consumer, and serves it from where it goes on."""
+        hosting, subscription = self._hosting, consumer.subscription
+        sid = subscription.sid
+        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+        group = self._groups.group_of(subscription.topics) if subscription.group else ""
+        at = {
+            stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
+        }
+        if group:
+            members = self._groups.members(group)
+            at.update(self._groups.late_starts(subscription, members, at, given or {}))
+            if not consumer.is_elsewhere:
+                starts = {pubend: stream.positions[sid].start for pubend, stream in members.items()}
+                too_late = self._groups.too_late(members, at, starts)
+                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
+            if group != subscription.group:
+                subscription.group = group
+                hosting.outbox.write(hosting.registry.save(subscription))
+        answer = Subscribed(
+            request.request,
+            sid,
+            subscription.generation,
+            hosting.seals.of(subscription),
+            created,
+            [Position(pubend, tick) for pubend, tick in at.items()],
+            hosting.seals.home,
+            group=group,
+            epoch=opened.epoch,
+            doubt=opened.doubt,
+            settled=opened.settled,
+            attempts=opened.attempts,
+            units=opened.units,
+            no_local=bool(subscription.not_from),
+            key=key_of(hosting.shb, subscription) if opened.epoch else "",
+            claim=opened.claim,
+            enlisted=opened.enlisted if opened.epoch else (),
+            earlier=opened.earlier,
+            untaken=untaken(subscription.topics, hosting.streams) if created else (),
+        )
+        hosting.attach(consumer, at, answer, now, wall)
+        self._ahead.watch(consumer, at, now)
+
+    def attach_at(self, stream: Constream, position: SubscriptionPosition, given: dict[PubendId, Tick] | None) -> Tick:
+        """Returns where a consumer goes on: at its token, or without a token where the subscription stands."""
+        return position.acked if given is None else given.get(stream.pubend, position.start)
+
+    def _refuse_waiting(self, sid: int) -> None:
+        """Answers every request that waits for a subscription that is removed: its creator's and all others."""
+        waiting = [*self._expiry.returned(sid), *self._waiting.pop(sid, [])]
+        creation = self._creations.pop(sid, None)
+        if creation is not None and creation.session is not None:
+            waiting.insert(0, (creation.session, creation.request))
+        for session, request in waiting:
+            self._hosting.tell(session.number, removed().answer(request.request))
+
+
+def _late_start(request: Subscribe, wall: int) -> Tick:
+    """Returns where a new subscription starts on pubends that are found later; 0: at their beginning.
+
+    Events that are published after the creation are owed, whichever clock is wrong, even if the request asked for a
+    time in the future.
+    """
+    if request.start in {StartAt.EARLIEST, StartAt.TOKEN}:
+        return 0
+    present = max(0, tick_at(wall) - SKEW)
+    return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))
+
+
+def _has_moved(session: ClientSession, holder: Consumer) -> bool:
+    """Whether a subscription is held in an earlier session of the connection that asks for it."""
+    return holder.instance == session.instance and holder.channel.session != session.number
+
+
+def _in_use(holder: Consumer, session: ClientSession) -> str:
+    """Returns who has a subscription, since when, and what a client that wants it can do."""
+    who = "this very connection"
+    if holder.instance != session.instance:
+        who = f"another process or connection of client {session.client_id!r} (instance {holder.instance[:8]})"
+    return (
+        f"subscription {holder.subscription.name!r} is consumed by {who} since"
+        f" {time_at(tick_at(holder.since)):%Y-%m-%d %H:%M:%S} UTC:"
+        " in_use='takeover' takes it over, in_use='wait' waits until it is free"
+    )

@@ -1,0 +1,419 @@
+"""Desks: what a home keeps of consumers that leave their position to it (protocol: committing; TS1 to TS5).
+
+Such a consumer hands out a unit, an event or a batch, only when the commit of the unit before it is durable. So after
+any crash one unit is in doubt: the one that was in hand. A desk is what is needed to recognise it:
+
+- `epoch` counts attachments: a commit of an older one is not taken;
+- `holder`: somebody may have been handed something since, and this is who; "" if the last one left in order;
+- `doubt`: whether that one found doubt: if its answer is lost, it asks again, and is told the same;
+- `settled`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
+- `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
+- `units`: up to where batches were announced before they were handed out;
+- `former`: `units` without those of this consumer, who leaves in order with that and with what it was handed;
+- `earlier`: doubt, attempts and units of the time before the filter changed, together with the filter of then;
+- `enlisted`: the pubends where transactions may store the position, and `claim`, the epoch under which they may.
+
+An attachment is answered when all of this is durable, and so is an announcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from struct import Struct
+
+import msgspec
+
+from gapless.core.outbox import Then
+from gapless.core.ports import Delete, Operation, RecoveryReader, Set
+from gapless.core.stream.ticks import PubendId, Tick, tick_at
+from gapless.core.wire.messages import Acknowledged, Attempts, Code, Earlier, Position, Subscribe, Unit
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.state.consumers import Consumer
+from gapless_shb.core.state.positions import last_event
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.state.rows import position_row
+from gapless_shb.core.subscriptions.checks import called
+from gapless_shb.core.subscriptions.claims import Claimed, Claims
+from gapless_shb.core.subscriptions.earlier import added, attempts_at, furthest, resolved, uncommitted
+from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
+from gapless_shb.core.subscriptions.unheard import may_be_there, of_its_name
+
+DESKS = "shb/desks"
+"""Subscription id → Desk; none for a subscription that nobody ever left its position to."""
+SOMEBODY = "?"
+"""The holder of a desk to which a consumer came that does not commit."""
+LEFT = "-"
+"""The holder of a desk whose last consumer left in order, and left some of the doubt that it had found."""
+_KEY = Struct(">Q")
+
+
+class Attempt(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """An event that was taken, how often, and by whom the last time."""
+
+    tick: Tick
+    count: int
+    by: str
+
+
+class Desk(msgspec.Struct, array_like=True):
+    """The desk of a subscription; see the module."""
+
+    epoch: int = 0
+    holder: str = ""
+    attempts: dict[PubendId, Attempt] = {}
+    units: dict[PubendId, Tick] = {}
+    settled: tuple[PubendId, ...] = ()
+    enlisted: tuple[PubendId, ...] = ()
+    claim: int = 0
+    doubt: bool = True
+    former: dict[PubendId, Tick] = {}
+    earlier: tuple[Earlier, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedDesk:
+    """What a consumer is told of the desk that it has now."""
+
+    epoch: int = 0
+    doubt: bool = False
+    settled: tuple[PubendId, ...] = ()
+    attempts: tuple[Attempts, ...] = ()
+    units: tuple[Position, ...] = ()
+    earlier: tuple[Earlier, ...] = ()
+    claim: int = 0
+    enlisted: tuple[PubendId, ...] = ()
+    claims: bool = False
+    """Whether it has to be claimed at all of `enlisted` before anything is handed out."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Desk).decode
+
+
+class Desks:
+    """All desks of an SHB."""
+
+    def __init__(self, hosting: Hosting, ahead: PositionsAhead, claims: Claims, reader: RecoveryReader) -> None:
+        """Restores what the volume has."""
+        self._hosting = hosting
+        self._claims = claims
+        self._ahead = ahead
+        self._desks: dict[int, Desk] = {}
+        for key, value in reader.scan(DESKS):
+            (sid,) = _KEY.unpack(key)
+            if hosting.registry.get(sid) is not None:
+                self._desks[sid] = _decode(value)
+
+    def open(self, consumer: Consumer, request: Subscribe) -> tuple[OpenedDesk, list[Operation]] | None:
+        """A consumer attaches. Returns what to tell it when these writes are durable; None: no desk is concerned.
+
+        Raises RefusedError if it goes on with what it was handed before, and somebody else was served meanwhile.
+        """
+        sid = consumer.sid
+        desk = self._desks.get(sid)
+        if not request.commits or not consumer.subscription.durable:
+            if desk is None or (desk.holder in {"", SOMEBODY, LEFT} and not desk.enlisted):
+                return None
+            return self._pass_on(desk), [self._row(sid, desk)]
+        desk = desk or Desk()
+        goes_on = bool(request.sid)
+        is_new = desk.holder != consumer.holder
+        # With an epoch it has left in between, to have come again what it did not commit.
+        if is_new and (goes_on or request.epoch not in {0, desk.epoch}):
+            raise RefusedError(Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
+        self._desks[sid] = desk
+        others_were_here = is_new and desk.holder == SOMEBODY
+        if is_new:
+            desk.doubt = bool(desk.holder)
+            desk.settled = desk.settled if desk.holder == LEFT else ()
+            desk.holder = consumer.holder
+            desk.former = dict(desk.units)
+        if is_new or goes_on:  # otherwise it asks again, because it has not been answered: it was handed nothing
+            # Whoever goes on for another one of its process sees by the epoch if somebody was here meanwhile.
+            desk.epoch += 2 if others_were_here else 1
+        if is_new:  # otherwise nobody else was here, and its transactions go on
+            desk.claim = desk.epoch
+        row = self._row(sid, desk)
+        attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items())
+        units = _units(desk, knows_earlier=bool(request.process))
+        claims = bool(desk.enlisted) and not goes_on
+        doubt, settled = (False, ()) if goes_on else (desk.doubt, desk.settled)
+        opened = OpenedDesk(
+            desk.epoch, doubt, settled, attempts, units, desk.earlier, desk.claim, desk.enlisted, claims
+        )
+        return opened, [row, *self._positions(sid)]
+
+    def claim(self, subscription: SubscriptionRecord, opened: OpenedDesk, then: Claimed) -> None:
+        """Claims a subscription for whoever is attached now; `then` hears of what transactions have stored (TS13)."""
+        self._claims.claim(subscription, opened.claim, opened.enlisted, then)
+
+    def advance(self, subscription: SubscriptionRecord, ticks: Mapping[PubendId, Tick], now: int) -> None:
+        """Transactions have consumed everything up to these positions.
+
+        Raises RefusedError if that cannot be noted yet, and BeyondError if a position has to be judged first.
+        """
+        sid, streams = subscription.sid, self._hosting.streams
+        said = [Acknowledged(pubend, tick, tick) for pubend, tick in ticks.items()]
+        if unknown := self.unknown_of(said, now):
+            raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
+        news = [
+            each for each in said if each.pubend in streams and each.tick > streams[each.pubend].positions[sid].acked
+        ]
+        self._ahead.check([Position(each.pubend, each.tick) for each in news], called(subscription.name))
+        for each in news:
+            stream = streams[each.pubend]
+            stream.acknowledge(sid, each.tick, last_event(stream.positions[sid], stream.head, each.tick))
+        self._hosting.unsaved = True
+
+    def is_current(self, sid: int, epoch: int) -> bool:
+        """Whether a commit of this epoch is taken."""
+        desk = self._desks.get(sid)
+        return desk is not None and desk.epoch == epoch
+
+    def commit(
+        self,
+        consumer: Consumer,
+        said: Sequence[Acknowledged],
+        unit: Unit | None,
+        enlists: PubendId,
+        durable: Then,
+        now: int,
+    ) -> None:
+        """A consumer is done with everything up to these positions, and will be handed the unit next.
+
+        `enlists`: a pubend at which a transaction will store its position, or "". It is claimed there, too.
+
+        `durable` is called when both are. A position that is ahead of all that is known here is judged first. If a
+        pubend is not known here yet, nothing is answered: a consumer elsewhere asks again, another one connects again.
+        """
+        sid, hosting = consumer.sid, self._hosting
+        on = [(hosting.streams[each.pubend], each) for each in said if each.pubend in hosting.streams]
+        if len(on) < len(said) and (unknown := self.unknown_of(said, now)):
+            hosting.end_session(consumer.channel.session, f"{unknown} is not known here yet")
+            return
+        for stream, each in on:
+            if each.tick <= stream.head or consumer.is_elsewhere:
+                continue
+            if self._ahead.is_beyond(each.pubend, each.tick) and each.tick > stream.positions[sid].acked:
+                again = partial(self._commit_again, consumer, said, unit, enlists, durable)
+                self._ahead.judge(consumer, each, again, now)
+                return
+        rows: list[Operation] = []
+        for stream, each in on:
+            stream.acknowledge(sid, each.tick, each.event)
+            rows.append(position_row(sid, stream.pubend, stream.positions[sid]))
+            stream.saved(sid)
+        if unit is not None:
+            desk = self._desks[sid]
+            if unit.careful:
+                self._take(desk, unit, before=max(1, attempts_at(desk.earlier, unit)))
+                desk.earlier = resolved(desk.earlier, unit)
+            self._announce(desk, unit)
+            rows.append(self._row(sid, desk))
+        if enlists:
+            rows.append(self._enlist(sid, enlists))
+            durable = partial(self._claim_enlisted, consumer, enlists, durable)
+        hosting.outbox.write(rows, durable)
+        hosting.unsaved = True
+
+    def unknown_of(self, said: Iterable[Acknowledged], now: int) -> PubendId:
+        """Returns a pubend that this home has not heard of yet, so it can keep no position on it; "" if there is none.
+
+        The SHB that serves a consumer may know of it earlier, or may have known of it before it crashed.
+        """
+        hosting = self._hosting
+        for each in said:
+            if each.pubend not in hosting.streams and (
+                not of_its_name(each.pubend, hosting) or may_be_there(each.pubend, hosting, now)
+            ):
+                return each.pubend
+        return ""
+
+    def close(self, consumer: Consumer, handed: Iterable[Unit] | None, settled: Iterable[PubendId] | None) -> None:
+        """A consumer leaves. In order, if it says what it was handed and has not committed.
+
+        `settled`: the pubends on which it was not, or no longer, in doubt; None: it was in no doubt.
+        """
+        desk = self._desks.get(consumer.sid)
+        if desk is None or handed is None or not _is_of(desk, consumer.instance):
+            return
+        desk.units = dict(desk.former)  # what was announced for this one and not handed out is in nobody's hands
+        for unit in handed:
+            self._take(desk, unit, before=0)
+            self._announce(desk, unit)
+        desk.holder = "" if settled is None else LEFT
+        desk.settled = () if settled is None else tuple(p for p in settled if p in self._hosting.streams)
+        self._hosting.outbox.write([self._row(consumer.sid, desk)])
+
+    def adopted(self, sid: int, instance: str) -> list[Operation]:
+        """A consumer was served elsewhere that this home did not know of. Returns what has to be written."""
+        desk = self._desks.get(sid)
+        if desk is None or desk.holder in {"", LEFT} or _is_of(desk, instance):
+            return []
+        opened, subscription = self._pass_on(desk), self._hosting.registry.get(sid)
+        if opened.claims and subscription is not None:
+            claim = partial(self.claim, subscription, opened, _nothing)
+            self._hosting.outbox.write((), lambda _now, _wall: claim())
+        return [self._row(sid, desk)]
+
+    def changed(self, former: SubscriptionRecord, wall: int) -> list[Operation]:
+        """A subscription gets another filter than it had. Returns what has to be written with it.
+
+        Which event is the first behind the position may be another one from now on, and a batch would have had others.
+        """
+        desk = self._desks.get(former.sid)
+        if desk is None:
+            return []
+        self._row(former.sid, desk)  # without what is committed
+        firsts: dict[PubendId, Tick] = {}
+        if desk.holder:
+            settled = desk.settled if desk.holder == LEFT else ()
+            for pubend, stream in self._hosting.streams.items():
+                # After a crash the head is behind what was sent; of a log of others nothing else is known.
+                sent = max(stream.head, tick_at(wall)) if stream.meta.timed else stream.head
+                taken = desk.attempts.get(pubend)
+                if pubend not in settled and sent > stream.positions[former.sid].acked:
+                    firsts[pubend] = sent if taken is None else taken.tick
+        selected = former.filter
+        earlier = Earlier(
+            former.version,
+            selected.topics,
+            selected.selector,
+            tuple(Position(pubend, tick) for pubend, tick in firsts.items()),
+            tuple(Position(pubend, tick) for pubend, tick in desk.units.items()),
+            tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items()),
+        )
+        desk.earlier = added(desk.earlier, earlier)
+        desk.holder, desk.settled, desk.attempts, desk.units, desk.former = "", (), {}, {}, {}
+        return [self._row(former.sid, desk)]
+
+    def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
+        """Returns the removal of a subscription's desk."""
+        desk = self._desks.pop(subscription.sid, None)
+        if desk is None:
+            return []
+        forgotten = self._claims.forget(subscription, desk.enlisted) if desk.enlisted else []
+        return [Delete(DESKS, _KEY.pack(subscription.sid)), *forgotten]
+
+    def needs_fence(self, sid: int) -> bool:
+        """Whether transactions may have stored where a subscription stands, and nobody consumes it now."""
+        desk = self._desks.get(sid)
+        return desk is not None and bool(desk.enlisted) and sid not in self._hosting.consumers
+
+    def fence(self, subscription: SubscriptionRecord, then: Claimed) -> None:
+        """Somebody reads a subscription who is no consumer: what a former one has under way does not count any more."""
+        desk = self._desks[subscription.sid]
+        opened = self._pass_on(desk)
+        row = self._row(subscription.sid, desk)
+        self._hosting.outbox.write([row], lambda _now, _wall: self.claim(subscription, opened, then))
+
+    # How it is done.
+
+    def _commit_again(
+        self,
+        consumer: Consumer,
+        said: Sequence[Acknowledged],
+        unit: Unit | None,
+        enlists: PubendId,
+        durable: Then,
+        now: int,
+        _wall: int,
+    ) -> None:
+        if self._hosting.consumers.get(consumer.sid) is consumer:
+            self.commit(consumer, said, unit, enlists, durable, now)
+
+    @staticmethod
+    def _pass_on(desk: Desk) -> OpenedDesk:
+        """Somebody comes who does not commit."""
+        if desk.holder not in {"", LEFT}:  # whoever left in order does not come back
+            desk.holder = SOMEBODY
+        if desk.enlisted:
+            desk.epoch += 1
+            desk.claim = desk.epoch
+        return OpenedDesk(claim=desk.claim, enlisted=desk.enlisted, claims=bool(desk.enlisted))
+
+    def _enlist(self, sid: int, pubend: PubendId) -> Set:
+        desk = self._desks[sid]
+        if pubend not in desk.enlisted:
+            desk.enlisted = (*desk.enlisted, pubend)
+        return self._row(sid, desk)
+
+    def _claim_enlisted(self, consumer: Consumer, pubend: PubendId, durable: Then, _now: int, _wall: int) -> None:
+        """A pubend is enlisted durably. Its claim precedes the first transaction there (TS12)."""
+        desk, sid = self._desks.get(consumer.sid), consumer.sid
+        if desk is None or self._hosting.consumers.get(sid) is not consumer:
+            return
+
+        def claimed(_ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
+            if reason:  # whoever is elsewhere asks again, another one connects again
+                self._hosting.end_session(consumer.channel.session, reason)
+            else:
+                durable(now, wall)
+
+        self._claims.claim(consumer.subscription, desk.claim, (pubend,), claimed)
+
+    @staticmethod
+    def _take(desk: Desk, unit: Unit, *, before: int) -> None:
+        """One more attempt. Asked again by the same consumer, it is still the same attempt.
+
+        `before`: how often it was handed out before, if none of that was counted: once where there was doubt.
+
+        What an SHB told as a gap, another one may have still: then an event comes that is before the one of the last
+        attempt, and everything up to that one may have been handed out.
+        """
+        former = desk.attempts.get(unit.pubend)
+        if former is not None and former.tick > unit.first:
+            for units in (desk.units, desk.former):
+                units[unit.pubend] = max(former.tick, units.get(unit.pubend, 0))
+        if former is None or former.tick != unit.first:
+            desk.attempts[unit.pubend] = Attempt(unit.first, before + 1, desk.holder)
+        elif former.by != desk.holder:
+            desk.attempts[unit.pubend] = Attempt(unit.first, former.count + 1, desk.holder)
+
+    @staticmethod
+    def _announce(desk: Desk, unit: Unit) -> None:
+        """A batch is handed out. What an earlier consumer was handed, and did not commit, may go further."""
+        if unit.last > unit.first:
+            desk.units[unit.pubend] = max(unit.last, desk.units.get(unit.pubend, 0))
+
+    def _row(self, sid: int, desk: Desk) -> Set:
+        """Returns the write of a desk, without what is committed meanwhile."""
+        acked = {pubend: stream.positions[sid].acked for pubend, stream in self._hosting.streams.items()}
+        desk.attempts = {p: taken for p, taken in desk.attempts.items() if taken.tick > acked.get(p, 0)}
+        desk.units = {p: upto for p, upto in desk.units.items() if upto > acked.get(p, 0)}
+        desk.former = {p: upto for p, upto in desk.former.items() if upto > acked.get(p, 0)}
+        desk.earlier = uncommitted(desk.earlier, acked)
+        return Set(DESKS, _KEY.pack(sid), _encode(desk))
+
+    def _positions(self, sid: int) -> list[Operation]:
+        """Returns the writes of positions that no checkpoint has yet: what the answer names is durable."""
+        streams = self._hosting.streams.values()
+        return [
+            position_row(sid, stream.pubend, stream.positions[sid])
+            for stream in streams
+            if stream.positions[sid].changed
+        ]
+
+
+def _nothing(_ticks: Mapping[PubendId, Tick], _reason: str, _now: int, _wall: int) -> None:
+    """Nobody waits for a claim."""
+
+
+def _units(desk: Desk, *, knows_earlier: bool) -> tuple[Position, ...]:
+    """Returns up to where batches may have been handed out.
+
+    A client that is too old to be told of earlier filters marks everything of that time.
+    """
+    upto = dict(desk.units)
+    if not knows_earlier:  # it does not name its process either
+        for pubend, tick in furthest(desk.earlier).items():
+            upto[pubend] = max(tick, upto.get(pubend, 0))
+    return tuple(Position(pubend, tick) for pubend, tick in upto.items())
+
+
+def _is_of(desk: Desk, instance: str) -> bool:
+    """Whether a desk is open for a consumer of this process."""
+    return desk.holder.rpartition("/")[0] == instance

@@ -1,0 +1,268 @@
+"""The expiry of subscriptions: one that is not consumed for long is given up, without a silent loss.
+
+It is off unless `subscription_lease_seconds` is set.
+
+Time means uptime of this SHB, counted in beats of its monotonic timer. A wall clock that jumps, a broker that is down
+and a process that stands still count for nothing, or for one beat. So none of them costs an application its
+subscription. A subscription expires between one lease, and one lease and two beats, after its consumer left.
+
+Expiry removes the subscription, as `unsubscribe` does, so it holds no log back. Its name and position remain. A client
+that subscribes with that name again continues at that position: it gets what the logs still have, and a gap for the
+rest.
+
+What is durable:
+
+1. the uptime, once in a beat;
+2. for each unconsumed subscription, when that was noticed; this is deleted *before* its return is answered;
+3. name and position of a lapsed subscription, *before* it is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice, takewhile
+from struct import Struct
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from gapless.core.alarms import Alarm, AlarmCode
+from gapless.core.ports import ClientSession, Delete, Operation, RecoveryReader, RequestHandler, Set
+from gapless.core.stream.ticks import PubendId, Tick
+from gapless.core.wire.messages import Position, StartAt, Subscribe
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.state.registry import SubscriptionRecord
+
+LEASES = "shb/leases"
+"""`uptime` → milliseconds; subscription id → the uptime at which it was noticed that it has no consumer."""
+LAPSED = "shb/lapsed"
+"""client id, name → Lapsed."""
+LAPSED_MAX = 100_000
+"""How many positions of lapsed subscriptions are kept: the latest ones."""
+BEATS = 16
+"""How many beats a lease has, if it is short."""
+LAPSES_MOST = 1_000
+"""How many subscriptions are given up in one beat at most, so that no turn is long."""
+BEAT_MS_MAX = 600_000
+
+_UPTIME = b"uptime"
+_KEY = Struct(">Q")
+
+Returning: TypeAlias = "list[tuple[ClientSession, Subscribe]]"
+
+
+class Lapsed(msgspec.Struct, array_like=True, frozen=True):
+    """What is kept of a subscription whose lease has ended."""
+
+    sid: int
+    client_id: str
+    name: str
+    lapsed_at: int
+    """The uptime, in milliseconds."""
+    starts: dict[PubendId, Tick]
+    """From where it was owed events: where it continues with a token that does not name the pubend."""
+    positions: dict[PubendId, Tick]
+    """Up to where it was done with everything: where it continues without a token."""
+    late_start: Tick = 0
+    """The `late_start` of the subscription, for pubends found later."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_time = msgspec.msgpack.Decoder(int).decode
+_decode_lapsed = msgspec.msgpack.Decoder(Lapsed).decode
+
+
+def beat_of(lease_ms: int) -> int:
+    """Returns the length of a beat, in milliseconds."""
+    return max(1, min(lease_ms // BEATS, BEAT_MS_MAX))
+
+
+class Expiry:
+    """Which subscriptions have no consumer since when, which are returning, and which have lapsed."""
+
+    def __init__(self, hosting: Hosting, lease_ms: int | None, reader: RecoveryReader) -> None:
+        """Restores what the volume has. `lease_ms` None: no subscription expires."""
+        self._hosting = hosting
+        self._lease_ms = lease_ms
+        self._uptime = 0
+        self._left: dict[int, int] = {}
+        """When each subscription without a consumer was noticed, the earliest first."""
+        self._returning: dict[int, Returning] = {}
+        """Requests that go on when the return of their subscription is durable."""
+        self._lapsed: dict[tuple[str, str], Lapsed] = {}
+        """The lapsed subscriptions, the earliest first."""
+        self._obsolete: list[Operation] = []
+        self._recover(reader)
+
+    def _recover(self, reader: RecoveryReader) -> None:
+        found = {key: _decode_time(value) for key, value in reader.scan(LEASES)}
+        if self._lease_ms is None:
+            # Returns are not noted while there are no leases. So these times would be wrong when leases are on again.
+            self._obsolete = [Delete(LEASES, key) for key in found]
+        else:
+            # The uptime is written once in a beat. It was at least the latest time that was noted.
+            self._uptime = max(found.values(), default=0)
+            found.pop(_UPTIME, None)
+            left = sorted(((_KEY.unpack(key)[0], at) for key, at in found.items()), key=lambda item: item[1])
+            self._left = {sid: at for sid, at in left if self._hosting.registry.get(sid) is not None}
+        lapsed = (_decode_lapsed(value) for _, value in reader.scan(LAPSED))
+        for one in sorted(lapsed, key=lambda one: one.lapsed_at):
+            if self._hosting.registry.find(one.client_id, one.name) is None:
+                self._lapsed[one.client_id, one.name] = one
+            else:  # a crash lost the removal of the subscription
+                self._obsolete.append(_forget(one.client_id, one.name))
+
+    # ------------------------------------------------------------------------------------------ time
+
+    @property
+    def beat_ms(self) -> int | None:
+        """How often `on_beat` has to be called; None: never."""
+        return None if self._lease_ms is None else beat_of(self._lease_ms)
+
+    def start(self) -> None:
+        """Makes the first writes of a life."""
+        if self._obsolete:
+            self._hosting.outbox.write(self._obsolete)
+
+    def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[SubscriptionRecord], None]) -> None:
+        """One more beat has passed: notes subscriptions that lost their consumer, removes those whose lease is over.
+
+        `is_awaited`: whether a session waits for a subscription that is being created.
+        """
+        assert self._lease_ms is not None
+        beat = beat_of(self._lease_ms)
+        self._uptime += beat
+        operations: list[Operation] = [Set(LEASES, _UPTIME, _encode(self._uptime))]
+        for sid in self._newly_left(is_awaited):
+            self._left[sid] = self._uptime
+            operations.append(Set(LEASES, _KEY.pack(sid), _encode(self._uptime)))
+        self._hosting.outbox.write(operations)
+        due = self._uptime - self._lease_ms
+        lapsing = takewhile(lambda item: item[1] <= due, self._left.items())
+        for sid, _ in list(islice(lapsing, LAPSES_MOST)):
+            subscription = self._hosting.registry.get(sid)
+            assert subscription is not None, "who is removed is forgotten"
+            self._lapse(subscription)
+            remove(subscription)
+
+    def _newly_left(self, is_awaited: Callable[[int], bool]) -> Iterable[int]:
+        hosting = self._hosting
+        consumers = hosting.consumers
+        if len(self._left) + len(self._returning) + len(consumers) >= len(hosting.registry):
+            return []
+        return [
+            subscription.sid
+            for subscription in hosting.registry
+            if subscription.durable
+            and subscription.sid not in consumers
+            and subscription.sid not in self._left
+            and subscription.sid not in self._returning
+            and not is_awaited(subscription.sid)
+        ]
+
+    def _lapse(self, subscription: SubscriptionRecord) -> None:
+        """Writes the position of a subscription before it is removed; a crash between the two must not lose it."""
+        hosting = self._hosting
+        client_id, name = subscription.client_id, subscription.name
+        on = {stream.pubend: stream.positions[subscription.sid] for stream in hosting.streams.values()}
+        # Its token may have named pubends that are still unknown here. On these it stands where it started.
+        starts = subscription.start | {pubend: position.start for pubend, position in on.items()}
+        done = subscription.start | {
+            pubend: hosting.streams[pubend].done_upto(position) for pubend, position in on.items()
+        }
+        lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, subscription.late_start)
+        operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
+        self._lapsed.pop((client_id, name), None)
+        self._lapsed[client_id, name] = lapsed
+        while len(self._lapsed) > LAPSED_MAX:
+            oldest = next(iter(self._lapsed))
+            del self._lapsed[oldest]
+            operations.append(_forget(*oldest))
+        hosting.outbox.write(operations)
+        text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
+        hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_EXPIRED, text, f"{client_id}/{name}"))
+
+    # ------------------------------------------------------------------------------------ coming back
+
+    def returns(self, session: ClientSession, request: Subscribe, sid: int, go_on: RequestHandler) -> bool:
+        """A client returns to a subscription without a consumer. Returns True if `go_on` will be called later.
+
+        That is the case if the return has to be durable first. Otherwise a crash would forget the return, and count the
+        whole time before it as absence.
+        """
+        if sid in self._returning:
+            self._returning[sid].append((session, request))
+            return True
+        if self._left.pop(sid, None) is None:
+            return False
+        self._returning[sid] = [(session, request)]
+
+        def durable(now: int, wall: int) -> None:
+            for returning, waiting in self.returned(sid):
+                go_on(returning, waiting, now, wall)
+
+        self._hosting.outbox.write([Delete(LEASES, _KEY.pack(sid))], durable)
+        return True
+
+    def returned(self, sid: int) -> Returning:
+        """Takes out the requests that wait: their return is durable, or their subscription was removed."""
+        return self._returning.pop(sid, [])
+
+    def on_session_ended(self, session: ClientSession) -> None:
+        """Drops the requests of a session that has ended."""
+        for requests in self._returning.values():
+            requests[:] = [(other, request) for other, request in requests if other.number != session.number]
+
+    def forget(self, sid: int) -> list[Operation]:
+        """Returns the writes that forget a removed subscription's lease."""
+        return [] if self._left.pop(sid, None) is None else [Delete(LEASES, _KEY.pack(sid))]
+
+    # ------------------------------------------------------------------------------------------ lapsed
+
+    def forget_lapsed(self, client_id: str, name: str) -> list[Operation]:
+        """Returns the writes that forget a lapsed subscription; none if there is none."""
+        return [] if self._lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
+
+    def resumed(self, client_id: str, request: Subscribe) -> Subscribe:
+        """Returns a request to create a subscription, changed so that a lapsed name continues at its old position.
+
+        Like a subscription that exists, it continues there whatever start the request has for a new one. With a token,
+        the old position counts for the pubends that the token does not name. Events that are gone will be a gap.
+        """
+        lapsed = self._lapsed.get((client_id, request.name or ""))
+        if lapsed is None:
+            return request
+        given = list(request.positions or ()) if request.start is StartAt.TOKEN else []
+        named = {position.pubend for position in given}
+        given += [
+            Position(pubend, tick)
+            for pubend, tick in self._there(lapsed.starts if request.start is StartAt.TOKEN else lapsed.positions)
+            if pubend not in named
+        ]
+        return replace(request, start=StartAt.TOKEN, positions=given)
+
+    def late_start(self, client_id: str, name: str | None) -> Tick | None:
+        """Returns where a lapsed subscription would start on pubends found later; None if none has lapsed."""
+        lapsed = self._lapsed.get((client_id, name or ""))
+        return None if lapsed is None else lapsed.late_start
+
+    def _there(self, ticks: dict[PubendId, Tick]) -> Iterable[tuple[PubendId, Tick]]:
+        """Yields the ticks without those of pubends that have begun anew since.
+
+        Nor is 0 a position. It asks for the earliest tick, and no client has learned which one that is: the name lapsed
+        while its subscription was being created.
+        """
+        streams = self._hosting.streams
+        names = {pubend.rpartition("@")[0] for pubend in streams}
+        for pubend, tick in ticks.items():
+            if tick and (pubend in streams or pubend.rpartition("@")[0] not in names):
+                yield pubend, tick
+
+
+def _name(client_id: str, name: str) -> bytes:
+    return _encode((client_id, name))
+
+
+def _forget(client_id: str, name: str) -> Delete:
+    return Delete(LAPSED, _name(client_id, name))
