@@ -287,8 +287,9 @@ class SubscriberHostingBroker:
         for stream in self._hosting.streams.values():
             time = stream.finish_turn(now, stalled_after)
             due = time if due is None else min(due, time)
-        if self._hosting.memory.is_awaited and self._hosting.memory.is_due:
-            due = now + 1 if due is None else min(due, now + 1)
+        if self._hosting.memory.is_awaited:
+            turn = self._hosting.memory.deadline(now)
+            due = turn if due is None or (turn is not None and turn < due) else due
         if self._hosting.unsaved:
             self._hosting.unsaved = False
             self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now + self._timing.checkpoint_ms * _MILLISECOND)
@@ -520,7 +521,7 @@ class SubscriberHostingBroker:
             channel = self._hosting.channels[session]
             if channel.on_memory():
                 self._serve_link(channel, now, wall)
-        for reader in self._hosting.memory.take_fetchers():
+        for reader in self._hosting.memory.take_fetchers(now):
             reader.on_memory(now, wall)
 
     def _serve_link(self, channel: Channel, now: int, wall: int) -> None:
@@ -652,7 +653,8 @@ class SubscriberHostingBroker:
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
         memory = self._hosting.memory
-        for what, held in (("links", memory.links), ("readers", memory.readers), ("pages", memory.pages)):
+        parts = {"links": memory.links, "readers": memory.readers, "asked": memory.asked, "pages": memory.pages}
+        for what, held in parts.items():
             yield gauges.MEMORY.gauge(held, what)
         yield from self._groups.gauges()
         for stream in self._hosting.streams.values():

@@ -153,14 +153,12 @@ class Reader(ABC):
         """How many events this step had to look at, because only their content says whether they match."""
         self._doubtful = False
         """Whether it waits to hear if ticks that its fetch found lost are a gap. What it found stays as it is then."""
-        self._expected = 0
-        """About how many bytes its fetch will bring."""
         self._is_queued = False
         """Whether it waits until there is memory for its next fetch."""
         self._has_turn = False
         """Whether it has waited for that, and its turn has come."""
         self._counted = 0
-        """How much of what it holds, or has asked for, counts in the memory of the broker."""
+        """How much of what it holds counts in the memory of the broker."""
 
     def offer(self, knowledge: Knowledge, cut: Ranges) -> None:
         """Takes RAW knowledge that has arrived; some of it may have been asked for.
@@ -175,6 +173,8 @@ class Reader(ABC):
                 self._fetch.lose(lo, hi)
         if knowledge.hi > self._fetch.start:
             self._fetch.offer(knowledge)
+            if self._fetch.held:
+                self.host.memory.answered(self)
             self._fetch.bound(BEYOND * self.host.memory.fetch_bytes)
             self._count()
 
@@ -223,11 +223,11 @@ class Reader(ABC):
 
     @property
     def _held(self) -> int:
-        """How many bytes it keeps in memory, or has asked for."""
+        """How many bytes it keeps in memory."""
         held = sum(segment.size for segment in self._ready if isinstance(segment, EventBatch))
         if self._harvested is not None:
             held += self._harvested.held
-        return held if self._fetch is None else held + max(self._fetch.held, self._expected)
+        return held if self._fetch is None else held + self._fetch.held
 
     def _count(self) -> None:
         """Counts what it holds now in the memory of the broker."""
@@ -270,7 +270,7 @@ class Reader(ABC):
 
     def _plan_unknown(self, unknown_upto: Tick, now: int, _wall: int) -> None:
         """Fetches all events of the next part of (horizon, unknown_upto]."""
-        if self._waits_for_memory():
+        if self._waits_for_memory(now):
             return
         window = self._window.upto(self.horizon, unknown_upto)
         fetch = RangeFetch(self.stream.pubend, self.horizon, window, self._matcher)
@@ -287,25 +287,24 @@ class Reader(ABC):
         """Returns up to where the PFS does not know what matched."""
         return max(self.position.since, self.stream.pfs.chopped, self._unreadable_upto)
 
-    def _waits_for_memory(self) -> bool:
+    def _waits_for_memory(self, now: int) -> bool:
         """Whether the next fetch has to wait until there is memory for an event. Then it is planned anew."""
         host = self.host
         size = host.sizes.one or host.memory.first_bytes
-        self._is_queued = not host.memory.may_fetch(self, size, in_turn=self._has_turn)
+        self._is_queued = not host.memory.may_fetch(self, size, now, in_turn=self._has_turn)
         self._has_turn = False
         return self._is_queued
 
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
-        self._keep(fetch)
+        self._set_fetch(fetch, now)
         self.host.fetch(fetch.ranges(), now)
 
-    def _keep(self, fetch: TickFetch | RangeFetch) -> None:
+    def _set_fetch(self, fetch: TickFetch | RangeFetch, now: int) -> None:
         """What it asks for counts from now on."""
         self._fetch = fetch
-        one = self.host.sizes.one or self.host.memory.first_bytes
-        most = max(one, self.host.memory.fetch_bytes)
-        self._expected = min(most, one * fetch.wanted) if isinstance(fetch, TickFetch) else most
-        self._count()
+        memory, one = self.host.memory, self.host.sizes.one or self.host.memory.first_bytes
+        most = max(one, memory.fetch_bytes)
+        memory.ask(self, min(most, one * fetch.wanted) if isinstance(fetch, TickFetch) else most, now)
 
     def _silent(self) -> tuple[Tick, Tick]:
         """Returns (lo, hi]: the subscription is done with these ticks, so none of them is a gap."""
@@ -330,6 +329,7 @@ class Reader(ABC):
             fetch.end_at(said.upto)
             segments = fetch.segments((self._silent(), *said.silent))
         self._fetch = None
+        self.host.memory.answered(self)
         self._harvested = fetch if isinstance(fetch, RangeFetch) else None
         self._ready.extend(segments)
         self._ready_upto = fetch.upto
@@ -635,7 +635,7 @@ class CatchUpReader(Reader):
     def _ask_walked(self, found: Found, now: int) -> None:
         """Asks for the first events that a walk has found; the others are asked for afterwards."""
         ticks = found.ticks[bisect_right(found.ticks, self.horizon) :]
-        if ticks and self._waits_for_memory():
+        if ticks and self._waits_for_memory(now):
             self._walked = found
             return
         most = self._fetch_most
@@ -646,13 +646,13 @@ class CatchUpReader(Reader):
         if not ticks:
             self._ready_upto = max(self._ready_upto, upto)
             return
-        if self._waits_for_memory():
+        if self._waits_for_memory(now):
             return
         near = nearness(self.stream.pfs.grain)
         self._begin(TickFetch(self.stream.pubend, self.horizon, ticks, upto, near, imprecise_for), now)
 
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
-        self._keep(fetch)
+        self._set_fetch(fetch, now)
         self.host.fetch_for(self, fetch.ranges(), now)
 
     def _learn(self, fetch: TickFetch | RangeFetch, found: Sequence[Segment]) -> None:

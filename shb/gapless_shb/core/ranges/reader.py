@@ -204,7 +204,7 @@ class BoundedReader(Reader):
 
     def _take_ticks(self, ticks: Sequence[Tick], upto: Tick, now: int, *, imprecise: bool) -> None:
         if ticks and self._into.wants_events:
-            if self._waits_for_memory():
+            if self._waits_for_memory(now):
                 return
             most = min(self._ticks_most, self.host.sizes.fitting(self.host.memory.fetch_bytes))
             if len(ticks) > most and most < TICKS_MAX:  # the events are large, or may be large

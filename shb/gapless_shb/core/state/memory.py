@@ -11,9 +11,10 @@ a thousand that take nothing leave something free. A link may always hold a litt
 reach a client that reads, whatever others hold. A piece that is larger, and that there is no memory for, waits its
 turn; the broker closes a link on which nothing moves, and so the turn comes.
 
-A reader counts what it asks for from then on, at about the size that events have: else a thousand readers that go on
-at once would ask for a thousand large events, and nothing would be held yet. If one event is larger than `least`, it
-asks when all readers together hold no more than is left for links.
+What a reader asks for counts from then on, at about the size that events have: else a thousand readers that go on at
+once would ask for a thousand large events, and nothing would be held yet. If one event is larger than `least`, a reader
+asks for it when all readers together hold no more than is left for links; one may always ask. What is not answered soon
+counts no more: a pubend that cannot be reached must not keep others waiting.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ READER_PART: Final = 16
 """A reader fetches about this part of what is free at once, …"""
 FETCH_BYTES: Final = 1 << 20
 """… and no more than this."""
+
+ANSWERED_WITHIN: Final = 5_000_000_000
+"""What a reader has asked for counts for so many nanoseconds, if no answer comes."""
 
 FIRST: Final = 4
 """So many events are fetched as long as it is not known how large they are; …"""
@@ -55,19 +59,23 @@ class Memory:
         self.links = 0
         """How many bytes wait on links, without those that have little."""
         self.readers = 0
-        """How many bytes readers hold, or have asked for."""
+        """How many bytes readers hold."""
         self.pages = 0
         """How many bytes shared pages hold."""
         self._waiting: dict[int, tuple[int, bool]] = {}
         """The sessions with a piece that there was no memory for, in their order: its size, and whether the link is
         proven."""
+        self.asked = 0
+        """How many bytes readers have asked for that are not here yet."""
+        self._asked: dict[Fetcher, tuple[int, int]] = {}
+        """The readers that have asked, in the order of their questions: for how much, and until when that counts."""
         self._fetchers: dict[Fetcher, int] = {}
         """The readers that wait until they may fetch, in their order: the size of what they want."""
 
     @property
     def free(self) -> int:
-        """How many bytes of the budget nobody holds."""
-        return self._most - self.links - self.readers - self.pages
+        """How many bytes of the budget nobody holds, or has asked for."""
+        return self._most - self.links - self.readers - self.asked - self.pages
 
     @property
     def is_short(self) -> bool:
@@ -99,10 +107,13 @@ class Memory:
         """Whether a session or a reader waits until something is free."""
         return bool(self._waiting or self._fetchers)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether it is somebody's turn now."""
-        return bool(self._sessions_due() or self._fetchers_due())
+    def deadline(self, now: int) -> int | None:
+        """When it is somebody's turn, as far as that is known: at once, or when a question counts no more."""
+        if self._sessions_due() or self._fetchers_due(now):
+            return now + 1
+        if not self._fetchers or not self._asked:
+            return None
+        return next(until for _, until in self._asked.values())
 
     def wait(self, session: int, size: int, *, proven: bool) -> None:
         """A session has a piece of `size` bytes, and waits for its turn."""
@@ -134,42 +145,59 @@ class Memory:
                 turns.append(session)
         return turns
 
-    # What readers wait for.
+    # What readers ask for.
 
-    def may_fetch(self, fetcher: Fetcher, size: int, *, in_turn: bool) -> bool:
+    def may_fetch(self, reader: Fetcher, size: int, now: int, *, in_turn: bool) -> bool:
         """Whether a reader may ask for `size` bytes. If not, its turn will come.
 
         `in_turn`: it has waited, and its turn has come. Others do not overtake those that wait.
         """
-        if size <= self.least or ((in_turn or not self._fetchers) and self._fits(size, 0)):
+        if size <= self.least or ((in_turn or not self._fetchers) and self._fits(size, 0, now)):
             return True
-        self._fetchers[fetcher] = size
+        self._fetchers[reader] = size
         return False
 
-    def forget(self, fetcher: Fetcher) -> None:
-        """A reader wants nothing any more."""
-        self._fetchers.pop(fetcher, None)
+    def ask(self, reader: Fetcher, size: int, now: int) -> None:
+        """A reader has asked for about so many bytes."""
+        self.answered(reader)
+        self._asked[reader] = size, now + ANSWERED_WITHIN
+        self.asked += size
 
-    def take_fetchers(self) -> list[Fetcher]:
-        """Returns the readers whose turn to fetch has come."""
-        turns = self._fetchers_due()
-        for fetcher in turns:
-            del self._fetchers[fetcher]
+    def answered(self, reader: Fetcher) -> None:
+        """What a reader has asked for is here, or it does not want it any more."""
+        size, _ = self._asked.pop(reader, (0, 0))
+        self.asked -= size
+
+    def forget(self, reader: Fetcher) -> None:
+        """A reader wants nothing any more."""
+        self.answered(reader)
+        self._fetchers.pop(reader, None)
+
+    def take_fetchers(self, now: int) -> list[Fetcher]:
+        """Returns the readers whose turn to ask has come."""
+        turns = self._fetchers_due(now)
+        for reader in turns:
+            del self._fetchers[reader]
         return turns
 
-    def _fetchers_due(self) -> list[Fetcher]:
+    def _fetchers_due(self, now: int) -> list[Fetcher]:
         taken, turns = 0, list[Fetcher]()
-        for fetcher, size in self._fetchers.items():
-            if not self._fits(size, taken):
+        for reader, size in self._fetchers.items():
+            if not self._fits(size, taken, now):
                 break
             taken += size
-            turns.append(fetcher)
+            turns.append(reader)
         return turns
 
-    def _fits(self, size: int, taken: int) -> bool:
-        """Whether readers may hold so much more. One may in any case."""
-        asked = self.readers + taken
-        return asked <= 0 or asked + size <= self.free - taken
+    def _fits(self, size: int, taken: int, now: int) -> bool:
+        """Whether a reader may ask for so much more, if `taken` is given to others. One may in any case."""
+        while self._asked:
+            reader, (_, until) = next(iter(self._asked.items()))
+            if now < until:
+                break
+            self.answered(reader)
+        asked = self.asked + taken
+        return not asked or self.readers + asked + size <= self.free - taken
 
 
 class EventSizes:

@@ -336,10 +336,20 @@ def test_ticks_of_open_records_need_no_read() -> None:
     assert bench.fetches == [((59, 60),)]
 
 
+class Other:
+    """Another reader."""
+
+    def on_memory(self, now: int, wall: int) -> None:
+        raise AssertionError("it has asked for nothing")
+
+
+OTHER = Other()
+
+
 def wait_in_vain(bench: Bench) -> None:
-    """Events are large, and other readers hold all that they may."""
+    """Events are large, and another reader has asked for all that there may be."""
     bench.sizes.learn(1, 60 << 20)
-    bench.memory.readers += 60 << 20
+    bench.memory.ask(OTHER, 60 << 20, 0)
     bench.step()
     assert not bench.fetches
     assert bench.memory.is_awaited
@@ -347,11 +357,11 @@ def wait_in_vain(bench: Bench) -> None:
 
 
 def get_memory(bench: Bench) -> None:
-    """Others have let go of what they held."""
-    bench.memory.readers -= 60 << 20
-    [waiting] = bench.memory.take_fetchers()
+    """The other reader has what it has asked for, and has given it away."""
+    bench.memory.answered(OTHER)
+    [waiting] = bench.memory.take_fetchers(0)
     waiting.on_memory(0, 0)
-    assert bench.memory.readers == 60 << 20, "what it asks for counts before it is here"
+    assert bench.memory.asked == 60 << 20, "what it asks for counts before it is here"
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["ticks", "a range"])
@@ -368,7 +378,7 @@ def test_a_large_event_is_fetched_when_there_is_memory_for_it(is_known: bool) ->
     assert bench.fetches == [((59, 60),) if is_known else ((0, 3000),)]
     bench.offer(0, 3000, 60)
     assert bench.said == [1, "silence 3000"]
-    assert bench.memory.readers == 0
+    assert bench.memory.asked == bench.memory.readers == 0
 
 
 def test_what_a_walk_has_found_is_kept_while_the_reader_waits_for_memory() -> None:
@@ -380,7 +390,7 @@ def test_what_a_walk_has_found_is_kept_while_the_reader_waits_for_memory() -> No
     bench.position.last_tick = last
     bench.step()
     bench.sizes.learn(1, 60 << 20)
-    bench.memory.readers += 60 << 20
+    bench.memory.ask(OTHER, 60 << 20, 0)
     while not bench.memory.is_awaited:
         bench.answer()
     reads = len(bench.reads)
@@ -394,10 +404,10 @@ def test_a_reader_that_is_closed_waits_for_nothing() -> None:
     bench = Bench(since=FOREVER, head=3000)
     wait_in_vain(bench)
     bench.reader.close()
-    bench.memory.readers = 0
+    bench.memory.answered(OTHER)
 
     assert not bench.memory.is_awaited
-    assert bench.memory.take_fetchers() == []
+    assert bench.memory.take_fetchers(0) == []
 
 
 def test_a_full_block_in_memory_may_say_who_and_not_what_too() -> None:

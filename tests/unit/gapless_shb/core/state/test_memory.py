@@ -17,7 +17,7 @@ from gapless_shb.core.catch_up.fetches import RangeFetch, TickFetch, nearness
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.broker_state import CatchUp
 from gapless_shb.core.state.consumers import Channel, Credited
-from gapless_shb.core.state.memory import FIRST, EventSizes, Memory
+from gapless_shb.core.state.memory import ANSWERED_WITHIN, FIRST, EventSizes, Memory
 from unit.gapless_shb.core.harness import FORGETFUL, Client, World
 from unit.gapless_shb.core.live.test_constream import push, world_with
 from unit.gapless_shb.core.ranges.harness import RangeWorld
@@ -135,30 +135,26 @@ def test_how_many_events_are_fetched_depends_on_what_they_weigh() -> None:
 
 
 class Asker:
-    """A reader that asks for one piece at a time."""
+    """A reader that asks for one piece."""
 
     def __init__(self, memory: Memory, size: int) -> None:
-        self.memory, self.size, self.asked = memory, size, 0
+        self.memory, self.size, self.now = memory, size, 0
 
     def ask(self, *, in_turn: bool = False) -> bool:
-        if not self.memory.may_fetch(self, self.size, in_turn=in_turn):
+        if not self.memory.may_fetch(self, self.size, self.now, in_turn=in_turn):
             return False
-        self.memory.readers += self.size
-        self.asked += 1
+        self.memory.ask(self, self.size, self.now)
         return True
 
     def on_memory(self, now: int, wall: int) -> None:
+        self.now = now
         assert self.ask(in_turn=True), "its turn has come"
 
-    def close(self) -> None:
-        self.memory.readers -= self.asked * self.size
-        self.memory.forget(self)
 
-
-def serve(memory: Memory) -> list[Asker]:
-    turns = memory.take_fetchers()
+def serve(memory: Memory, now: int = 0) -> list[Asker]:
+    turns = memory.take_fetchers(now)
     for fetcher in turns:
-        fetcher.on_memory(0, 0)
+        fetcher.on_memory(now, 0)
     return [fetcher for fetcher in turns if isinstance(fetcher, Asker)]
 
 
@@ -166,32 +162,49 @@ def test_readers_together_ask_for_no_more_than_is_left_for_links_and_take_turns(
     memory = Memory(MOST)
     askers = [Asker(memory, MOST // 20) for _ in range(30)]
     assert sum(asker.ask() for asker in askers) == 10
-    assert memory.readers <= memory.free
-    assert memory.is_awaited
+    assert memory.asked <= memory.free
     assert serve(memory) == []
 
-    askers[3].close()
-    assert memory.is_due
+    memory.forget(askers[3])
+    assert memory.deadline(7) == 8, "at once"
     assert not askers[3].ask(), "others came before"
     assert serve(memory) == [askers[10]]
     for asker in askers[:3]:
-        asker.close()
-    askers[11].close()
+        memory.answered(asker)
+        memory.readers += asker.size
+    assert serve(memory) == [], "it is here, and nobody has taken it"
+    memory.readers = 0
+    memory.forget(askers[11])
     assert serve(memory) == askers[12:15], "in their order, but for one that is over"
-    assert memory.readers <= memory.free
+    assert memory.asked <= memory.free
 
 
-def test_links_leave_less_to_readers_but_one_may_always_fetch() -> None:
+def test_one_may_always_ask_and_what_is_small_waits_for_nobody() -> None:
+    """What readers hold, and cannot give away, may stay for long."""
     memory = Memory(MOST)
-    memory.links = MOST
+    memory.links = memory.readers = MOST
     first, second = Asker(memory, 3 * MOST), Asker(memory, 101)
     assert first.ask()
     assert not second.ask()
-    assert Asker(memory, memory.least).ask(), "small pieces wait for nobody"
+    assert Asker(memory, memory.least).ask()
 
-    first.close()
-    memory.readers = 0
+    memory.forget(first)
+    assert serve(memory) == []
+    memory.asked, memory._asked = 0, {}
     assert serve(memory) == [second]
+
+
+def test_what_is_not_answered_soon_keeps_nobody_waiting() -> None:
+    memory = Memory(MOST)
+    of_one_that_is_gone, other = Asker(memory, MOST // 2), Asker(memory, MOST // 2)
+    assert of_one_that_is_gone.ask()
+    assert not other.ask()
+    assert memory.deadline(1) == ANSWERED_WITHIN
+
+    assert serve(memory, ANSWERED_WITHIN - 1) == []
+    assert serve(memory, ANSWERED_WITHIN) == [other]
+    memory.answered(of_one_that_is_gone)
+    assert memory.asked == other.size
 
 
 # ------------------------------------------------------------------------------------------------ fetches
@@ -317,7 +330,7 @@ def test_range_readers_that_begin_at_once_do_not_fetch_at_once_where_events_are_
     numbers = [world.read_range(world.start, world.stable, 100) for _ in range(40)]
     world.read()
     assert memory.is_awaited
-    assert 90_000 < held(world, "readers") <= memory.free + 1_000 * len(numbers), "they have read blocks, too"
+    assert 60_000 < held(world, "asked") <= 110_000, "about half"
 
     for _ in range(400):
         world.calm()
