@@ -45,8 +45,8 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, Tick
 from gapless.core.wire.messages import ListPubends, PubendList, TickRun
 from gapless_phb.core.damage import Damage
+from gapless_phb.core.own_log.byte_index import ByteIndex
 from gapless_phb.core.pubend import Pubend
-from gapless_phb.core.retention import ByteIndex
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.core.source import Found, Piece, PubendContext, ThenFound, Timers

@@ -14,7 +14,7 @@ from gapless import jms
 from gapless.core.server import SessionLimits
 from gapless.jms import bodies, consumers, producers
 from gapless.jms.messages import BODY, TYPES
-from gapless_phb.core.consumed import SUBSCRIPTIONS_MAX
+from gapless_phb.core.publishers.consumed import SUBSCRIPTIONS_MAX
 
 REFERENCE = ROOT / "docs" / "reference" / "jms.md"
 TEXT = REFERENCE.read_text("utf-8")

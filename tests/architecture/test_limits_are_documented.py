@@ -38,8 +38,8 @@ from gapless.spi import VolumeIdentity
 from gapless.texts import NAME_BYTES_MAX
 from gapless_log.kafka.lineage import EPOCHS_MAX, OFFSETS_MAX
 from gapless_phb.config import NAME, PhbSection, PubendSection
-from gapless_phb.core import consumed
 from gapless_phb.core import rows as phb_rows
+from gapless_phb.core.publishers import consumed
 from gapless_phb.core.records import encode_record
 from gapless_routing.knowledge.state import Sizes
 from gapless_shb.config import ShbConfig

@@ -15,9 +15,9 @@ from gapless.core.outbox import Outbox
 from gapless.core.stream.ticks import EPOCH_MS, tick_at
 from gapless.errors import ConfigurationError
 from gapless_phb.config import settings_from
-from gapless_phb.core.clock import TickClock
-from gapless_phb.core.log import Log
-from gapless_phb.core.release import Release
+from gapless_phb.core.own_log.clock import TickClock
+from gapless_phb.core.own_log.log import Log
+from gapless_phb.core.retention.release import Release
 from gapless_phb.core.rows import AgeRow, Tables
 
 PAGE = ROOT / "docs" / "howto" / "write-a-release-policy.md"

@@ -46,7 +46,7 @@ from gapless.core.stream.ticks import STEP, Tick
 from gapless.node.commit import VolumeWriter
 from gapless.node.recovery import VolumeReader
 from gapless.spi import Logs, LogVolume
-from gapless_phb.core.log import stream_of
+from gapless_phb.core.own_log.log import stream_of
 from gapless_phb.core.records import checksum, decode_record, encode_record, tag_of
 from gapless_testing.log import LogHarness
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import gapless
 from gapless_log.kafka.messages import NO_ID, Code, Metadata, TopicState
 from gapless_log.kafka.requests import Connection
-from gapless_phb.core.followed import END
+from gapless_phb.core.foreign_log.followed import END
 from gapless_testing.kafka import KafkaCluster
 from integration.broker_process import until
 from kafka_front import alarms, consume, gateway, given, given_of, numbered, pubend_of, session_at, until_alarmed

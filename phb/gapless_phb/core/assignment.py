@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from gapless.core.stream.ticks import EPOCH_SUFFIX, PubendId
+from gapless_phb.core.publishers.validation import carries
 from gapless_phb.core.settings import PubendSettings
-from gapless_phb.core.validation import carries
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ANY_TOPIC = "#"

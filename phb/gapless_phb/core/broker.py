@@ -43,11 +43,11 @@ from gapless.core.wire.messages.checks import Problem
 from gapless.errors import ConfigurationError
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.assignment import assign, merged_topics, options_by_name, pubend_id
-from gapless_phb.core.clock import WALL_LEAD_MAX, TickClock
-from gapless_phb.core.gateway import Gateway
-from gapless_phb.core.own import Own
+from gapless_phb.core.foreign_log.gateway import Gateway
+from gapless_phb.core.own_log.clock import WALL_LEAD_MAX, TickClock
+from gapless_phb.core.own_log.recovery import Recovered, created, recover
+from gapless_phb.core.own_log.source import Own
 from gapless_phb.core.pubend import Pubend
-from gapless_phb.core.recovery import Recovered, created, recover
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
 from gapless_phb.core.source import PubendContext, Timers

@@ -15,7 +15,7 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire import messages
 from gapless_phb.core import gauges, rows
-from gapless_phb.core.keeping import Keeping
+from gapless_phb.core.retention.members import Keeping
 from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.source import PubendContext, Source, Timers

@@ -104,13 +104,13 @@ class PublisherRow(msgspec.Struct, array_like=True, frozen=True):
     Empty in rows of version 0.1.0.
     """
     tokens: tuple[str, ...] = ()
-    """The texts of the tokens that are stored with it (`gapless_phb.core.consumed`), the newest last."""
+    """The texts of the tokens that are stored with it (`gapless_phb.core.publishers.consumed`), the newest last."""
     moved: int = 0
     """The checksum of its last batch without events; 0 without one."""
 
 
 class ConsumedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Up to where transactions have consumed a subscription (`gapless_phb.core.consumed`)."""
+    """Up to where transactions have consumed a subscription (`gapless_phb.core.publishers.consumed`)."""
 
     epoch: int
     """Of the last claim of its home."""

@@ -1,10 +1,10 @@
 """The seam between the two halves of a pubend: its source and its keeping (protocol: log, members, release).
 
-    source    knows which events are in the pubend and how far that is decided. `Own` (`gapless_phb.core.own`) is the
-              source whose ticks this broker assigns itself, `Numbered` (`gapless_phb.core.numbered`) that over a log
-              which numbers its records itself.
-    keeping   knows who needs the events and how far they may be forgotten (`gapless_phb.core.keeping`). It is the
-              same for every source.
+    source    knows which events are in the pubend and how far that is decided. `Own` (`own_log.source`) is the source
+              whose ticks this broker assigns itself, `Numbered` (`foreign_log.source`) that over a log which numbers
+              its records itself.
+    keeping   knows who needs the events and how far they may be forgotten (`retention.members`). It is the same for
+              every source.
 
 The keeping reads the source's `Facts`, asks the source to give up what may go, and is called when the source grows.
 """
@@ -19,13 +19,11 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from gapless.core.deadlines import Deadlines
 from gapless.core.gauges import Gauge
 from gapless.core.network.facts import BrokerId, OpenRequest, Pub
-from gapless.core.outbox import Outbox, Then, ThenAppended
-from gapless.core.ports import Authorizer, LogBytes, Operation
+from gapless.core.outbox import Outbox, Then
+from gapless.core.ports import Authorizer, LogBytes
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import FOREVER, PubendId, Tick
-from gapless.core.wire.tokens import Tokens
 from gapless_phb.core.damage import Damage
-from gapless_phb.core.publishers import PendingBatch, PublisherState
 from gapless_phb.core.rows import Tables
 from gapless_phb.core.settings import Settings
 
@@ -187,46 +185,6 @@ class Facts(Protocol):
 
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
         """Reads what is in (after, upto], or the first part of it."""
-
-
-class Appender(Protocol):
-    """Where the batches of publishers go: what those need who take them (`publish_handler`, `keyed`)."""
-
-    pubend: PubendId
-    tables: Tables
-    pending_bytes: int
-    """The size of all batches on their way into the log."""
-    gone: str
-    """Why the log is gone for good; "" if it is not."""
-    durable: bool
-    """`LogCapabilities.durable` of the log."""
-
-    @property
-    def newest(self) -> Tick:
-        """The newest event that was sent to the network."""
-
-    @property
-    def index(self) -> Sizes:
-        """Estimates how many bytes lie where."""
-
-    def opened_at(self, now: int, wall: int) -> Tick:
-        """Returns the present, for the row of a publisher that is opened."""
-
-    def settle(self, operations: Sequence[Operation], then: Then) -> None:
-        """Makes operations durable, and calls `then` when the fate of all that was appended before is known, too."""
-
-    def append(
-        self,
-        publisher: PublisherState,
-        pub: Pub,
-        tokens: Tokens,
-        crc: int,
-        reply_to: Hashable,
-        now: int,
-        wall: int,
-        then: ThenAppended,
-    ) -> PendingBatch:
-        """Appends a batch, whole. `tokens`: those of `pub`. `then`: called by a log of the volume when it answers."""
 
 
 class Source(Protocol):

@@ -16,7 +16,7 @@ from gapless.core.stream.stamps import covers
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless_log.kafka.lineage import offset_of
-from gapless_phb.core.followed import END
+from gapless_phb.core.foreign_log.followed import END
 from gapless_sim.model import begins_of
 from gapless_sim.oracles.kafka_guests import KI7Asked, KI7Once, KI8Guest
 from gapless_sim.oracles.kafka_logs import KafkaJudge, KafkaLogs

@@ -9,10 +9,10 @@ _LOGS = "gapless_log.kafka.logs:KafkaLogs"
 _LINEAGE = "gapless_log.kafka.lineage"
 _TAIL = "gapless_log.kafka.tail"
 _RECORDS = "gapless_log.kafka.records"
-_FOLLOWED = "gapless_phb.core.followed:FollowedLog"
-_APPENDS = "gapless_phb.core.appends:Appends"
-_PUBLISHING = "gapless_phb.core.numbered_publishing:NumberedPublishing"
-_GATEWAY = "gapless_phb.core.gateway:Gateway"
+_FOLLOWED = "gapless_phb.core.foreign_log.followed:FollowedLog"
+_APPENDS = "gapless_phb.core.foreign_log.appends:Appends"
+_PUBLISHING = "gapless_phb.core.foreign_log.publishing:NumberedPublishing"
+_GATEWAY = "gapless_phb.core.foreign_log.gateway:Gateway"
 
 
 def _switch(name: str, trap: str, wrong: str, edits: tuple[Change, ...], oracle: tuple[str, ...], needs: str) -> Switch:
@@ -180,7 +180,7 @@ PUBLISHING = (
                 f"{_APPENDS}._on_answer",
                 "        self._when_told(max(answer.indices)",
                 "        from gapless.core.network.facts import Submitted\n"
-                "        from gapless_phb.core.publishers import runs_of\n\n"
+                "        from gapless_phb.core.publishers.table import runs_of\n\n"
                 "        for number, index in zip(numbers, answer.indices, strict=True):\n"
                 "            if number in self._batches:\n"
                 "                batch = self._batches[number][0]\n"

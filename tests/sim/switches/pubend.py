@@ -5,12 +5,12 @@ from __future__ import annotations
 from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
-_LOG = "gapless_phb.core.log:Log"
-_OWN = "gapless_phb.core.own:Own"
-_READER = "gapless_phb.core.log_reader:LogReader"
-_HANDLER = "gapless_phb.core.publish_handler:PublishHandler"
-_RECOVERY = "gapless_phb.core.recovery"
-_PUBLISHERS = "gapless_phb.core.publishers"
+_LOG = "gapless_phb.core.own_log.log:Log"
+_OWN = "gapless_phb.core.own_log.source:Own"
+_READER = "gapless_phb.core.retention.log_reader:LogReader"
+_HANDLER = "gapless_phb.core.publishers.handler:PublishHandler"
+_RECOVERY = "gapless_phb.core.own_log.recovery"
+_PUBLISHERS = "gapless_phb.core.publishers.table"
 
 _SAY = """\
     assert upto > self.stable, "what was decided stays decided"
@@ -104,7 +104,7 @@ DAMAGE = (
         "What cannot be read, or was given up, is answered as if there were nothing.",
         (
             Edit(
-                "gapless_phb.core.log_reader:LogReader.ask",
+                "gapless_phb.core.retention.log_reader:LogReader.ask",
                 "Knowledge.of_damage(self._log.pubend, lo, hi, self._log.lost)",
                 "Knowledge(self._log.pubend, lo, hi, EMPTY, self._log.lost, reply=True)",
             ),
@@ -267,7 +267,7 @@ LOGGING = (
                 "if record.previous != recovered.newest and record.previous > recovered.saved.lost:",
             ),
             Edit(
-                "gapless_phb.core.publishers:PublisherTable.replay",
+                "gapless_phb.core.publishers.table:PublisherTable.replay",
                 "return False",
                 "publisher.sequence = batch.first - 1",
             ),
@@ -307,12 +307,12 @@ PUBLISHERS = (
         (
             Edit(f"{_HANDLER}.take", "if pub.first > following:", "if pub.first < 1:"),
             Edit(
-                "gapless_phb.core.publishers:PublisherState.log",
+                "gapless_phb.core.publishers.table:PublisherState.log",
                 "assert batch.first == self.sequence + 1,",
                 "assert batch.first > self.sequence,",
             ),
             Edit(
-                "gapless_phb.core.publishers:PublisherTable.replay",
+                "gapless_phb.core.publishers.table:PublisherTable.replay",
                 "if batch.first != publisher.sequence + 1:",
                 "if batch.first < 1:",
             ),

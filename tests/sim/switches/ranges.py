@@ -162,7 +162,7 @@ KEYED = (
         "keyed_without_mark",
         ("T39",),
         "A keyed batch that is repeated is logged again.",
-        (Edit("gapless_phb.core.keyed:Keyed.take", "(pub.epoch, last) <= known", "False"),),
+        (Edit("gapless_phb.core.publishers.keyed:Keyed.take", "(pub.epoch, last) <= known", "False"),),
         ("I6", "I7"),
         "A sink that repeats an epoch.",
         workload="ranges",
@@ -173,7 +173,7 @@ KEYED = (
         "Of a keyed batch that was logged in part, the part is logged again.",
         (
             Edit(
-                "gapless_phb.core.keyed:Keyed.take",
+                "gapless_phb.core.publishers.keyed:Keyed.take",
                 "max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0",
                 "0",
             ),
@@ -188,7 +188,7 @@ KEYED = (
         "The mark of a producer does not survive its PHB.",
         (
             Edit(
-                "gapless_phb.core.keyed:Keyed._append",
+                "gapless_phb.core.publishers.keyed:Keyed._append",
                 "self._write(name, self._marks[name])",
                 "name",
             ),
@@ -203,7 +203,7 @@ KEYED = (
         "A repetition of what is on its way to the disk is answered before that is there.",
         (
             Edit(
-                "gapless_phb.core.keyed:Keyed.take",
+                "gapless_phb.core.publishers.keyed:Keyed.take",
                 "self._log.settle([], lambda _now, _wall: self._answer(reply_to, duplicate))",
                 "self._answer(reply_to, duplicate)",
             ),

@@ -6,9 +6,9 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _PUBEND = "gapless_phb.core.pubend:Pubend"
-_KEEPING = "gapless_phb.core.keeping:Keeping"
-_OWN = "gapless_phb.core.own:Own"
-_RELEASE = "gapless_phb.core.release:Release"
+_KEEPING = "gapless_phb.core.retention.members:Keeping"
+_OWN = "gapless_phb.core.own_log.source:Own"
+_RELEASE = "gapless_phb.core.retention.release:Release"
 _TABLE = "gapless.core.network.release:ReleaseTable"
 
 _MINIMA = "return _lowest(self._rows.values()) if len(self._rows) == len(self._members) else None"
@@ -179,7 +179,7 @@ GIVING_UP = (
         "A wall clock that leaps while the broker runs is followed by what new events are stamped with.",
         (
             Edit(
-                "gapless_phb.core.clock:TickClock.read",
+                "gapless_phb.core.own_log.clock:TickClock.read",
                 "self.suspect = shown > explained + WALL_LEAD_MAX",
                 "self.suspect = False",
             ),
@@ -191,7 +191,7 @@ GIVING_UP = (
         "leap_across_a_stop_is_believed",
         ("C01",),
         "A wall clock that is hours ahead at a start is believed at once.",
-        (Edit("gapless_phb.core.clock:TickClock.read", "now < self._believes_at", "now > self._believes_at"),),
+        (Edit("gapless_phb.core.own_log.clock:TickClock.read", "now < self._believes_at", "now > self._believes_at"),),
         ("I8", "I5"),
         "A policy of some seconds; a broker is restarted with its clock hours ahead.",
     ),

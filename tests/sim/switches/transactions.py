@@ -6,7 +6,7 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _DESKS = "gapless_shb.core.subscriptions.commits:Desks"
-_CLAIMS = "gapless_phb.core.consumed:ClaimedPositions"
+_CLAIMS = "gapless_phb.core.publishers.consumed:ClaimedPositions"
 
 TRANSACTIONS = (
     Switch(
@@ -66,7 +66,7 @@ TRANSACTIONS = (
         " anew.",
         (
             Edit(
-                "gapless_phb.core.publish_handler:PublishHandler.take",
+                "gapless_phb.core.publishers.handler:PublishHandler.take",
                 "if not pub.events.count and crc == publisher.moved:",
                 "if False:",
             ),

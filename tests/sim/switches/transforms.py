@@ -5,8 +5,8 @@ from __future__ import annotations
 from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
-_HANDLER = "gapless_phb.core.publish_handler:PublishHandler"
-_PUBLISHERS = "gapless_phb.core.publishers"
+_HANDLER = "gapless_phb.core.publishers.handler:PublishHandler"
+_PUBLISHERS = "gapless_phb.core.publishers.table"
 _TRANSFORM = "gapless_sim.transform:Transform"
 
 TRANSFORMS = (

@@ -38,7 +38,7 @@ from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.broker import PublisherHostingBroker
-from gapless_phb.core.publishers import term_of
+from gapless_phb.core.publishers.table import term_of
 from gapless_phb.core.settings import PubendSettings, Settings
 from unit.rig import Rig
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.ports import PubendState
-from gapless_phb.core.retention import ByteIndex
+from gapless_phb.core.own_log.byte_index import ByteIndex
 from gapless_phb.policies import Limits
 from unit.gapless_phb.harness import at
 

@@ -7,14 +7,14 @@ import pytest
 from gapless_sim.gateways import World
 from sim.switches.edits import Edit, Replace, applied
 
-_FOLLOWED = "gapless_phb.core.followed:FollowedLog"
-_APPENDS = "gapless_phb.core.appends:Appends"
-_PUBLISHING = "gapless_phb.core.numbered_publishing:NumberedPublishing"
+_FOLLOWED = "gapless_phb.core.foreign_log.followed:FollowedLog"
+_APPENDS = "gapless_phb.core.foreign_log.appends:Appends"
+_PUBLISHING = "gapless_phb.core.foreign_log.publishing:NumberedPublishing"
 SEEDS = 25
 SEARCHED = 400
 
 BROKEN: dict[str, tuple[tuple[Edit | Replace, ...], str]] = {
-    "no batch is a twin": ((Replace("gapless_phb.core.twins:_settles", "return False"),), "KI"),
+    "no batch is a twin": ((Replace("gapless_phb.core.foreign_log.duplicates:_settles", "return False"),), "KI"),
     "what is uncertain is appended again without reading first": (
         (
             Edit(f"{_APPENDS}._on_answer", "self._when_told(located.tick, 0,", "self._when_told(0, 0,"),
@@ -32,7 +32,7 @@ BROKEN: dict[str, tuple[tuple[Edit | Replace, ...], str]] = {
     ),
     "a batch overtakes the first one of its epoch": (
         (
-            Edit("gapless_phb.core.twins:_settles", "(epoch == mark.epoch or mark.begins)", "True"),
+            Edit("gapless_phb.core.foreign_log.duplicates:_settles", "(epoch == mark.epoch or mark.begins)", "True"),
             Edit(f"{_APPENDS}._hand_over", "beginning[batch.publisher] = None", "pass"),
         ),
         "KI",

@@ -14,7 +14,7 @@ from gapless.cli.app import app
 from gapless.cli.scrub import LOG, PFS, Findings, Hole, Pace, ScrubProgress, read_all
 from gapless.errors import VolumeCorruptError
 from gapless.spi import Create, VolumeIdentity
-from gapless_phb.core.log import stream_of
+from gapless_phb.core.own_log.log import stream_of
 from gapless_shb.core.pfs.index import stream_name
 from gapless_storage.memory import MemoryDisk
 

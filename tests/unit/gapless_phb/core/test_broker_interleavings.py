@@ -17,7 +17,7 @@ import pytest
 
 from gapless.core.network.facts import Ending, Enrolled, Held, Know, Opened, Outcome, Released, Submitted, Verdict
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, STEP, Tick
-from gapless_phb.core.publishers import term_of
+from gapless_phb.core.publishers.table import term_of
 from gapless_phb.core.records import decode_record, tag_of
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.policies import Limits

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.tokens import CheckpointToken, ConsumedToken, join_tokens
-from gapless_phb.core.consumed import SUBSCRIPTIONS_MAX
+from gapless_phb.core.publishers.consumed import SUBSCRIPTIONS_MAX
 from unit.gapless_phb.harness import Harness, TestPublisher, outcomes
 
 KEY = "home/1/1"

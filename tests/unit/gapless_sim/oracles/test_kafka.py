@@ -18,7 +18,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless.selectors.filters import Filter
-from gapless_phb.core.followed import END
+from gapless_phb.core.foreign_log.followed import END
 from gapless_sim.kafka_model import by_producer
 from gapless_sim.kafka_network import TOPIC
 from gapless_sim.observation import Violation
