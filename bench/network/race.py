@@ -32,7 +32,7 @@ from gapless_sim.producer import Outbox, Producer, Publication, key_of
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.stream.ticks import PubendId, Tick
 
 __all__ = ["PROOF", "add_options", "run"]

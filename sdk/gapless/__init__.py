@@ -2,11 +2,8 @@
 
 from gapless import sync
 from gapless.client.ack_modes import AckMode
-from gapless.client.archives import Archive
 from gapless.client.batches import Batch
 from gapless.client.connection import Connection, connect
-from gapless.client.keyed import KeyedReceipt
-from gapless.client.leasing import Lease
 from gapless.client.listings import (
     AlarmInfo,
     BrokerStatus,
@@ -18,13 +15,16 @@ from gapless.client.listings import (
 )
 from gapless.client.messages import Message
 from gapless.client.publisher import Publisher
-from gapless.client.reading import RangeReader
+from gapless.client.ranges.archives import Archive
+from gapless.client.ranges.keyed import KeyedReceipt
+from gapless.client.ranges.leasing import Lease
+from gapless.client.ranges.reading import RangeReader
 from gapless.client.receipts import Receipt, Recovery
 from gapless.client.session import Session
 from gapless.client.subscription import Subscription
 from gapless.client.token_store import TokenStore
 from gapless.client.transform import InputBatch, Transform
-from gapless.core.client.items import Gap, Silence
+from gapless.core.client.consuming.items import Gap, Silence
 from gapless.core.gauges import Gauge
 from gapless.core.stream.events import Event
 from gapless.core.wire.tokens import CheckpointToken

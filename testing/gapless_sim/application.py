@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import ClientCore, ClientSettings
-from gapless.core.client import effects as e
-from gapless.core.client.attempts import Attempts
+from gapless.core.client.link import effects as e
+from gapless.core.client.link.attempts import Attempts
 from gapless_sim.choices import random_of
 from gapless_sim.consumer import Consumer
 from gapless_sim.options import MILLISECOND

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless.core.client.subscribing import SubscribeOptions
+from gapless.core.client.consuming.subscription import SubscribeOptions
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND
 from gapless.core.wire.messages import StartAt
 from gapless.errors import TokenAheadError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gapless_sim.consumer import Consumer
 
 if TYPE_CHECKING:
-    from gapless.core.client.subscribing import SubscribeOptions
+    from gapless.core.client.consuming.subscription import SubscribeOptions
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.application import SimClient
     from gapless_sim.consumer import Row

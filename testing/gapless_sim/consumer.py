@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client import SubscribeOptions
-from gapless.core.client import effects as e
+from gapless.core.client.link import effects as e
 from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
 from gapless.core.wire.tokens import CheckpointToken
 from gapless_sim.spelling import respelt
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless.core.client.subscribing import SubscriptionCore
+    from gapless.core.client.consuming.subscription import SubscriptionCore
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.errors import GaplessError
     from gapless_sim.accounts import Logged

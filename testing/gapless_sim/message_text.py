@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from gapless.core.client.items import Delivery, Gap, Item
+from gapless.core.client.consuming.items import Delivery, Gap, Item
 from gapless.core.network import facts as r
 from gapless.core.network import frames as routing_frames
 from gapless.core.stream.columns import EventBatch, EventColumns

@@ -29,7 +29,7 @@ from gapless_sim.pubend_logs import LOG, chops, records_apart, unseen
 from gapless_sim.session_tap import ReceivedAcknowledgements
 
 if TYPE_CHECKING:
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.ports import Operation
     from gapless.core.stream.columns import EventBatch
     from gapless.core.stream.events import Event

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm
     from gapless.core.client import Item
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.network import facts as routing
     from gapless.core.ports import Operation
     from gapless.core.stream.knowledge import Knowledge

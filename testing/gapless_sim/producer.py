@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.client import effects as e
+from gapless.core.client.link import effects as e
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 

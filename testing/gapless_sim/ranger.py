@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from gapless.core.client import Delivery, Gap, Silence
-from gapless.core.client.effects import Attached
-from gapless.core.client.subscribing import SubscribeOptions, SubscriptionPhase
+from gapless.core.client.consuming.subscription import SubscribeOptions, SubscriptionPhase
+from gapless.core.client.link.effects import Attached
 from gapless.core.wire.messages import Target
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import SubscriptionError

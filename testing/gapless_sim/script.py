@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from gapless.core.client.subscribing import WINDOW_EVENTS
+from gapless.core.client.consuming.subscription import WINDOW_EVENTS
 from gapless.core.wire.messages import Order, StartAt
 from gapless_shb.core.state.places import home_of
 from gapless_sim.application import SimClient

@@ -18,7 +18,7 @@ from gapless_sim.trace import Line
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.ports import Operation
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.errors import GaplessError

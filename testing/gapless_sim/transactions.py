@@ -14,8 +14,8 @@ from gapless_sim.producer import Outbox, Producer, Publication
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless.core.client import effects as e
-    from gapless.core.client.subscribing import SubscribeOptions
+    from gapless.core.client.consuming.subscription import SubscribeOptions
+    from gapless.core.client.link import effects as e
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient

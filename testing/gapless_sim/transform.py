@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery, Gap
-from gapless.core.client.transforming import TAKEN_OVER, TransformPositions
+from gapless.core.client.consuming.transforming import TAKEN_OVER, TransformPositions
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.messages import InUse
 from gapless.core.wire.tokens import CheckpointToken
@@ -19,7 +19,7 @@ from gapless_sim.consumer import Consumer, Row
 from gapless_sim.producer import Outbox, Producer, Publication, key_of
 
 if TYPE_CHECKING:
-    from gapless.core.client import effects as e
+    from gapless.core.client.link import effects as e
     from gapless.core.wire.tokens import Tokens
     from gapless.errors import GaplessError
     from gapless_sim.application import SimClient

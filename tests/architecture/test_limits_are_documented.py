@@ -14,11 +14,15 @@ from typing_extensions import Self
 
 from documents import ROOT
 from gapless import errors
-from gapless.client import keyed, options, ranges
+from gapless.client import options
 from gapless.client.messages import Encoder, Message
 from gapless.client.options import check_name
+from gapless.client.ranges import calls as ranges
+from gapless.client.ranges import keyed
 from gapless.core import alarms
-from gapless.core.client import ClientSettings, reading, subscribing
+from gapless.core.client import ClientSettings
+from gapless.core.client.consuming import subscription as subscribing
+from gapless.core.client.ranges import reading
 from gapless.core.network import facts, frames
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.server import SessionLimits, answering, handshake, inquiries, publishing

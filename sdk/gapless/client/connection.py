@@ -13,11 +13,9 @@ from typing_extensions import Self
 from gapless import plugins
 from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Remote, parse
-from gapless.client.archives import Archive, check_archive, check_network
 from gapless.client.awaitable import AwaitableContext
 from gapless.client.driver import Dialler, Driver
 from gapless.client.embedded import EmbeddedBroker
-from gapless.client.keyed import KeyedPublishing
 from gapless.client.listings import (
     BrokerStatus,
     Listing,
@@ -32,7 +30,9 @@ from gapless.client.listings import (
 )
 from gapless.client.options import check_name, check_text
 from gapless.client.process import attempts_of_process
-from gapless.client.ranges import RangeCalls
+from gapless.client.ranges.archives import Archive, check_archive, check_network
+from gapless.client.ranges.calls import RangeCalls
+from gapless.client.ranges.keyed import KeyedPublishing
 from gapless.client.session import Session
 from gapless.core.client import ClientCore
 from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
 from gapless import loggers
-from gapless.core.client import effects as e
+from gapless.core.client.link import effects as e
 from gapless.errors import ConnectionClosedError, GaplessError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Final, Literal, TypeAlias
 
 from gapless.core.client import SubscribeOptions
-from gapless.core.client.subscribing import WINDOW_EVENTS
+from gapless.core.client.consuming.subscription import WINDOW_EVENTS
 from gapless.core.wire.messages import InUse, OnChange, Order, StartAt
 from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import (

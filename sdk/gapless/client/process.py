@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from secrets import token_hex
 
-from gapless.core.client.attempts import Attempts
+from gapless.core.client.link.attempts import Attempts
 
 _attempts = Attempts(token_hex(16))
 

@@ -14,7 +14,7 @@ from gapless.client.driver import Driver, Recipient
 from gapless.client.messages import Encoder, Message
 from gapless.client.pipeline import BATCH_EVENTS, Pipeline, batch_bytes
 from gapless.client.receipts import Receipt, Recovery, Submission
-from gapless.core.client.effects import NotPublished, PublisherReady, Receipted
+from gapless.core.client.link.effects import NotPublished, PublisherReady, Receipted
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.tokens import CheckpointToken, Tokens, join_tokens, merge_tokens
 from gapless.errors import (

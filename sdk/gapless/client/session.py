@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, ov
 
 from gapless import loggers
 from gapless.client.ack_modes import AckMode, ByToken, policy_of
-from gapless.client.archives import Archive, selection_of
 from gapless.client.awaitable import AwaitableContext, ClosedWhenLeft
 from gapless.client.driver import Driver
 from gapless.client.options import (
@@ -26,6 +25,7 @@ from gapless.client.options import (
     wanted,
 )
 from gapless.client.publisher import Publisher
+from gapless.client.ranges.archives import Archive, selection_of
 from gapless.client.subscription import Subscription
 from gapless.client.transaction import Transactions
 from gapless.client.transform import Transform

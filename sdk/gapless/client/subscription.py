@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.batches import Batch, decode
 from gapless.client.driver import Driver, Recipient
-from gapless.client.healing import Healing
+from gapless.client.ranges.healing import Healing
 from gapless.core.client import Delivery, Gap, Silence
 from gapless.core.stream.events import Event
 from gapless.core.wire.tokens import CheckpointToken
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gapless.client.ack_modes import ByToken
-    from gapless.client.archives import Selection
-    from gapless.client.healing import Piece
     from gapless.client.options import OnGap
+    from gapless.client.ranges.archives import Selection
+    from gapless.client.ranges.healing import Piece
     from gapless.core.client import SubscribeOptions
-    from gapless.core.client.subscribing import SubscriptionCore
+    from gapless.core.client.consuming.subscription import SubscriptionCore
     from gapless.core.stream.ticks import PubendId, Tick
 
 ItemT = TypeVar("ItemT")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from gapless.client.awaitable import ClosedWhenLeft
 from gapless.client.batches import Batch
 from gapless.core.client import Gap
-from gapless.core.client.transforming import TAKEN_OVER, TransformPositions
+from gapless.core.client.consuming.transforming import TAKEN_OVER, TransformPositions
 from gapless.errors import GaplessError, PublisherFencedError, SubscriptionError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import gapless.client.connection as awaited
 from gapless import loggers
 from gapless.client.ack_modes import AckMode
 from gapless.client.addresses import Embedded, parse
-from gapless.client.archives import Archive, check_archive
 from gapless.client.options import check_name
+from gapless.client.ranges.archives import Archive, check_archive
 from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError
 from gapless.sync.ranges import RangeCalls
 from gapless.sync.runner import STOP_TIMEOUT, Runner

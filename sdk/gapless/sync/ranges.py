@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import asyncio
 
     import gapless.client.connection as awaited
-    from gapless.client.keyed import KeyedReceipt
-    from gapless.client.leasing import Lease as AwaitedLease
     from gapless.client.messages import Message
     from gapless.client.options import OnConflict, OnGap, Start
-    from gapless.client.reading import RangeReader as AwaitedReader
+    from gapless.client.ranges.keyed import KeyedReceipt
+    from gapless.client.ranges.leasing import Lease as AwaitedLease
+    from gapless.client.ranges.reading import RangeReader as AwaitedReader
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.selectors.selector import Selector

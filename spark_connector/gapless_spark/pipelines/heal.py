@@ -17,8 +17,8 @@ from hashlib import sha256
 from typing import Final
 
 import gapless
-from gapless.client.archives import Archive, Part, Selection, check_network
 from gapless.client.listings import SubscriptionInfo
+from gapless.client.ranges.archives import Archive, Part, Selection, check_network
 from gapless.core.stream.events import Event
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.errors import ConfigurationError, SubscriptionNotFoundError

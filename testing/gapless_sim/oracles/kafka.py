@@ -26,7 +26,7 @@ from gapless_sim.producer import key_of
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm
     from gapless.core.client import Item
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.network.facts import Interest, Progress, PubendMeta
     from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, ShbId, Tick

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
-from gapless.core.client.subscribing import SubscriptionPhase
+from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.gauges import values_by
 from gapless.core.ports import Chop, Put
 from gapless.core.stream.ticks import FOREVER

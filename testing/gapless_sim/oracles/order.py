@@ -11,7 +11,7 @@ from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import CheckpointToken
     from gapless_sim.broker import SimBroker

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gapless.core.client.subscribing import SubscriptionPhase
+from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.wire.messages import ListedPubend, ListedSubscription
 from gapless.errors import ConnectionClosedError, GaplessError
 from gapless_sim.application import SimClient
@@ -25,8 +25,8 @@ from gapless_sim.workloads.churn_state import ChurnState, is_able, wrong
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
 
 if TYPE_CHECKING:
-    from gapless.core.client.effects import Listed
-    from gapless.core.client.subscribing import SubscriptionCore
+    from gapless.core.client.consuming.subscription import SubscriptionCore
+    from gapless.core.client.link.effects import Listed
     from gapless.core.stream.ticks import PubendId, Tick
 
 CARE = 400 * MILLISECOND

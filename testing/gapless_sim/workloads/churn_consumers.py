@@ -18,7 +18,7 @@ from gapless_sim.committing import CommittingConsumer, GatheringConsumer
 from gapless_sim.consumer import Consumer
 
 if TYPE_CHECKING:
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.wire.tokens import CheckpointToken
     from gapless_sim.application import SimClient
     from gapless_sim.consumer import Row

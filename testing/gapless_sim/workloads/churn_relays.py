@@ -16,7 +16,7 @@ from gapless_sim.workloads.churn_state import ChurnState, wrong
 from gapless_sim.workloads.publications import BAD_TOPIC
 
 if TYPE_CHECKING:
-    from gapless.core.client import effects as e
+    from gapless.core.client.link import effects as e
     from gapless_sim.application import SimClient
     from gapless_sim.producer import Publication
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless.core.client import SubscribeOptions
-from gapless.core.client.subscribing import SubscriptionPhase
+from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.wire.messages import InUse, OnChange, StartAt
 from gapless.errors import (
     ConfigurationError,
@@ -24,7 +24,7 @@ from gapless_sim.workloads.churn_consumers import EAGER, MODES, ChurnConsumer, C
 from gapless_sim.workloads.churn_state import ChurnState, wrong
 
 if TYPE_CHECKING:
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.wire.tokens import CheckpointToken
     from gapless_sim.application import SimClient
     from gapless_sim.consumer import Row

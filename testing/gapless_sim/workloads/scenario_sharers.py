@@ -14,7 +14,7 @@ from gapless_sim.workloads.scenario_scripts import attached, either, over
 
 if TYPE_CHECKING:
     from gapless.core.client import SubscribeOptions
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless_sim.application import SimClient
     from gapless_sim.consumer import Row
     from gapless_sim.workloads.scenario_scripts import Script

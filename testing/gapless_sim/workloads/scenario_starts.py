@@ -17,7 +17,7 @@ from gapless_sim.workloads.scenario_readers import Reading
 from gapless_sim.workloads.scenario_scripts import Wait, answered, attached, either, over
 
 if TYPE_CHECKING:
-    from gapless.core.client.effects import Attached
+    from gapless.core.client.link.effects import Attached
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_sim.application import SimClient
     from gapless_sim.producer import Producer, Publication

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
-_SUBSCRIPTION = "gapless.core.client.subscribing:SubscriptionCore"
-_BUFFER = "gapless.core.client.buffer:PubendBuffer"
+_SUBSCRIPTION = "gapless.core.client.consuming.subscription:SubscriptionCore"
+_BUFFER = "gapless.core.client.consuming.buffer:PubendBuffer"
 
 CONSUMING = (
     Switch(
@@ -109,7 +109,7 @@ CONSUMING = (
         "An acknowledgement names an earlier event as the last one below it.",
         (
             Edit(
-                "gapless.core.client.acknowledging:History.last_event",
+                "gapless.core.client.consuming.acknowledging:History.last_event",
                 "return ticks[bisect_right(ticks, tick) - 1]",
                 "return ticks[0]",
             ),
@@ -166,7 +166,11 @@ PUBLISHING = (
         "publishers_that_wait_for_room_are_forgotten",
         ("shared links",),
         "A publisher that has to wait for room on its link is not told when there is some.",
-        (Edit("gapless.core.client.outbox:ClientOutbox.on_room", "while self._waiting and", "while not self and"),),
+        (
+            Edit(
+                "gapless.core.client.link.outbox:ClientOutbox.on_room", "while self._waiting and", "while not self and"
+            ),
+        ),
         ("V1",),
         "A publisher with several batches under way, over a link that may let little wait.",
     ),
@@ -191,7 +195,7 @@ PUBLISHING = (
         "Whether a receipt is durable is what the broker says of itself that one is connected to.",
         (
             Replace(
-                "gapless.core.client.publishing:PublisherCore._says_durable",
+                "gapless.core.client.publishing.publisher:PublisherCore._says_durable",
                 "return self._durable",
             ),
         ),
@@ -218,7 +222,7 @@ PUBLISHING = (
         "A publisher that opens again numbers what is unanswered behind what is logged, although that may be it.",
         (
             Edit(
-                "gapless.core.client.publishing:PublisherCore._settle_sequence",
+                "gapless.core.client.publishing.publisher:PublisherCore._settle_sequence",
                 "if not ambiguous or sequence < self.logged:",
                 "if not ambiguous or sequence != self.logged:",
             ),

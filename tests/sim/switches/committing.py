@@ -6,7 +6,7 @@ from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
 _DESKS = "gapless_shb.core.subscriptions.commits:Desks"
-_CLIENT = "gapless.core.client.committing:Committing"
+_CLIENT = "gapless.core.client.consuming.committing:Committing"
 _DIES = "Client and broker die together while an event is in hand, or one after the other."
 
 COMMITTING = (
@@ -112,7 +112,9 @@ COMMITTING = (
         "What an application was handed, and recovers, comes again as if it came for the first time.",
         (
             Edit(
-                "gapless.core.client.subscribing:SubscriptionCore.take", "if recovered is not None and", "if False and"
+                "gapless.core.client.consuming.subscription:SubscriptionCore.take",
+                "if recovered is not None and",
+                "if False and",
             ),
         ),
         ("J2",),

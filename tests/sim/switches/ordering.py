@@ -62,7 +62,7 @@ ORDERING = (
         "The client lets the pubends take turns, whatever order they arrived in.",
         (
             Edit(
-                "gapless.core.client.subscribing:SubscriptionCore._arrived",
+                "gapless.core.client.consuming.subscription:SubscriptionCore._arrived",
                 "self.wanted.order is Order.TOTAL",
                 "False",
             ),

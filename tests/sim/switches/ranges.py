@@ -144,9 +144,9 @@ READING = (
         ("T34",),
         "A client asks for the whole range again after a reconnect, and takes what it has already for new.",
         (
-            Edit("gapless.core.client.reading:RangeReading.request", "lo=self.horizon", "lo=self.message.lo"),
+            Edit("gapless.core.client.ranges.reading:RangeReading.request", "lo=self.horizon", "lo=self.message.lo"),
             Edit(
-                "gapless.core.client.reading:RangeReading._on_events",
+                "gapless.core.client.ranges.reading:RangeReading._on_events",
                 "sum(tick <= self.horizon for tick in ticks) if ticks[0] <= self.horizon else 0",
                 "0",
             ),

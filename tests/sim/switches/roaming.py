@@ -67,7 +67,7 @@ ROAMING = (
         "A publisher that goes on in another session takes what it sent in this one for never sent.",
         (
             Edit(
-                "gapless.core.client.publishing:PublisherCore.move",
+                "gapless.core.client.publishing.publisher:PublisherCore.move",
                 "self.on_session_over()",
                 "self.phase = PublisherPhase.UNOPENED",
             ),

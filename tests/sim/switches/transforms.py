@@ -113,7 +113,7 @@ TRANSFORMS = (
         "A transform whose input was taken over waits for ever, also if no twin has opened its publisher since.",
         (
             Edit(
-                "gapless.core.client.transforming:TransformPositions.takes_back",
+                "gapless.core.client.consuming.transforming:TransformPositions.takes_back",
                 "return self._is_lost and not self._sent",
                 "return False",
             ),

@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from gapless.core.client.items import Gap, Silence
+from gapless.core.client.consuming.items import Gap, Silence
 from gapless.core.network import facts as r
 from gapless.core.network import frames as routing_frames
 from gapless.core.stream.columns import EventColumns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.client.effects import Attached
+from gapless.core.client.link.effects import Attached
 from gapless.core.network.facts import Enrolled, Interest
 from gapless.core.ports import Chop, Operation, Put
 from gapless.core.stream.ticks import STEP

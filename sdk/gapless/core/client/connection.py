@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from gapless.core.client.addresses import Addresses
-from gapless.core.client.backoff import MILLISECOND, SECOND, Backoff
-from gapless.core.client.effects import (
+from gapless.core.client.consuming.subscriptions import Subscriptions
+from gapless.core.client.hosts import HostSessions
+from gapless.core.client.link.addresses import Addresses
+from gapless.core.client.link.backoff import MILLISECOND, SECOND, Backoff
+from gapless.core.client.link.effects import (
     Closed,
     CloseLink,
     Connected,
@@ -34,16 +36,14 @@ from gapless.core.client.effects import (
     SendFrames,
     Unreachable,
 )
-from gapless.core.client.errors import TEMPORARY, error_of
-from gapless.core.client.hosts import HostSessions
-from gapless.core.client.liveness import Liveness
-from gapless.core.client.outbox import ClientOutbox
-from gapless.core.client.publishing import PublisherCore
-from gapless.core.client.ranges import RangeRequests
-from gapless.core.client.reading import RangeReading
-from gapless.core.client.registry import ClientRegistry, ClientTimer, Key
-from gapless.core.client.requests import HeldLease, Query, Requests
-from gapless.core.client.subscriptions import Subscriptions
+from gapless.core.client.link.errors import TEMPORARY, error_of
+from gapless.core.client.link.liveness import Liveness
+from gapless.core.client.link.outbox import ClientOutbox
+from gapless.core.client.link.registry import ClientRegistry, ClientTimer, Key
+from gapless.core.client.link.requests import HeldLease, Query, Requests
+from gapless.core.client.publishing.publisher import PublisherCore
+from gapless.core.client.ranges.reading import RangeReading
+from gapless.core.client.ranges.requests import RangeRequests
 from gapless.core.deadlines import Deadlines
 from gapless.core.wire.codec import check_sendable, decode_server, session_of
 from gapless.core.wire.messages import (
@@ -80,9 +80,9 @@ from gapless.errors import (
 if TYPE_CHECKING:
     from random import Random
 
-    from gapless.core.client.attempts import Attempts
-    from gapless.core.client.items import Item
-    from gapless.core.client.subscribing import SubscribeOptions, SubscriptionCore
+    from gapless.core.client.consuming.items import Item
+    from gapless.core.client.consuming.subscription import SubscribeOptions, SubscriptionCore
+    from gapless.core.client.link.attempts import Attempts
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import BatchTokens

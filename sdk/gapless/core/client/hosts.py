@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from gapless.core.client.backoff import SECOND, Backoff
-from gapless.core.client.effects import Closed, Connected, Disconnected, Effect, Failed, Unreachable
-from gapless.core.client.publishing import PublisherCore, PublisherPhase
-from gapless.core.client.registry import ClientTimer
+from gapless.core.client.link.backoff import SECOND, Backoff
+from gapless.core.client.link.effects import Closed, Connected, Disconnected, Effect, Failed, Unreachable
+from gapless.core.client.link.registry import ClientTimer
+from gapless.core.client.publishing.publisher import PublisherCore, PublisherPhase
 from gapless.core.wire.messages import ClosePublisher
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from gapless.core.client.effects import NotPublished, Receipted
+from gapless.core.client.link.effects import NotPublished, Receipted
 from gapless.errors import GaplessError, PublishUncertainError
 
 if TYPE_CHECKING:
     from gapless.core.client.connection import ClientCore
-    from gapless.core.client.subscribing import SubscriptionCore
+    from gapless.core.client.consuming.subscription import SubscriptionCore
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import BatchTokens

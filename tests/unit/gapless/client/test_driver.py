@@ -11,9 +11,9 @@ import pytest
 
 from gapless.client.driver import Driver, Recipient
 from gapless.core.client import ClientCore, ClientSettings
-from gapless.core.client.attempts import Attempts
-from gapless.core.client.effects import SendFrames
-from gapless.core.client.outbox import FRAMES_AT_ONCE
+from gapless.core.client.link.attempts import Attempts
+from gapless.core.client.link.effects import SendFrames
+from gapless.core.client.link.outbox import FRAMES_AT_ONCE
 from gapless.core.wire import messages as m
 from gapless.errors import ConnectionClosedError
 from gapless.spi import Link, LinkHandler

@@ -9,9 +9,9 @@ import pytest
 
 import gapless
 from unit.gapless.client.conftest import ADDRESS
-from unit.gapless.client.fake_archive import FakeArchive
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
+from unit.gapless.client.ranges.fake_archive import FakeArchive
 from unit.gapless.sync.conftest import World
 
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from gapless.core.client import Delivery, Gap, Silence
-from gapless.core.client.effects import Attached
-from gapless.core.client.subscribing import SubscriptionPhase
+from gapless.core.client.consuming.subscription import SubscriptionPhase
+from gapless.core.client.link.effects import Attached
 from gapless.core.network.facts import Interest, Progress, PubendMeta, Want
 from gapless.core.ports import Chop, Set
 from gapless.core.stream.columns import EventBatch, EventColumns

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.client import Gap, Silence
-from gapless.core.client.effects import Attached
+from gapless.core.client.link.effects import Attached
 from gapless.core.network.facts import Interest, Progress, PubendMeta
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.events import encode_event

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from gapless.core.client.subscribing import SubscriptionPhase
+from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.ports import Chop, Put
 from gapless.core.wire.messages import GapReason
 from gapless_phb.core import gauges

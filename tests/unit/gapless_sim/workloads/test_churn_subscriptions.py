@@ -6,8 +6,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gapless.core.client.effects import Attached
-from gapless.core.client.subscribing import SubscriptionPhase
+from gapless.core.client.consuming.subscription import SubscriptionPhase
+from gapless.core.client.link.effects import Attached
 from gapless.core.ports import Set
 from gapless.core.wire.messages import InUse
 from gapless.errors import (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gapless.core.client.effects import Listed
+from gapless.core.client.link.effects import Listed
 from gapless.core.wire.messages import ListedPubend, ListedSubscription, Position
 from gapless_sim.workloads.scenario_operators import Operator
 from gapless_sim.workloads.scenario_publishers import OrderService

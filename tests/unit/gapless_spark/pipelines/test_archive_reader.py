@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gapless
-from gapless.client.archives import check_archive
+from gapless.client.ranges.archives import check_archive
 from gapless.core.stream.events import Event, Extras, encode_event
 from gapless.core.stream.ticks import FOREVER
 from gapless.errors import ArchiveError

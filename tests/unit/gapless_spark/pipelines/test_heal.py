@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import gapless
-from gapless.client import archives
-from gapless.client.archives import Part
+from gapless.client.ranges import archives
+from gapless.client.ranges.archives import Part
 from gapless.core.stream.events import Extras
 from gapless.core.stream.ticks import STEP
 from gapless_spark.pipelines.heal import Healable, SubscriptionHealing, gap_of, gaps_in
-from unit.gapless.client.fake_archive import FakeArchive, events_of
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
+from unit.gapless.client.ranges.fake_archive import FakeArchive, events_of
 
 
 def tick(n: int) -> int:

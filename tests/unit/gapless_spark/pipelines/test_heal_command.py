@@ -16,8 +16,8 @@ from gapless.cli.app import Commands
 from gapless_spark.pipelines import heal_command
 from gapless_spark.pipelines.heal import SubscriptionHealing
 from gapless_spark.pipelines.heal_command import heal
-from unit.gapless.client.fake_archive import FakeArchive
 from unit.gapless.client.fake_broker import PUBEND, FakeBroker
+from unit.gapless.client.ranges.fake_archive import FakeArchive
 from unit.gapless_spark.pipelines.test_heal import Connection, tick
 
 app = typer.Typer(cls=Commands)

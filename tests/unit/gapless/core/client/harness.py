@@ -6,8 +6,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from gapless.core.client import ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
-from gapless.core.client import effects as e
-from gapless.core.client.attempts import Attempts
+from gapless.core.client.link import effects as e
+from gapless.core.client.link.attempts import Attempts
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import PubendId, Tick

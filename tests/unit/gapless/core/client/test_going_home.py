@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gapless.core.client import SubscribeOptions
-from gapless.core.client import effects as e
+from gapless.core.client.link import effects as e
 from gapless.core.wire import messages as m
 from gapless.errors import ConfigurationError, SubscriptionElsewhereError
 from unit.gapless.core.client.talk import Talk

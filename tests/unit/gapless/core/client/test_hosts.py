@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.client import effects as e
-from gapless.core.client.publishing import PublisherPhase
+from gapless.core.client.link import effects as e
+from gapless.core.client.publishing.publisher import PublisherPhase
 from gapless.core.wire import messages as m
 from unit.gapless.client.fake_broker import PUBEND, FakeBroker
 from unit.gapless.core.client.harness import World, columns, joined

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gapless.core.client import effects as e
-from gapless.core.client.items import Delivery
+from gapless.core.client.consuming.items import Delivery
+from gapless.core.client.link import effects as e
 from gapless.core.client.transacting import ENLISTED_MAX, Fate, Transacting
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire import messages as m

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gapless.core.client import ClientCore, Credentials
-from gapless.core.client.attempts import Attempts
-from gapless.core.client.effects import OpenLink, SendFrames
+from gapless.core.client.link.attempts import Attempts
+from gapless.core.client.link.effects import OpenLink, SendFrames
 from gapless.core.server import HELLO_BYTES_MAX, SessionLimits
 from gapless.core.wire.codec import encode
 from gapless.core.wire.messages import (
