@@ -24,11 +24,11 @@ from gapless.core.client import Delivery
 from gapless.core.network.interest import Decision
 from gapless.core.stream.stamps import RAW
 from gapless_routing.knowledge.interest import Interests
-from gapless_sim.application import SimClient
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle
-from gapless_sim.options import MILLISECOND, SECOND
-from gapless_sim.producer import Outbox, Producer, Publication, key_of
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.world.application import SimClient
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MILLISECOND, SECOND
+from gapless_sim.world.producer import Outbox, Producer, Publication, key_of
 
 if TYPE_CHECKING:
     from gapless.core.client import Item

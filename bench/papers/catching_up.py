@@ -8,7 +8,7 @@ from statistics import median
 from bench.papers.experiment import DURABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.virtual import Setup, Stage, Subscriber, names_on_each, play
 from bench.processes import quantile
-from gapless_sim.options import SECOND
+from gapless_sim.world.options import SECOND
 
 PUBENDS = 4
 RATE = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.papers.experiment import DURABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.virtual import Setup, Stage, play
 from gapless.core.stream.ticks import MILLISECOND
-from gapless_sim.options import SECOND
+from gapless_sim.world.options import SECOND
 
 RATE = 20.0
 OTHERS = 5

@@ -24,8 +24,8 @@ from bench.papers.experiment import (
 )
 from bench.papers.virtual import Setup, Stage, Subscriber, names_on_each, play
 from bench.processes import quantile
-from gapless_sim.link_faults import SILENCE_MOST
-from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.faults.link_faults import SILENCE_MOST
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 CELLS = "phb1:phb ib1+ib2<phb1 ib3+ib4<ib1 shb1:shb<ib1 shb2:shb<ib1 shb3:shb<ib3 shb4:shb<ib3 shb5:shb<ib3"
 SHBS = ("shb1", "shb2", "shb3", "shb4", "shb5")

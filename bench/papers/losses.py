@@ -8,7 +8,7 @@ from bench.papers.experiment import FIGURE_LOST, GRAPH, VIRTUAL, Bar, Curve, Exp
 from bench.papers.failures import over
 from bench.papers.virtual import Setup, Stage, play
 from bench.processes import quantile
-from gapless_sim.options import MILLISECOND
+from gapless_sim.world.options import MILLISECOND
 
 CELLS = "phb1:phb ib1+ib2<phb1 shb1:shb<ib1 shb2:shb<ib1"
 HOPS = 2

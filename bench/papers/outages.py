@@ -6,7 +6,7 @@ from bench.papers.experiment import FIGURE_LOST, GRAPH, VIRTUAL, Bar, Curve, Exp
 from bench.papers.failures import REPAIR, Fault, experiment, over
 from bench.papers.virtual import Stage
 from gapless.core.stream.ticks import SECOND as TICK_SECOND
-from gapless_sim.options import SECOND
+from gapless_sim.world.options import SECOND
 
 FEW, MANY = 2, 8
 """So many SHBs."""

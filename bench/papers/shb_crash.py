@@ -10,8 +10,8 @@ from statistics import mean, pstdev
 from bench.papers.experiment import DURABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.virtual import Moves, Setup, Stage, names_on_each, play
 from gapless.core.stream.ticks import MILLISECOND
-from gapless_sim.options import MILLISECOND as NANOS_PER_MS
-from gapless_sim.options import SECOND
+from gapless_sim.world.options import MILLISECOND as NANOS_PER_MS
+from gapless_sim.world.options import SECOND
 
 PUBENDS = 4
 RATE = 10.0

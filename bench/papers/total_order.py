@@ -10,7 +10,7 @@ from bench.papers.experiment import FIGURE_LOST, GRAPH, VIRTUAL, Bar, Curve, Exp
 from bench.papers.virtual import Setup, Stage, names_on_each, play
 from bench.processes import quantile
 from gapless.core.wire.messages import Order
-from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 RATES = (50.0, 20.0, 5.0, 0.5)
 """Events a second of each pubend."""

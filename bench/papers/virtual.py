@@ -19,19 +19,19 @@ from gapless.core.stream.ticks import MILLISECOND, wall_at
 from gapless.core.wire.messages import Order
 from gapless_phb.core.assignment import assign
 from gapless_phb.core.settings import PubendSettings
-from gapless_sim.application import SimClient
-from gapless_sim.choices import Choices
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle
-from gapless_sim.options import MICROSECOND, SECOND, NetworkFaults, Options
-from gapless_sim.options import MILLISECOND as NANOS_PER_MS
-from gapless_sim.producer import Outbox, Producer, Publication, key_of
-from gapless_sim.pubend_logs import LOG
-from gapless_sim.run import come_right, undisturbed, watched
-from gapless_sim.topology import MESH, NEEDS_MESH, TREE
-from gapless_sim.trace import Trace
-from gapless_sim.world_builder import build
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.recording.pubend_logs import LOG
+from gapless_sim.recording.trace import Trace
+from gapless_sim.search.run import come_right, undisturbed, watched
+from gapless_sim.world.application import SimClient
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MICROSECOND, SECOND, NetworkFaults, Options
+from gapless_sim.world.options import MILLISECOND as NANOS_PER_MS
+from gapless_sim.world.producer import Outbox, Producer, Publication, key_of
+from gapless_sim.world.topology import MESH, NEEDS_MESH, TREE
+from gapless_sim.world.world_builder import build
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from gapless.core.network.frames import Address, Message
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.accounts import Logged
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.choices import ChoiceSequences
-    from gapless_sim.frame_tap import Hop
-    from gapless_sim.world import World
+    from gapless_sim.recording.accounts import Logged
+    from gapless_sim.recording.frame_tap import Hop
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.choices import ChoiceSequences
+    from gapless_sim.world.world import World
 
 TOPIC = "papers"
 PADDING = 242
@@ -63,7 +63,7 @@ class Setup:
     """What the network is, and what its links do."""
 
     cells: str
-    """As `gapless_sim.topology` writes them."""
+    """As `gapless_sim.world.topology` writes them."""
     link: int = 2_000 * MICROSECOND
     """Nanoseconds that something is on its way, on each link."""
     pubends: int = 1

@@ -12,5 +12,5 @@
     exhaustive scopes fault_injection access_tracking    small scopes, with a fault at every position
     shrink trace_recorder lanes page regression script    from a failure to understanding
 
-`gapless simulate` runs all of it; `gapless_sim.campaign` does so from Python.
+`gapless simulate` runs all of it; `gapless_sim.search.campaign` does so from Python.
 """

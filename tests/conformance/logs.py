@@ -17,13 +17,13 @@ from gapless_log.kafka.messages import FetchAnswer, Fetched, Produced
 from gapless_log.kafka.options import section_from
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_log.kafka.requests import Connection
-from gapless_sim.choices import Choices
-from gapless_sim.kafka_model import Partition, Topic, by_producer
-from gapless_sim.kafka_network import TOPIC, SimKafka
-from gapless_sim.options import SECOND, Options
-from gapless_sim.trace import Trace
-from gapless_sim.virtual_loop import VirtualLoop
-from gapless_sim.world import World
+from gapless_sim.recording.trace import Trace
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.kafka_model import Partition, Topic, by_producer
+from gapless_sim.world.kafka_network import TOPIC, SimKafka
+from gapless_sim.world.options import SECOND, Options
+from gapless_sim.world.virtual_loop import VirtualLoop
+from gapless_sim.world.world import World
 from gapless_testing.log import LogHarness
 from gapless_testing.log.harness import End
 

@@ -10,7 +10,7 @@ import pytest
 from gapless.core.ports import PubendState, ReleasePolicy
 from gapless.core.stream.ticks import FOREVER, SECOND
 from gapless_phb.policies import open_release as open_limits
-from gapless_sim.greedy import open_release as open_greedy
+from gapless_sim.world.greedy import open_release as open_greedy
 from gapless_testing.release import Records, ReleaseHarness, ReleaseSuite
 
 STATE = PubendState("p@1", 100 * SECOND, 0, 30 * SECOND, 0, 30 * SECOND, Records({10 * SECOND: 9, 30 * SECOND: 9}))

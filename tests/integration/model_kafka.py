@@ -1,4 +1,4 @@
-"""A Kafka for brokers that are real processes: the simulator's model (`gapless_sim.kafka_model`), in this process.
+"""A Kafka for brokers that are real processes: the simulator's model (`world.kafka_model`), in this process.
 
 The broker is the one of production, and so is its log plugin; it needs `gapless[kafka]`, and neither Java nor Maven.
 Only what carries requests to Kafka and answers back is another: `model_kafka_broker` sends them here, pickled.
@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from gapless_log.kafka.messages import Fetch
 from gapless_log.kafka.records import Compression, NewRecord, encode
-from gapless_sim.kafka_model import Cluster, Partition, Topic
+from gapless_sim.world.kafka_model import Cluster, Partition, Topic
 
 PROGRAM: Final = ("-m", "integration.model_kafka_broker")
 """What Python runs as a broker that is connected to it."""

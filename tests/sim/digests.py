@@ -11,7 +11,7 @@ import sys
 from hashlib import sha256
 from itertools import product
 
-from gapless_sim.campaign import Plan, run_one
+from gapless_sim.search.campaign import Plan, run_one
 
 ROUTERS = ("local", "hostile", "knowledge")
 

@@ -22,8 +22,8 @@ import time
 from dataclasses import asdict, dataclass
 from itertools import product
 
-from gapless_sim.campaign import Plan
-from gapless_sim.run import run_seed
+from gapless_sim.search.campaign import Plan
+from gapless_sim.search.run import run_seed
 from sim.switches.catalogue import SWITCHES, switch_named
 
 SEEDS = 2_000

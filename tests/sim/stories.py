@@ -12,22 +12,22 @@ from typing import Any
 
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.core.wire.tokens import CheckpointToken
-from gapless_sim.accounts import Logged
-from gapless_sim.application import SimClient
-from gapless_sim.choices import Choices
-from gapless_sim.committing import CommittingConsumer, GatheringConsumer
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle
-from gapless_sim.options import MILLISECOND, SECOND, NetworkFaults, Options
-from gapless_sim.producer import Outbox, Producer, Publication
-from gapless_sim.result import Failure
-from gapless_sim.run import come_right, watched
-from gapless_sim.trace import Trace
-from gapless_sim.transactions import Input, Session
-from gapless_sim.transform import Recipe, Transform
+from gapless_sim.recording.accounts import Logged
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.recording.trace import Trace
+from gapless_sim.search.result import Failure
+from gapless_sim.search.run import come_right, watched
 from gapless_sim.workloads.churn_application import SecondProcess
-from gapless_sim.world import World
-from gapless_sim.world_builder import build
+from gapless_sim.world.application import SimClient
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.committing import CommittingConsumer, GatheringConsumer
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MILLISECOND, SECOND, NetworkFaults, Options
+from gapless_sim.world.producer import Outbox, Producer, Publication
+from gapless_sim.world.transactions import Input, Session
+from gapless_sim.world.transform import Recipe, Transform
+from gapless_sim.world.world import World
+from gapless_sim.world.world_builder import build
 
 LOOK = MILLISECOND // 4
 TOPIC = "a"

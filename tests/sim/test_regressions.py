@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gapless_sim.regression import read_regression
-from gapless_sim.run import run_seed
+from gapless_sim.search.regression import read_regression
+from gapless_sim.search.run import run_seed
 
 DIRECTORY = Path(__file__).parent / "regressions"
 FILES = sorted(DIRECTORY.glob("*.json"))

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from gapless_sim.exhaustive import FAULTS, SCOPES, Case, Injection, Outcome, follow, perform, run_case, tasks
-from gapless_sim.fault_injection import InjectionContext, Mark
-from gapless_sim.scopes import CELL_SCOPES, Scope
-from gapless_sim.trace import Trace
+from gapless_sim.faults.fault_injection import InjectionContext, Mark
+from gapless_sim.recording.trace import Trace
+from gapless_sim.search.exhaustive import FAULTS, SCOPES, Case, Injection, Outcome, follow, perform, run_case, tasks
+from gapless_sim.search.scopes import CELL_SCOPES, Scope
 from sim.switches.catalogue import switch_named
 
 OF_STRIKES = {"disk", "pause", "cut", "crash", "kill"}

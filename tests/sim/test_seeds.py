@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from gapless_sim.campaign import Plan, Total, campaign
-from gapless_sim.sometimes import DECLARED
+from gapless_sim.search.campaign import Plan, Total, campaign
+from gapless_sim.search.sometimes import DECLARED
 from gapless_sim.workloads import KAFKA_SOMETIMES
 from sim.seeds import first_seed, seed_count
 

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from gapless_sim.campaign import Plan
-from gapless_sim.result import Failure
-from gapless_sim.run import run_seed
+from gapless_sim.search.campaign import Plan
+from gapless_sim.search.result import Failure
+from gapless_sim.search.run import run_seed
 from sim.switches.catalogue import switch_named
 
 SEEDS = {

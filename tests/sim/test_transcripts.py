@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from documents import ROOT
-from gapless_sim.script import replay
+from gapless_sim.search.script import replay
 
 PAGES = sorted((ROOT / "docs" / "transcripts").glob("*.md"))
 REWRITE = os.environ.get("REWRITE_TRANSCRIPTS") == "1"

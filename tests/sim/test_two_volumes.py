@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gapless_sim.campaign import Plan
-from gapless_sim.options import Options
-from gapless_sim.run import run_seed
+from gapless_sim.search.campaign import Plan
+from gapless_sim.search.run import run_seed
+from gapless_sim.world.options import Options
 from sim.switches.catalogue import switch_named
 
 ROUTER, SEED = "hostile", 90

@@ -12,8 +12,8 @@ from gapless.errors import ConfigurationError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gapless_sim.exhaustive import Case, Counts, Followed, Injection, Outcome, Scope, Task
-    from gapless_sim.result import Failure
+    from gapless_sim.search.exhaustive import Case, Counts, Followed, Injection, Outcome, Scope, Task
+    from gapless_sim.search.result import Failure
 
 COLUMNS = {
     "phbs": "PHBs",
@@ -75,8 +75,8 @@ class Sum:
 
 def scopes_of(count: int, names: Sequence[str], routers: Sequence[str] = ()) -> tuple[Scope, ...]:
     """The scopes of these names, or else the first so many: those with IBs, where only such routers are named."""
-    from gapless_sim.scopes import CELL_SCOPES, SCOPES, scope_named
-    from gapless_sim.topology import NEEDS_TREE
+    from gapless_sim.search.scopes import CELL_SCOPES, SCOPES, scope_named
+    from gapless_sim.world.topology import NEEDS_TREE
 
     by_cells = bool(routers) and all(router in NEEDS_TREE for router in routers)
     listed = CELL_SCOPES if by_cells else SCOPES
@@ -114,7 +114,7 @@ def exhaust_scopes(wanted: Wanted, *, as_json: bool) -> int:
 
 def _show(wanted: Wanted, rows: list[dict[str, Any]], elapsed: float) -> None:
     from gapless.cli.output import print_listing
-    from gapless_sim.exhaustive import FAULTS
+    from gapless_sim.search.exhaustive import FAULTS
 
     print_listing(rows, COLUMNS, as_json=False, empty="no scope")
     cases, run, equal, nothing, failed = (
@@ -131,7 +131,7 @@ def _run(wanted: Wanted) -> dict[Scope, Sum]:
     from rich import progress as rich_progress
     from rich.console import Console
 
-    from gapless_sim.campaign import exhaust
+    from gapless_sim.search.campaign import exhaust
 
     console = Console(stderr=True)
     sums, tasks = _plan(wanted)
@@ -148,7 +148,7 @@ def _run(wanted: Wanted) -> dict[Scope, Sum]:
 
 def _plan(wanted: Wanted) -> tuple[dict[Scope, Sum], list[Task]]:
     """The scopes with what is known before, and the tasks of this part."""
-    from gapless_sim.exhaustive import Counts, tasks
+    from gapless_sim.search.exhaustive import Counts, tasks
 
     sums, all_tasks = {}, []
     which, parts = wanted.part
@@ -191,9 +191,9 @@ def replay_case(scopes: Sequence[Scope], injections: Sequence[str]) -> int:
     """Runs one case, and draws what happened. Returns the exit status."""
     from rich.console import Console
 
-    from gapless_sim.exhaustive import Case, run_case
-    from gapless_sim.lanes import lanes_text
-    from gapless_sim.trace import Trace
+    from gapless_sim.recording.lanes import lanes_text
+    from gapless_sim.recording.trace import Trace
+    from gapless_sim.search.exhaustive import Case, run_case
 
     if len(scopes) != 1:
         raise ConfigurationError("--strike: which --scope is it?")
@@ -208,7 +208,7 @@ def replay_case(scopes: Sequence[Scope], injections: Sequence[str]) -> int:
 
 
 def _injection(text: str) -> Injection:
-    from gapless_sim.exhaustive import FAULTS, Injection
+    from gapless_sim.search.exhaustive import FAULTS, Injection
 
     position, _, rest = text.partition(":")
     fault, _, number = rest.partition(":")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gapless_sim.campaign import Plan
-    from gapless_sim.choices import ChoiceSequences
-    from gapless_sim.options import Options
-    from gapless_sim.result import Result
-    from gapless_sim.shrink import Shrunk
+    from gapless_sim.search.campaign import Plan
+    from gapless_sim.search.result import Result
+    from gapless_sim.search.shrink import Shrunk
+    from gapless_sim.world.choices import ChoiceSequences
+    from gapless_sim.world.options import Options
 
 SECOND = 1_000_000_000
 RUNS_MAX = 600
 
 
-def replay(plan: Plan, seed: int, *, page: Path | None, regression: Path | None, shrink: bool, as_json: bool) -> int:
+def replay(plan: Plan, seed: int, *, regression: Path | None, shrink: bool, as_json: bool) -> int:
     """Runs a seed under each router of the plan and shows what came of it. Returns the exit status."""
     from rich.console import Console
 
-    from gapless_sim.regression import write_regression
-    from gapless_sim.storages import run_on
+    from gapless_sim.search.regression import write_regression
+    from gapless_sim.search.storages import run_on
 
     console = Console(stderr=as_json)
     status = 0
@@ -39,9 +38,6 @@ def replay(plan: Plan, seed: int, *, page: Path | None, regression: Path | None,
             small = _shrunk(console, result, plan.storage) if shrink else None
         _show(console, result, small, plan.storage, as_json=as_json)
         shown = small.smallest if small is not None else result
-        if page is not None:
-            left_out = small.left_out if small is not None else ()
-            _write_page(console, shown, left_out, _named(page, router, plan), plan.command(seed, router))
         if regression is not None and shown.violation is not None:
             path = write_regression(regression, shown, str(shown.violation))
             console.print(f"The regression is {path}", soft_wrap=True, highlight=False)
@@ -49,9 +45,9 @@ def replay(plan: Plan, seed: int, *, page: Path | None, regression: Path | None,
 
 
 def _shrunk(console: Console, failing: Result, storage: str) -> Shrunk:
-    from gapless_sim.shrink import Progress
-    from gapless_sim.shrink import shrink as shrink_run
-    from gapless_sim.storages import run_on
+    from gapless_sim.search.shrink import Progress
+    from gapless_sim.search.shrink import shrink as shrink_run
+    from gapless_sim.search.storages import run_on
 
     with console.status("looking for a smaller run that fails alike") as status:
         smallest = failing.steps
@@ -70,7 +66,7 @@ def _shrunk(console: Console, failing: Result, storage: str) -> Shrunk:
 
 
 def _show(console: Console, result: Result, small: Shrunk | None, storage: str, *, as_json: bool) -> None:
-    from gapless_sim.lanes import lanes_text
+    from gapless_sim.recording.lanes import lanes_text
 
     shown = small.smallest if small is not None else result
     if as_json:
@@ -108,14 +104,3 @@ def fields(result: Result, small: Shrunk | None) -> dict[str, Any]:
         "violation": None if violation is None else {"oracle": violation.oracle, "what": violation.what},
         "shrunk": None if small is None else {"summary": str(small), "options": small.smallest.options.describe()},
     }
-
-
-def _named(page: Path, router: str, plan: Plan) -> Path:
-    return page if len(plan.routers) == 1 else page.with_stem(f"{page.stem}-{router}")
-
-
-def _write_page(console: Console, result: Result, left_out: Sequence[str], page: Path, command: str) -> None:
-    from gapless_sim.page import page_html
-
-    page.write_text(page_html(result, command=command, left_out=left_out), encoding="utf-8")
-    console.print(f"The page is {page}", soft_wrap=True, highlight=False)

@@ -17,7 +17,7 @@ from gapless.errors import ConfigurationError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gapless_sim.campaign import Plan, Summary, Total
+    from gapless_sim.search.campaign import Plan, Summary, Total
 
 SECOND = 1_000_000_000
 RARE = 10
@@ -68,7 +68,6 @@ def simulate(
         ),
     ] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="How many at a time; else one on each core.")] = None,
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="With --seed: the run as one HTML page.")] = None,
     regression: Annotated[
         Path | None, typer.Option(metavar="DIR", help="With --seed: keep what fails there, to be run again.")
     ] = None,
@@ -97,7 +96,7 @@ def simulate(
     The brokers and clients are the ones of production; only the network, the disks, the clocks and the
     applications are simulated. The exit status is 1 if a promise was broken; the seed is named.
     """
-    from gapless_sim.campaign import Plan
+    from gapless_sim.search.campaign import Plan
 
     if exhaustive is not None:
         from gapless_sim.cli import exhaust
@@ -115,7 +114,7 @@ def simulate(
     if seed is not None:
         from gapless_sim.cli.replay import replay
 
-        raise typer.Exit(replay(plan, seed, page=page, regression=regression, shrink=shrink, as_json=as_json))
+        raise typer.Exit(replay(plan, seed, regression=regression, shrink=shrink, as_json=as_json))
     total = _run(
         plan, _seeds(first, seeds, minutes), processes, None if minutes is not None else seeds, as_json=as_json
     )
@@ -124,8 +123,8 @@ def simulate(
 
 
 def _kinds(faults: str, storage: str) -> tuple[str, ...]:
-    from gapless_sim.options import FAULTS
-    from gapless_sim.storages import faults_on
+    from gapless_sim.search.storages import faults_on
+    from gapless_sim.world.options import FAULTS
 
     kinds = tuple(kind.strip() for kind in faults.split(",") if kind.strip() not in {"", "none"})
     for kind in kinds:
@@ -139,9 +138,9 @@ def _kinds(faults: str, storage: str) -> tuple[str, ...]:
 
 def _check(plan: Plan) -> None:
     from gapless import plugins
-    from gapless_sim.storages import check_storage
-    from gapless_sim.topology import NEEDS_TREE
+    from gapless_sim.search.storages import check_storage
     from gapless_sim.workloads import WORKLOADS
+    from gapless_sim.world.topology import NEEDS_TREE
 
     check_storage(plan.storage)
     for router in plan.routers:
@@ -156,7 +155,7 @@ def _check(plan: Plan) -> None:
 
 
 def _say_storage(plan: Plan) -> None:
-    from gapless_sim.storages import not_simulated_on
+    from gapless_sim.search.storages import not_simulated_on
 
     missing = not_simulated_on(plan.storage)
     if missing:
@@ -165,7 +164,7 @@ def _say_storage(plan: Plan) -> None:
 
 
 def _check_topology(router: str, topology: str | None) -> None:
-    from gapless_sim.topology import KINDS, MESH, NEEDS_MESH, NEEDS_TREE, TREE
+    from gapless_sim.world.topology import KINDS, MESH, NEEDS_MESH, NEEDS_TREE, TREE
 
     if topology is None:
         return
@@ -192,7 +191,7 @@ def _run(plan: Plan, seeds: Iterator[int], processes: int | None, expected: int 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from gapless_sim.campaign import Total, campaign
+    from gapless_sim.search.campaign import Total, campaign
 
     console = Console(stderr=True)
     total = Total()
@@ -231,7 +230,7 @@ def _show_failure(console: Console, plan: Plan, summary: Summary) -> None:
 
 
 def _fields(plan: Plan, total: Total, elapsed: float) -> dict[str, Any]:
-    from gapless_sim.storages import not_simulated_on
+    from gapless_sim.search.storages import not_simulated_on
 
     return {
         "storage": plan.storage,
@@ -259,13 +258,13 @@ def never(total: Total) -> list[str]:
 
 def _declared(total: Total) -> tuple[str, ...]:
     """All that should hold now and then: what is about trees, too, if there were any."""
-    from gapless_sim.sometimes import DECLARED, OF_TREES
+    from gapless_sim.search.sometimes import DECLARED, OF_TREES
 
     return DECLARED + OF_TREES if any(assertion in total.hits for assertion in OF_TREES) else DECLARED
 
 
 def _show(plan: Plan, total: Total, elapsed: float) -> None:
-    from gapless_sim.storages import SIMULATED
+    from gapless_sim.search.storages import SIMULATED
 
     verdict = f"{len(total.failures)} broke a promise" if total.failures else "no promise was broken"
     where = "" if plan.storage == SIMULATED else f" on the storage {plan.storage!r}"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless_sim.core_links import CoreNetwork
-from gapless_sim.model import Model
 from gapless_sim.oracles import catch_up, gaps, leases, listings, order
 from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
@@ -39,10 +37,12 @@ from gapless_sim.oracles.told import C5ByHop, K3Rows, K8Sideways, K9Forgotten
 from gapless_sim.oracles.transactions import J2Committed, J4Once
 from gapless_sim.oracles.transforms import J3Transforms
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
+from gapless_sim.recording.model import Model
+from gapless_sim.world.core_links import CoreNetwork
 
 if TYPE_CHECKING:
-    from gapless_sim.observation import Oracle
-    from gapless_sim.world import World
+    from gapless_sim.recording.observation import Oracle
+    from gapless_sim.world.world import World
 
 SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *leases.SOMETIMES, *listings.SOMETIMES, *order.SOMETIMES)
 """What should happen sometimes under the eyes of the oracles."""

@@ -8,7 +8,7 @@ from gapless_shb.core.state import gauges
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
 
 COUNTED: Final = {
     gauges.DEMOTED: "catch-up.demoted",

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.messages import Unit
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer, Row
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer, Row
 
 
 @dataclass(slots=True)

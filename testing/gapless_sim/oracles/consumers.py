@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gapless.core.ports import Operation
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 
 class X1OneConsumer(Judge):

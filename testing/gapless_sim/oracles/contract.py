@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless_sim.observation import Violation
 from gapless_sim.oracles.judge import Judge
-from gapless_sim.pubend_logs import LOG
-from gapless_sim.router_tap import FACTS
+from gapless_sim.recording.observation import Violation
+from gapless_sim.recording.pubend_logs import LOG
+from gapless_sim.recording.router_tap import FACTS
 from gapless_testing.routing import Contract, ContractError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gapless.core.network.seam import Effect
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 
 class Routing(Judge):

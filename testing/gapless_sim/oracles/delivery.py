@@ -9,8 +9,8 @@ from gapless.core.client import Delivery, Gap
 from gapless.core.stream.ticks import tick_at
 from gapless.core.wire.messages import GapReason, StartAt
 from gapless.errors import SubscriptionNotFoundError
-from gapless_sim.model import begins_of
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.recording.model import begins_of
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.errors import GaplessError
-    from gapless_sim.accounts import Account, Logged, Share
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
-    from gapless_sim.producer import Publication
+    from gapless_sim.recording.accounts import Account, Logged, Share
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.producer import Publication
 
 
 class I1Match(Judge):

@@ -11,15 +11,15 @@ from gapless.core.network import facts as routing
 from gapless.core.network.seam import Effect
 from gapless_phb.core import gauges
 from gapless_sim.oracles.judge import Judge
-from gapless_sim.pubend_logs import LOG
+from gapless_sim.recording.pubend_logs import LOG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
-    from gapless_sim.accounts import History
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.accounts import History
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 
 class I7Kept(Judge):

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.intervals import IntervalSet
-from gapless_sim.model import begins_of
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.recording.model import begins_of
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.client.link.effects import Attached
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import CheckpointToken
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.consumer import Consumer
 
 
 @dataclass(slots=True, eq=False)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.accounts import Logged
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
     from gapless_sim.oracles.delivery import I3Gapless
+    from gapless_sim.recording.accounts import Logged
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.consumer import Consumer
 
 
 class N2Told(Judge):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import Gap
 from gapless.core.wire.messages import GapReason
-from gapless_sim.model import begins_of
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.recording.model import begins_of
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.client.link.effects import Attached
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.accounts import Account, Share
-    from gapless_sim.consumer import Consumer
+    from gapless_sim.recording.accounts import Account, Share
+    from gapless_sim.world.consumer import Consumer
 
 BELOW_OWN_ACKNOWLEDGEMENT = "oracle.gap below what the application acknowledged itself"
 BEFORE_THE_START = "oracle.gap before the start"

@@ -16,19 +16,19 @@ from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import covers, join
 from gapless.core.stream.ticks import FOREVER
-from gapless_sim.frame_tap import read_frame
-from gapless_sim.network import WEIGHT
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.recording.frame_tap import read_frame
+from gapless_sim.world.network import WEIGHT
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from gapless.core.network.frames import Address, Message
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.stamps import Stamp
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
-    from gapless_sim.frame_tap import Hop, LinkBetween
-    from gapless_sim.model import Model
-    from gapless_sim.world import World
+    from gapless_sim.recording.frame_tap import Hop, LinkBetween
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.world import World
 
 REMEMBERED = 60 * SECOND
 """So long an IB knows who has asked (C)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from gapless_sim.observation import Oracle, Violation
+from gapless_sim.recording.observation import Oracle, Violation
 
 if TYPE_CHECKING:
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
 
 
 class Judge(Oracle):

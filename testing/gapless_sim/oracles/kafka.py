@@ -17,11 +17,11 @@ from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless_log.kafka.lineage import offset_of
 from gapless_phb.core.foreign_log.followed import END
-from gapless_sim.model import begins_of
 from gapless_sim.oracles.kafka_guests import KI7Asked, KI7Once, KI8Guest
 from gapless_sim.oracles.kafka_logs import KafkaJudge, KafkaLogs
 from gapless_sim.oracles.kafka_readers import KI9Readers
-from gapless_sim.producer import key_of
+from gapless_sim.recording.model import begins_of
+from gapless_sim.world.producer import key_of
 
 if TYPE_CHECKING:
     from gapless.core.alarms import Alarm
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless.core.wire.tokens import CheckpointToken
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.observation import Oracle
     from gapless_sim.oracles.kafka_logs import Truth
-    from gapless_sim.producer import Producer, Publication
-    from gapless_sim.world import World
+    from gapless_sim.recording.observation import Oracle
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.producer import Producer, Publication
+    from gapless_sim.world.world import World
 
 _LOST_BY_THE_LOG = (GapReason.RELEASED_EARLY.value, GapReason.CUT.value)
 """What a gap may say of why it is there."""

@@ -18,8 +18,8 @@ from gapless_log.kafka.messages import (
     Produce,
 )
 from gapless_log.kafka.records import batches, records
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.kafka_logs import KafkaJudge
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from gapless.core.network.facts import Progress, PubendMeta, Want
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_log.kafka.messages import FetchAnswer
-    from gapless_sim.kafka_model import Partition
-    from gapless_sim.kafka_network import SimKafka
     from gapless_sim.oracles.kafka_logs import KafkaLogs
-    from gapless_sim.world import World
+    from gapless_sim.world.kafka_model import Partition
+    from gapless_sim.world.kafka_network import SimKafka
+    from gapless_sim.world.world import World
 
 ONCE: Final = 1.1
 """So many times the bytes of the log a gateway may fetch to follow it."""

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import msgspec
 
 from gapless_log.kafka.records import Batch, records
-from gapless_sim.observation import Oracle, Violation
-from gapless_sim.producer import key_of
+from gapless_sim.recording.observation import Oracle, Violation
+from gapless_sim.world.producer import key_of
 
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.kafka_model import Partition
-    from gapless_sim.kafka_network import SimKafka
-    from gapless_sim.world import World
+    from gapless_sim.world.kafka_model import Partition
+    from gapless_sim.world.kafka_network import SimKafka
+    from gapless_sim.world.world import World
 
 OFFSETS = 44
 

@@ -11,10 +11,10 @@ from gapless_sim.oracles.kafka_logs import KafkaJudge
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
     from gapless_sim.oracles.kafka_logs import KafkaLogs
-    from gapless_sim.world import World
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.world import World
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.wire.messages import Detach, Detached, Subscribed
-from gapless_sim.lapsed_leases import lapses
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.recording.lapsed_leases import lapses
 
 if TYPE_CHECKING:
     from gapless.core.ports import Operation
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 SOMETIMES = ("oracle.lease ran out",)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.judge import Judge
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
     from gapless.core.network.facts import LinkUp
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.connections import Connection
-    from gapless_sim.core_links import CoreNetwork
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.connections import Connection
+    from gapless_sim.world.core_links import CoreNetwork
 
 
 class N1Twice(Judge):

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from gapless.core.network.facts import Progress
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.messages import ListedSubscription
-    from gapless_sim.accounts import Account
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.accounts import Account
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 COUNTED = "oracle.lag counted"
 NOT_ALL_COUNTED = "oracle.lag not all counted"

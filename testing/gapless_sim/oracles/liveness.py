@@ -13,10 +13,10 @@ from gapless.core.ports import Chop, Put
 from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire.messages import Order
 from gapless_phb.core import gauges
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.logs import PFS
 from gapless_sim.oracles.reachability import Reach
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
-    from gapless_sim.accounts import Account, History
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
     from gapless_sim.oracles.delivery import I3Gapless
-    from gapless_sim.producer import Producer, Publication
+    from gapless_sim.recording.accounts import Account, History
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.producer import Producer, Publication
 
 LONGEST = 35 * SECOND
 """Questions without an answer are repeated every 30 s at least."""

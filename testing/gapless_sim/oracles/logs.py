@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from gapless.core.ports import Put, Set
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.matches import noted
-from gapless_sim.pubend_logs import LOG, records_apart
+from gapless_sim.recording.pubend_logs import LOG, records_apart
 
 if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.accounts import Account, History, Logged
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
-    from gapless_sim.producer import Producer, Publication
+    from gapless_sim.recording.accounts import Account, History, Logged
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.producer import Producer, Publication
 
 PFS = "pfs/"
 """What the name of an SHB's stream of matches begins with; the pubend follows."""

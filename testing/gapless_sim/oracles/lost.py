@@ -17,10 +17,10 @@ from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import FOREVER, LAST
 from gapless.core.wire.messages import GapReason
 from gapless_shb.core.state.rows import POSITIONS, PositionRow
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.hops import HopJudge
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.logs import PFS
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless.core.wire.messages import DeliverGap, RangeGap
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.frame_tap import Hop
-    from gapless_sim.model import Model
+    from gapless_sim.recording.frame_tap import Hop
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer
 
 KNOWN_FOR = SECOND
 """What has arrived that long ago is in a broker's cache: within a turn, answers may leave behind what came after."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from gapless.core.client.link.effects import Attached
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.tokens import CheckpointToken
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
     from gapless_sim.oracles.delivery import I3Gapless
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer
 
 TOO_LATE = "oracle.gap of what comes too late for its order"
 SOMETIMES = (TOO_LATE,)

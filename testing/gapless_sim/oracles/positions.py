@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from gapless.core.stream.intervals import Ranges
     from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 TOLD_MAX = 4096
 """So many positions of each pubend are remembered, of all that were handed out."""

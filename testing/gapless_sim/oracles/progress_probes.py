@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
-    from gapless_sim.model import Model
+    from gapless_sim.recording.model import Model
 
 
 class V4Probing(Judge):

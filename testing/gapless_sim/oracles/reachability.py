@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gapless_sim.accounts import Account, History
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
+    from gapless_sim.recording.accounts import Account, History
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.consumer import Consumer
 
 
 class Reach:

@@ -14,10 +14,10 @@ from gapless_sim.oracles.judge import Judge
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.errors import GaplessError
-    from gapless_sim.accounts import Logged
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
-    from gapless_sim.producer import Producer, Publication
+    from gapless_sim.recording.accounts import Logged
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.producer import Producer, Publication
 
 
 LEASE_MAX = 5.0

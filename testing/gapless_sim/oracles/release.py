@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.judge import Judge
-from gapless_sim.pubend_logs import chops
+from gapless_sim.recording.pubend_logs import chops
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
     from gapless.core.network import facts as routing
     from gapless.core.ports import Operation
     from gapless.core.stream.knowledge import Knowledge
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
-    from gapless_sim.accounts import Account, History
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.accounts import Account, History
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 
 YIELDED = 5 * SECOND

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.accounts import History
-    from gapless_sim.application import SimClient
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.model import Model
+    from gapless_sim.recording.accounts import History
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.broker import SimBroker
 
 
 class I2Served(Judge):

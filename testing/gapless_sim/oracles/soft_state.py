@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.network import facts as routing
 from gapless.core.ports import Put
-from gapless_sim.administrator import shb_of
-from gapless_sim.options import SECOND
+from gapless_sim.faults.administrator import shb_of
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.liveness import V2LiveCuriosity
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from gapless.core.network.seam import Effect
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, ShbId
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.frame_tap import Hop
-    from gapless_sim.model import Model
+    from gapless_sim.recording.frame_tap import Hop
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
 
 ON_ITS_WAY = 5 * SECOND
 """What somebody has said of itself may be passed on by others for so long."""

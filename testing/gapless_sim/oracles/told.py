@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.network import facts as routing
 from gapless.core.network.frames import ProgressRows, encode
 from gapless.core.stream.knowledge import Knowledge
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.hops import HopJudge
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gapless.core.network.frames import Address, Message
     from gapless.core.stream.ticks import PubendId, ShbId
-    from gapless_sim.frame_tap import Hop
-    from gapless_sim.model import Model
+    from gapless_sim.recording.frame_tap import Hop
+    from gapless_sim.recording.model import Model
 
 REPEATED_WITHIN = 8 * SECOND
 """All rows are said again every five seconds, by a clock that may be slow and a broker that may be late."""

@@ -8,14 +8,14 @@ from gapless.core.client import Delivery
 from gapless.core.client.transacting import Fate
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.reachability import Reach
-from gapless_sim.transactions import Input
+from gapless_sim.world.transactions import Input
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
-    from gapless_sim.transactions import Transaction
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.transactions import Transaction
 
 Place: TypeAlias = "tuple[int, PubendId, Tick]"
 """An event of a row."""

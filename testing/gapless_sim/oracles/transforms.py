@@ -16,8 +16,8 @@ from gapless_phb.core import rows
 from gapless_phb.core.records import decode_record
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.oracles.reachability import Reach
-from gapless_sim.pubend_logs import LOG, records_apart
-from gapless_sim.transform import InputConsumer, Recipe, Transform, input_of
+from gapless_sim.recording.pubend_logs import LOG, records_apart
+from gapless_sim.world.transform import InputConsumer, Recipe, Transform, input_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.errors import GaplessError
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
-    from gapless_sim.producer import Producer, Publication
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.producer import Producer, Publication
 
 SHOWN = 5
 _TAG = slice(8, 16)

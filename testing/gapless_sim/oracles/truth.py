@@ -12,7 +12,7 @@ from gapless.core.stream.intervals import IntervalMap, IntervalSet
 from gapless.core.stream.stamps import join
 from gapless.selectors.lexer import canonical
 from gapless_sim.oracles.judge import Judge
-from gapless_sim.producer import key_of
+from gapless_sim.world.producer import key_of
 
 if TYPE_CHECKING:
     from gapless.core.network import facts as routing
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gapless.core.stream.stamps import Stamp
     from gapless.core.stream.ticks import PubendId, ShbId, Tick
     from gapless.selectors.filters import Filter
-    from gapless_sim.accounts import Logged
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.model import Model
-    from gapless_sim.producer import Producer, Publication
+    from gapless_sim.recording.accounts import Logged
+    from gapless_sim.recording.model import Model
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.producer import Producer, Publication
 
 
 @dataclass(slots=True, eq=False)

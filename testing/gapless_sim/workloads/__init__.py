@@ -19,7 +19,7 @@ from gapless_sim.workloads.transactions import Transactions
 from gapless_sim.workloads.transforms import Transforms
 
 if TYPE_CHECKING:
-    from gapless_sim.world import World
+    from gapless_sim.world.world import World
 
 
 class Workload(Protocol):

@@ -15,16 +15,16 @@ from gapless.errors import (
     SubscriptionInUseError,
     SubscriptionTakenOverError,
 )
-from gapless_sim.observation import Oracle
-from gapless_sim.options import SECOND
-from gapless_sim.producer import Outbox, Producer
+from gapless_sim.recording.observation import Oracle
 from gapless_sim.workloads.publications import TOPICS, PublicationGenerator
+from gapless_sim.world.options import SECOND
+from gapless_sim.world.producer import Outbox, Producer
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Consumer, Row
-    from gapless_sim.world import World
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Consumer, Row
+    from gapless_sim.world.world import World
 
 PUBLISHED_AT_ONCE = 4
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from gapless.core.wire.messages import OnChange, StartAt
 from gapless.errors import ConnectionClosedError
 from gapless.selectors.headers import APP_ID
-from gapless_sim.consumer import Row, is_alive
-from gapless_sim.options import SECOND
+from gapless_sim.world.consumer import Row, is_alive
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.accounts import Logged
-    from gapless_sim.choices import Stream
-    from gapless_sim.consumer import Consumer
+    from gapless_sim.recording.accounts import Logged
     from gapless_sim.workloads.filters import Terms
-    from gapless_sim.world import World
+    from gapless_sim.world.choices import Stream
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.world import World
 
 ON_ITS_WAY = 5 * SECOND
 """So long a frame of a process that has ended may take to the broker."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gapless_sim.observation import Oracle
-from gapless_sim.options import MILLISECOND, SECOND
+from gapless_sim.recording.observation import Oracle
 from gapless_sim.workloads import churn_changes, churn_commits
 from gapless_sim.workloads.churn_application import Application, SecondProcess
 from gapless_sim.workloads.churn_changes import Changes
@@ -18,10 +17,11 @@ from gapless_sim.workloads.churn_commits import Commits
 from gapless_sim.workloads.churn_publish_operations import PublishOperations
 from gapless_sim.workloads.churn_state import ChurnState
 from gapless_sim.workloads.churn_subscribe_operations import SubscribeOperations
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.application import SimClient
-    from gapless_sim.world import World
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.world import World
 
 Operation = Callable[[Application, "SimClient"], bool]
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.wire.messages import ListedPubend, ListedSubscription
 from gapless.errors import ConnectionClosedError, GaplessError
-from gapless_sim.application import SimClient
-from gapless_sim.options import MILLISECOND
 from gapless_sim.workloads.churn_listings import (
     check_connected,
     check_names,
@@ -23,6 +21,8 @@ from gapless_sim.workloads.churn_listings import (
 from gapless_sim.workloads.churn_relays import OutboxRelay
 from gapless_sim.workloads.churn_state import ChurnState, is_able, wrong
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
+from gapless_sim.world.application import SimClient
+from gapless_sim.world.options import MILLISECOND
 
 if TYPE_CHECKING:
     from gapless.core.client.consuming.subscription import SubscriptionCore

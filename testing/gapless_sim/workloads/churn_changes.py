@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from gapless.core.wire.messages import InUse, OnChange
-from gapless_sim.options import SECOND
 from gapless_sim.workloads.changes import WAYS, changed, leave_out
 from gapless_sim.workloads.churn_state import is_able
 from gapless_sim.workloads.filters import draw_terms
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.consumer import Row
     from gapless_sim.workloads.churn_application import Application
     from gapless_sim.workloads.churn_state import ChurnState
+    from gapless_sim.world.consumer import Row
 
 SHARE: Final = 0.4
 """Of the worlds."""

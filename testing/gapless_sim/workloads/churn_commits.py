@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.churn_consumers import ChurnGatherer
 from gapless_sim.workloads.churn_state import is_able
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.application import SimClient
     from gapless_sim.workloads.churn_application import Application
     from gapless_sim.workloads.churn_state import ChurnState
     from gapless_sim.workloads.churn_subscriptions import AppSubscription
+    from gapless_sim.world.application import SimClient
 
 SHARE: Final = 0.4
 """Of the worlds."""

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from gapless.core.client import SubscribeOptions
 from gapless.core.wire.messages import StartAt
 from gapless.errors import GaplessError
-from gapless_sim.committing import CommittingConsumer, GatheringConsumer
-from gapless_sim.consumer import Consumer
+from gapless_sim.world.committing import CommittingConsumer, GatheringConsumer
+from gapless_sim.world.consumer import Consumer
 
 if TYPE_CHECKING:
     from gapless.core.client.link.effects import Attached
     from gapless.core.wire.tokens import CheckpointToken
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Row
     from gapless_sim.workloads.churn_subscriptions import AppSubscription
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Row
 
 
 @dataclass(frozen=True, slots=True)

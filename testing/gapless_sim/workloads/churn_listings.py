@@ -11,8 +11,8 @@ from gapless_sim.workloads.churn_state import wrong
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless.core.wire.messages import ListedPubend, ListedSubscription
-    from gapless_sim.application import SimClient
     from gapless_sim.workloads.churn_application import Application
+    from gapless_sim.world.application import SimClient
 
 
 def check_subscriptions(client: SimClient, rows: Sequence[ListedSubscription]) -> None:

@@ -10,8 +10,8 @@ from gapless_sim.workloads.churn_state import ChurnState, is_able
 from gapless_sim.workloads.publications import TOPICS
 
 if TYPE_CHECKING:
-    from gapless_sim.application import SimClient
     from gapless_sim.workloads.churn_application import Application
+    from gapless_sim.world.application import SimClient
 
 RELAYS_MOST = 3
 """Of one application."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from gapless.errors import GaplessError, PublisherFencedError, PublishRejectedError, PublishUncertainError
 from gapless.selectors.headers import APP_ID
-from gapless_sim.producer import Outbox, Producer
 from gapless_sim.workloads.churn_state import ChurnState, wrong
 from gapless_sim.workloads.publications import BAD_TOPIC
+from gapless_sim.world.producer import Outbox, Producer
 
 if TYPE_CHECKING:
     from gapless.core.client.link import effects as e
-    from gapless_sim.application import SimClient
-    from gapless_sim.producer import Publication
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.producer import Publication
 
 BATCH_MOST = 40
 """So many publications at once when a backlog is worked off."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from gapless.core.gauges import values_by
 from gapless_phb.core import gauges
-from gapless_sim.lapsed_leases import lapses
-from gapless_sim.observation import Oracle
+from gapless_sim.recording.lapsed_leases import lapses
+from gapless_sim.recording.observation import Oracle
 from gapless_sim.workloads.publications import PublicationGenerator
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from gapless.core.ports import Operation
     from gapless.core.wire.tokens import CheckpointToken
-    from gapless_sim.application import SimClient
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.world import World
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.world import World
 
 
 class Removal(Protocol):

@@ -14,9 +14,6 @@ from gapless.errors import (
     InvalidTopicError,
     SubscriptionMismatchError,
 )
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.consumer import Row
-from gapless_sim.options import MILLISECOND
 from gapless_sim.workloads.churn_changes import Changes
 from gapless_sim.workloads.churn_commits import Commits
 from gapless_sim.workloads.churn_consumers import ChurnConsumer, Habits, with_token
@@ -32,11 +29,14 @@ from gapless_sim.workloads.filters import (
     draw_terms,
     other_terms,
 )
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.consumer import Row
+from gapless_sim.world.options import MILLISECOND
 
 if TYPE_CHECKING:
     from gapless.core.wire.tokens import CheckpointToken
-    from gapless_sim.application import SimClient
     from gapless_sim.workloads.churn_application import Application
+    from gapless_sim.world.application import SimClient
 
 NAMES = ("one", "two", "three", "four")
 STARTS = (StartAt.LATEST, StartAt.EARLIEST, StartAt.TOKEN, StartAt.TIME)

@@ -26,8 +26,8 @@ from gapless_sim.workloads.churn_state import ChurnState, wrong
 if TYPE_CHECKING:
     from gapless.core.client.link.effects import Attached
     from gapless.core.wire.tokens import CheckpointToken
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Row
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Row
 
 STRANGE = (SubscriptionNotFoundError, SubscriptionMismatchError, InvalidTokenError)
 """How a broker answers that has lost its disk, and does not know what it knew."""

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from gapless.core.client import Delivery
 from gapless.core.wire.messages import InUse, OnChange, StartAt
-from gapless_sim.committing import CommittingConsumer, GatheringConsumer
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.applications import Applications, ConsumingApplication
 from gapless_sim.workloads.changes import Requests, changed
 from gapless_sim.workloads.filters import EVERYTHING, Terms, draw_terms
+from gapless_sim.world.committing import CommittingConsumer, GatheringConsumer
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
-    from gapless_sim.application import SimClient
-    from gapless_sim.world import World
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.world import World
 
 SOMETIMES = (
     "committing.published",

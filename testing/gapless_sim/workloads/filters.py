@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gapless_sim.workloads.headers import HEADER_SELECTORS
 
 if TYPE_CHECKING:
-    from gapless_sim.accounts import Logged
-    from gapless_sim.choices import Stream
+    from gapless_sim.recording.accounts import Logged
+    from gapless_sim.world.choices import Stream
 
 Properties = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gapless_sim.accounts import Logged
-    from gapless_sim.choices import Stream
+    from gapless_sim.recording.accounts import Logged
+    from gapless_sim.world.choices import Stream
 
 PRIORITIES = (None, 4, 0, 9, 5, 7)
 TYPES = (None, "ash", "reading", "Ash", "")

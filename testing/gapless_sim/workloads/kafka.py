@@ -23,24 +23,24 @@ from gapless.errors import (
 )
 from gapless_log.kafka.format import MARK
 from gapless_log.kafka.records import Compression, NewRecord, encode, records
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.kafka_model import by_producer
-from gapless_sim.kafka_network import PRODUCE_FATES, TOPIC
-from gapless_sim.observation import Oracle
-from gapless_sim.options import SECOND
-from gapless_sim.producer import KEY_BYTES, Outbox, Producer, Publication
-from gapless_sim.ranger import Ranger
-from gapless_sim.reconfiguration import change_kafka_topic, take_only
+from gapless_sim.faults.reconfiguration import change_kafka_topic, take_only
+from gapless_sim.recording.observation import Oracle
 from gapless_sim.workloads import kafka_faults
 from gapless_sim.workloads.kafka_faults import KafkaFaults, time_of
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.kafka_model import by_producer
+from gapless_sim.world.kafka_network import PRODUCE_FATES, TOPIC
+from gapless_sim.world.options import SECOND
+from gapless_sim.world.producer import KEY_BYTES, Outbox, Producer, Publication
+from gapless_sim.world.ranger import Ranger
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.kafka_model import Partition
-    from gapless_sim.kafka_network import SimKafka
-    from gapless_sim.world import World
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.kafka_model import Partition
+    from gapless_sim.world.kafka_network import SimKafka
+    from gapless_sim.world.world import World
 
 KINDS = "abc"
 QUIET = 20

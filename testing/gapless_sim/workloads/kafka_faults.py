@@ -14,17 +14,17 @@ from gapless.errors import StorageError
 from gapless.spi import VolumeIdentity
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_phb.core import rows
-from gapless_sim.kafka_model import by_producer
-from gapless_sim.kafka_network import TOPIC
-from gapless_sim.options import SECOND
-from gapless_sim.producer import KEY_BYTES
+from gapless_sim.world.kafka_model import by_producer
+from gapless_sim.world.kafka_network import TOPIC
+from gapless_sim.world.options import SECOND
+from gapless_sim.world.producer import KEY_BYTES
 
 if TYPE_CHECKING:
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.kafka_model import Partition
-    from gapless_sim.kafka_network import SimKafka
     from gapless_sim.workloads.kafka import KafkaApplications
-    from gapless_sim.world import World
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.kafka_model import Partition
+    from gapless_sim.world.kafka_network import SimKafka
+    from gapless_sim.world.world import World
 
 HANGING = 1000
 """From here on the producers are numbered whose transactions hang."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gapless_sim.producer import Publication
 from gapless_sim.workloads.headers import draw_headers
+from gapless_sim.world.producer import Publication
 
 if TYPE_CHECKING:
-    from gapless_sim.choices import Stream
+    from gapless_sim.world.choices import Stream
 
 TOPICS = ("a", "a.b", "a.b.c", "a.x", "b", "b.x", "b.b.c")
 BAD_TOPIC = "a.*"

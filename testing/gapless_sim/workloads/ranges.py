@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.errors import PublishRejectedError, PublishUncertainError, SubscriptionInUseError
-from gapless_sim import asker, ranger, sink
-from gapless_sim.asker import Asker
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.options import SECOND
-from gapless_sim.producer import Outbox, Producer
-from gapless_sim.ranger import Ranger
-from gapless_sim.sink import Epochs, Sink
 from gapless_sim.workloads.applications import Application, Applications
 from gapless_sim.workloads.filters import Terms, draw_terms
 from gapless_sim.workloads.publications import TOPICS
+from gapless_sim.world import asker, ranger, sink
+from gapless_sim.world.asker import Asker
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import SECOND
+from gapless_sim.world.producer import Outbox, Producer
+from gapless_sim.world.ranger import Ranger
+from gapless_sim.world.sink import Epochs, Sink
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
+    from gapless_sim.world.application import SimClient
 
 SOMETIMES = (
     *asker.SOMETIMES,

@@ -21,19 +21,19 @@ from gapless.errors import (
 )
 from gapless.selectors.headers import APP_ID
 from gapless_shb.core.state.places import home_of
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Violation
-from gapless_sim.options import MILLISECOND, SECOND
-from gapless_sim.ranger import Ranger
+from gapless_sim.recording.observation import Violation
 from gapless_sim.workloads.applications import Applications, ConsumingApplication
 from gapless_sim.workloads.changes import WAYS, Requests, changed, leave_out
 from gapless_sim.workloads.filters import EVERYTHING, Terms, draw_terms
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MILLISECOND, SECOND
+from gapless_sim.world.ranger import Ranger
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
-    from gapless_sim.world import World
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.world import World
 
 SOMETIMES = (
     "roaming.published",

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.errors import PublisherFencedError, PublishUncertainError, SubscriptionTakenOverError
-from gapless_sim.observation import Oracle
-from gapless_sim.options import MILLISECOND
-from gapless_sim.producer import Producer
+from gapless_sim.recording.observation import Oracle
 from gapless_sim.workloads.scenario_scripts import ScriptRunner, answered, opened, over
 from gapless_sim.workloads.scenario_state import TRY_AGAIN, AssignedOutbox, OtherProcess, ScenarioState
+from gapless_sim.world.options import MILLISECOND
+from gapless_sim.world.producer import Producer
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Consumer, Row
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Consumer, Row
 
 SOMETIMES = (
     "scenario.end.an unfinished removal",

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
-    from gapless_sim.accounts import Logged
-    from gapless_sim.choices import Stream
+    from gapless_sim.recording.accounts import Logged
+    from gapless_sim.world.choices import Stream
 
 Properties: TypeAlias = "Mapping[str, Any]"
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gapless.core.wire.messages import ListedPubend, ListedSubscription
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Row
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Row
 
 NoneType = type(None)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless_sim.administrator import retire, shb_of
-from gapless_sim.options import MILLISECOND
+from gapless_sim.faults.administrator import retire, shb_of
 from gapless_sim.workloads.scenario_filters import INTERESTS
 from gapless_sim.workloads.scenario_scripts import either, over
 from gapless_sim.workloads.scenario_troubles import Troubled
+from gapless_sim.world.options import MILLISECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.application import SimClient
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
 
 SOMETIMES = (
     "scenario.outage.when a subscription was given",

@@ -7,17 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.errors import PublisherFencedError, PublishRejectedError, PublishUncertainError
-from gapless_sim.options import MILLISECOND, SECOND
-from gapless_sim.producer import Outbox, Producer, Publication
 from gapless_sim.workloads.headers import draw_headers
 from gapless_sim.workloads.scenario_filters import METER_TOPICS, ORDER_TOPICS, STOCK_TOPICS, properties_of
 from gapless_sim.workloads.scenario_scripts import Wait, answered, either, opened
 from gapless_sim.workloads.scenario_state import Scenario
+from gapless_sim.world.options import MILLISECOND, SECOND
+from gapless_sim.world.producer import Outbox, Producer, Publication
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
 
 Opening: TypeAlias = "Generator[Wait, None, Producer]"
 

@@ -6,17 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.wire.messages import StartAt
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS, METER_TOPICS, STOCK_TOPICS, Interest, only
 from gapless_sim.workloads.scenario_publishers import Publishing
 from gapless_sim.workloads.scenario_scripts import answered, either, over
 from gapless_sim.workloads.scenario_state import Scenario
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
 
 SOMETIMES = (
     "scenario.projection.old backup, acknowledged further",

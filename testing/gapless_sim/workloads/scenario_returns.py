@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.wire.messages import InUse
 from gapless.errors import SubscriptionNotFoundError, SubscriptionTakenOverError
-from gapless_sim.consumer import Consumer
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS, only
 from gapless_sim.workloads.scenario_scripts import attached, either, over
 from gapless_sim.workloads.scenario_troubles import Troubled
+from gapless_sim.world.consumer import Consumer
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Row
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Row
 
 SOMETIMES = (
     "scenario.restorer.went back just behind its acknowledgement",

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gapless_sim.options import MILLISECOND
+from gapless_sim.world.options import MILLISECOND
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Consumer
-    from gapless_sim.producer import Producer
-    from gapless_sim.world import Life, World
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Consumer
+    from gapless_sim.world.producer import Producer
+    from gapless_sim.world.world import Life, World
 
 Wait: TypeAlias = "int | Callable[[], bool]"
 Script: TypeAlias = "Generator[Wait, None, None]"

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.errors import SubscriptionNotFoundError, SubscriptionTakenOverError
-from gapless_sim.consumer import Consumer
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS
 from gapless_sim.workloads.scenario_readers import Reading
 from gapless_sim.workloads.scenario_scripts import attached, either, over
+from gapless_sim.world.consumer import Consumer
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from gapless.core.client import SubscribeOptions
     from gapless.core.client.link.effects import Attached
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Row
     from gapless_sim.workloads.scenario_scripts import Script
     from gapless_sim.workloads.scenario_state import Attaching
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Row
 
 SOMETIMES = (
     "scenario.standby.waited its turn",

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.core.wire.tokens import SEAL_BYTES, CheckpointToken
 from gapless.errors import InvalidTokenError, TokenMismatchError
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS, METER_TOPICS, ORDER_TOPICS, STOCK_TOPICS, only
 from gapless_sim.workloads.scenario_publishers import ROOM, Publishing
 from gapless_sim.workloads.scenario_readers import Reading
 from gapless_sim.workloads.scenario_scripts import Wait, answered, attached, either, over
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from gapless.core.client.link.effects import Attached
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.application import SimClient
-    from gapless_sim.producer import Producer, Publication
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.producer import Producer, Publication
 
 SOMETIMES = (
     "scenario.audit.from the earliest",

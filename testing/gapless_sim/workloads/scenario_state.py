@@ -19,20 +19,20 @@ from gapless.errors import (
     SubscriptionInUseError,
     SubscriptionNotFoundError,
 )
-from gapless_sim.application import SimClient
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle
-from gapless_sim.options import MILLISECOND
-from gapless_sim.producer import Outbox, key_of
+from gapless_sim.recording.observation import Oracle
 from gapless_sim.workloads.scenario_scripts import Answer, ScriptRunner, Wait, attached
+from gapless_sim.world.application import SimClient
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import MILLISECOND
+from gapless_sim.world.producer import Outbox, key_of
 
 if TYPE_CHECKING:
     from gapless.core.client import Item
     from gapless.core.stream.ticks import PubendId, Tick
-    from gapless_sim.producer import Producer, Publication
     from gapless_sim.workloads.scenario_filters import Interest
     from gapless_sim.workloads.scenario_scripts import Script
-    from gapless_sim.world import World
+    from gapless_sim.world.producer import Producer, Publication
+    from gapless_sim.world.world import World
 
 Attaching: TypeAlias = "Generator[Wait, None, Consumer | None]"
 

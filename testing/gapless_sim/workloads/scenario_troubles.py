@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from gapless.core.gauges import values_by
 from gapless.core.wire.messages import StartAt
 from gapless_shb.core.state import gauges
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.workloads.scenario_filters import INTERESTS, METER_TOPICS
 from gapless_sim.workloads.scenario_publishers import Publishing
 from gapless_sim.workloads.scenario_readers import Reading
 from gapless_sim.workloads.scenario_scripts import either, over
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.application import SimClient
-    from gapless_sim.broker import SimBroker
-    from gapless_sim.consumer import Consumer, Row
     from gapless_sim.workloads.scenario_scripts import Script
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.consumer import Consumer, Row
 
 SOMETIMES = (
     "scenario.beacon.power cut, nothing was written",

@@ -26,7 +26,7 @@ from gapless_sim.workloads.scenario_end import Ending, ScenariosEnd
 from gapless_sim.workloads.scenario_state import Scenario, ScenarioState
 
 if TYPE_CHECKING:
-    from gapless_sim.world import World
+    from gapless_sim.world.world import World
 
 SOMETIMES: tuple[str, ...] = (
     *scenario_state.SOMETIMES,

@@ -19,19 +19,19 @@ from gapless.errors import (
     SubscriptionInUseError,
     SubscriptionTakenOverError,
 )
-from gapless_sim.consumer import Row
-from gapless_sim.options import MILLISECOND
-from gapless_sim.producer import Outbox, Producer
-from gapless_sim.transactions import Input, Session, Transaction
 from gapless_sim.workloads.filters import combine
 from gapless_sim.workloads.publications import TOPICS
 from gapless_sim.workloads.transforms import INPUTS
 from gapless_sim.workloads.twins import TwinnedApplication, TwinnedApplications
+from gapless_sim.world.consumer import Row
+from gapless_sim.world.options import MILLISECOND
+from gapless_sim.world.producer import Outbox, Producer
+from gapless_sim.world.transactions import Input, Session, Transaction
 
 if TYPE_CHECKING:
     from gapless.errors import GaplessError
-    from gapless_sim.application import SimClient
-    from gapless_sim.consumer import Consumer
+    from gapless_sim.world.application import SimClient
+    from gapless_sim.world.consumer import Consumer
 
 SOMETIMES = (
     "transactions.published",

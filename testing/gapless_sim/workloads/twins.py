@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from gapless_sim.options import SECOND
 from gapless_sim.workloads.applications import Application, Applications
 from gapless_sim.workloads.churn_application import SecondProcess
 from gapless_sim.workloads.churn_state import is_parted
+from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
-    from gapless_sim.application import SimClient
+    from gapless_sim.world.application import SimClient
 
 TwinnedT = TypeVar("TwinnedT", bound="TwinnedApplication")
 

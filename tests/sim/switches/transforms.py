@@ -7,7 +7,7 @@ from sim.switches.switch import Switch
 
 _HANDLER = "gapless_phb.core.publishers.handler:PublishHandler"
 _PUBLISHERS = "gapless_phb.core.publishers.table"
-_TRANSFORM = "gapless_sim.transform:Transform"
+_TRANSFORM = "gapless_sim.world.transform:Transform"
 
 TRANSFORMS = (
     Switch(

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from gapless.core.client import Delivery, Item
-from gapless_sim.accounts import Logged
-from gapless_sim.application import SimClient
-from gapless_sim.choices import Choices
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.observation import Oracle
-from gapless_sim.options import SECOND, Options
-from gapless_sim.producer import Outbox, Producer, Publication, key_of
-from gapless_sim.trace import Trace
-from gapless_sim.world import World
-from gapless_sim.world_builder import build
+from gapless_sim.recording.accounts import Logged
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.recording.trace import Trace
+from gapless_sim.world.application import SimClient
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import SECOND, Options
+from gapless_sim.world.producer import Outbox, Producer, Publication, key_of
+from gapless_sim.world.world import World
+from gapless_sim.world.world_builder import build
 
 TOPIC = "a.b"
 

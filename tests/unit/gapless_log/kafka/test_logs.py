@@ -39,7 +39,7 @@ from gapless_log.kafka.messages import (
 )
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_log.kafka.requests import Connection
-from gapless_sim.kafka_model import Broker, Cluster, Topic, by_producer
+from gapless_sim.world.kafka_model import Broker, Cluster, Topic, by_producer
 from log_host import LogHost, events_of, place
 
 

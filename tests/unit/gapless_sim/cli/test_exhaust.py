@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from gapless_sim import campaign
 from gapless_sim.cli import exhaust
-from gapless_sim.exhaustive import Counts, Outcome, Task
-from gapless_sim.result import Failure
+from gapless_sim.search import campaign
+from gapless_sim.search.exhaustive import Counts, Outcome, Task
+from gapless_sim.search.result import Failure
 from unit.gapless.cli.conftest import Gapless
 
 COMMAND = ("simulate", "--exhaustive", "1")

@@ -12,14 +12,14 @@ from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import StartAt
 from gapless_log.kafka.records import Compression, NewRecord, encode
-from gapless_sim.choices import Choices
-from gapless_sim.kafka_model import Partition
-from gapless_sim.kafka_network import TOPIC, SimKafka
-from gapless_sim.options import Options
 from gapless_sim.oracles.kafka_logs import KafkaLogs
-from gapless_sim.producer import KEY_BYTES
-from gapless_sim.trace import Trace
-from gapless_sim.world import World
+from gapless_sim.recording.trace import Trace
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.kafka_model import Partition
+from gapless_sim.world.kafka_network import TOPIC, SimKafka
+from gapless_sim.world.options import Options
+from gapless_sim.world.producer import KEY_BYTES
+from gapless_sim.world.world import World
 
 
 class Consumer:

@@ -23,17 +23,17 @@ from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import Acknowledge, Acknowledged, StartAt, Subscribed
 from gapless.core.wire.tokens import CheckpointToken
 from gapless_phb.core import gauges
-from gapless_sim.accounts import Logged
-from gapless_sim.choices import Choices
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.consumer import Row
-from gapless_sim.model import Model
-from gapless_sim.observation import Oracle, Violation
-from gapless_sim.options import Options
 from gapless_sim.oracles.delivery import I3Gapless
-from gapless_sim.producer import Outbox, Publication
-from gapless_sim.trace import Trace
-from gapless_sim.world_builder import build
+from gapless_sim.recording.accounts import Logged
+from gapless_sim.recording.model import Model
+from gapless_sim.recording.observation import Oracle, Violation
+from gapless_sim.recording.trace import Trace
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.consumer import Row
+from gapless_sim.world.options import Options
+from gapless_sim.world.producer import Outbox, Publication
+from gapless_sim.world.world_builder import build
 
 P = "p@1"
 NODE = "node1"

@@ -13,8 +13,8 @@ from gapless.core.ports import Set
 from gapless.core.stream.events import Event
 from gapless.core.wire.messages import OnChange, Unit
 from gapless_shb.core.subscriptions.commits import DESKS, Attempt, Desk
-from gapless_sim.observation import Violation
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
+from gapless_sim.recording.observation import Violation
 
 P = "p@1"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.network.facts import Interest, Know, Opened, PubendMeta
-from gapless_sim.observation import Violation
 from gapless_sim.oracles.contract import Routing
+from gapless_sim.recording.observation import Violation
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from gapless.core.network.facts import Enrolled
 from gapless.core.stream.ticks import tick_at
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless
 from gapless_sim.oracles.gaps import I5GapLegal
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import SHB, TOKEN, ModelFixture, violates
 
 AT = tick_at(WALL_BEGIN)

@@ -9,8 +9,8 @@ import pytest
 
 from gapless.core.wire.messages import OnChange
 from gapless.errors import SubscriptionNotFoundError
-from gapless_sim.consumer import Row
 from gapless_sim.oracles.delivery import I10Start
+from gapless_sim.world.consumer import Row
 from unit.gapless_sim.oracles.model_fixture import EARLIEST, LATEST, NODE, TOKEN, ModelFixture, violates
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gapless.core.network.facts import Enrolled, Probe
-from gapless_sim.model import Model
 from gapless_sim.oracles.durability import I7Kept, I8Counted
+from gapless_sim.recording.model import Model
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 from unit.gapless_sim.worlds import Small
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 from gapless.core.stream.ticks import tick_at
 from gapless.core.wire.messages import GapReason
-from gapless_sim.clocks import WALL_BEGIN
 from gapless_sim.oracles.delivery import I1Match, I3Gapless
 from gapless_sim.oracles.forks import N2Told
+from gapless_sim.world.clocks import WALL_BEGIN
 from unit.gapless_sim.oracles.model_fixture import ModelFixture, violates
 
 AT = tick_at(WALL_BEGIN)

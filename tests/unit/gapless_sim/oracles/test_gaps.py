@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gapless.core.stream.ticks import tick_at
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.gaps import BELOW_OWN_ACKNOWLEDGEMENT, I5GapLegal
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import TOKEN, ModelFixture, P, violates
 
 AT = tick_at(WALL_BEGIN)

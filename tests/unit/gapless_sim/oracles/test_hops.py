@@ -13,10 +13,10 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER
-from gapless_sim.frame_tap import Hop
-from gapless_sim.network import WEIGHT, BrokerLink
-from gapless_sim.options import MILLISECOND, SECOND
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
+from gapless_sim.recording.frame_tap import Hop
+from gapless_sim.world.network import WEIGHT, BrokerLink
+from gapless_sim.world.options import MILLISECOND, SECOND
 from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, Stand, violates
 
 CELLS = "phb1:phb ib1+ib2<phb1 shb1:shb<ib1"

@@ -19,12 +19,12 @@ from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless.selectors.filters import Filter
 from gapless_phb.core.foreign_log.followed import END
-from gapless_sim.kafka_model import by_producer
-from gapless_sim.kafka_network import TOPIC
-from gapless_sim.observation import Violation
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.kafka import KI2Told, KI4Settled, KI4Whole, KI5Cut, KI6Published
-from gapless_sim.producer import KEY_BYTES
+from gapless_sim.recording.observation import Violation
+from gapless_sim.world.kafka_model import by_producer
+from gapless_sim.world.kafka_network import TOPIC
+from gapless_sim.world.options import SECOND
+from gapless_sim.world.producer import KEY_BYTES
 from unit.gapless_sim.oracles.kafka_rig import Rig
 
 

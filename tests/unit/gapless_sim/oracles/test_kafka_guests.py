@@ -20,9 +20,9 @@ from gapless_log.kafka.messages import (
     Produce,
 )
 from gapless_log.kafka.messages import Topic as TopicName
-from gapless_sim.kafka_network import TOPIC
-from gapless_sim.observation import Violation
 from gapless_sim.oracles.kafka_guests import KI7Asked, KI7Once, KI8Guest
+from gapless_sim.recording.observation import Violation
+from gapless_sim.world.kafka_network import TOPIC
 from unit.gapless_sim.oracles.kafka_rig import Rig
 
 

@@ -12,10 +12,10 @@ from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.wire.delivered import DeliveredColumns
 from gapless.core.wire.messages import AskEarliest, Position, Ticks
-from gapless_sim.kafka_network import TOPIC
-from gapless_sim.observation import Violation
 from gapless_sim.oracles.kafka_readers import KI9Readers
-from gapless_sim.producer import KEY_BYTES
+from gapless_sim.recording.observation import Violation
+from gapless_sim.world.kafka_network import TOPIC
+from gapless_sim.world.producer import KEY_BYTES
 from unit.gapless_sim.oracles.kafka_rig import Rig
 
 

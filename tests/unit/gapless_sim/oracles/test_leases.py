@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gapless.core.wire.messages import Code, Detach, Detached, Subscribed
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.leases import I8Leases
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, violates
 
 

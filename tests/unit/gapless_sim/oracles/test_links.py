@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gapless.core.network.facts import LinkUp
-from gapless_sim.broker import SimBroker
-from gapless_sim.connections import Connection
-from gapless_sim.core_links import CoreNetwork
-from gapless_sim.model import Model
-from gapless_sim.observation import Violation
-from gapless_sim.options import NetworkFaults
+from gapless_sim.faults.second_processes import SecondProcess
 from gapless_sim.oracles.links import K10Links
-from gapless_sim.second_processes import SecondProcess
+from gapless_sim.recording.model import Model
+from gapless_sim.recording.observation import Violation
+from gapless_sim.world.broker import SimBroker
+from gapless_sim.world.connections import Connection
+from gapless_sim.world.core_links import CoreNetwork
+from gapless_sim.world.options import NetworkFaults
 from unit.gapless_sim.worlds import Small
 
 if TYPE_CHECKING:

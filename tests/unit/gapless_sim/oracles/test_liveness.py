@@ -10,7 +10,6 @@ from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.ports import Chop, Put
 from gapless.core.wire.messages import GapReason
 from gapless_phb.core import gauges
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.delivery import I3Gapless
 from gapless_sim.oracles.liveness import (
     SAME_WANT_MOST,
@@ -19,6 +18,7 @@ from gapless_sim.oracles.liveness import (
     V3LiveRelease,
     V4NoStorm,
 )
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.network.facts import Enrol, Enrolled, Probe, Released
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.progress_probes import V4Probing
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gapless.core.network.facts import Enrolled
 from gapless.core.stream.ticks import tick_at
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.options import SECOND
 from gapless_sim.oracles.release import I8Release
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
 
 AT = tick_at(WALL_BEGIN)

@@ -10,10 +10,10 @@ import pytest
 from gapless.core.network.facts import Enrol, Opened, PubendMeta, Want
 from gapless.core.ports import Put, Set
 from gapless.errors import VolumeForeignError
-from gapless_sim.frame_tap import Hop
-from gapless_sim.network import BrokerLink
-from gapless_sim.options import SECOND, NetworkFaults
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
+from gapless_sim.recording.frame_tap import Hop
+from gapless_sim.world.network import BrokerLink
+from gapless_sim.world.options import SECOND, NetworkFaults
 from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
 
 CELLS = "phb1:phb ib1<phb1 shb1:shb<ib1"

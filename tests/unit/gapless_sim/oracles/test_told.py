@@ -9,8 +9,8 @@ import pytest
 
 from gapless.core.network.facts import Enrolled, Hold, Opened, Posted, Progress, PubendMeta
 from gapless.core.network.frames import ProgressRows
-from gapless_sim.options import SECOND, NetworkFaults
 from gapless_sim.oracles.told import FORGOTTEN_AFTER, REPEATED_WITHIN, SILENT, C5ByHop, K3Rows, K8Sideways, K9Forgotten
+from gapless_sim.world.options import SECOND, NetworkFaults
 from unit.gapless_sim.oracles.model_fixture import P, Stand, violates
 from unit.gapless_sim.oracles.test_hops import Tree, want
 

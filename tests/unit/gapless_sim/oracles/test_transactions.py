@@ -9,8 +9,8 @@ import pytest
 
 from gapless.core.client.transacting import Fate
 from gapless_sim.oracles.transactions import J2Committed, J4Once
-from gapless_sim.producer import Publication
-from gapless_sim.transactions import Input, Transaction
+from gapless_sim.world.producer import Publication
+from gapless_sim.world.transactions import Input, Transaction
 from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
 
 

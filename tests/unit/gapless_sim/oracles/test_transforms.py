@@ -14,8 +14,8 @@ from gapless.core.wire.tokens import CheckpointToken
 from gapless.errors import StaleTokenError
 from gapless_phb.core import rows
 from gapless_sim.oracles.transforms import J3Transforms
-from gapless_sim.producer import Outbox
-from gapless_sim.transform import InputConsumer, Recipe, Transform
+from gapless_sim.world.producer import Outbox
+from gapless_sim.world.transform import InputConsumer, Recipe, Transform
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
 
 OUT = "out@1"

@@ -8,8 +8,8 @@ from gapless.core.network.facts import Interest
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import SECOND, tick_at
 from gapless.selectors import Filter
-from gapless_sim.clocks import WALL_BEGIN
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
+from gapless_sim.world.clocks import WALL_BEGIN
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 
 # I12

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gapless_sim.application import SimClient
-from gapless_sim.choices import Choices
-from gapless_sim.consumer import Consumer, Row
-from gapless_sim.faults import Faults
-from gapless_sim.observation import Oracle
-from gapless_sim.options import SECOND, Options
-from gapless_sim.trace import Trace
+from gapless_sim.faults.schedule import Faults
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.recording.trace import Trace
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.churn_application import Application, SecondProcess
 from gapless_sim.workloads.churn_consumers import Habits
 from gapless_sim.workloads.churn_relays import OutboxRelay
 from gapless_sim.workloads.churn_state import ChurnState
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
-from gapless_sim.world_builder import build
+from gapless_sim.world.application import SimClient
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.options import SECOND, Options
+from gapless_sim.world.world_builder import build
 
 
 class ChurnFixture:

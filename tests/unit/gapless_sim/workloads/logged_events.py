@@ -7,8 +7,8 @@ from typing import Any
 
 from gapless.core.stream.events import Event, Extras
 from gapless.selectors.filters import Filter
-from gapless_sim.accounts import Logged
-from gapless_sim.producer import Publication
+from gapless_sim.recording.accounts import Logged
+from gapless_sim.world.producer import Publication
 
 PUBEND = "p@1"
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless_sim.choices import Choices
-from gapless_sim.consumer import Row
-from gapless_sim.observation import Oracle
-from gapless_sim.options import SECOND, Options
-from gapless_sim.producer import key_of
-from gapless_sim.trace import Trace
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.recording.trace import Trace
 from gapless_sim.workloads.scenario_state import Scenario
 from gapless_sim.workloads.scenarios import Scenarios
-from gapless_sim.world_builder import build
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.consumer import Row
+from gapless_sim.world.options import SECOND, Options
+from gapless_sim.world.producer import key_of
+from gapless_sim.world.world_builder import build
 
 if TYPE_CHECKING:
     from gapless.core.stream.knowledge import Knowledge
-    from gapless_sim.world import World
+    from gapless_sim.world.world import World
 
 
 class Log(Oracle):

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from gapless_sim.options import SECOND, NetworkFaults, Options, ProcessFaults
 from gapless_sim.workloads import SOMETIMES as ALL_SOMETIMES
 from gapless_sim.workloads import WORKLOADS
 from gapless_sim.workloads.churn import SOMETIMES, Churn
+from gapless_sim.world.options import SECOND, NetworkFaults, Options, ProcessFaults
 from unit.gapless_sim.workloads.churn_fixture import Play
 
 BUSY = Options(1, clients=3, subscriptions=8, rate=80.0, duration=6 * SECOND)

@@ -4,9 +4,9 @@ import pytest
 
 from gapless.core.wire.messages import InUse, OnChange, StartAt
 from gapless.errors import SubscriptionMismatchError
-from gapless_sim.consumer import Row
 from gapless_sim.workloads.churn_changes import Changes
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
+from gapless_sim.world.consumer import Row
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture, publish
 
 

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 
 from gapless.core.client import Delivery, Item
-from gapless_sim.campaign import Plan, run_one
-from gapless_sim.consumer import Consumer
-from gapless_sim.observation import Oracle
-from gapless_sim.producer import key_of
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.search.campaign import Plan, run_one
 from gapless_sim.workloads.churn_commits import SOMETIMES
 from gapless_sim.workloads.churn_consumers import ChurnGatherer, Habits
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
+from gapless_sim.world.consumer import Consumer
+from gapless_sim.world.producer import key_of
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture, publish
 
 

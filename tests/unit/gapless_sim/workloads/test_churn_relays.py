@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gapless.errors import GaplessError, PublisherFencedError, PublishRejectedError
-from gapless_sim.observation import Oracle
-from gapless_sim.producer import Producer, Publication
+from gapless_sim.recording.observation import Oracle
+from gapless_sim.world.producer import Producer, Publication
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gapless.core.wire.tokens import CheckpointToken
-from gapless_sim.choices import Choices
-from gapless_sim.options import DiskFaults, Options
-from gapless_sim.trace import Trace
+from gapless_sim.recording.trace import Trace
 from gapless_sim.workloads.churn_state import OLD_TOKENS_MOST, ChurnState, is_able
-from gapless_sim.world_builder import build
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.options import DiskFaults, Options
+from gapless_sim.world.world_builder import build
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 
 

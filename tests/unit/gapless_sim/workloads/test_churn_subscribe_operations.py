@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gapless_sim.application import SimClient
 from gapless_sim.workloads.churn_application import Application
 from gapless_sim.workloads.churn_changes import Changes
 from gapless_sim.workloads.churn_commits import Commits
 from gapless_sim.workloads.churn_subscribe_operations import SubscribeOperations
+from gapless_sim.world.application import SimClient
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 
 

@@ -18,7 +18,7 @@ from gapless.errors import (
     SubscriptionTakenOverError,
     TokenMismatchError,
 )
-from gapless_sim.lapsed_leases import LAPSED
+from gapless_sim.recording.lapsed_leases import LAPSED
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture, Commits, publish
 

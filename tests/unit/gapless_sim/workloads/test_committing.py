@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gapless_sim.campaign import Plan, run_one
+from gapless_sim.search.campaign import Plan, run_one
 from gapless_sim.workloads import COMMITTING_SOMETIMES
 
 RARE = {

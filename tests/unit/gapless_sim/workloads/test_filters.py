@@ -10,7 +10,6 @@ import pytest
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter
 from gapless.selectors.headers import HEADER_KINDS
-from gapless_sim.choices import Choices
 from gapless_sim.workloads.filters import (
     NONSENSE_SELECTORS,
     NONSENSE_TOPICS,
@@ -22,6 +21,7 @@ from gapless_sim.workloads.filters import (
 )
 from gapless_sim.workloads.headers import CORRELATIONS, PRIORITIES, TYPES
 from gapless_sim.workloads.publications import FLAGS, NUMBERS, PRICES, TOPICS, TREES, properties_of
+from gapless_sim.world.choices import Choices
 from unit.gapless_sim.workloads.logged_events import logged, selects
 
 HEADERS = [

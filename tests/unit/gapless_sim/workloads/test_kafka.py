@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gapless_sim.choices import Choices
-from gapless_sim.options import SECOND, Options
-from gapless_sim.trace import Trace
+from gapless_sim.recording.trace import Trace
 from gapless_sim.workloads.kafka import KafkaApplications, kind_of, wants
-from gapless_sim.world_builder import build
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.options import SECOND, Options
+from gapless_sim.world.world_builder import build
 
 
 def workload(nodes: int = 2) -> KafkaApplications:

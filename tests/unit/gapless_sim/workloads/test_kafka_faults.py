@@ -7,12 +7,12 @@ import pytest
 from gapless.core.stream.ticks import STEP
 from gapless.spi import VolumeIdentity
 from gapless_phb.core import rows
-from gapless_sim.choices import Choices
-from gapless_sim.options import SECOND, Options
-from gapless_sim.trace import Trace
+from gapless_sim.recording.trace import Trace
 from gapless_sim.workloads.kafka import KafkaApplications
 from gapless_sim.workloads.kafka_faults import KafkaFaults
-from gapless_sim.world_builder import build
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.options import SECOND, Options
+from gapless_sim.world.world_builder import build
 
 
 @pytest.fixture

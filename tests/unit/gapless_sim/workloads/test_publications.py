@@ -4,7 +4,6 @@ from itertools import count
 from math import prod
 
 from gapless.selectors.topics import check_topic
-from gapless_sim.choices import Choices
 from gapless_sim.workloads.publications import (
     FLAGS,
     NUMBERS,
@@ -14,6 +13,7 @@ from gapless_sim.workloads.publications import (
     PublicationGenerator,
     properties_of,
 )
+from gapless_sim.world.choices import Choices
 
 ALL = prod(map(len, (NUMBERS, FLAGS, PRICES, TREES)))
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from gapless_sim.campaign import Plan, run_one
-from gapless_sim.choices import Choices
-from gapless_sim.options import draw_options
+from gapless_sim.search.campaign import Plan, run_one
 from gapless_sim.workloads import RANGES_SOMETIMES
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.options import draw_options
 
 RARE = {
     "ranges.range given up",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gapless_sim.campaign import Plan, run_one
-from gapless_sim.topology import roaming_of
+from gapless_sim.search.campaign import Plan, run_one
 from gapless_sim.workloads import ROAMING_SOMETIMES
+from gapless_sim.world.topology import roaming_of
 
 RARE = {
     "roaming.consumed while the home was down",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gapless_sim.options import SECOND
 from gapless_sim.workloads.scenario_end import ScenariosEnd
 from gapless_sim.workloads.scenario_publishers import Meters, OrderService
 from gapless_sim.workloads.scenario_readers import Dashboard, Report
 from gapless_sim.workloads.scenario_sharers import ConcurrentRemoval, Rivals
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
 

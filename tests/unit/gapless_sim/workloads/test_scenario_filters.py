@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.selectors import Filter
-from gapless_sim.accounts import Logged
-from gapless_sim.choices import Choices
+from gapless_sim.recording.accounts import Logged
 from gapless_sim.workloads.headers import draw_headers
 from gapless_sim.workloads.scenario_filters import (
     INTERESTS,
@@ -19,6 +18,7 @@ from gapless_sim.workloads.scenario_filters import (
     only,
     properties_of,
 )
+from gapless_sim.world.choices import Choices
 from unit.gapless_sim.workloads.logged_events import logged, selects
 
 TOPICS = (*ORDER_TOPICS, *METER_TOPICS, *STOCK_TOPICS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gapless_sim.options import SECOND
 from gapless_sim.workloads.scenario_outages import SOMETIMES, TROUBLE, Outage, Steady
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 from unit.gapless_sim.workloads.troubles import all_turns_of
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gapless_sim.options import SECOND, DiskFaults
-from gapless_sim.producer import Producer
 from gapless_sim.workloads.scenario_publishers import ROOM, Meters, OrderService, SplitBrain, Visitors, Workers
+from gapless_sim.world.options import SECOND, DiskFaults
+from gapless_sim.world.producer import Producer
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture, play_until
 
 SLOW_DISK = DiskFaults(sync_time=SECOND // 4)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gapless_sim.options import MILLISECOND
 from gapless_sim.workloads.scenario_publishers import Meters
 from gapless_sim.workloads.scenario_scripts import LOOK, Answer, Script, ScriptRunner, either
+from gapless_sim.world.options import MILLISECOND
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.wire.messages import StartAt
-from gapless_sim.options import SECOND
 from gapless_sim.workloads.scenario_filters import only
 from gapless_sim.workloads.scenario_publishers import Meters, OrderService
 from gapless_sim.workloads.scenario_readers import Projection
 from gapless_sim.workloads.scenario_starts import Audit, Courier, Crowd, Noting
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture, play_until
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.errors import SubscriptionInUseError, SubscriptionNotFoundError, TokenAheadError, TokenMismatchError
-from gapless_sim.clocks import WALL_BEGIN
-from gapless_sim.consumer import Consumer, Row
 from gapless_sim.workloads.scenario_filters import INTERESTS
 from gapless_sim.workloads.scenario_publishers import Meters
 from gapless_sim.workloads.scenario_scripts import Script
 from gapless_sim.workloads.scenario_state import OtherProcess
+from gapless_sim.world.clocks import WALL_BEGIN
+from gapless_sim.world.consumer import Consumer, Row
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gapless_sim.choices import Choices
-from gapless_sim.options import SCENARIOS, Options, about
-from gapless_sim.result import Result
-from gapless_sim.run import run_seed
-from gapless_sim.trace import Trace
+from gapless_sim.recording.trace import Trace
+from gapless_sim.search.result import Result
+from gapless_sim.search.run import run_seed
 from gapless_sim.workloads import scenarios
 from gapless_sim.workloads.scenario_state import Scenario
 from gapless_sim.workloads.scenario_troubles import SOMETIMES, TROUBLE, Archive, Beacon
 from gapless_sim.workloads.scenarios import Scenarios
-from gapless_sim.world_builder import build
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.options import SCENARIOS, Options, about
+from gapless_sim.world.world_builder import build
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
 

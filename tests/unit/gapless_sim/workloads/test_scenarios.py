@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from gapless_sim.faults import Faults
-from gapless_sim.options import DiskFaults, NetworkFaults, ProcessFaults
+from gapless_sim.faults.schedule import Faults
 from gapless_sim.workloads import SOMETIMES as ALL_SOMETIMES
 from gapless_sim.workloads import WORKLOADS
 from gapless_sim.workloads.scenario_publishers import SCENARIOS as PUBLISHING
@@ -17,6 +16,7 @@ from gapless_sim.workloads.scenario_publishers import OrderService
 from gapless_sim.workloads.scenario_readers import SCENARIOS as READING
 from gapless_sim.workloads.scenario_state import Scenario
 from gapless_sim.workloads.scenarios import KINDS, SOMETIMES, Scenarios
+from gapless_sim.world.options import DiskFaults, NetworkFaults, ProcessFaults
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gapless_sim.campaign import Plan, run_one
+from gapless_sim.search.campaign import Plan, run_one
 from gapless_sim.workloads import TRANSACTIONS_SOMETIMES
 
 RARE = {"transactions.client and broker died together", "transactions.refused"}

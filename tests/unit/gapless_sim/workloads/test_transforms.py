@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from gapless_sim.campaign import Plan, run_one
-from gapless_sim.transform import OUTPUTS_MOST, input_of
+from gapless_sim.search.campaign import Plan, run_one
 from gapless_sim.workloads import TRANSFORMS_SOMETIMES
+from gapless_sim.world.transform import OUTPUTS_MOST, input_of
 
 RARE = {"transforms.stood still with outputs unsent", "transforms.client and broker died together"}
 """What does not happen in every few runs."""

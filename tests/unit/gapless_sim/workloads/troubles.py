@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gapless_sim.options import SCENARIOS, Options, about
-from gapless_sim.run import run_seed
+from gapless_sim.search.run import run_seed
+from gapless_sim.world.options import SCENARIOS, Options, about
 
 SEEDS = 20
 

@@ -1,0 +1,186 @@
+"""Networks of cells: what the seed draws, how they are written, and what a path is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gapless_sim.search.campaign import Plan
+from gapless_sim.world.choices import Choices
+from gapless_sim.world.options import NetworkFaults, Options
+from gapless_sim.world.topology import (
+    Cell,
+    Topology,
+    draw_topology,
+    pair_of,
+    star,
+    topology_of,
+    with_replacements,
+    with_topology,
+)
+
+DIAMOND = "phb1:phb ib1+ib2<phb1 ib3+ib4<ib1 shb1:shb<ib3"
+
+
+def drawn(seed: int) -> Topology:
+    return draw_topology(Choices(seed).stream("topology"))
+
+
+def without(*dead: tuple[str, str], topology: Topology) -> bool:
+    """Whether a path leads from the SHB to the PHB without these links."""
+    return topology.has_path(
+        "shb1", "phb1", lambda one, other: topology.has_link(one, other) and pair_of(one, other) not in dead
+    )
+
+
+def test_a_seed_draws_one_to_three_phbs_and_one_to_four_shbs_and_cells_of_one_to_three() -> None:
+    roles = [list(drawn(seed).roles.values()) for seed in range(200)]
+
+    assert {sum("phb" in hosted for hosted in each) for each in roles} == {1, 2, 3}
+    assert {sum("shb" in hosted for hosted in each) for each in roles} == {1, 2, 3, 4}
+    assert {len(cell.nodes) for seed in range(200) for cell in drawn(seed).cells.values()} == {1, 2, 3}
+
+
+def test_some_shbs_stand_between_others_and_some_share_their_node_with_a_phb() -> None:
+    networks = [drawn(seed) for seed in range(100)]
+
+    assert any(
+        "shb" in network.cells[cell.up].roles for network in networks for cell in network.cells.values() if cell.up
+    )
+    assert any(hosted == ("phb", "shb") for network in networks for hosted in network.roles.values())
+
+
+def test_half_of_all_trees_have_two_levels_of_ibs() -> None:
+    deep = sum(any(_depth(network, node) >= 2 for node in network.roles) for network in map(drawn, range(200)))
+
+    assert deep > 80
+
+
+def _depth(network: Topology, node: str) -> int:
+    """How many cells of IBs a node is below, its own among them."""
+    return sum(not cell.roles for cell in network.cells_between(node, "phb1"))
+
+
+def test_what_is_written_is_read_again() -> None:
+    for seed in range(50):
+        assert str(Topology.parse(str(drawn(seed)))) == str(drawn(seed))
+    assert str(Topology.parse(DIAMOND)) == DIAMOND
+
+
+@pytest.mark.parametrize(
+    "text", ["phb1:phb shb1:shb", "phb1:phb shb1:shb<ib1", "phb1<phb1", "ib1+phb1:phb", "ib1 ib2+ib1<ib1"]
+)
+def test_what_is_no_tree_of_cells_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"the (cell|node) "):
+        Topology.parse(text)
+
+
+def test_there_are_links_between_neighbouring_cells_and_between_mates() -> None:
+    network = Topology.parse(DIAMOND)
+
+    assert set(network.links) == {
+        ("ib1", "phb1"), ("ib2", "phb1"), ("ib1", "ib2"), ("ib3", "ib4"), ("ib3", "shb1"), ("ib4", "shb1"),
+        ("ib1", "ib3"), ("ib1", "ib4"), ("ib2", "ib3"), ("ib2", "ib4"),
+    }  # fmt: skip
+    assert network.has_link("phb1", "ib1")
+    assert not network.has_link("phb1", "ib3")
+
+
+def test_a_mesh_has_links_between_all_and_no_places() -> None:
+    network = Topology.parse(DIAMOND, mesh=True)
+
+    assert len(network.links) == 15
+    assert {node.place for node in network.map().nodes.values()} == {()}
+
+
+def test_the_map_says_who_hosts_what_and_in_which_cell() -> None:
+    nodes = Topology.parse(DIAMOND).map().nodes
+
+    assert {name: node.place for name, node in nodes.items()}["ib4"] == ("ib3",)
+    assert nodes["ib4"].roles == frozenset()
+    assert nodes["shb1"].roles == {"shb"}
+
+
+def test_the_cells_between_two_nodes_are_those_of_the_tree() -> None:
+    network = Topology.parse("phb1:phb ib1<phb1 shb1:shb<ib1 shb2:shb<ib1 phb2:phb<phb1")
+
+    assert [cell.name for cell in network.cells_between("shb1", "shb2")] == ["shb1", "ib1", "shb2"]
+    assert [cell.name for cell in network.cells_between("shb1", "phb2")] == ["shb1", "ib1", "phb1", "phb2"]
+    assert [cell.name for cell in network.cells_between("phb1", "shb1")] == ["phb1", "ib1", "shb1"]
+    assert [cell.name for cell in network.cells_between("phb1", "phb1")] == ["phb1"]
+
+
+def test_a_path_may_go_sideways_once_in_each_cell() -> None:
+    network = Topology.parse(DIAMOND)
+    one_way_left = [("ib1", "ib3"), ("ib1", "ib4"), ("ib2", "phb1"), ("ib2", "ib4"), ("ib3", "shb1")]
+
+    assert without(*one_way_left, topology=network)  # shb1, ib4, ib3, ib2, ib1, phb1
+    assert not without(*one_way_left, ("ib1", "ib2"), topology=network)
+    assert not without(*one_way_left, ("ib3", "ib4"), topology=network)
+
+
+def test_two_hops_sideways_in_one_cell_are_no_path() -> None:
+    network = Topology.parse("phb1:phb ib1+ib2+ib3<phb1 shb1:shb<ib1")
+    dead = [("ib2", "phb1"), ("ib3", "phb1"), ("ib1", "shb1"), ("ib2", "shb1"), ("ib1", "ib3")]
+
+    assert not without(*dead, topology=network)
+    assert without(*dead[:-1], topology=network)
+
+
+def test_everybody_needs_a_path_to_every_phb() -> None:
+    network = Topology.parse(DIAMOND)
+
+    assert network.joins_all(network.has_link)
+    assert not network.joins_all(lambda one, other: "ib4" not in (one, other) and network.has_link(one, other))
+
+
+def test_seeds_that_have_no_cells_are_what_they_were() -> None:
+    plain, cells = Plan(("hostile",), "churn"), Plan(("hostile",), "churn", topology="mesh")
+
+    assert plain.options(7, "hostile").cells == ""
+    assert topology_of(plain.options(7, "hostile")) is None
+    assert cells.options(7, "hostile").duration == plain.options(7, "hostile").duration
+
+
+def test_the_router_decides_whether_there_is_a_tree_unless_somebody_says_so() -> None:
+    assert Plan(("knowledge",)).options(3, "knowledge").topology == "tree"
+    assert Plan(("hostile",)).options(3, "hostile").topology == ""
+    assert Plan(("hostile",), topology="mesh").options(3, "hostile").topology == "mesh"
+
+
+def test_options_say_which_nodes_there_are() -> None:
+    options = with_topology(Options(4, router="knowledge"), Choices(4), "tree")
+
+    assert f"cells={options.cells}" in options.describe()
+    assert options.phbs == sum("phb" in hosted for hosted in drawn(4).roles.values())
+
+
+def test_links_of_a_tree_stay_whole_where_nothing_happens_to_the_network() -> None:
+    calm = Options(4, router="knowledge")
+    rough = Options(4, router="knowledge", network=NetworkFaults(loss=0.1))
+
+    assert with_topology(calm, Choices(4), "tree").network == calm.network
+    assert any(with_topology(rough, Choices(seed), "tree").network.dead for seed in range(10))
+
+
+def test_a_scenario_is_about_a_phb_with_its_shbs_around_it() -> None:
+    options = with_topology(Options(4, router="knowledge", scenario="newcomer", shbs=2), Choices(4), "tree")
+
+    assert options.cells == str(star(2)) == "phb1:phb shb1:shb<phb1 shb2:shb<phb1"
+
+
+def test_a_cell_is_called_like_its_first_node() -> None:
+    assert Cell(("ib1", "ib2"), (), "phb1").name == "ib1"
+
+
+def test_in_some_trees_shbs_are_replaced_and_in_no_scenario() -> None:
+    plain = Options(4, router="knowledge")
+    churning = with_topology(plain, Choices(4), "tree")
+    about = with_topology(replace(plain, scenario="newcomer", shbs=2, workload="scenarios"), Choices(4), "tree")
+
+    def share(options: Options) -> int:
+        return sum(with_replacements(options, Choices(seed).stream("it")).replacements > 0 for seed in range(100))
+
+    assert 0 < share(churning) < 50
+    assert share(about) == share(plain) == 0
