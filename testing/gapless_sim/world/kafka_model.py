@@ -1,6 +1,7 @@
 """A model of Kafka: what its brokers answer to the requests that a log of ours sends. No I/O, no clock, no randomness.
 
-It is a model of what was seen of a real one: tests/kafka asks that, and its unit tests ask this one the same. A request is answered at once (`Broker.ask`); or not yet, if it is a fetch that waits for records.
+It is a model of what was seen of a real one: tests/kafka asks that, and its unit tests ask this one the same. A request
+is answered at once (`Broker.ask`); or not yet, if it is a fetch that waits for records.
 
 What goes wrong is done to it from outside:
 
