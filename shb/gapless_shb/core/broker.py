@@ -101,7 +101,9 @@ from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
 from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
+from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 from gapless_shb.core.total_order.groups import Groups
 
 _MILLISECOND = 1_000_000
@@ -156,19 +158,36 @@ class SubscriberHostingBroker:
             self._hosting.memory = Memory(catch_up.memory_bytes)
         self._hosting.selector_limits = context.selector_limits
         self._groups = Groups(context.groups, self._hosting.streams)
-        self._expiry = Expiry(self._hosting, timing.lease_ms, context.reader)
-        self._ahead = PositionsAhead(self._hosting, self._end_consumption)
+        self._waiting = Waiting(self._hosting)
+        self._expiry = Expiry(self._hosting, self._waiting, timing.lease_ms, context.reader)
+        self._ahead = PositionsAhead(self._hosting, self._waiting, self._end_consumption)
         self._claims = Claims(self._hosting, context.reader)
         self._desks = Desks(self._hosting, self._ahead, self._claims, context.reader)
         self._takeovers = Takeovers()
+        self._locks = RangeLocks(self._hosting, self._expiry, self._takeovers, self._waiting)
         self._subscribing = Subscribing(
-            self._hosting, self._expiry, self._ahead, self._groups, self._desks, self._takeovers
+            self._hosting,
+            self._expiry,
+            self._ahead,
+            self._groups,
+            self._desks,
+            self._takeovers,
+            self._locks,
+            self._waiting,
         )
-        self._ranges = Ranges(self._hosting, self._subscribing, self._expiry, self._ahead, self._desks, self._takeovers)
+        self._ranges = Ranges(
+            self._hosting,
+            self._subscribing,
+            self._expiry,
+            self._ahead,
+            self._desks,
+            self._locks,
+            self._waiting,
+        )
         self._connect_roaming(context)
         self._listings = Listings(self._hosting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
-        self._checkpoints = ShbCheckpoints(self._hosting, self._subscribing.is_creating)
+        self._checkpoints = ShbCheckpoints(self._hosting)
         self._urgent = False
         self._beside = 0
         """The incarnation of another process of this SHB that has run, until its subscriptions have joined anew."""
@@ -179,7 +198,7 @@ class SubscriberHostingBroker:
 
     def _connect_roaming(self, context: RoleContext) -> None:
         here: dict[type, RequestHandler] = {
-            Subscribe: self._subscribe_here,
+            Subscribe: self._subscribing.on_subscribe,
             Unsubscribe: self._subscribing.on_unsubscribe,
             Attach: self._ranges.requests()[Attach],
         }
@@ -192,7 +211,6 @@ class SubscriberHostingBroker:
             here,
             self._end_consumption,
             self._on_session_ended,
-            self._subscribing.is_creating,
             self._desks,
             self._takeovers,
         )
@@ -274,6 +292,7 @@ class SubscriberHostingBroker:
             self._answer_for_hosts(now, wall)
             if self._subscribing.has_to_complete(now):
                 self._subscribing.complete_creations(now, wall)
+            self._waiting.pass_all_on(now, wall)
             if self._ranges.used:
                 self._ranges.answer_ready(now, wall)
             # A consumer that was attached just now may complete another creation, and other requests wait for that one.
@@ -496,10 +515,6 @@ class SubscriberHostingBroker:
 
         return handle
 
-    def _subscribe_here(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        if self._ranges.admits(session, request, now, wall):
-            self._subscribing.on_subscribe(session, request, now, wall)
-
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
         consumer = self._hosting.consumers.get(credit.sid)
         if consumer is None or consumer.channel.session != session.number:
@@ -578,8 +593,8 @@ class SubscriberHostingBroker:
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self._guests.on_session_ended(ended.session)
+        self._waiting.on_session_ended(ended.session.number)
         self._subscribing.on_session_ended(ended.session, now)
-        self._ahead.on_session_ended(ended.session.number)
         channel = self._hosting.channels.pop(ended.session.number, None)
         for sid in list(channel.consumers) if channel else ():
             self._end_consumption(sid, now, wall)
@@ -592,7 +607,7 @@ class SubscriberHostingBroker:
         consumer = self._hosting.detach(sid)
         if consumer is not None and not consumer.subscription.durable:
             self._subscribing.remove(consumer.subscription, now)
-        self._subscribing.on_detached(sid, now, wall)
+        self._waiting.pass_on(sid, now, wall)
         # Make the last acknowledgements durable at once: perhaps the client left because the broker is about to stop.
         self._urgent = True
         self._deadlines.set_earlier(ShbTimer.CHECKPOINT, now)
@@ -672,7 +687,7 @@ class SubscriberHostingBroker:
             self._checkpoints.report(stream)
 
     def _is_awaited(self, sid: int) -> bool:
-        return self._subscribing.is_awaited(sid) or self._ranges.is_awaited(sid)
+        return self._subscribing.is_awaited(sid) or self._waiting.is_awaited(sid, Reason.PREPARING)
 
     def _await_beat(self, now: int) -> None:
         if self._expiry.beat_ms is not None:

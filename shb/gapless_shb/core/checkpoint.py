@@ -7,7 +7,7 @@ moves and progress is reported. The PFS is chopped only up to what an earlier ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gapless.core.network.facts import Progress
@@ -48,12 +48,10 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
 class ShbCheckpoints:
     """The checkpoints of an SHB, one after the other, and the reports that each allows."""
 
-    def __init__(self, hosting: Hosting, is_creating: Callable[[int], bool]) -> None:
-        """`is_creating`: whether the creation of a subscription is not answered yet."""
+    def __init__(self, hosting: Hosting) -> None:
         self.under_way = False
         """Whether a checkpoint is being written."""
         self._hosting = hosting
-        self._is_creating = is_creating
 
     def begin(self) -> None:
         """Begins a checkpoint, if there is anything to write."""
@@ -90,7 +88,7 @@ class ShbCheckpoints:
         """Drops each hold whose subscription has durably released as much as was reported (T49)."""
         for sid, released in claim.held:
             position = stream.positions.get(sid)
-            waits = stream.holds.waits_for(sid) or self._is_creating(sid)
+            waits = stream.holds.waits_for(sid) or self._hosting.registry.is_preparing(sid)
             if position is None or waits or not stream.enrolled:
                 continue
             if released < max(stream.reported, stream.enrolled_at):

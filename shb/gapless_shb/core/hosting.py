@@ -18,6 +18,7 @@ from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.registry import Registry, SubscriptionRecord
 from gapless_shb.core.state.rows import position_row, pubend_row
 from gapless_shb.core.state.seals import Seals
+from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.total_order.delivery import Ordering
 
 MOVED = "its client has attached a subscription in another session, or an older request for it came late"
@@ -183,6 +184,7 @@ class Hosting(BrokerState):
 
     def take_consumer(self, consumer: Consumer) -> None:
         """The subscription has this consumer now."""
+        self.registry.become(consumer.sid, Phase.ATTACHING if consumer.attaching else Phase.CONSUMED)
         self.consumers[consumer.sid] = consumer
         consumer.channel.consumers[consumer.sid] = consumer
 
@@ -207,6 +209,7 @@ class Hosting(BrokerState):
         consumer = self.consumers.pop(sid, None)
         if consumer is None:
             return None
+        self.registry.become(sid, Phase.FREE)
         consumer.channel.consumers.pop(sid, None)
         self.ordering.end(sid)
         for stream in self.streams.values():

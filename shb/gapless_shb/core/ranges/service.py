@@ -23,7 +23,6 @@ from gapless.core.wire.messages import (
     Position,
     ReadOn,
     ReadRange,
-    ServerMessage,
     Subscribe,
     TakeLease,
 )
@@ -39,8 +38,8 @@ from gapless_shb.core.subscriptions.checks import called, check_positions, check
 from gapless_shb.core.subscriptions.commits import Desks
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
-from gapless_shb.core.subscriptions.range_locks import ExclusiveReaders
-from gapless_shb.core.subscriptions.takeovers import Takeovers
+from gapless_shb.core.subscriptions.range_locks import RangeLocks
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 
 
 class Ranges:
@@ -53,31 +52,37 @@ class Ranges:
         expiry: Expiry,
         ahead: PositionsAhead,
         desks: Desks,
-        takeovers: Takeovers,
+        locks: RangeLocks,
+        waiting: Waiting,
     ) -> None:
         self._hosting = hosting
         self._subscribing = subscribing
+        self._waiting = waiting
         self._expiry = expiry
         self._ahead = ahead
         self.used = False
         """Whether any request about ranges has come yet. Before that there is nothing to do here."""
-        self._attaching = Attaching(hosting, subscribing, ahead, desks)
+        self._attaching = Attaching(hosting, subscribing, ahead, desks, waiting)
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
         self._reads = Reads(hosting)
-        self._exclusive = ExclusiveReaders(hosting, takeovers, self._grant)
+        self._locks = locks
+
+        self._handlers = self._make_handlers()
 
     def requests(self) -> Mapping[type, RequestHandler]:
         """Returns the handler of each request of clients."""
+        return self._handlers
 
+    def _make_handlers(self) -> dict[type, RequestHandler]:
         def guarded(handler: Callable[[ClientSession, Any, int, int], None]) -> RequestHandler:
             def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
                 self.used = True
                 try:
                     handler(session, request, now, wall)
                 except BeyondError as beyond:
-                    self._ahead.put_off(session, request, beyond, partial(handle, session, request), now)
+                    self._ahead.put_off(session, request, beyond, handle, now)
                 except RefusedError as refused:
                     self._hosting.tell(session.number, refused.answer(request.request))
 
@@ -92,21 +97,9 @@ class Ranges:
             ReadOn: guarded(self._reads.on_read_on),
             EndRead: guarded(lambda session, request, _, __: self._reads.on_end_read(session, request)),
             AcknowledgeDurably: guarded(self._on_acknowledge),
-            TakeLease: guarded(self._exclusive.on_lease),
+            TakeLease: guarded(self._on_take_lease),
             EndLease: guarded(self._on_end_lease),
         }
-
-    def admits(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> bool:
-        """Whether a consumer may attach now, because there is no lease. If not, its request is answered, or waits."""
-        try:
-            return self._exclusive.admits(session, request, now, wall)
-        except RefusedError as refused:
-            self._hosting.tell(session.number, refused.answer(request.request))
-            return False
-
-    def is_awaited(self, sid: int) -> bool:
-        """Whether a session uses a subscription, or waits for its creation: then its lease does not run."""
-        return self._exclusive.holder(sid) is not None or self._attaching.is_awaited(sid)
 
     # ---------------------------------------------------------------------------------- what happened
 
@@ -122,9 +115,8 @@ class Ranges:
 
     def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
         """A session has ended: drops its requests, and ends its leases."""
-        for part in (self._attaching, self._heads, self._earliest, self._bounds, self._reads, self._exclusive):
+        for part in (self._heads, self._earliest, self._bounds, self._reads, self._locks):
             part.on_session_ended(session.number)
-        self._pass_leases_on(now, wall)
 
     @property
     def deadline(self) -> int | None:
@@ -134,27 +126,12 @@ class Ranges:
 
     def answer_ready(self, now: int, wall: int) -> None:
         """Answers all requests that can be answered now, after an event or a deadline."""
-        self._attaching.answer_ready()
-        self._exclusive.on_removed()
         self._bounds.on_removed()
         self._reads.on_removed()
         self._reads.go_on(now, wall)
         self._heads.answer_ready(now)
         self._earliest.answer_ready(now)
         self._bounds.answer_overdue(now)
-        self._pass_leases_on(now, wall)
-
-    def _pass_leases_on(self, now: int, wall: int) -> None:
-        """Gives leases that have ended to the requests that waited for them, before any later request."""
-        for session, request in self._exclusive.take_ended():
-            if isinstance(request, Subscribe):
-                if self.admits(session, request, now, wall):
-                    self._subscribing.on_subscribe(session, request, now, wall)
-                continue
-            try:
-                self._exclusive.on_lease(session, request, now, wall)
-            except RefusedError as refused:
-                self._hosting.tell(session.number, refused.answer(request.request))
 
     # ---------------------------------------------------------------------------------- how it is done
 
@@ -163,9 +140,16 @@ class Ranges:
         after = {position.pubend: position.tick for position in request.start}
         self._bounds.on_ask(session, request, self._heads.of(subscription, after), now, wall)
 
-    def _on_end_lease(self, session: ClientSession, request: EndLease, now: int, wall: int) -> None:
-        self._exclusive.on_end(session, request)
-        self._pass_leases_on(now, wall)
+    def _on_take_lease(self, session: ClientSession, request: TakeLease, now: int, wall: int) -> None:
+        subscription, again = found_for_ranges(self._hosting, session, request.target), self._handlers[TakeLease]
+        self._waiting.pass_on(subscription.sid, now, wall)
+        if self._subscribing.is_settled(subscription):
+            self._locks.on_lease(session, request, subscription, again, now, wall)
+        else:
+            self._waiting.put(Reason.PREPARING, session, request, again, subscription.sid)
+
+    def _on_end_lease(self, session: ClientSession, request: EndLease, _now: int, _wall: int) -> None:
+        self._locks.on_end(session, request)
 
     def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, now: int, _wall: int) -> None:
         """Takes a reader's position, and answers when it is durable. A repeated request changes nothing."""
@@ -181,9 +165,11 @@ class Ranges:
         ]
         self._ahead.check(news, called(subscription.name))
         consumer = self._hosting.consumers.get(subscription.sid)
-        holder = self._exclusive.holder(subscription.sid)
-        others = {holder} if consumer is None else {holder, consumer.channel.session}
-        if others - {None, session.number}:
+        lock = self._locks.holder(subscription.sid)
+        others = set() if lock is None else {lock.session.number}
+        if consumer is not None:
+            others.add(consumer.channel.session)
+        if others - {session.number}:
             reason = f"another consumer has subscription {subscription.name!r}: it alone may say what is done with"
             raise RefusedError(Code.IN_USE, reason)
         rows = self._expiry.forget(subscription.sid)
@@ -196,25 +182,18 @@ class Ranges:
         self._hosting.write_then_tell(rows, session.number, Done(request.request))
         self._hosting.unsaved = True
 
-    def _grant(self, sid: int, session: int, answer: ServerMessage) -> None:
-        """Answers that a session has a subscription. What was noted of its absence is durably deleted before."""
-        obsolete = self._expiry.forget(sid)
-        if obsolete:
-            self._hosting.write_then_tell(obsolete, session, answer)
-        else:
-            self._hosting.tell(session, answer)
-
 
 class Attaching:
     """Answers Attach, when the subscription is durable and its start is final."""
 
-    def __init__(self, hosting: Hosting, subscribing: Subscribing, ahead: PositionsAhead, desks: Desks) -> None:
+    def __init__(
+        self, hosting: Hosting, subscribing: Subscribing, ahead: PositionsAhead, desks: Desks, waiting: Waiting
+    ) -> None:
         self._hosting = hosting
         self._ahead = ahead
         self._desks = desks
         self._subscribing = subscribing
-        self._waiting: list[tuple[int, Attach, int]] = []
-        """Session, request and subscription of each creation that is under way."""
+        self._waiting = waiting
 
     def on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
         """Creates the subscription, or finds it. Raises RefusedError."""
@@ -223,7 +202,7 @@ class Attaching:
         if subscription is not None and self._desks.needs_fence(sid):
             self._desks.fence(subscription, partial(self._fenced, session, request, sid))
         else:
-            self._waiting.append((session.number, request, sid))
+            self._answer_if_settled(session, request, now, wall, sid=sid)
 
     def _fenced(
         self,
@@ -242,31 +221,22 @@ class Attaching:
                 raise RefusedError(Code.RETRY, reason)
             if subscription is not None:
                 self._desks.advance(subscription, ticks, now)
-            self._waiting.append((session.number, request, sid))
+            self._answer_if_settled(session, request, now, wall, sid=sid)
         except BeyondError as beyond:
-            again = partial(self.on_attach, session, request)
-            self._ahead.put_off(session, request, beyond, again, now)
+            self._ahead.put_off(session, request, beyond, self.on_attach, now)
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
 
-    def is_awaited(self, sid: int) -> bool:
-        """Whether a session waits for a subscription that is being created."""
-        return any(waiting == sid for _, _, waiting in self._waiting)
-
-    def answer_ready(self) -> None:
-        """Answers the requests whose subscription is created now."""
-        waiting, self._waiting = self._waiting, []
-        for session, request, sid in waiting:
-            if self._hosting.registry.get(sid) is None:
-                self._hosting.tell(session, removed().answer(request.request))
-            elif self._subscribing.is_creating(sid):
-                self._waiting.append((session, request, sid))
-            else:
-                self._answer(session, request, sid)
-
-    def on_session_ended(self, session: int) -> None:
-        """Drops the requests of a session. What is being created stays."""
-        self._waiting = [waiting for waiting in self._waiting if waiting[0] != session]
+    def _answer_if_settled(self, session: ClientSession, request: Attach, _now: int, _wall: int, *, sid: int) -> None:
+        """Answers, when the subscription is created. What was fenced before need not be fenced again."""
+        subscription = self._hosting.registry.get(sid)
+        if subscription is None:
+            self._hosting.tell(session.number, removed().answer(request.request))
+        elif self._subscribing.is_settled(subscription):
+            self._answer(session.number, request, sid)
+        else:
+            again = partial(self._answer_if_settled, sid=sid)
+            self._waiting.put(Reason.PREPARING, session, request, again, sid)
 
     def _answer(self, session: int, request: Attach, sid: int) -> None:
         hosting = self._hosting

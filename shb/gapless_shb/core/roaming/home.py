@@ -45,6 +45,7 @@ from gapless_shb.core.roaming.mail import (
 from gapless_shb.core.roaming.matches import Matches
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import Taker
 from gapless_shb.core.subscriptions.checks import elsewhere
 from gapless_shb.core.subscriptions.commits import Desks
@@ -104,11 +105,9 @@ class Home:
         handlers: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
         end_session: Callable[[SessionEnded, int, int], None],
-        is_taken: Callable[[int], bool],
         desks: Desks,
         takeovers: Takeovers,
     ) -> None:
-        """`is_taken`: whether somebody uses a subscription who is no consumer, or it is still being created."""
         self._desks = desks
         self._takeovers = takeovers
         self._matches = Matches(hosting)
@@ -117,7 +116,6 @@ class Home:
         self._handlers = handlers
         self._end_consumption = end_consumption
         self._end_session = end_session
-        self._is_taken = is_taken
         self._askers: dict[ShbId, GuestHost] = {}
         self._asked_in: dict[int, GuestRequest] = {}
         """The questions that are not answered yet, by their session: each has one of its own."""
@@ -176,7 +174,7 @@ class Home:
             return
         self._make_way(renew, wall)
         lease = self._leases.get(renew.sid)
-        is_free = renew.sid not in self._hosting.consumers and not self._is_taken(renew.sid)
+        is_free = self._hosting.registry.phase(renew.sid) in {Phase.FREE, Phase.RETURNING}
         is_overtaken = self._takeovers.is_overtaken(renew.sid, _taker_of(renew)._replace(again=True))  # it has had it
         if lease is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
             # This process has never heard of it, or not for so long that its lease has ended. Nobody has it.

@@ -15,6 +15,7 @@ from gapless.core.ports import Delete, Operation, Set
 from gapless.core.stream.ticks import SECOND, PubendId, ShbId, Tick
 from gapless.selectors.filters import Filter, leaving_out
 from gapless.selectors.lexer import canonical
+from gapless_shb.core.state.subscription import PREPARING, Phase, Subscription
 
 SUBSCRIPTIONS = "shb/subscriptions"
 META = "shb/meta"
@@ -132,7 +133,7 @@ class Registry:
     """All subscriptions of an SHB, by id and by name, and the version of its interest."""
 
     def __init__(self) -> None:
-        self._by_sid: dict[int, SubscriptionRecord] = {}
+        self._by_sid: dict[int, Subscription] = {}
         self._by_name: dict[tuple[str, str], SubscriptionRecord] = {}
         self.durable_sids: set[int] = set()
         """The subscriptions that outlive their sessions. Only these are in the PFS."""
@@ -153,7 +154,7 @@ class Registry:
         return len(self._by_sid)
 
     def __iter__(self) -> Iterator[SubscriptionRecord]:
-        return iter(self._by_sid.values())
+        return (subscription.record for subscription in self._by_sid.values())
 
     @property
     def version(self) -> int:
@@ -161,8 +162,22 @@ class Registry:
         return self._meta.version
 
     def get(self, sid: int) -> SubscriptionRecord | None:
-        """Returns the subscription with this id."""
-        return self._by_sid.get(sid)
+        """Returns the record of the subscription with this id."""
+        subscription = self._by_sid.get(sid)
+        return None if subscription is None else subscription.record
+
+    def phase(self, sid: int) -> Phase:
+        """Returns what the subscription with this id is doing."""
+        subscription = self._by_sid.get(sid)
+        return Phase.REMOVED if subscription is None else subscription.phase
+
+    def is_preparing(self, sid: int) -> bool:
+        """Whether a subscription is being created, or gets another filter."""
+        return self.phase(sid) in PREPARING
+
+    def become(self, sid: int, phase: Phase) -> None:
+        """A subscription goes over to another phase."""
+        self._by_sid[sid].become(phase)
 
     def find(self, client_id: str, name: str) -> SubscriptionRecord | None:
         """Returns the durable subscription with this client id and name."""
@@ -219,7 +234,7 @@ class Registry:
 
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Removes a subscription, under the next version. Returns the writes."""
-        del self._by_sid[subscription.sid]
+        self._by_sid.pop(subscription.sid).become(Phase.REMOVED)
         if subscription.durable:
             del self._by_name[subscription.client_id, subscription.name]
             self.durable_sids.remove(subscription.sid)
@@ -253,7 +268,7 @@ class Registry:
         self._meta.beside = other
         self._meta.version += LEAP - 1
         operations = self.next_version()
-        for subscription in self._by_sid.values():
+        for subscription in self:
             subscription.version = self.version
             operations += self.save(subscription)
         return operations
@@ -265,7 +280,7 @@ class Registry:
         if subscription.start == self._last_start:
             subscription.start = self._last_start
         self._last_start = subscription.start
-        self._by_sid[subscription.sid] = subscription
+        self._by_sid[subscription.sid] = Subscription(subscription)
         if subscription.durable:
             self._by_name[subscription.client_id, subscription.name] = subscription
             self.durable_sids.add(subscription.sid)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -35,6 +34,7 @@ from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SKEW, SubscriptionRecord
 from gapless_shb.core.state.rows import delete_positions, position_row
+from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import taker_of
 from gapless_shb.core.subscriptions.checks import (
     called,
@@ -55,7 +55,9 @@ from gapless_shb.core.subscriptions.claims import key_of
 from gapless_shb.core.subscriptions.commits import Desks, OpenedDesk
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
+from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 from gapless_shb.core.total_order.groups import Groups
 
 TOPICS_TOLD = 5
@@ -71,7 +73,8 @@ class Creation:
 
     session: ClientSession | None
     """The session that waits for the answer; None if it has ended."""
-    request: Subscribe
+    request: Subscribe | None
+    """Its request."""
     subscription: SubscriptionRecord
     durable: bool = False
     """Whether the record is durable in its present form."""
@@ -92,15 +95,18 @@ class Subscribing:
         groups: Groups,
         desks: Desks,
         takeovers: Takeovers,
+        locks: RangeLocks,
+        waiting: Waiting,
     ) -> None:
         self._hosting = hosting
         self._takeovers = takeovers
+        self._locks = locks
+        self._waiting = waiting
         self._desks = desks
         self._expiry = expiry
         self._ahead = ahead
         self._groups = groups
         self._creations: dict[int, Creation] = {}
-        self._waiting: dict[int, list[tuple[ClientSession, Subscribe]]] = {}
         self.may_complete = False
         """A mark of the turn: something that creations wait for has happened."""
         self._turn_at = -1
@@ -119,9 +125,10 @@ class Subscribing:
             if existing is None:
                 self._create(session, request, now, wall)
             else:
+                self._waiting.pass_on(existing.sid, now, wall)
                 self._attach_existing(session, request, existing, now, wall)
         except BeyondError as beyond:
-            self._ahead.put_off(session, request, beyond, partial(self.on_subscribe, session, request), now)
+            self._ahead.put_off(session, request, beyond, self.on_subscribe, now)
         except RefusedError as refused:
             self._hosting.tell(session.number, refused.answer(request.request))
 
@@ -130,7 +137,7 @@ class Subscribing:
 
         Raises RefusedError. Raises BeyondError if it is not known yet whether the subscription can be created.
 
-        `is_creating` shows when the subscription is durable and its start is final.
+        Until the subscription is durable and its start is final, `is_settled` says no.
         """
         check_room(request, self._hosting)
         found = self._existing(session, request)
@@ -144,10 +151,24 @@ class Subscribing:
         assert same, "who attaches without consuming changes nothing"
         check_token(request, found, self._hosting)
         self._check_positions(request, now)
-        if not found.begun and found.sid not in self._creations:  # a crash interrupted its creation
-            self._creations[found.sid] = Creation(None, request, found, durable=True)
-            self.may_complete = True
+        self.is_settled(found, request)
         return found.sid
+
+    def is_settled(self, subscription: SubscriptionRecord, request: Subscribe | None = None) -> bool:
+        """Whether a subscription is durable, with its final start and filter.
+
+        If a crash has interrupted that, it goes on now.
+        """
+        sid, registry = subscription.sid, self._hosting.registry
+        if not subscription.begun and registry.phase(sid) is Phase.FREE:
+            self._begin_creation(Creation(None, request, subscription, durable=True))
+            self.may_complete = True
+        return subscription.begun and not registry.is_preparing(sid)
+
+    def _begin_creation(self, creation: Creation) -> None:
+        sid = creation.subscription.sid
+        self._hosting.registry.become(sid, Phase.CHANGING if creation.changes else Phase.CREATING)
+        self._creations[sid] = creation
 
     def _nobody_has(self, client_id: str, name: str) -> str:
         reason = f"there is no subscription {name!r} of client {client_id!r}"
@@ -163,7 +184,7 @@ class Subscribing:
         The answer waits for the disk, even if there is no such subscription. An earlier removal may be on its way to
         the disk without an answer yet, and a client that asks again would take "not found" for a proof that it is done.
         """
-        self._ahead.give_up(request.client_id, request.name, now, wall)
+        self._ahead.give_up(request.client_id, request.name)
         subscription = self._hosting.registry.find(request.client_id, request.name)
         if subscription is None:
             lapsed = self._expiry.forget_lapsed(request.client_id, request.name)
@@ -186,11 +207,12 @@ class Subscribing:
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
+        self._locks.end(sid, Code.UNSUBSCRIBED, "the subscription was removed")
         self._takeovers.forget(sid)
         self._refuse_waiting(sid)
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
-        operations += self._expiry.forget(sid)
+        operations += self._expiry.removed(sid)
         operations += self._desks.remove(subscription)
         hosting.matcher.remove(sid)
         for stream in hosting.streams.values():
@@ -202,25 +224,12 @@ class Subscribing:
             self._tell_log(subscription, "was removed")
 
     def on_session_ended(self, session: ClientSession, now: int) -> None:
-        """Drops all requests of a session. A durable subscription that it was creating stays."""
-        self._expiry.on_session_ended(session)
+        """Nobody waits for what a session was creating. It stays if it is durable."""
         for creation in list(self._creations.values()):
             if creation.session is not None and creation.session.number == session.number:
                 creation.session = None
                 if not creation.subscription.durable:
                     self.remove(creation.subscription, now)
-        for waiting in self._waiting.values():
-            waiting[:] = [(other, request) for other, request in waiting if other.number != session.number]
-
-    def on_detached(self, sid: int, now: int, wall: int) -> None:
-        """A subscription has lost its consumer: the request that has waited longest gets it.
-
-        If that one is refused, or asked whether it is still wanted, the next one has its turn.
-        """
-        waiting = self._waiting.get(sid)
-        while waiting and sid not in self._hosting.consumers and sid not in self._creations:
-            session, request = waiting.pop(0)
-            self.on_subscribe(session, request, now, wall)
 
     # ------------------------------------------------------------------------------------- creation
 
@@ -269,7 +278,7 @@ class Subscribing:
             operations += self._place(stream, subscription, position, now)
             if position.held and request.start is StartAt.TIME and not stream.meta.timed:
                 stream.holds.times[subscription.sid] = request.start_wall
-        self._creations[subscription.sid] = Creation(session, request, subscription)
+        self._begin_creation(Creation(session, request, subscription))
         hosting.write_interest(operations, add=subscription)
         self._await_record(subscription.sid)
         for pubend, (_, needs_hold) in starts.items():
@@ -357,8 +366,9 @@ class Subscribing:
             self._begin(creation.subscription)
             return
         del self._creations[sid]
+        self._hosting.registry.become(sid, Phase.FREE)
         self._note(creation)
-        if creation.session is None:
+        if creation.session is None or creation.request is None:
             return
         try:
             self._attach(
@@ -402,10 +412,6 @@ class Subscribing:
 
         self._hosting.outbox.write((), durable)
 
-    def is_creating(self, sid: int) -> bool:
-        """Whether the creation of a subscription is not answered yet."""
-        return sid in self._creations
-
     def is_awaited(self, sid: int) -> bool:
         """Whether a session waits for a subscription that is being created."""
         creation = self._creations.get(sid)
@@ -439,7 +445,7 @@ class Subscribing:
             self._ahead.check([Position(said.pubend, said.tick) for said in news], called(subscription.name))
         if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
-        if sid in self._creations or not subscription.begun:
+        if self._hosting.registry.is_preparing(sid) or not subscription.begun:
             if changed:
                 self._complete_first(subscription, request)
             self._adopt(session, request, subscription)
@@ -447,14 +453,26 @@ class Subscribing:
             return
         makes_anew = changed and request.on_change is OnChange.JMS
         taker, holder = taker_of(session, request), self._hosting.consumers.get(sid)
+        lock = self._locks.holder(sid)
+        if lock is not None:
+            in_use = self._takeovers.in_use(sid, taker, request.in_use)
+            if in_use is InUse.ERROR:
+                raise RefusedError(Code.IN_USE, f"the subscription is leased to {lock.owner!r}")
+            if in_use is InUse.WAIT:
+                self._waiting.put(Reason.IN_USE, session, request, self.on_subscribe, sid)
+                return
         if holder is not None and not _has_moved(session, holder):
             in_use = self._takeovers.in_use(sid, taker, request.in_use)
             if in_use is InUse.ERROR or (makes_anew and in_use is InUse.TAKEOVER):
                 raise RefusedError(Code.IN_USE, _in_use(holder, session))
             if in_use is InUse.WAIT:
-                self._waiting.setdefault(sid, []).append((session, request))
+                self._waiting.put(Reason.IN_USE, session, request, self.on_subscribe, sid)
                 return
         self._takeovers.check(sid, session, request, now, wall)
+        if lock is not None:
+            by = taken_over_by(session.client_id, taker, wall)
+            self._locks.end(sid, Code.TAKEN_OVER, f"a consumer has the subscription: {by}")
+            self._takeovers.left(sid)
         if holder is not None:
             if _has_moved(session, holder):
                 self._hosting.end_session(holder.channel.session, MOVED)
@@ -473,9 +491,7 @@ class Subscribing:
 
     def _complete_first(self, subscription: SubscriptionRecord, request: Subscribe) -> None:
         """Refuses, for now, to change a subscription that is being created, or whose creation a crash interrupted."""
-        if subscription.sid not in self._creations:
-            self._creations[subscription.sid] = Creation(None, request, subscription, durable=True)
-            self.may_complete = True
+        self.is_settled(subscription, request)
         raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
 
     def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int) -> None:
@@ -494,7 +510,7 @@ class Subscribing:
             position = stream.change(sid, subscription.version)
             operations.append(position_row(sid, stream.pubend, position))
         operations += self._desks.changed(former, wall)
-        self._creations[sid] = Creation(session, request, subscription, changes=True)
+        self._begin_creation(Creation(session, request, subscription, changes=True))
         hosting.write_interest(operations, add=subscription, former=former)
         self._await_record(sid)
 
@@ -503,14 +519,13 @@ class Subscribing:
 
         The answer goes to this session when the creation is complete.
         """
-        creation = self._creations.setdefault(
-            subscription.sid, Creation(None, request, subscription, durable=subscription.sid not in self._creations)
-        )
+        self.is_settled(subscription, request)
+        creation = self._creations[subscription.sid]
         if creation.session is not None and creation.session.instance != session.instance:
             # Whoever may wait, or take it over, asks again until it is there.
             code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
             raise RefusedError(code, "the subscription is being created by another consumer")
-        if creation.session is not None:  # the same client has asked twice, and each request gets an answer
+        if creation.session is not None and creation.request is not None:  # the same client has asked twice
             if taker_of(session, request).is_before(taker_of(creation.session, creation.request)):
                 raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
@@ -564,7 +579,7 @@ class Subscribing:
                 self._serve(consumer, request, opened, now, wall, created=created)
             except BeyondError as beyond:
                 self._hosting.detach(consumer.sid)
-                self._ahead.put_off(session, request, beyond, partial(self.on_subscribe, session, request), now)
+                self._ahead.put_off(session, request, beyond, self.on_subscribe, now)
             except RefusedError as refused:  # as in `_go_on`
                 self._hosting.detach(consumer.sid)
                 self._hosting.tell(session.number, refused.answer(request.request))
@@ -628,12 +643,10 @@ class Subscribing:
 
     def _refuse_waiting(self, sid: int) -> None:
         """Answers every request that waits for a subscription that is removed: its creator's and all others."""
-        waiting = [*self._expiry.returned(sid), *self._waiting.pop(sid, [])]
         creation = self._creations.pop(sid, None)
-        if creation is not None and creation.session is not None:
-            waiting.insert(0, (creation.session, creation.request))
-        for session, request in waiting:
-            self._hosting.tell(session.number, removed().answer(request.request))
+        if creation is not None and creation.session is not None and creation.request is not None:
+            self._hosting.tell(creation.session.number, removed().answer(creation.request.request))
+        self._waiting.refuse_all(sid, removed())
 
 
 def _late_start(request: Subscribe, wall: int) -> Tick:

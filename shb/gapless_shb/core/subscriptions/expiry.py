@@ -20,9 +20,9 @@ What is durable:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice, takewhile
 from struct import Struct
-from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -30,9 +30,11 @@ from msgspec.structs import replace
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.ports import ClientSession, Delete, Operation, RecoveryReader, RequestHandler, Set
 from gapless.core.stream.ticks import PubendId, Tick
-from gapless.core.wire.messages import Position, StartAt, Subscribe
+from gapless.core.wire.messages import Position, StartAt, Subscribe, TakeLease
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.state.subscription import PREPARING, Phase
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 
 LEASES = "shb/leases"
 """`uptime` → milliseconds; subscription id → the uptime at which it was noticed that it has no consumer."""
@@ -46,10 +48,9 @@ LAPSES_MOST = 1_000
 """How many subscriptions are given up in one beat at most, so that no turn is long."""
 BEAT_MS_MAX = 600_000
 
+_NOBODY_HAS_IT = PREPARING | {Phase.FREE}
 _UPTIME = b"uptime"
 _KEY = Struct(">Q")
-
-Returning: TypeAlias = "list[tuple[ClientSession, Subscribe]]"
 
 
 class Lapsed(msgspec.Struct, array_like=True, frozen=True):
@@ -81,15 +82,16 @@ def beat_of(lease_ms: int) -> int:
 class Expiry:
     """Which subscriptions have no consumer since when, which are returning, and which have lapsed."""
 
-    def __init__(self, hosting: Hosting, lease_ms: int | None, reader: RecoveryReader) -> None:
+    def __init__(self, hosting: Hosting, waiting: Waiting, lease_ms: int | None, reader: RecoveryReader) -> None:
         """Restores what the volume has. `lease_ms` None: no subscription expires."""
         self._hosting = hosting
+        self._waiting = waiting
         self._lease_ms = lease_ms
         self._uptime = 0
         self._left: dict[int, int] = {}
         """When each subscription without a consumer was noticed, the earliest first."""
-        self._returning: dict[int, Returning] = {}
-        """Requests that go on when the return of their subscription is durable."""
+        self._returning: set[int] = set()
+        """The subscriptions whose return is not durable yet."""
         self._lapsed: dict[tuple[str, str], Lapsed] = {}
         """The lapsed subscriptions, the earliest first."""
         self._obsolete: list[Operation] = []
@@ -155,9 +157,9 @@ class Expiry:
             subscription.sid
             for subscription in hosting.registry
             if subscription.durable
-            and subscription.sid not in consumers
             and subscription.sid not in self._left
             and subscription.sid not in self._returning
+            and hosting.registry.phase(subscription.sid) in _NOBODY_HAS_IT
             and not is_awaited(subscription.sid)
         ]
 
@@ -185,37 +187,36 @@ class Expiry:
 
     # ------------------------------------------------------------------------------------ coming back
 
-    def returns(self, session: ClientSession, request: Subscribe, sid: int, go_on: RequestHandler) -> bool:
-        """A client returns to a subscription without a consumer. Returns True if `go_on` will be called later.
+    def returns(self, session: ClientSession, request: Subscribe | TakeLease, sid: int, again: RequestHandler) -> bool:
+        """A client returns to a subscription that nobody has. Returns whether its request waits.
 
-        That is the case if the return has to be durable first. Otherwise a crash would forget the return, and count the
-        whole time before it as absence.
+        It does if the return has to be durable first. Otherwise a crash would forget the return, and count the whole
+        time before it as absence.
         """
-        if sid in self._returning:
-            self._returning[sid].append((session, request))
-            return True
-        if self._left.pop(sid, None) is None:
-            return False
-        self._returning[sid] = [(session, request)]
-
-        def durable(now: int, wall: int) -> None:
-            for returning, waiting in self.returned(sid):
-                go_on(returning, waiting, now, wall)
-
-        self._hosting.outbox.write([Delete(LEASES, _KEY.pack(sid))], durable)
+        if sid not in self._returning:
+            if self._left.pop(sid, None) is None:
+                return False
+            self._returning.add(sid)
+            if self._hosting.registry.phase(sid) is Phase.FREE:  # otherwise it is being created, and that goes on
+                self._hosting.registry.become(sid, Phase.RETURNING)
+            self._hosting.outbox.write([Delete(LEASES, _KEY.pack(sid))], partial(self._returned, sid))
+        self._waiting.put(Reason.RETURN, session, request, again, sid)
         return True
 
-    def returned(self, sid: int) -> Returning:
-        """Takes out the requests that wait: their return is durable, or their subscription was removed."""
-        return self._returning.pop(sid, [])
+    def _returned(self, sid: int, now: int, wall: int) -> None:
+        if sid in self._returning:
+            self._returning.remove(sid)
+            if self._hosting.registry.phase(sid) is Phase.RETURNING:
+                self._hosting.registry.become(sid, Phase.FREE)
+            self._waiting.wake(sid, Reason.RETURN, now, wall)
 
-    def on_session_ended(self, session: ClientSession) -> None:
-        """Drops the requests of a session that has ended."""
-        for requests in self._returning.values():
-            requests[:] = [(other, request) for other, request in requests if other.number != session.number]
+    def removed(self, sid: int) -> list[Operation]:
+        """A subscription is removed. Returns the writes."""
+        self._returning.discard(sid)
+        return self.forget(sid)
 
     def forget(self, sid: int) -> list[Operation]:
-        """Returns the writes that forget a removed subscription's lease."""
+        """Somebody has a subscription. Returns the writes that forget since when nobody had it."""
         return [] if self._left.pop(sid, None) is None else [Delete(LEASES, _KEY.pack(sid))]
 
     # ------------------------------------------------------------------------------------------ lapsed

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Held
-from gapless.core.ports import ClientSession
+from gapless.core.ports import ClientSession, RequestHandler
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, PubendId, Tick
 from gapless.core.wire.messages import Acknowledged, Attach, Code, Detached, Position, Subscribe
 from gapless_shb.core.hosting import Hosting
@@ -34,6 +34,7 @@ from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.subscriptions.checks import called, lost_data
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
 Then: TypeAlias = "Callable[[int, int], None]"
 """(now, wall)"""
@@ -58,10 +59,10 @@ class Doubt:
     good: Then
     refuse: Callable[[RefusedError, int, int], None]
     """(why, now, wall)"""
-    session: int | None
-    """The session that waits for the answer: the doubt ends with it. None: no client waits."""
-    creates: tuple[str, str] | None = None
-    """The client id and the name of the subscription that the request would create."""
+    waiting: WaitingRequest | None = None
+    """The request that waits for the answer: the doubt ends with that."""
+    consumer: Consumer | None = None
+    """The consumer that it is about: the doubt ends with that. Neither: nobody can end it."""
     version: int | None = None
     """The version of the row of holds with which the PHB was asked; None if it was not asked yet."""
 
@@ -69,9 +70,10 @@ class Doubt:
 class PositionsAhead:
     """All doubts of an SHB."""
 
-    def __init__(self, hosting: Hosting, end: Callable[[int, int, int], None]) -> None:
+    def __init__(self, hosting: Hosting, waiting: Waiting, end: Callable[[int, int, int], None]) -> None:
         """`end` (subscription, now, wall): ends the consumption of a subscription; its consumer has been informed."""
         self._hosting = hosting
+        self._waiting = waiting
         self._end = end
         self.doubts: dict[PubendId, list[Doubt]] = {}
         """The positions in doubt. News of a pubend matters only if it is in here."""
@@ -95,21 +97,30 @@ class PositionsAhead:
             if self.is_beyond(position.pubend, position.tick):
                 raise BeyondError(position, who)
 
-    def put_off(self, session: ClientSession, request: Any, beyond: BeyondError, again: Then, now: int) -> None:
+    def put_off(
+        self, session: ClientSession, request: Any, beyond: BeyondError, again: RequestHandler, now: int
+    ) -> None:
         """Lets a request wait until its position is judged. Then it is handled again, or refused."""
+        waiting = self._waiting.put(Reason.POSITION, session, request, again)
+
+        def good(now: int, wall: int) -> None:
+            self._waiting.go_on(waiting, now, wall)
 
         def refuse(why: RefusedError, _now: int, _wall: int) -> None:
-            self._hosting.tell(session.number, why.answer(request.request))
+            self._waiting.refuse(waiting, why)
 
-        creates = (session.client_id, request.name or "") if isinstance(request, Subscribe | Attach) else None
-        doubt = Doubt(beyond.position.tick, beyond.who, again, refuse, session.number, creates)
+        doubt = Doubt(beyond.position.tick, beyond.who, good, refuse, waiting)
         self._add(beyond.position.pubend, doubt, now)
 
-    def give_up(self, client_id: str, name: str, now: int, wall: int) -> None:
+    def give_up(self, client_id: str, name: str) -> None:
         """Refuses requests that wait to create a subscription which a client removes now."""
-        for pubend in list(self.doubts):
-            for doubt in self._take(pubend, lambda doubt: doubt.creates == (client_id, name)):
-                doubt.refuse(RefusedError(Code.NOT_FOUND, f"{doubt.who} was removed"), now, wall)
+        for waiting in [waiting for waiting in self._waiting if waiting.reason is Reason.POSITION]:
+            request = waiting.request
+            if isinstance(request, Subscribe | Attach) and (waiting.session.client_id, request.name or "") == (
+                client_id,
+                name,
+            ):
+                self._waiting.refuse(waiting, RefusedError(Code.NOT_FOUND, f"{called(name)} was removed"))
 
     def watch(self, consumer: Consumer, at: Mapping[PubendId, Tick], now: int) -> None:
         """A consumer goes on from these positions. It is served at once; if one of them is impossible, it is detached.
@@ -119,7 +130,7 @@ class PositionsAhead:
         for pubend, tick in at.items():
             position = self._hosting.streams[pubend].positions[consumer.sid]
             if tick != position.start and self.is_beyond(pubend, tick):
-                doubt = Doubt(tick, _name(consumer), _nothing, self._refusing(consumer), consumer.channel.session)
+                doubt = Doubt(tick, _name(consumer), _nothing, self._refusing(consumer), consumer=consumer)
                 self._add(pubend, doubt, now)
 
     def acknowledge(self, consumer: Consumer, said: Acknowledged, now: int) -> None:
@@ -139,13 +150,13 @@ class PositionsAhead:
         def take(_now: int, _wall: int) -> None:
             stream.acknowledge(consumer.sid, said.tick, said.event)
 
-        self._add(said.pubend, Doubt(said.tick, _name(consumer), take, self._refusing(consumer), None), now)
+        self._add(said.pubend, Doubt(said.tick, _name(consumer), take, self._refusing(consumer)), now)
 
     def judge(self, consumer: Consumer, said: Acknowledged, good: Then, now: int) -> None:
         """A consumer's position is beyond what is known: once it is judged and possible, `good` is called."""
         self._add(
             said.pubend,
-            Doubt(said.tick, _name(consumer), good, self._refusing(consumer), consumer.channel.session),
+            Doubt(said.tick, _name(consumer), good, self._refusing(consumer), consumer=consumer),
             now,
         )
 
@@ -169,7 +180,7 @@ class PositionsAhead:
                 if consumer is not None:
                     self._refusing(consumer)(why, now, wall)
 
-        self._add(stream.pubend, Doubt(tick, called(subscription.name), _nothing, put_right, None), now)
+        self._add(stream.pubend, Doubt(tick, called(subscription.name), _nothing, put_right), now)
 
     # ------------------------------------------------------------------------------ what the pubend sends
 
@@ -196,14 +207,16 @@ class PositionsAhead:
             )
             doubt.refuse(RefusedError(Code.TOKEN_AHEAD, reason), now, wall)
 
-    def on_session_ended(self, session: int) -> None:
-        """Drops the doubts whose answer the session waited for."""
-        for pubend in list(self.doubts):
-            self._take(pubend, lambda doubt: doubt.session == session)
-
     # -------------------------------------------------------------------------------------- how it is done
 
+    def _is_over(self, doubt: Doubt) -> bool:
+        """Whether nobody waits for the answer any more."""
+        if doubt.waiting is not None:
+            return not doubt.waiting.waits
+        return doubt.consumer is not None and self._hosting.consumers.get(doubt.consumer.sid) is not doubt.consumer
+
     def _add(self, pubend: PubendId, doubt: Doubt, now: int) -> None:
+        self._take(pubend, self._is_over)
         self.doubts.setdefault(pubend, []).append(doubt)
         self._ask(self._hosting.streams[pubend], now)
 
@@ -219,6 +232,7 @@ class PositionsAhead:
 
     def _ask(self, stream: Constream, now: int) -> None:
         """Asks the PHB about new doubts, once it was heard of in this life; before, everything seems to be ahead."""
+        self._take(stream.pubend, self._is_over)
         unasked = [doubt for doubt in self.doubts.get(stream.pubend, []) if doubt.version is None]
         if not unasked or not stream.meta.stable:
             return

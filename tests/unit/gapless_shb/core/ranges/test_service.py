@@ -63,5 +63,5 @@ def test_every_part_forgets_a_session_that_is_over() -> None:
     assert len(ranges._reads) == 0
     assert ranges._bounds._bounds == {}
     assert ranges._earliest._questions == []
-    assert ranges._exclusive._held == {}
+    assert ranges._locks._held == {}
     assert -session.number not in world.answers

@@ -1,0 +1,136 @@
+"""Requests that wait, all in one place (protocol: waiting).
+
+Whatever a request has waited for, it runs again from the top, as if it had come just now: each of its checks counts
+once more. So nothing that happened meanwhile has to be thought of where it waits. A request waits for one thing at a
+time, and its session's end ends its waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from gapless.core.ports import ClientSession, RequestHandler
+from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.subscription import Phase
+
+
+class Reason(Enum):
+    """What a request waits for; the value says that to an operator."""
+
+    IN_USE = "somebody else has it"
+    """Until it is free; whoever has waited longest comes first."""
+    PREPARING = "it is being created or changed"
+    """Until that is durable, and answered."""
+    RETURN = "its return is being noted"
+    """Until that is durable."""
+    POSITION = "its position is ahead of all that is known here"
+    """Until the pubend has said how far it is."""
+
+
+@dataclass(slots=True, eq=False)
+class WaitingRequest:
+    """One of them."""
+
+    reason: Reason
+    session: ClientSession
+    request: Any
+    again: RequestHandler
+    """Handles it from the top."""
+    sid: int
+    """Of its subscription; 0: that does not exist yet."""
+    waits: bool = True
+    """Whether it still does."""
+
+
+class Waiting:
+    """All requests about subscriptions that wait."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._requests: dict[int, dict[WaitingRequest, None]] = {}
+        """By subscription, in the order in which they came."""
+
+    def put(
+        self, reason: Reason, session: ClientSession, request: Any, again: RequestHandler, sid: int = 0
+    ) -> WaitingRequest:
+        """Lets a request wait."""
+        waiting = WaitingRequest(reason, session, request, again, sid)
+        self._requests.setdefault(sid, {})[waiting] = None
+        return waiting
+
+    def go_on(self, waiting: WaitingRequest, now: int, wall: int) -> None:
+        """What a request has waited for has come, unless it waits no more."""
+        if self._take(waiting):
+            waiting.again(waiting.session, waiting.request, now, wall)
+
+    def refuse(self, waiting: WaitingRequest, why: RefusedError) -> None:
+        """What a request has waited for will not come."""
+        if self._take(waiting):
+            self._hosting.tell(waiting.session.number, why.answer(waiting.request.request))
+
+    def wake(self, sid: int, reason: Reason, now: int, wall: int) -> None:
+        """What several requests have waited for has come."""
+        for waiting in [each for each in self._requests.get(sid, ()) if each.reason is reason]:
+            self.go_on(waiting, now, wall)
+
+    def refuse_all(self, sid: int, why: RefusedError) -> None:
+        """A subscription is removed."""
+        for waiting in list(self._requests.get(sid, ())):
+            self.refuse(waiting, why)
+
+    def pass_on(self, sid: int, now: int, wall: int) -> None:
+        """Whatever a subscription is now: requests that waited for that go on, before any that comes later."""
+        registry = self._hosting.registry
+        if sid not in self._requests:
+            return
+        if not registry.is_preparing(sid):
+            self.wake(sid, Reason.PREPARING, now, wall)
+        while registry.phase(sid) is Phase.FREE:
+            first = next((each for each in self._requests.get(sid, ()) if each.reason is Reason.IN_USE), None)
+            if first is None:
+                return
+            self.go_on(first, now, wall)
+
+    def pass_all_on(self, now: int, wall: int) -> None:
+        """Does that for all subscriptions, at the end of a turn."""
+        for sid in list(self._requests):
+            self.pass_on(sid, now, wall)
+
+    def drop(self, session: int, request: int) -> None:
+        """A client does not want what it has asked for any more."""
+        for waiting in list(self):
+            if (waiting.session.number, waiting.request.request) == (session, request):
+                self._take(waiting)
+
+    def on_session_ended(self, session: int) -> None:
+        """A session has ended: nobody waits in it any more."""
+        for waiting in list(self):
+            if waiting.session.number == session:
+                self._take(waiting)
+
+    def is_awaited(self, sid: int, reason: Reason) -> bool:
+        """Whether a request about a subscription waits for this."""
+        return any(waiting.reason is reason for waiting in self._requests.get(sid, ()))
+
+    def of(self, sid: int) -> list[WaitingRequest]:
+        """Returns the requests about a subscription that wait."""
+        return list(self._requests.get(sid, ()))
+
+    def __iter__(self) -> Iterator[WaitingRequest]:
+        for requests in self._requests.values():
+            yield from requests
+
+    def _take(self, waiting: WaitingRequest) -> bool:
+        """Takes a request out. Returns whether it was there."""
+        if not waiting.waits:
+            return False
+        waiting.waits = False
+        requests = self._requests[waiting.sid]
+        del requests[waiting]
+        if not requests:
+            del self._requests[waiting.sid]
+        return True
