@@ -11,6 +11,7 @@ from typing import get_args
 from architecture.project import ROOT, package_sources
 from documents import prose
 from gapless.core.network import seam
+from gapless_shb.core.state.subscription import BEFORE, Phase
 from sim.switches.catalogue import NOT_APPLICABLE, SWITCHES
 
 PROTOCOL = ROOT / "docs" / "protocol"
@@ -91,3 +92,14 @@ def test_the_seam_is_listed_whole() -> None:
     assert facts
     assert effects
     assert sorted((facts | effects) - listed) == []
+
+
+def test_the_phases_of_a_subscription_are_those_of_the_code() -> None:
+    everything = {phase.name.lower() for phase in Phase}
+    documented: dict[str, set[str]] = {}
+    for key, cells in rows("subscriber-host.md"):
+        if key in everything:
+            before = {"all others": everything, "all but removed": everything - {"removed"}}.get(cells[-1])
+            documented[key] = (set(cells[-1].split(", ")) if before is None else before) - {key}
+
+    assert documented == {phase.name.lower(): {one.name.lower() for one in before} for phase, before in BEFORE.items()}

@@ -1,4 +1,4 @@
-"""One subscription of an SHB: its record, and the one thing that it is doing (protocol: phases of a subscription).
+"""One subscription of an SHB: its record, and the one thing that it is doing (protocol: phases).
 
     FREE ──a client comes back──▶ RETURNING ──▶ FREE
     FREE ──a consumer attaches──▶ ATTACHING ──▶ CONSUMED ──it leaves──▶ FREE

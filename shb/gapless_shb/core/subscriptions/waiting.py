@@ -53,6 +53,8 @@ class Waiting:
         self._hosting = hosting
         self._requests: dict[int, dict[WaitingRequest, None]] = {}
         """By subscription, in the order in which they came."""
+        self._passing_on: set[int] = set()
+        """The subscriptions whose requests go on just now, one after the other."""
 
     def put(
         self, reason: Reason, session: ClientSession, request: Any, again: RequestHandler, sid: int = 0
@@ -84,16 +86,14 @@ class Waiting:
 
     def pass_on(self, sid: int, now: int, wall: int) -> None:
         """Whatever a subscription is now: requests that waited for that go on, before any that comes later."""
-        registry = self._hosting.registry
-        if sid not in self._requests:
+        if sid not in self._requests or sid in self._passing_on:
             return
-        if not registry.is_preparing(sid):
+        self._passing_on.add(sid)
+        if not self._hosting.registry.is_preparing(sid):
             self.wake(sid, Reason.PREPARING, now, wall)
-        while registry.phase(sid) is Phase.FREE:
-            first = next((each for each in self._requests.get(sid, ()) if each.reason is Reason.IN_USE), None)
-            if first is None:
-                return
+        while (first := self._first_in_line(sid)) is not None:
             self.go_on(first, now, wall)
+        self._passing_on.remove(sid)
 
     def pass_all_on(self, now: int, wall: int) -> None:
         """Does that for all subscriptions, at the end of a turn."""
@@ -123,6 +123,12 @@ class Waiting:
     def __iter__(self) -> Iterator[WaitingRequest]:
         for requests in self._requests.values():
             yield from requests
+
+    def _first_in_line(self, sid: int) -> WaitingRequest | None:
+        """Returns the request that may have a subscription now, if that is free."""
+        if self._hosting.registry.phase(sid) is not Phase.FREE:
+            return None
+        return next((waiting for waiting in self._requests.get(sid, ()) if waiting.reason is Reason.IN_USE), None)
 
     def _take(self, waiting: WaitingRequest) -> bool:
         """Takes a request out. Returns whether it was there."""
