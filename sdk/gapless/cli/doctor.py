@@ -20,6 +20,7 @@ import typer
 from gapless.cli.connecting import connected, run, within
 from gapless.cli.doctor_logs import (
     PIN_COLUMNS,
+    WAITING_COLUMNS,
     abandoned,
     absent,
     damaged,
@@ -28,6 +29,7 @@ from gapless.cli.doctor_logs import (
     misstamped,
     pins_of,
     twice_kept,
+    waiting_of,
 )
 from gapless.cli.options import DEFAULT_URL, DEFAULT_WAIT, URL_OPTION, AsJson, Wait, naming_what_makes_it
 from gapless.cli.output import one_line, print_json, print_table, shown_bytes, shown_lag, some_lines, table_of
@@ -63,6 +65,8 @@ class Examination:
     facts: dict[str, Any] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     pins: list[dict[str, Any]] = field(default_factory=list)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
+    """The requests of clients that wait for a subscription."""
     alarms: list[dict[str, Any]] = field(default_factory=list)
     gauges: list[dict[str, Any]] = field(default_factory=list)
     network: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -76,6 +80,7 @@ class Examination:
             **self.facts,
             **self.network,
             "pins": self.pins,
+            "waiting": self.waiting,
             "alarms": self.alarms,
             "gauges": self.gauges,
         }
@@ -238,6 +243,7 @@ def examine_logs(
     """Why each log is as long as it is, who holds how much of it, and what is wrong with it."""
     examination.facts["logs"] = {info.pubend: keeping_of(info) for info in pubends}
     examination.pins = pins_of(pubends, subscriptions)
+    examination.waiting = waiting_of(subscriptions)
     examination.findings += abandoned(examination.pins)
     examination.findings += absent(pubends)
     examination.findings += misstamped(pubends, time.time_ns() // 1_000_000)
@@ -334,6 +340,8 @@ def print_examination(examination: Examination) -> None:
             for pin in examination.pins
         ]
         print_table(table_of(rows, PIN_COLUMNS))
+    if examination.waiting:
+        print_table(table_of(examination.waiting, WAITING_COLUMNS))
     if examination.network:
         from gapless.cli.doctor_network import COLUMNS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,13 @@ HELD_SECONDS: Final = 5.0
 GROUP_TICKS: Final = "gapless_shb_group_ticks"
 """The figure of an SHB that says how far each member of a group is known to it."""
 
+WAITING_COLUMNS: Final = {
+    "client_id": "client",
+    "name": "subscription",
+    "node": "node",
+    "phase": "is",
+    "waiting": "and for it",
+}
 PIN_COLUMNS: Final = {
     "pubend": "pubend",
     "client_id": "client",
@@ -43,6 +50,15 @@ def pins_of(pubends: Sequence[PubendInfo], subscriptions: Sequence[SubscriptionI
         pin for pubend in pubends for subscription in subscriptions if (pin := _pin(pubend, subscription)) is not None
     ]
     return sorted(pins, key=lambda pin: (-pin["about_bytes"], pin["pubend"], pin["client_id"], pin["name"]))
+
+
+def waiting_of(subscriptions: Iterable[SubscriptionInfo]) -> list[dict[str, Any]]:
+    """The requests that wait for a subscription: what it is doing, who waits, and for what."""
+    return [
+        {"client_id": each.client_id, "name": each.name, "node": each.node, "phase": each.phase, "waiting": waiting}
+        for each in subscriptions
+        for waiting in each.waiting
+    ]
 
 
 def abandoned(pins: Sequence[dict[str, Any]]) -> list[str]:

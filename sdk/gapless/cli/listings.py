@@ -20,7 +20,7 @@ SUBSCRIPTION_COLUMNS = {
     "name": "name",
     "topics": "topics",
     "selector": "selector",
-    "connected": "connected",
+    "state": "state",
     "lag_events": "lag in events",
     "lag": "lag in time",
     "node": "node",
@@ -131,6 +131,8 @@ def subscription_json(info: SubscriptionInfo) -> dict[str, Any]:
         "lag_seconds": info.lag_seconds,
         "lag_complete": info.lag_complete,
         "node": info.node,
+        "phase": info.phase,
+        "waiting": list(info.waiting),
     }
 
 
@@ -139,8 +141,15 @@ def subscription_cells(info: SubscriptionInfo) -> dict[str, Any]:
     return {
         **subscription_json(info),
         "selector": f"{info.selector} (no_local)".lstrip() if info.no_local else info.selector,
+        "state": subscription_state(info),
         **shown_lag(info.lag_events, info.lag_seconds, complete=info.lag_complete),
     }
+
+
+def subscription_state(info: SubscriptionInfo) -> str:
+    """What a subscription is doing, and how many wait for it, for people."""
+    phase = info.phase or ("consumed" if info.connected else "free")
+    return f"{phase}, {len(info.waiting)} waiting" if info.waiting else phase
 
 
 def pubend_json(info: PubendInfo) -> dict[str, Any]:

@@ -65,6 +65,11 @@ class SubscriptionInfo:
     """Whether it leaves out events of its own client."""
     roams: bool = False
     """Whether its client has one of its name in the whole network, which can be consumed at every broker."""
+    phase: str = ""
+    """What it is doing: "free", "consumed", "read by ranges", "being created", "being changed", "being attached" or
+    "returning"; "": its broker is too old to say."""
+    waiting: tuple[str, ...] = ()
+    """A text for each request to have it that waits: whose it is, and what it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,8 @@ def subscription_info(row: ListedSubscription, network: str) -> SubscriptionInfo
         node=row.node,
         no_local=row.no_local,
         roams=row.roams,
+        phase=row.phase,
+        waiting=row.waiting,
     )
 
 

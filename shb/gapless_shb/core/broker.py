@@ -185,7 +185,7 @@ class SubscriberHostingBroker:
             self._waiting,
         )
         self._connect_roaming(context)
-        self._listings = Listings(self._hosting)
+        self._listings = Listings(self._hosting, self._waiting)
         self._lost_volumes = LostVolumes(self._hosting, self._listings, self._on_gone)
         self._checkpoints = ShbCheckpoints(self._hosting)
         self._urgent = False

@@ -236,7 +236,7 @@ LEASES = (
         "The lease of a subscription runs also while somebody consumes it.",
         (
             Edit(f"{_EXPIRY}._newly_left", " + len(consumers) >= len(", " >= len("),
-            Edit(f"{_EXPIRY}._newly_left", "        and subscription.sid not in consumers\n", ""),
+            Edit(f"{_EXPIRY}._newly_left", "phase(subscription.sid) in _NOBODY_HAS_IT", "phase(subscription.sid)"),
         ),
         ("I8",),
         "A lease of some seconds, and a consumer that stays for longer.",

@@ -27,8 +27,11 @@ from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.pfs.blocks import Block
 from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.registry import SubscriptionRecord
+from gapless_shb.core.subscriptions.waiting import Waiting, told
 
 ROWS_MAX = 500
+WAITING_MAX = 8
+"""So many of the requests that wait for a subscription are listed."""
 BYTES_MAX = 1 << 20
 """About how much one part of a list holds at most."""
 
@@ -68,8 +71,9 @@ class Listing:
 class Listings:
     """Answers ListSubscriptions."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: Hosting, waiting: Waiting) -> None:
         self._hosting = hosting
+        self._waiting = waiting
         self._listings: dict[int, Listing] = {}
         self.telling: deque[Listing] = deque()
         """The lists that are complete, and have parts to be sent."""
@@ -206,6 +210,8 @@ class Listings:
             complete,
             no_local=bool(subscription.not_from),
             roams=self._hosting.places.has_home(subscription.name),
+            phase=self._hosting.registry.phase(sid).value,
+            waiting=tuple(map(told, self._waiting.of(sid)[:WAITING_MAX])),
         )
 
     def _is_counted(self, listing: Listing, stream: Constream, sid: int) -> bool:

@@ -140,3 +140,9 @@ class Waiting:
         if not requests:
             del self._requests[waiting.sid]
         return True
+
+
+def told(waiting: WaitingRequest) -> str:
+    """Returns whose request waits, and for what, for people."""
+    session = waiting.session
+    return f"instance {session.instance[:8]} of client {session.client_id!r} waits: {waiting.reason.value}"

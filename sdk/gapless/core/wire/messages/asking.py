@@ -61,6 +61,10 @@ class ListedSubscription(msgspec.Struct, array_like=True, frozen=True):
     """Whether it leaves out what its own client publishes."""
     roams: bool = False
     """Whether its client has one of its name in the whole network, which can be consumed at every SHB."""
+    phase: str = ""
+    """What it is doing; "": its SHB is too old to say."""
+    waiting: tuple[str, ...] = ()
+    """A text for each request for it that waits: who, and for what."""
 
 
 class SubscriptionList(ServerMessage, frozen=True, tag=31):

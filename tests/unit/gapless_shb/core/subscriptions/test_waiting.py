@@ -106,7 +106,7 @@ def confirm(desk: Desk, number: int) -> None:
     """Whoever takes something over is asked whether it still wants to, and says so."""
     asked = [message.confirm for session, message in desk.told if session == number and hasattr(message, "confirm")]
     if asked and asked[-1]:
-        request = m.TakeLease(number, TARGET, f"owner {number}", m.InUse.TAKEOVER, confirm=asked[-1])
+        request = m.TakeLease(number, TARGET, f"owner {number}", m.InUse.TAKEOVER, confirms=asked[-1])
         desk.world.role.requests()[m.TakeLease](desk.session(number), request, desk.world.now, desk.world.wall)
         desk.world.pump()
 
