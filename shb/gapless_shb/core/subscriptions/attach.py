@@ -1,7 +1,20 @@
 """Creates subscriptions, attaches consumers to them, removes them (protocol: subscribing, tokens, exclusive-consumers).
 
+A request to subscribe goes through these steps. It is refused, and changes nothing; or it waits, and begins anew with
+the first step (`waiting`):
+
+1. Does the subscription exist? By its id it has to; by its name it is created if it does not.
+2. Does the request want the same filter, and order? Does its token belong to the subscription? Are its positions real,
+   and known here? If that is not known yet, it waits for that (`positions_ahead`).
+3. Is the note that nobody has it deleted? It waits for that (`expiry`).
+4. Is it durable, with its final start and filter? Otherwise its creation goes on, for this request.
+5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over.
+6. Must it be created anew, or changed? That is a creation, as one of a new subscription.
+7. Is its commit record durable, and is it claimed of the pubends where transactions stored its position? (`commits`)
+8. The answer, and the consumer is served.
+
 A creation is answered when three things are done: the record is durable, every known pubend has enrolled this SHB, and
-every hold that the subscription needs is kept. A request that is refused changes nothing.
+every hold that the subscription needs is kept.
 """
 
 from __future__ import annotations
@@ -428,58 +441,19 @@ class Subscribing:
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
         changed = is_changed(session, request, subscription, self._hosting)
-        check_token(request, subscription, self._hosting)
-        self._check_positions(request, now)
-        if request.order is Order.TOTAL:
-            self._groups.group_of(request.topics)
+        self._check(session, request, subscription, now)
         sid = subscription.sid
-        if request.commits:  # its answer says that what it repeats is durable: so that is judged before
-            if unknown := self._desks.unknown_of(request.acknowledged, now):
-                raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
-            streams = self._hosting.streams
-            news = [
-                said
-                for said in request.acknowledged
-                if said.pubend in streams and said.tick > streams[said.pubend].positions[sid].acked
-            ]
-            self._ahead.check([Position(said.pubend, said.tick) for said in news], called(subscription.name))
         if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
-        if self._hosting.registry.is_preparing(sid) or not subscription.begun:
-            if changed:
-                self._complete_first(subscription, request)
-            self._adopt(session, request, subscription)
-            self.may_complete = True
+        if not self.is_settled(subscription, request):
+            self._adopt(session, request, subscription, changed=changed)
             return
         makes_anew = changed and request.on_change is OnChange.JMS
-        taker, holder = taker_of(session, request), self._hosting.consumers.get(sid)
-        lock = self._locks.holder(sid)
-        if lock is not None:
-            in_use = self._takeovers.in_use(sid, taker, request.in_use)
-            if in_use is InUse.ERROR:
-                raise RefusedError(Code.IN_USE, f"the subscription is leased to {lock.owner!r}")
-            if in_use is InUse.WAIT:
-                self._waiting.put(Reason.IN_USE, session, request, self.on_subscribe, sid)
-                return
-        if holder is not None and not _has_moved(session, holder):
-            in_use = self._takeovers.in_use(sid, taker, request.in_use)
-            if in_use is InUse.ERROR or (makes_anew and in_use is InUse.TAKEOVER):
-                raise RefusedError(Code.IN_USE, _in_use(holder, session))
-            if in_use is InUse.WAIT:
-                self._waiting.put(Reason.IN_USE, session, request, self.on_subscribe, sid)
-                return
+        if not self._may_have(session, request, subscription, makes_anew=makes_anew):
+            self._waiting.put(Reason.IN_USE, session, request, self.on_subscribe, sid)
+            return
         self._takeovers.check(sid, session, request, now, wall)
-        if lock is not None:
-            by = taken_over_by(session.client_id, taker, wall)
-            self._locks.end(sid, Code.TAKEN_OVER, f"a consumer has the subscription: {by}")
-            self._takeovers.left(sid)
-        if holder is not None:
-            if _has_moved(session, holder):
-                self._hosting.end_session(holder.channel.session, MOVED)
-            else:
-                reason = taken_over_by(session.client_id, taker, wall)
-                self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, reason))
-            self._hosting.detach(sid)
+        self._take_from_others(session, request, subscription, wall)
         if makes_anew:
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
             self.remove(subscription, now)
@@ -489,10 +463,59 @@ class Subscribing:
         else:
             self._attach(session, request, subscription, now, wall, created=False)
 
-    def _complete_first(self, subscription: SubscriptionRecord, request: Subscribe) -> None:
-        """Refuses, for now, to change a subscription that is being created, or whose creation a crash interrupted."""
-        self.is_settled(subscription, request)
-        raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
+    def _check(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int) -> None:
+        """Raises RefusedError for what a request must not ask for, and BeyondError for what is not known yet."""
+        check_token(request, subscription, self._hosting)
+        self._check_positions(request, now)
+        if request.order is Order.TOTAL:
+            self._groups.group_of(request.topics)
+        if not request.commits:
+            return
+        # The answer says that what is repeated is durable: so that is judged before.
+        if unknown := self._desks.unknown_of(request.acknowledged, now):
+            raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
+        streams, sid = self._hosting.streams, subscription.sid
+        news = [
+            Position(acknowledged.pubend, acknowledged.tick)
+            for acknowledged in request.acknowledged
+            if acknowledged.pubend in streams and acknowledged.tick > streams[acknowledged.pubend].positions[sid].acked
+        ]
+        self._ahead.check(news, called(subscription.name))
+
+    def _may_have(
+        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, makes_anew: bool
+    ) -> bool:
+        """Whether nobody has a subscription, or a request wants to take it over. If not, it wants to wait.
+
+        Raises RefusedError if it wants neither.
+        """
+        sid, taker = subscription.sid, taker_of(session, request)
+        lock, holder = self._locks.holder(sid), self._hosting.consumers.get(sid)
+        if lock is None and (holder is None or _has_moved(session, holder)):
+            return True
+        in_use = self._takeovers.in_use(sid, taker, request.in_use)
+        if lock is not None and in_use is InUse.ERROR:
+            raise RefusedError(Code.IN_USE, f"the subscription is leased to {lock.owner!r}")
+        if holder is not None and (in_use is InUse.ERROR or (makes_anew and in_use is InUse.TAKEOVER)):
+            raise RefusedError(Code.IN_USE, _in_use(holder, session))
+        return in_use is not InUse.WAIT
+
+    def _take_from_others(
+        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int
+    ) -> None:
+        """Whoever has a subscription loses it, and is told."""
+        sid, by = subscription.sid, taken_over_by(session.client_id, taker_of(session, request), wall)
+        if self._locks.holder(sid) is not None:
+            self._locks.end(sid, Code.TAKEN_OVER, f"a consumer has the subscription: {by}")
+            self._takeovers.left(sid)
+        holder = self._hosting.consumers.get(sid)
+        if holder is None:
+            return
+        if _has_moved(session, holder):
+            self._hosting.end_session(holder.channel.session, MOVED)
+        else:
+            self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, by))
+        self._hosting.detach(sid)
 
     def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int) -> None:
         """Gives a subscription that nobody consumes the filter of a request; it keeps its position.
@@ -514,12 +537,15 @@ class Subscribing:
         hosting.write_interest(operations, add=subscription, former=former)
         self._await_record(sid)
 
-    def _adopt(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord) -> None:
+    def _adopt(
+        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, changed: bool
+    ) -> None:
         """Continues a creation that lost its creator, or that a crash interrupted, for this session.
 
-        The answer goes to this session when the creation is complete.
+        The answer goes to this session when the creation is complete. Whoever wants another filter asks again then.
         """
-        self.is_settled(subscription, request)
+        if changed:
+            raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
         creation = self._creations[subscription.sid]
         if creation.session is not None and creation.session.instance != session.instance:
             # Whoever may wait, or take it over, asks again until it is there.
@@ -531,6 +557,7 @@ class Subscribing:
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
             self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
         creation.session, creation.request = session, request
+        self.may_complete = True
 
     def _attach(
         self,
