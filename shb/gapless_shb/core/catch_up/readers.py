@@ -292,7 +292,7 @@ class Reader(ABC):
         host = self.host
         size = host.sizes.one or host.memory.first_bytes
         self._is_queued = not host.memory.may_fetch(self, size, now, in_turn=self._has_turn)
-        self._has_turn = False
+        self._has_turn &= not self._is_queued
         return self._is_queued
 
     def _begin(self, fetch: TickFetch | RangeFetch, now: int) -> None:
@@ -301,7 +301,7 @@ class Reader(ABC):
 
     def _set_fetch(self, fetch: TickFetch | RangeFetch, now: int) -> None:
         """What it asks for counts from now on."""
-        self._fetch = fetch
+        self._fetch, self._has_turn = fetch, False
         memory, one = self.host.memory, self.host.sizes.one or self.host.memory.first_bytes
         most = max(one, memory.fetch_bytes)
         memory.ask(self, min(most, one * fetch.wanted) if isinstance(fetch, TickFetch) else most, now)

@@ -394,6 +394,7 @@ def test_what_a_walk_has_found_is_kept_while_the_reader_waits_for_memory() -> No
     while not bench.memory.is_awaited:
         bench.answer()
     reads = len(bench.reads)
+    assert not bench.memory.may_fetch(Other(), 60 << 20, 0, in_turn=False), "another one waits behind it"
 
     get_memory(bench)
     assert bench.fetches == [((first - 1, first),)], "one at a time: they are large"
