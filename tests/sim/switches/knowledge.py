@@ -104,7 +104,7 @@ ASKING = (
         "Who asked is forgotten when the want may be repeated.",
         (
             Edit(
-                "gapless_routing.knowledge.askers:Askers.add",
+                "gapless_routing.common.askers:Askers.add",
                 "until = now + REMEMBERED_FOR",
                 "until = now + REMEMBERED_FOR // 150",
             ),
@@ -136,7 +136,7 @@ REPEATING = (
         ("under way",),
         "What a broker was sent it is not sent again, however often it says that it asks again.",
         (
-            Edit("gapless_routing.knowledge.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
+            Edit("gapless_routing.common.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
             Edit(
                 f"{_PEERS}.is_slow",
                 "return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)",
@@ -162,7 +162,7 @@ REPEATING = (
                 "return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)",
                 "return True",
             ),
-            Edit("gapless_routing.knowledge.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
+            Edit("gapless_routing.common.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
         ),
         ("V1", "V2"),
         "A reader that keeps nothing reads again what another one has just read.",
@@ -214,7 +214,7 @@ SENDING = (
         "Who asked without an end is given every answer that comes from then on, whoever has asked for it.",
         (
             Edit(
-                "gapless_routing.knowledge.askers:Askers.take",
+                "gapless_routing.common.askers:Askers.take",
                 "answers += found\n        asker.above = None",
                 "answers += found",
             ),

@@ -37,7 +37,7 @@ from gapless.core.stream.intervals import IntervalSet, Ranges
 from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet, restrict
 from gapless.core.stream.ticks import FOREVER, OFFSET_BITS, PubendId, ShbId, Tick
-from gapless_routing.knowledge.askers import Askers
+from gapless_routing.common.askers import Askers
 from gapless_routing.knowledge.cells import Cell, Cells
 from gapless_routing.knowledge.interest import Interests
 from gapless_routing.knowledge.peers import Peers

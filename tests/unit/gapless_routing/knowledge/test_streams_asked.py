@@ -10,7 +10,8 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW, Stamp
 from gapless.core.stream.ticks import FOREVER
-from gapless_routing.knowledge import askers, peers, streams
+from gapless_routing.common import askers
+from gapless_routing.knowledge import peers, streams
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,

@@ -8,8 +8,8 @@ import pytest
 
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.stamps import RAW
-from gapless_routing.knowledge import askers
-from gapless_routing.knowledge.askers import REMEMBERED_FOR, Askers
+from gapless_routing.common import askers
+from gapless_routing.common.askers import REMEMBERED_FOR, Askers
 from unit.gapless_routing.knowledge.net import P, knowledge, said
 
 
