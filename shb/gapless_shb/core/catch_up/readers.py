@@ -40,7 +40,7 @@ from gapless_shb.core.pfs.blocks import Block
 from gapless_shb.core.pfs.index import Found
 from gapless_shb.core.state.broker_state import ALL_IS_SAID, HomeSays
 from gapless_shb.core.state.consumers import Consumer
-from gapless_shb.core.state.memory import EventSizes, Memory
+from gapless_shb.core.state.memory import FIRST_MOST, EventSizes, Memory
 from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.pubend import ServedPubend
 from gapless_shb.core.state.registry import SubscriptionRecord
@@ -153,6 +153,9 @@ class Reader(ABC):
         """How many events this step had to look at, because only their content says whether they match."""
         self._doubtful = False
         """Whether it waits to hear if ticks that its fetch found lost are a gap. What it found stays as it is then."""
+        self._lost_in_a_row = 1
+        """So many ticks are fetched at once in any case: more after each fetch of which nothing was left. To fetch what
+        is lost as if it were large events would take for ever."""
         self._is_queued = False
         """Whether it waits until there is memory for its next fetch."""
         self._has_turn = False
@@ -287,6 +290,11 @@ class Reader(ABC):
         """Returns up to where the PFS does not know what matched."""
         return max(self.position.since, self.stream.pfs.chopped, self._unreadable_upto)
 
+    @property
+    def _fetch_most(self) -> int:
+        """How many events to fetch at once."""
+        return max(self._lost_in_a_row, self.host.sizes.fitting(self.host.memory.fetch_bytes))
+
     def _waits_for_memory(self, now: int) -> bool:
         """Whether the next fetch has to wait until there is memory for an event. Then it is planned anew."""
         host = self.host
@@ -333,6 +341,8 @@ class Reader(ABC):
         self._harvested = fetch if isinstance(fetch, RangeFetch) else None
         self._ready.extend(segments)
         self._ready_upto = fetch.upto
+        if isinstance(fetch, TickFetch):
+            self._lost_in_a_row = 1 if fetch.count else min(4 * self._lost_in_a_row, FIRST_MOST)
         self._learn(fetch, segments)
         if isinstance(fetch, RangeFetch):
             fetch.let_go()
@@ -626,11 +636,6 @@ class CatchUpReader(Reader):
         if not self.consumer.subscription.durable:
             return FOREVER
         return max(super()._unknown_upto(), self.host.page_cache.unreadable_upto)
-
-    @property
-    def _fetch_most(self) -> int:
-        """How many events to fetch at once."""
-        return self.host.sizes.fitting(self.host.memory.fetch_bytes)
 
     def _ask_walked(self, found: Found, now: int) -> None:
         """Asks for the first events that a walk has found; the others are asked for afterwards."""

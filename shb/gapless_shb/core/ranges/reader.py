@@ -206,7 +206,7 @@ class BoundedReader(Reader):
         if ticks and self._into.wants_events:
             if self._waits_for_memory(now):
                 return
-            most = min(self._ticks_most, self.host.sizes.fitting(self.host.memory.fetch_bytes))
+            most = min(max(self._ticks_most, self._lost_in_a_row), self._fetch_most)
             if len(ticks) > most and most < TICKS_MAX:  # the events are large, or may be large
                 ticks = ticks[:most]
                 upto = ticks[-1]

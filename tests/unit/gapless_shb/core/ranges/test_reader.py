@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 from gapless.core.network.facts import Want
+from gapless.core.wire import messages as m
 from gapless_shb.core.pfs.blocks import TICKS_MAX
 from gapless_shb.core.ranges import reader
 from gapless_shb.core.ranges.reader import TICKS_FIRST
@@ -48,6 +49,26 @@ def test_what_was_acknowledged_and_released_is_a_gap_and_all_else_is_there() -> 
 
     assert reading.gaps
     assert reading.ticks == world.matching(world.lost, world.stable)
+
+
+def test_what_is_lost_is_not_asked_for_one_tick_at_a_time_where_memory_is_little() -> None:
+    """A range whose events are all gone would take an answer for each of them."""
+    world = RangeWorld(FORGETFUL, selector="").calm()
+    world.body = bytes(10_000)
+    world.define()
+    world.calm(60)
+    memory = world.hosting.memory
+    memory._most, memory.least = 100_000, 100
+    number = world.read_range(world.start, world.stable)
+    world.calm()
+    world.say(m.EndRead(number))  # now it is known how large they are
+    world.acknowledge(world.stable)
+    world.forget(world.stable)
+    world.said.clear()
+
+    reading = world.take(world.start, world.stable)
+    assert reading.gaps
+    assert 0 < len(world.sent(Want)) < 20
 
 
 def test_a_full_imprecise_block_in_memory_is_filtered_too() -> None:
