@@ -592,15 +592,12 @@ class SubscriberHostingBroker:
             self._end_consumption(request.sid, now, wall)
 
     def _on_session_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
-        self._guests.on_session_ended(ended.session)
-        self._waiting.on_session_ended(ended.session.number)
-        self._subscribing.on_session_ended(ended.session, now)
+        self._hosting.session_ends.end(ended.session.number, now, wall)
         channel = self._hosting.channels.pop(ended.session.number, None)
         for sid in list(channel.consumers) if channel else ():
             self._end_consumption(sid, now, wall)
         if channel is not None:
             channel.close()
-        self._ranges.on_session_ended(ended.session, now, wall)
 
     def _end_consumption(self, sid: int, now: int, wall: int) -> None:
         self._guests.left(sid, now)

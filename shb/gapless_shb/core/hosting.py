@@ -18,6 +18,7 @@ from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.registry import Registry, SubscriptionRecord
 from gapless_shb.core.state.rows import position_row, pubend_row
 from gapless_shb.core.state.seals import Seals
+from gapless_shb.core.state.session_ends import SessionEnds
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.total_order.delivery import Ordering
 
@@ -36,6 +37,8 @@ class Hosting(BrokerState):
         super().__init__(shb, registry)
         self.seals = seals
         self.places = places
+        self.session_ends = SessionEnds()
+        """What ends with the session of a client."""
         self.streams: dict[PubendId, Constream] = {}
         self.token_room = TokenRoom()
         """Whether a token has room for all of them."""

@@ -96,7 +96,7 @@ class Count:
         """A gap costs nothing of the budget."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BoundQuestion:
     """One request, while its events are counted."""
 
@@ -124,6 +124,7 @@ class Bounds:
         self._count += 1
         number, bound = self._count, BoundQuestion(session.number, request, now + PATIENCE)
         self._bounds[number] = bound
+        self._hosting.session_ends.add(session.number, bound, lambda _now, _wall: self._drop(number))
         for pubend, head in heads.items():
             stream = self._hosting.streams[pubend]
             start = starts.get(pubend, stream.positions[subscription.sid].acked)
@@ -154,11 +155,6 @@ class Bounds:
             if pubend in bound.readers:
                 self._go_on(number, pubend, now, wall)
 
-    def on_session_ended(self, session: int) -> None:
-        """Drops the requests of a session that has ended."""
-        for number in [number for number, bound in self._bounds.items() if bound.session == session]:
-            self._drop(number)
-
     def on_removed(self) -> None:
         """Answers requests about subscriptions that were removed or have another filter, with an error."""
         for number, bound in list(self._bounds.items()):
@@ -183,7 +179,9 @@ class Bounds:
         self._answer_if_counted(number, now)
 
     def _drop(self, number: int) -> None:
-        for reader, _ in self._bounds.pop(number).readers.values():
+        bound = self._bounds.pop(number)
+        self._hosting.session_ends.remove(bound.session, bound)
+        for reader, _ in bound.readers.values():
             reader.close()
             self._hosting.streams[reader.stream.pubend].scheduler.leave(reader)
 

@@ -29,7 +29,7 @@ _PATIENCE = 1000 * _MILLISECOND
 """How long an answer waits for the head to come that far. Then the present head is answered."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class HeadsQuestion:
     """A request that is answered when there is something to read, or at a time."""
 
@@ -59,6 +59,7 @@ class Heads:
         waiting = HeadsQuestion(session.number, request, subscription, until, max(until, now + _PATIENCE), upto)
         if not self._answer(waiting, now):
             self._waiting.append(waiting)
+            self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self._waiting.remove(waiting))
 
     def of(self, subscription: SubscriptionRecord, after: dict[PubendId, Tick]) -> dict[PubendId, Tick]:
         """Returns the heads for a subscription. If there is nothing for it after its position, that is its position."""
@@ -77,12 +78,9 @@ class Heads:
 
     def answer_ready(self, now: int) -> None:
         """Answers the requests that can be answered now, after an event or a deadline."""
-        if self._waiting:
-            self._waiting = [waiting for waiting in self._waiting if not self._answer(waiting, now)]
-
-    def on_session_ended(self, session: int) -> None:
-        """Drops the requests of a session that has ended."""
-        self._waiting = [waiting for waiting in self._waiting if waiting.session != session]
+        for waiting in [waiting for waiting in self._waiting if self._answer(waiting, now)]:
+            self._waiting.remove(waiting)
+            self._hosting.session_ends.remove(waiting.session, waiting)
 
     def _answer(self, waiting: HeadsQuestion, now: int) -> bool:
         request, subscription = waiting.request, waiting.subscription
@@ -150,7 +148,7 @@ class FirstTicks:
         return self._fetch.ranges()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class EarliestQuestion:
     """A request for the earliest positions."""
 
@@ -186,17 +184,13 @@ class Earliest:
             stream.scheduler.join(asked)
             stream.scheduler.fetch(asked.ranges(), now)
         self._questions.append(question)
+        self._hosting.session_ends.add(session.number, question, lambda _now, _wall: self._drop(question))
         self.answer_ready(now)
 
     @property
     def deadline(self) -> int | None:
         """When a request has to be answered at the latest."""
         return min((question.until for question in self._questions), default=None)
-
-    def on_session_ended(self, session: int) -> None:
-        """Drops the requests of a session that has ended."""
-        for question in [each for each in self._questions if each.session == session]:
-            self._drop(question)
 
     def answer_ready(self, now: int) -> None:
         """Answers the requests that every pubend has answered, and those that have taken too long."""
@@ -209,6 +203,7 @@ class Earliest:
 
     def _drop(self, question: EarliestQuestion) -> None:
         self._questions.remove(question)
+        self._hosting.session_ends.remove(question.session, question)
         for pubend, first in question.open.items():
             self._hosting.streams[pubend].scheduler.leave(first)
 

@@ -113,6 +113,7 @@ class Reads:
         reader = BoundedReader(stream, subscription, request.lo, max(request.lo, request.hi), delivery, read, go_on)
         self._drop(key)
         self._readers[key] = reader, delivery
+        self._hosting.session_ends.add(session.number, key, lambda _now, _wall: self._drop(key))
         stream.scheduler.join(reader)
         self._wake([key], now, wall)
 
@@ -137,11 +138,6 @@ class Reads:
     def on_room(self, session: int, turn: int, now: int, wall: int) -> None:
         """The link of a session has room again: its reads go on, each time another one first."""
         self._wake(from_another([key for key in self._readers if key[0] == session], turn), now, wall)
-
-    def on_session_ended(self, session: int) -> None:
-        """Drops the reads of a session that has ended."""
-        for key in [key for key in self._readers if key[0] == session]:
-            self._drop(key)
 
     def on_removed(self) -> None:
         """Ends the reads of subscriptions that were removed or have another filter, with an error."""
@@ -182,6 +178,7 @@ class Reads:
         self._runnable.pop(key, None)
         if key in self._readers:
             reader, _ = self._readers.pop(key)
+            self._hosting.session_ends.remove(key[0], key)
             reader.close()
             self._hosting.streams[reader.stream.pubend].scheduler.leave(reader)
 

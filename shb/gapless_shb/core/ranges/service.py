@@ -113,11 +113,6 @@ class Ranges:
         """The link of a session has room again: its reads go on, each time another one first."""
         self._reads.on_room(session, turn, now, wall)
 
-    def on_session_ended(self, session: ClientSession, now: int, wall: int) -> None:
-        """A session has ended: drops its requests, and ends its leases."""
-        for part in (self._heads, self._earliest, self._bounds, self._reads, self._locks):
-            part.on_session_ended(session.number)
-
     @property
     def deadline(self) -> int | None:
         """When `answer_ready` has to be called."""

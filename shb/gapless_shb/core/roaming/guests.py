@@ -191,9 +191,7 @@ class Guests:
         if not self._hosting.life:
             raise RefusedError(Code.RETRY, "the broker is starting")
         self._numbers += 1
-        question = Question(self._numbers, session, request, places, now)
-        self._questions[question.number] = question
-        self._ask(question, now)
+        self._begin(Question(self._numbers, session, request, places, now), now)
         return True
 
     def _places_to_unsubscribe(self, request: Unsubscribe) -> list[BrokerId]:
@@ -243,11 +241,6 @@ class Guests:
         if mine and request.in_use is InUse.ERROR and not request.sid:
             raise RefusedError(Code.IN_USE, f"subscription {request.name!r} is consumed by this very connection")
         return places
-
-    def on_session_ended(self, session: ClientSession) -> None:
-        """A session has ended: nobody waits for its answers."""
-        for number in [each for each, asked in self._questions.items() if asked.session.number == session.number]:
-            self._forget(number)
 
     def acknowledged(self, sid: int, now: int) -> None:
         """A guest's consumer has acknowledged something: its home will be told soon, however soon the next comes."""
@@ -491,12 +484,18 @@ class Guests:
             self._hosting.tell(question.session.number, refused.answer(request.request))
             return
         self._numbers += 1
-        again = Question(self._numbers, question.session, question.request, places, now)
-        self._questions[again.number] = again
-        self._ask(again, now)
+        self._begin(Question(self._numbers, question.session, question.request, places, now), now)
+
+    def _begin(self, question: Question, now: int) -> None:
+        number = question.number
+        self._questions[number] = question
+        ends, session = self._hosting.session_ends, question.session.number
+        ends.add(session, (Question, number), lambda _now, _wall: self._forget(number))
+        self._ask(question, now)
 
     def _forget(self, number: int) -> None:
-        del self._questions[number]
+        question = self._questions.pop(number)
+        self._hosting.session_ends.remove(question.session.number, (Question, number))
         self._timers.cancel(("ask", number))
 
     # --------------------------------------------------------------------------------------- attaching

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -80,7 +81,7 @@ PORTION = 64
 BEGUN = 3
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Creation:
     """A subscription whose creation, or change, is not answered yet, and what is done of it."""
 
@@ -158,7 +159,7 @@ class Subscribing:
             self._create(session, request, now, wall)
             found = self._existing(session, request)
             assert found is not None
-            self._creations[found.sid].session = None
+            self._set_creator(self._creations[found.sid], None, request)
             return found.sid
         same = not is_changed(session, request, found, self._hosting)
         assert same, "who attaches without consuming changes nothing"
@@ -182,6 +183,16 @@ class Subscribing:
         sid = creation.subscription.sid
         self._hosting.registry.become(sid, Phase.CHANGING if creation.changes else Phase.CREATING)
         self._creations[sid] = creation
+        self._set_creator(creation, creation.session, creation.request)
+
+    def _set_creator(self, creation: Creation, session: ClientSession | None, request: Subscribe | None) -> None:
+        """Says whose request a creation is to answer; None: nobody's."""
+        ends = self._hosting.session_ends
+        if creation.session is not None:
+            ends.remove(creation.session.number, creation)
+        creation.session, creation.request = session, request
+        if session is not None:
+            ends.add(session.number, creation, partial(self._creator_left, creation))
 
     def _nobody_has(self, client_id: str, name: str) -> str:
         reason = f"there is no subscription {name!r} of client {client_id!r}"
@@ -236,13 +247,11 @@ class Subscribing:
         if subscription.durable:
             self._tell_log(subscription, "was removed")
 
-    def on_session_ended(self, session: ClientSession, now: int) -> None:
-        """Nobody waits for what a session was creating. It stays if it is durable."""
-        for creation in list(self._creations.values()):
-            if creation.session is not None and creation.session.number == session.number:
-                creation.session = None
-                if not creation.subscription.durable:
-                    self.remove(creation.subscription, now)
+    def _creator_left(self, creation: Creation, now: int, _wall: int) -> None:
+        """The session has ended that waits for a creation. The subscription stays if it is durable."""
+        creation.session = None
+        if not creation.subscription.durable:
+            self.remove(creation.subscription, now)
 
     # ------------------------------------------------------------------------------------- creation
 
@@ -379,16 +388,16 @@ class Subscribing:
             self._begin(creation.subscription)
             return
         del self._creations[sid]
+        session, request = creation.session, creation.request
+        self._set_creator(creation, None, None)
         self._hosting.registry.become(sid, Phase.FREE)
         self._note(creation)
-        if creation.session is None or creation.request is None:
+        if session is None or request is None:
             return
         try:
-            self._attach(
-                creation.session, creation.request, creation.subscription, now, wall, created=not creation.changes
-            )
+            self._attach(session, request, creation.subscription, now, wall, created=not creation.changes)
         except RefusedError as refused:  # its topics are no longer all of one group
-            self._hosting.tell(creation.session.number, refused.answer(creation.request.request))
+            self._hosting.tell(session.number, refused.answer(request.request))
             if not creation.subscription.durable:
                 self.remove(creation.subscription, now)
 
@@ -556,7 +565,7 @@ class Subscribing:
                 raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
             self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
-        creation.session, creation.request = session, request
+        self._set_creator(creation, session, request)
         self.may_complete = True
 
     def _attach(
@@ -673,6 +682,7 @@ class Subscribing:
         creation = self._creations.pop(sid, None)
         if creation is not None and creation.session is not None and creation.request is not None:
             self._hosting.tell(creation.session.number, removed().answer(creation.request.request))
+            self._set_creator(creation, None, None)
         self._waiting.refuse_all(sid, removed())
 
 

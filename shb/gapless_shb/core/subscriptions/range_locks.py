@@ -88,10 +88,13 @@ class RangeLocks:
         self._take_from_consumer(sid, by)
         if held is None:
             self._hosting.registry.become(sid, Phase.LOCKED)
-        elif (held.session.number, held.request) != (session.number, request.request):
-            lost = LeaseLost(held.request, Code.TAKEN_OVER, f"the lease is that of {by}")
-            self._hosting.tell(held.session.number, lost)
+        else:
+            self._hosting.session_ends.remove(held.session.number, (RangeLock, sid))
+            if (held.session.number, held.request) != (session.number, request.request):
+                lost = LeaseLost(held.request, Code.TAKEN_OVER, f"the lease is that of {by}")
+                self._hosting.tell(held.session.number, lost)
         self._held[sid] = RangeLock(session, request.request, request.owner)
+        self._hosting.session_ends.add(session.number, (RangeLock, sid), lambda _now, _wall: self._free(sid))
         self._takeovers.taken(sid, taker)
         self._hosting.tell(session.number, Leased(request.request, sid))
 
@@ -109,11 +112,6 @@ class RangeLocks:
                 self._takeovers.left(sid)
         self._waiting.drop(session.number, request.request)
 
-    def on_session_ended(self, session: int) -> None:
-        """Ends the leases of a session."""
-        for sid in [sid for sid, held in self._held.items() if held.session.number == session]:
-            self._free(sid)
-
     def end(self, sid: int, code: Code, reason: str) -> None:
         """Takes a lease from its session, if there is one: a consumer has the subscription, or it is removed."""
         held = self._held.get(sid)
@@ -122,5 +120,6 @@ class RangeLocks:
             self._free(sid)
 
     def _free(self, sid: int) -> None:
-        del self._held[sid]
+        held = self._held.pop(sid)
+        self._hosting.session_ends.remove(held.session.number, (RangeLock, sid))
         self._hosting.registry.become(sid, Phase.FREE)

@@ -62,6 +62,7 @@ class Waiting:
         """Lets a request wait."""
         waiting = WaitingRequest(reason, session, request, again, sid)
         self._requests.setdefault(sid, {})[waiting] = None
+        self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self._drop(waiting))
         return waiting
 
     def go_on(self, waiting: WaitingRequest, now: int, wall: int) -> None:
@@ -106,12 +107,6 @@ class Waiting:
             if (waiting.session.number, waiting.request.request) == (session, request):
                 self._take(waiting)
 
-    def on_session_ended(self, session: int) -> None:
-        """A session has ended: nobody waits in it any more."""
-        for waiting in list(self):
-            if waiting.session.number == session:
-                self._take(waiting)
-
     def is_awaited(self, sid: int, reason: Reason) -> bool:
         """Whether a request about a subscription waits for this."""
         return any(waiting.reason is reason for waiting in self._requests.get(sid, ()))
@@ -130,11 +125,16 @@ class Waiting:
             return None
         return next((waiting for waiting in self._requests.get(sid, ()) if waiting.reason is Reason.IN_USE), None)
 
+    def _drop(self, waiting: WaitingRequest) -> None:
+        """Nobody waits for an answer any more."""
+        self._take(waiting)
+
     def _take(self, waiting: WaitingRequest) -> bool:
         """Takes a request out. Returns whether it was there."""
         if not waiting.waits:
             return False
         waiting.waits = False
+        self._hosting.session_ends.remove(waiting.session.number, waiting)
         requests = self._requests[waiting.sid]
         del requests[waiting]
         if not requests:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gapless.core.ports import SessionEnded
 from gapless.core.wire import messages as m
 from gapless_shb.core.broker import Timing
 from unit.gapless_shb.core.harness import FORGETFUL
@@ -55,7 +56,8 @@ def test_every_part_forgets_a_session_that_is_over() -> None:
     world.say(m.TakeLease(world.number(), world.target, "q", m.InUse.ERROR))
     ranges = world.role._ranges
     session = world.client
-    ranges.on_session_ended(session, world.now, world.wall)
+    assert len(world.hosting.session_ends) > 3
+    world.feed(SessionEnded(session))
     world.new_session()
     world.calm(3)
 
@@ -65,3 +67,4 @@ def test_every_part_forgets_a_session_that_is_over() -> None:
     assert ranges._earliest._questions == []
     assert ranges._locks._held == {}
     assert -session.number not in world.answers
+    assert len(world.hosting.session_ends) == 0
