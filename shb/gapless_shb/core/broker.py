@@ -94,6 +94,7 @@ from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import META, SUBSCRIPTIONS, Registry
 from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.state.seals import Seals
+from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.claims import Claims
 from gapless_shb.core.subscriptions.commits import Desks
@@ -296,7 +297,7 @@ class SubscriberHostingBroker:
             if self._ranges.used:
                 self._ranges.answer_ready(now, wall)
             # A consumer that was attached just now may complete another creation, and other requests wait for that one.
-            goes_on = self._subscribing.has_to_complete(now)
+            goes_on = self._subscribing.has_to_complete(now) or self._waiting.is_due
         self._hosting.ordering.finish_turn(now, wall)
         stalled_after = self._timing.stalled_ms * _MILLISECOND
         due = self._ranges.deadline if self._ranges.used else None
@@ -516,8 +517,8 @@ class SubscriberHostingBroker:
         return handle
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
-        consumer = self._hosting.consumers.get(credit.sid)
-        if consumer is None or consumer.channel.session != session.number:
+        consumer = self._hosting.consumer_of(session.number, credit.sid)
+        if consumer is None:
             return
         if credit.request not in {0, consumer.request}:
             return  # granted by the consumer of the same session that this one took over from
@@ -558,17 +559,17 @@ class SubscriberHostingBroker:
             stream.scheduler.step(consumer.sid, now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:
-        consumer = self._hosting.consumers.get(request.sid)
-        if consumer is None or consumer.channel.session != session.number:
-            return  # from a former consumer: another one may have the subscription now (U09)
+        consumer = self._hosting.consumer_of(session.number, request.sid)
+        if consumer is None:
+            return
         for said in request.positions:
             self._ahead.acknowledge(consumer, said, now)
         self._hosting.unsaved = True
         self._guests.acknowledged(request.sid, now)
 
     def _on_commit(self, session: ClientSession, request: Commit, now: int, wall: int) -> None:
-        consumer = self._hosting.consumers.get(request.sid)
-        if consumer is None or consumer.channel.session != session.number or consumer.attaching:
+        consumer = self._hosting.consumer_of(session.number, request.sid)
+        if consumer is None or self._hosting.registry.phase(request.sid) is Phase.ATTACHING:
             return  # from a former consumer, which has been told
         if consumer.subscription.home:
             self._guests.commit(request, now, wall)
@@ -582,8 +583,8 @@ class SubscriberHostingBroker:
         self._desks.commit(consumer, request.positions, request.unit, request.enlists, durable, now)
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
-        consumer = self._hosting.consumers.get(request.sid)
-        if consumer is None or consumer.channel.session != session.number:
+        consumer = self._hosting.consumer_of(session.number, request.sid)
+        if consumer is None:
             return
         if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
             self._desks.close(consumer, request.handed, request.settled)
@@ -664,6 +665,7 @@ class SubscriberHostingBroker:
         """Yields how many subscriptions and consumers there are, and the positions on each pubend."""
         yield gauges.SUBSCRIPTIONS.gauge(len(self._hosting.registry))
         yield gauges.CONSUMERS.gauge(len(self._hosting.consumers))
+        yield from self._waiting.gauges()
         memory = self._hosting.memory
         parts = {"links": memory.links, "readers": memory.readers, "asked": memory.asked, "pages": memory.pages}
         for what, held in parts.items():

@@ -178,18 +178,26 @@ class Hosting(BrokerState):
 
     def attach(self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int) -> None:
         """Answers the client, then serves the consumer from these positions on, unless it is at another SHB."""
-        self.take_consumer(consumer)
+        self.take_consumer(consumer, Phase.CONSUMED)
         self.tell(consumer.channel.session, answer)
         if consumer.is_elsewhere:
             return
         for pubend, tick in at.items():
             self.streams[pubend].attach(consumer, tick, now, wall)
 
-    def take_consumer(self, consumer: Consumer) -> None:
-        """The subscription has this consumer now."""
-        self.registry.become(consumer.sid, Phase.ATTACHING if consumer.attaching else Phase.CONSUMED)
+    def take_consumer(self, consumer: Consumer, phase: Phase) -> None:
+        """The subscription has this consumer now. `phase`: whether it is served, or only chosen."""
+        self.registry.become(consumer.sid, phase)
         self.consumers[consumer.sid] = consumer
         consumer.channel.consumers[consumer.sid] = consumer
+
+    def consumer_of(self, session: int, sid: int) -> Consumer | None:
+        """Returns the consumer of a subscription, if it is in this session.
+
+        What comes from a former one counts for nothing: another one may have the subscription now (U09).
+        """
+        consumer = self.consumers.get(sid)
+        return consumer if consumer is not None and consumer.channel.session == session else None
 
     def attach_to_new(self, stream: Constream, group: str, now: int, wall: int) -> None:
         """Attaches every consumer to a new pubend, at the start of its subscription.
@@ -197,7 +205,7 @@ class Hosting(BrokerState):
         `group`: the group that the pubend is in; "" for none.
         """
         for consumer in list(self.consumers.values()):
-            if consumer.is_elsewhere or consumer.attaching:
+            if consumer.is_elsewhere or self.registry.phase(consumer.sid) is Phase.ATTACHING:
                 continue
             start = stream.positions[consumer.sid].start
             if consumer.ordered is not None and consumer.subscription.group == group:

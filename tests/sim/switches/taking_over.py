@@ -6,7 +6,9 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _SHB = "gapless_shb.core.broker:SubscriberHostingBroker"
-_OF_ANOTHER_SESSION = "if consumer is None or consumer.channel.session != session.number:"
+_ITS_OWN = "consumer_of(session.number, "
+"""A message counts only if it comes in the session of the consumer."""
+_ANYBODYS = "consumers.get("
 _OF_ANOTHER_REQUEST = "if credit.request not in {0, consumer.request}:"
 
 _TAKEOVERS = "gapless_shb.core.subscriptions.takeovers:Takeovers"
@@ -59,7 +61,7 @@ TAKING_OVER = (
         "zombie_acknowledges",
         ("T35",),
         "Whoever once consumed a subscription can acknowledge for it.",
-        (Edit(f"{_SHB}._on_acknowledge", _OF_ANOTHER_SESSION, "if consumer is None:"),),
+        (Edit(f"{_SHB}._on_acknowledge", _ITS_OWN, _ANYBODYS),),
         ("I8", "I5"),
         "Two processes of one client: the second takes the subscription over with the token that was committed last;"
         " the first does not hear of it (that way is cut), goes on, and acknowledges what it had been sent, above the"
@@ -70,7 +72,7 @@ TAKING_OVER = (
         ("T26",),
         "Whoever once consumed a subscription can give credit for it.",
         (
-            Edit(f"{_SHB}._on_credit", _OF_ANOTHER_SESSION, "if consumer is None:"),
+            Edit(f"{_SHB}._on_credit", _ITS_OWN, _ANYBODYS),
             Edit(
                 f"{_SHB}._on_credit",
                 _OF_ANOTHER_REQUEST,

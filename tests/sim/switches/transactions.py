@@ -50,8 +50,13 @@ TRANSACTIONS = (
         (
             Edit(
                 "gapless_shb.core.broker:SubscriberHostingBroker._on_commit",
-                "if consumer is None or consumer.channel.session != session.number or consumer.attaching:",
-                "if consumer is None:",
+                "consumer_of(session.number, ",
+                "consumers.get(",
+            ),
+            Edit(
+                "gapless_shb.core.broker:SubscriberHostingBroker._on_commit",
+                " or self._hosting.registry.phase(request.sid) is Phase.ATTACHING",
+                "",
             ),
             Edit(f"{_DESKS}.is_current", "return desk is not None and desk.epoch == epoch", "return desk is not None"),
         ),

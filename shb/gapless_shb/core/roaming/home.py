@@ -334,7 +334,7 @@ class Home:
         channel = hosting.channel(session.number)
         taker = _taker_of(renew)
         self._takeovers.taken(renew.sid, taker)
-        hosting.take_consumer(Consumer(subscription, channel, taker, 0, 0, 0, 0, since=wall))
+        hosting.take_consumer(Consumer(subscription, channel, taker, 0, 0, 0, 0, since=wall), Phase.CONSUMED)
         lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
         self._leases[renew.sid] = lease
         return lease

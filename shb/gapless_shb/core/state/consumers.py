@@ -261,8 +261,6 @@ class Consumer(Credited):
     """What it gets in total order; None without such an order."""
     grants: int = 0
     """How often it was granted credit."""
-    attaching: bool = False
-    """Whether its answer, and all that follows, waits until its desk is durable."""
 
     def send(self, pubend: PubendId, events: int, payload: bytes) -> None:
         """Sends so many events, which the credit covers."""

@@ -8,6 +8,7 @@ _PUBEND = ("pubend",)
 
 SUBSCRIPTIONS = Family("gapless_shb_subscriptions", "Subscriptions that it hosts, those that are not durable too.")
 CONSUMERS = Family("gapless_shb_consumers", "Subscriptions that somebody consumes just now.")
+WAITING = Family("gapless_shb_waiting", "Requests of clients that wait, by what they wait for.", ("reason",))
 HEAD = Family("gapless_shb_head_ticks", "Everything up to here is known, and noted for whom it is.", _PUBEND)
 GROUP = Family(
     "gapless_shb_group_ticks",
@@ -38,7 +39,7 @@ INTERRUPTED = Family(
 )
 MEMORY = Family(
     "gapless_shb_memory_bytes",
-    "What is held for clients: what waits on links, what was read for one reader, and pages that readers share.",
+    "What is held for clients: what waits on links, what was read or asked for one reader, and pages that readers share.",
     ("holder",),
 )
 KEPT_BYTES = Family("gapless_shb_kept_bytes", "What readers share in memory.", _PUBEND)

@@ -135,6 +135,8 @@ class Registry:
     def __init__(self) -> None:
         self._by_sid: dict[int, Subscription] = {}
         self._by_name: dict[tuple[str, str], SubscriptionRecord] = {}
+        self.moved: dict[int, None] = {}
+        """The subscriptions that have gone over to another phase since somebody took this."""
         self.durable_sids: set[int] = set()
         """The subscriptions that outlive their sessions. Only these are in the PFS."""
         self._last_start: dict[PubendId, Tick] = {}
@@ -178,6 +180,7 @@ class Registry:
     def become(self, sid: int, phase: Phase) -> None:
         """A subscription goes over to another phase."""
         self._by_sid[sid].become(phase)
+        self.moved[sid] = None
 
     def find(self, client_id: str, name: str) -> SubscriptionRecord | None:
         """Returns the durable subscription with this client id and name."""

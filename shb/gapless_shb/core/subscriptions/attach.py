@@ -598,11 +598,9 @@ class Subscribing:
             self._serve(consumer, request, OpenedDesk(), now, wall, created=created)
             return
         opened, rows = opening
-        consumer.attaching = True
-        self._hosting.take_consumer(consumer)
+        self._hosting.take_consumer(consumer, Phase.ATTACHING)
 
         def claimed(ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
-            consumer.attaching = False
             if self._hosting.consumers.get(consumer.sid) is not consumer:
                 gone = self._hosting.registry.get(consumer.sid) is not subscription
                 taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over while it was being attached")

@@ -7,13 +7,16 @@ time, and its session's end ends its waiting.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from gapless.core.gauges import Gauge
 from gapless.core.ports import ClientSession, RequestHandler
 from gapless_shb.core.hosting import Hosting
+from gapless_shb.core.state import gauges
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.subscription import Phase
 
@@ -96,9 +99,16 @@ class Waiting:
             self.go_on(first, now, wall)
         self._passing_on.remove(sid)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a subscription that requests wait for has gone over to another phase."""
+        return any(sid in self._requests for sid in self._hosting.registry.moved)
+
     def pass_all_on(self, now: int, wall: int) -> None:
-        """Does that for all subscriptions, at the end of a turn."""
-        for sid in list(self._requests):
+        """Does that for all subscriptions that have gone over to another phase."""
+        registry = self._hosting.registry
+        moved, registry.moved = registry.moved, {}
+        for sid in moved:
             self.pass_on(sid, now, wall)
 
     def drop(self, session: int, request: int) -> None:
@@ -114,6 +124,12 @@ class Waiting:
     def of(self, sid: int) -> list[WaitingRequest]:
         """Returns the requests about a subscription that wait."""
         return list(self._requests.get(sid, ()))
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Yields how many requests wait, by what they wait for."""
+        counts = Counter(waiting.reason for waiting in self)
+        for reason in Reason:
+            yield gauges.WAITING.gauge(counts[reason], reason.name.lower())
 
     def __iter__(self) -> Iterator[WaitingRequest]:
         for requests in self._requests.values():

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from gapless.core.gauges import values_by
 from gapless.core.ports import SessionEnded
 from gapless.core.wire import messages as m
+from gapless_shb.core.state import gauges
 from gapless_shb.core.state.subscription import BEFORE, PREPARING, Phase
 from gapless_shb.core.subscriptions.waiting import Reason
 from unit.gapless_shb.core.subscriptions.test_attach import Desk
@@ -95,6 +97,7 @@ def test_who_waited_for_a_consumer_gets_it_also_after_a_lease_that_took_it_has_e
     confirm(desk, 3)
     assert phase(desk) is Phase.LOCKED
     assert reasons(desk) == [Reason.IN_USE]
+    assert values_by(desk.world.role.gauges(), gauges.WAITING, "reason")["in_use"] == 1
 
     end_lease(desk, 3)
     desk.world.sync()
