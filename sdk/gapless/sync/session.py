@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     import gapless.client.session as awaited
     from gapless.client.ack_modes import AckMode
     from gapless.client.messages import Message
-    from gapless.client.options import Change, EventOrder, OnConflict, OnGap, Start, TransformChange
+    from gapless.client.options import OnGap, SubscribeKeywords, TransformKeywords
     from gapless.client.publisher import Publisher as AwaitedPublisher
     from gapless.client.receipts import Receipt
     from gapless.client.transaction import Transactions as ClientTransactions
-    from gapless.selectors.selector import Selector
     from gapless.sync.runner import Runner
 
 SessionT = TypeVar("SessionT", bound="Session")
@@ -68,99 +67,54 @@ class Session:
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[False] = False,
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> Events: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[True],
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsSilences: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[False] = False,
         on_gap: Literal["deliver"],
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsGaps: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: bool = False,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsSilencesGaps: ...
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: bool = False,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> Subscription[Any, Any]:
         """Returns a subscription, to be used as a block or not; see `gapless.Session.subscribe`.
 
-        After `timeout` seconds it gives up and raises TimeoutError: nothing is left attached.
+        It takes the same keywords: `name`, `selector`, `start`, `silence`, `on_gap`, `in_use`, `order`, `on_change`,
+        `no_local` and `prefetch`. After `timeout` seconds it gives up and raises TimeoutError: nothing is left
+        attached.
         """
         return self._runner.make(
-            lambda: self._session.subscribe(
-                *topics,
-                name=name,
-                selector=selector,
-                start=start,
-                silence=silence,
-                on_gap=on_gap,
-                in_use=in_use,
-                order=order,
-                on_change=on_change,
-                no_local=no_local,
-                prefetch=prefetch,
-            ),
+            lambda: self._session.subscribe(*topics, silence=silence, on_gap=on_gap, **options),
             Subscription,
             lambda subscription: subscription.abandon(),
             timeout,
@@ -172,17 +126,11 @@ class Session:
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
+        **options: Unpack[TransformKeywords],
     ) -> Transform[NoReturn]: ...
     @overload
     def transform(
@@ -190,54 +138,32 @@ class Session:
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: OnGap,
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
+        **options: Unpack[TransformKeywords],
     ) -> Transform[Gap]: ...
     def transform(
         self,
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
+        **options: Unpack[TransformKeywords],
     ) -> Transform[Any]:
         """Returns a transform, to be used as a block or not; see `gapless.Session.transform`.
 
-        After `timeout` seconds it gives up and raises TimeoutError: nothing is left attached.
+        It takes the same keywords: `to`, `name`, `selector`, `start`, `on_gap`, `in_use`, `order`, `on_change`,
+        `no_local`, `prefetch`, `max_events` and `max_wait`. After `timeout` seconds it gives up and raises
+        TimeoutError: nothing is left attached.
         """
         return self._runner.make(
             lambda: self._session.transform(
-                *topics,
-                to=to,
-                name=name,
-                selector=selector,
-                start=start,
-                on_gap=on_gap,
-                in_use=in_use,
-                order=order,
-                on_change=on_change,
-                no_local=no_local,
-                prefetch=prefetch,
-                max_events=max_events,
-                max_wait=max_wait,
+                *topics, to=to, name=name, on_gap=on_gap, max_events=max_events, max_wait=max_wait, **options
             ),
             Transform,
             lambda transform: transform.abandon(),
