@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
+import gapless.client.session as awaited
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
+from gapless.sync.blocking import Blocking
 from gapless.sync.publisher import Publisher
 from gapless.sync.subscription import Subscription
 from gapless.sync.transform import Transform
@@ -16,7 +17,6 @@ from gapless.sync.transform import Transform
 if TYPE_CHECKING:
     import asyncio
 
-    import gapless.client.session as awaited
     from gapless.client.ack_modes import AckMode
     from gapless.client.messages import Message
     from gapless.client.options import OnGap, SubscribeKeywords, TransformKeywords
@@ -33,33 +33,21 @@ EventsGaps: TypeAlias = "Subscription[Event | Gap, Gap]"
 EventsSilencesGaps: TypeAlias = "Subscription[Event | Silence | Gap, Gap]"
 
 
-class Session:
+class Session(Blocking[awaited.Session]):
     """Makes publishers and subscriptions; see `gapless.Session`."""
 
-    def __init__(self, runner: Runner, session: awaited.Session) -> None:
-        """Use `Connection.session`."""
-        self._runner = runner
-        self._session = session
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._runner.alive:
-            self._runner.call(lambda: self._session.__aexit__(kind, error, None), back=self._runner.keep)
+    __repr__ = object.__repr__  # that of asyncio has no text of its own
 
     @property
     def ack_mode(self) -> AckMode:
         """Who acknowledges what is handed out."""
-        return self._session.ack_mode
+        return self._awaited.ack_mode
 
     def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
         """Makes a publisher, to be kept and used for many events; see `gapless.Session.publisher`."""
 
         async def begin() -> AwaitedPublisher:
-            return self._session.publisher(topic, name=name)
+            return self._awaited.publisher(topic, name=name)
 
         return self._runner.make(begin, Publisher, lambda publisher: publisher.abandon())
 
@@ -114,7 +102,7 @@ class Session:
         attached.
         """
         return self._runner.make(
-            lambda: self._session.subscribe(*topics, silence=silence, on_gap=on_gap, **options),
+            lambda: self._awaited.subscribe(*topics, silence=silence, on_gap=on_gap, **options),
             Subscription,
             lambda subscription: subscription.abandon(),
             timeout,
@@ -162,7 +150,7 @@ class Session:
         TimeoutError: nothing is left attached.
         """
         return self._runner.make(
-            lambda: self._session.transform(
+            lambda: self._awaited.transform(
                 *topics, to=to, name=name, on_gap=on_gap, max_events=max_events, max_wait=max_wait, **options
             ),
             Transform,
@@ -172,33 +160,28 @@ class Session:
 
     def acknowledge(self, timeout: float | None = None) -> None:
         """Acknowledges everything that was handed out; see `gapless.Session.acknowledge`."""
-        self._runner.call(self._session.acknowledge, timeout)
+        self._runner.call(self._awaited.acknowledge, timeout)
 
     def recover(self, timeout: float | None = None) -> None:
         """Has everything handed out again that is not acknowledged; see `gapless.Session.recover`.
 
         After a timeout or an interrupt it may be repeated.
         """
-        self._runner.call(self._session.recover, timeout)
+        self._runner.call(self._awaited.recover, timeout)
 
     def transactions(self) -> Transactions:
         """Returns its transactions, for `gapless.jms`. The session's mode is CLIENT."""
-        return Transactions(self._runner, self._session.transactions())
+        return Transactions(self._runner, self._awaited.transactions())
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
-            self._session.drain()
+            self._awaited.drain()
 
     def abandon(self) -> None:
         """Ends it now: nothing is acknowledged, and unanswered events are uncertain. Idempotent."""
         if self._runner.alive:
-            self._runner.do(self._session.abandon)
-
-    def close(self, timeout: float | None = None) -> None:
-        """Closes it; see `gapless.Session.close`. Idempotent. After a timeout it is closed with its connection."""
-        if self._runner.alive:
-            self._runner.call(self._session.close, timeout, back=self._runner.keep)
+            self._runner.do(self._awaited.abandon)
 
 
 class Transactions:
