@@ -50,7 +50,7 @@ from gapless_shb.config import ShbConfig
 from gapless_shb.core.ranges import reads
 from gapless_shb.core.state import rows as shb_rows
 from gapless_shb.core.subscriptions import expiry
-from gapless_storage import memory_volume
+from gapless_storage import memory_disk
 from gapless_storage._rocksdb import layout
 from gapless_storage.memory import MemoryDisk
 from gapless_storage.rocksdb import RocksdbOptions
@@ -195,7 +195,7 @@ MEMORY = {
     "… of it what those of a pubend share": size(default(ShbConfig, "catchup_bytes")),
 }
 PLUGINS = {
-    "index of a record": f"1 to {one(FOREVER, layout.INDEX_MAX, memory_volume._INDEX_MAX):,}",
+    "index of a record": f"1 to {one(FOREVER, layout.INDEX_MAX, memory_disk._INDEX_MAX):,}",
     "record of a log": f"a publisher's batch, and less than 1 KiB: {size(default(LimitsSection, 'max_frame_bytes'))}",
     "key of a row": size(shb_rows._SID.size + token_room.ID_BYTES_MAX),
     "streams of a volume with `rocksdb`": f"{layout.STREAM_ID_MAX:,}",

@@ -11,8 +11,7 @@ from typing import Any
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless.spi import VolumeIdentity
-from gapless_storage.memory_disk import DiskFaults, MemoryDisk
-from gapless_storage.memory_volume import MemoryStream, MemoryTable, MemoryVolume
+from gapless_storage.memory_disk import DiskFaults, MemoryDisk, MemoryStream, MemoryTable, MemoryVolume
 
 __all__ = ["DiskFaults", "MemoryDisk", "MemoryStream", "MemoryTable", "MemoryVolume", "disk", "forget", "open_storage"]
 

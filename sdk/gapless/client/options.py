@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from gapless.core.client import SubscribeOptions
 from gapless.core.client.consuming.subscription import WINDOW_EVENTS
@@ -35,6 +35,31 @@ EventOrder: TypeAlias = Literal["pubend", "total"]
 PREFETCH_MAX: Final = 1_000_000
 """The most events that a subscription may have buffered here; its bytes have a limit of their own."""
 
+
+class _Keywords(TypedDict, total=False):
+    """What `subscribe` and `transform` both take. The defaults are those of `wanted`."""
+
+    selector: str | Selector
+    start: Start
+    in_use: OnConflict
+    order: EventOrder
+    no_local: bool
+    prefetch: int | None
+
+
+class SubscribeKeywords(_Keywords, total=False):
+    """The keyword arguments of `Session.subscribe` that do not decide what its iteration yields."""
+
+    name: str | None
+    on_change: Change
+
+
+class TransformKeywords(_Keywords, total=False):
+    """The same of `Session.transform`, whose `in_use` is "takeover" by default."""
+
+    on_change: TransformChange
+
+
 _UNIX: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -60,21 +85,28 @@ def check_choice(value: Any, choices: Mapping[str, Any] | tuple[str, ...], what:
     return value
 
 
+def check_keywords(given: Iterable[str], known: Collection[str], call: str) -> None:
+    """Raises TypeError for a keyword that the call does not take, as Python does where a signature has them all."""
+    for keyword in given:
+        if keyword not in known:
+            raise TypeError(f"{call}() got an unexpected keyword argument {keyword!r}")
+
+
 def wanted(
     topics: tuple[str, ...],
-    *,
-    name: str | None,
-    selector: str | Selector,
-    start: Start,
-    in_use: str,
-    order: str,
-    on_change: str,
-    no_local: bool,
-    prefetch: int | None,
-    silence: bool,
     network: str,
+    *,
+    name: str | None = None,
+    selector: str | Selector = "",
+    start: Start = None,
+    in_use: str = "error",
+    order: str = "pubend",
+    on_change: str = "error",
+    no_local: bool = False,
+    prefetch: int | None = None,
+    silence: bool = False,
 ) -> SubscribeOptions:
-    """Returns the options for the core.
+    """Returns the options for the core, with the defaults that the calls of the application have.
 
     Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError or ConfigurationError for everything that can be
     known to be wrong before the broker is asked.

@@ -6,21 +6,23 @@ import asyncio
 import warnings
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
+from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
+
+from typing_extensions import Unpack
 
 from gapless import loggers
 from gapless.client.ack_modes import AckMode, ByToken, policy_of
 from gapless.client.awaitable import AwaitableContext, ClosedWhenLeft
 from gapless.client.driver import Driver
 from gapless.client.options import (
-    Change,
-    EventOrder,
-    OnConflict,
     OnGap,
     Start,
-    TransformChange,
+    SubscribeKeywords,
+    TransformKeywords,
     check_choice,
+    check_keywords,
     check_name,
     wanted,
 )
@@ -33,7 +35,6 @@ from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionError
 from gapless.selectors.filters import leaving_out
-from gapless.selectors.selector import Selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,101 +96,70 @@ class Session(ClosedWhenLeft):
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[False] = False,
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> Events: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[True],
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsSilences: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[False] = False,
         on_gap: Literal["deliver"],
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsGaps: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: bool = False,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsSilencesGaps: ...
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: bool = False,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> AwaitableContext[Any]:
         """Returns a subscription to topic patterns, to be awaited or entered. It is created unless it exists.
 
         Args:
             topics: Patterns: levels separated by `.`, `*` for one level, a trailing `#` for any number of them.
-            name: Makes it durable, under this name and the connection's client id. None: not durable.
-            selector: A condition on properties and header fields, as `JMSPriority > 4`; blank selects every event.
-            start: Where it begins when it is created: "latest" (the same as None), "earliest", or an aware datetime.
-                If it exists, it continues at its acknowledged position. A CheckpointToken always sets the position.
+            name: Makes it durable, under this name and the connection's client id. None, as by default: not durable.
+            selector: A condition on properties and header fields, as `JMSPriority > 4`; blank, as by default, selects
+                every event.
+            start: Where it begins when it is created: "latest" (the default, as None), "earliest", or an aware
+                datetime. If it exists, it continues at its acknowledged position. A CheckpointToken always sets the
+                position.
             silence: Whether the iteration yields `Silence`, too.
             on_gap: "raise": a gap is raised, once, as GapError. "deliver": the iteration yields `Gap`. If the
                 connection has an archive, the archive's events are handed out in place of the gap.
-            in_use: What to do if it has another consumer: "error" (SubscriptionInUseError), "wait" until that is
-                gone, or "takeover" (then the other one gets SubscriptionTakenOverError).
-            order: "pubend": each pubend in its own order. "total": all pubends in one order, the same for every
-                subscriber; it needs a group of pubends that the topics are published to.
+            in_use: What to do if it has another consumer: "error" (the default: SubscriptionInUseError), "wait" until
+                that is gone, or "takeover" (then the other one gets SubscriptionTakenOverError).
+            order: "pubend", the default: each pubend in its own order. "total": all pubends in one order, the same for
+                every subscriber; it needs a group of pubends that the topics are published to.
             on_change: What to do if it exists with other topics, another selector or another `no_local`: "error"
-                (SubscriptionMismatchError). "keep_position": it gets the new ones and goes on where it stands; what
-                is behind that was chosen by the old ones, and stays so. "jms": it is removed and made anew at the
-                latest tick, so its backlog is lost; also for another `order`. It never does that to a subscription
-                that somebody consumes (SubscriptionInUseError, unless in_use="wait"), and takes no token as `start`.
+                (the default: SubscriptionMismatchError). "keep_position": it gets the new ones and goes on where it
+                stands; what is behind that was chosen by the old ones, and stays so. "jms": it is removed and made anew
+                at the latest tick, so its backlog is lost; also for another `order`. It never does that to a
+                subscription that somebody consumes (SubscriptionInUseError, unless in_use="wait"), and takes no token
+                as `start`.
             no_local: Whether events are left out that were published by this connection's client id; without a client
-                id, by this connection. Only publishers of connections with `identify=True` are recognised.
+                id, by this connection. Only publishers of connections with `identify=True` are recognised. By default
+                none are left out.
             prefetch: How many events may be on their way or buffered here: fewer are redelivered elsewhere after a
-                crash and take less memory, more are faster. None: 16,384. There are never more than 4 MiB of them,
-                or one.
+                crash and take less memory, more are faster. None, the default: 16,384. There are never
+                more than 4 MiB of them, or one.
 
         Raises InvalidTopicError, InvalidSelectorError, InvalidTokenError, TokenMismatchError and ConfigurationError
         here. When awaited or entered, it also raises TokenAheadError, SubscriptionInUseError, SubscriptionMismatchError
@@ -197,22 +167,11 @@ class Session(ClosedWhenLeft):
         that are not all of one group) and ConnectionClosedError.
 
         """
+        check_keywords(options, SubscribeKeywords.__optional_keys__, "Session.subscribe")
         self._check_open()
         check_choice(on_gap, ("raise", "deliver"), "on_gap")
-        asked = wanted(
-            topics,
-            name=name,
-            selector=selector,
-            start=start,
-            in_use=in_use,
-            order=order,
-            on_change=on_change,
-            no_local=no_local,
-            prefetch=prefetch,
-            silence=silence,
-            network=self._driver.core.network,
-        )
-        policy = policy_of(self.ack_mode, durable=name is not None)
+        asked = wanted(topics, self._driver.core.network, silence=silence, **options)
+        policy = policy_of(self.ack_mode, durable=asked.name is not None)
         if policy.commits:
             asked = replace(asked, commits=True, gathers=policy.gathers)
 
@@ -224,16 +183,10 @@ class Session(ClosedWhenLeft):
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
+        **options: Unpack[TransformKeywords],
     ) -> Transforms: ...
     @overload
     def transform(
@@ -241,32 +194,20 @@ class Session(ClosedWhenLeft):
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: OnGap,
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
+        **options: Unpack[TransformKeywords],
     ) -> TransformsGaps: ...
     def transform(
         self,
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
+        **options: Unpack[TransformKeywords],
     ) -> AwaitableContext[Any]:
         """Returns a transform, to be awaited or entered: what it publishes from its input is there exactly once.
 
@@ -293,32 +234,20 @@ class Session(ClosedWhenLeft):
         Raises the errors of `publisher` and `subscribe`, at the same places.
 
         """
+        check_keywords(options, TransformKeywords.__optional_keys__, "Session.transform")
         self._check_open()
         check_choice(on_gap, ("raise", "deliver"), "on_gap")
         if max_events < 1 or max_wait < 0:
             raise ValueError("max_events is at least 1, and max_wait not negative")
-        check_choice(on_change, ("error", "keep_position"), "on_change of a transform")
+        check_choice(options.get("on_change", "error"), ("error", "keep_position"), "on_change of a transform")
         name = _checked_publisher_name(name)
-
-        def asked(start: Start) -> SubscribeOptions:
-            return wanted(
-                topics,
-                name=name,
-                selector=selector,
-                start=start,
-                in_use=in_use,
-                order=order,
-                on_change=on_change,
-                no_local=no_local,
-                prefetch=prefetch,
-                silence=False,
-                network=self._driver.core.network,
-            )
-
-        asked(start)  # what is wrong is refused here
+        start = options.pop("start", None)
+        options.setdefault("in_use", "takeover")
+        asked = partial(wanted, topics, self._driver.core.network, name=name, **options)
+        asked(start=start)  # what is wrong is refused here
 
         async def attach(position: Start) -> Subscription[Any, Any]:
-            return await self._attach(asked(position), on_gap, policy_of(AckMode.TOKEN, durable=True))
+            return await self._attach(asked(start=position), on_gap, policy_of(AckMode.TOKEN, durable=True))
 
         async def begin() -> Transform[Any]:
             # Opened before the token is read: whoever was the owner until now stores nothing behind it (TS9).

@@ -10,8 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
-from typing_extensions import Self
-
 import gapless.client.connection as awaited
 from gapless import loggers
 from gapless.client.ack_modes import AckMode
@@ -78,15 +76,8 @@ class Connection(RangeCalls):
 
     def __init__(self, runner: Runner, connection: awaited.Connection) -> None:
         """Use `connect`."""
-        self._runner = runner
-        self._connection = connection
+        super().__init__(runner, connection)
         _open.add(self)
-
-    def __repr__(self) -> str:
-        return repr(self._connection)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -96,52 +87,52 @@ class Connection(RangeCalls):
     @property
     def client_id(self) -> str:
         """The first half of the names of durable subscriptions."""
-        return self._connection.client_id
+        return self._awaited.client_id
 
     @property
     def network(self) -> str:
         """The id of its network."""
-        return self._connection.network
+        return self._awaited.network
 
     @property
     def connected(self) -> bool:
         """Whether there is a session with a broker now. If not, the connection tries to open one."""
-        return self._runner.alive and self._connection.connected
+        return self._runner.alive and self._awaited.connected
 
     def session(self, ack_mode: AckMode = AckMode.TOKEN) -> Session:
         """Makes a session, to be used as a block or not. `ack_mode`: who acknowledges; by default the application."""
 
         async def begin() -> AwaitedSession:
-            return self._connection.session(ack_mode)
+            return self._awaited.session(ack_mode)
 
         return self._runner.make(begin, Session, lambda session: session.abandon())
 
     def subscriptions(self, timeout: float | None = None) -> Listing[SubscriptionInfo]:
         """Returns all durable subscriptions of the network; see `gapless.Connection.subscriptions`."""
-        return self._runner.call(self._connection.subscriptions, timeout)
+        return self._runner.call(self._awaited.subscriptions, timeout)
 
     def pubends(self, timeout: float | None = None) -> Listing[PubendInfo]:
         """Returns all pubends of the network; see `gapless.Connection.pubends`."""
-        return self._runner.call(self._connection.pubends, timeout)
+        return self._runner.call(self._awaited.pubends, timeout)
 
     def status(self, node: str = "", timeout: float | None = None) -> BrokerStatus:
         """Returns the figures and the alarms of a node; see `gapless.Connection.status`."""
-        return self._runner.call(lambda: self._connection.status(node), timeout)
+        return self._runner.call(lambda: self._awaited.status(node), timeout)
 
     def unsubscribe(self, name: str, client_id: str | None = None, timeout: float | None = None) -> None:
         """Removes a durable subscription for good; see `gapless.Connection.unsubscribe`."""
-        self._runner.call(lambda: self._connection.unsubscribe(name, client_id), timeout)
+        self._runner.call(lambda: self._awaited.unsubscribe(name, client_id), timeout)
 
     def retire(
         self, shb: str, *, only_look: bool = False, running: bool = False, timeout: float | None = None
     ) -> Retirement:
         """Gives up an SHB that will never come back; see `gapless.Connection.retire`."""
-        return self._runner.call(lambda: self._connection.retire(shb, only_look=only_look, running=running), timeout)
+        return self._runner.call(lambda: self._awaited.retire(shb, only_look=only_look, running=running), timeout)
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
-            self._connection.drain()
+            self._awaited.drain()
 
     def close(self, timeout: float | None = None) -> None:
         """Closes the connection; see `gapless.Connection.close`. Idempotent.
@@ -157,14 +148,14 @@ class Connection(RangeCalls):
         has_failed = False
         if self._runner.alive:
             try:
-                work = partial(self._connection.__aexit__, kind, error, None)
+                work = partial(self._awaited.__aexit__, kind, error, None)
                 self._runner.call(work, timeout, back=self._runner.keep)
             except GaplessError as failed:
                 has_failed = True
                 self._runner.kept.insert(0, failed)  # not raised yet: an interrupt in `stop` would take its place
             except BaseException as raised:  # its time was over, or it was interrupted
                 try:
-                    _end(self._runner, self._connection, raised)
+                    _end(self._runner, self._awaited, raised)
                 finally:
                     self._runner.stop()
                 raise

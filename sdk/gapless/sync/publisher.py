@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
+import gapless.client.publisher as awaited
 from gapless.client.messages import Message
 from gapless.client.pipeline import BATCH_EVENTS, ReadAhead, batch_bytes
 from gapless.client.publisher import checked_tokens
 from gapless.errors import GaplessError
+from gapless.sync.blocking import Blocking
 
 if TYPE_CHECKING:
     import asyncio
 
-    import gapless.client.publisher as awaited
     from gapless.client.receipts import Receipt, Recovery
     from gapless.core.stream.columns import EventColumns
     from gapless.core.stream.events import Property
     from gapless.core.wire.tokens import CheckpointToken
     from gapless.selectors.headers import SentHeaders
-    from gapless.sync.runner import Call, Runner
+    from gapless.sync.runner import Call
 
 PARTS_MAX = 32
 """How many batches `send_all` has on their way at once."""
@@ -32,45 +32,28 @@ PARTS_MAX = 32
 PublisherT = TypeVar("PublisherT", bound="Publisher")
 
 
-class Publisher:
+class Publisher(Blocking[awaited.Publisher]):
     """Publishes events; see `gapless.Publisher`. Made by `Session.publisher`."""
-
-    def __init__(self, runner: Runner, publisher: awaited.Publisher) -> None:
-        """Use `Session.publisher`."""
-        self._runner = runner
-        self._publisher = publisher
-
-    def __repr__(self) -> str:
-        return repr(self._publisher)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._runner.alive:
-            self._runner.call(lambda: self._publisher.__aexit__(kind, error, None), back=self._note)
 
     @property
     def name(self) -> str:
         """Its name."""
-        return self._publisher.name
+        return self._awaited.name
 
     @property
     def topic(self) -> str | None:
         """The topic for messages without one."""
-        return self._publisher.topic
+        return self._awaited.topic
 
     @property
     def waiting(self) -> str:
         """Why sent events have no receipt at present; see `gapless.Publisher.waiting`."""
-        return self._publisher.waiting
+        return self._awaited.waiting
 
     @property
     def error(self) -> GaplessError | None:
         """Why it is over; None: it is not."""
-        return self._publisher.error
+        return self._awaited.error
 
     def send(
         self,
@@ -92,7 +75,7 @@ class Publisher:
     def publish(self, message: Message, timeout: float | None = None) -> Receipt:
         """Publishes a Message like `send`."""
         return self._runner.call(
-            lambda: self._publisher.submit(message), timeout, back=self._note, waiting=lambda: self.waiting
+            lambda: self._awaited.submit(message), timeout, back=self._note, waiting=lambda: self.waiting
         )
 
     def submit(self, message: Message) -> Future[Receipt]:
@@ -101,7 +84,7 @@ class Publisher:
         If the future is cancelled, the event is published all the same; `flush` waits for it, and raises its error.
         """
         future: Future[Receipt] = Future()
-        call = self._runner.prepare(lambda: self._publisher.submit(message), self._note)
+        call = self._runner.prepare(lambda: self._awaited.submit(message), self._note)
 
         def tell() -> None:
             if not future.set_running_or_notify_cancel():
@@ -130,7 +113,7 @@ class Publisher:
         """Publishes events as one atomic append, with their input's position; see `gapless.Publisher.send_batch`."""
         listed, tokens = list(messages), checked_tokens(token)
         return self._runner.call(
-            lambda: self._publisher.receipts(self._publisher.submit_batch(listed, tokens)),
+            lambda: self._awaited.receipts(self._awaited.submit_batch(listed, tokens)),
             timeout,
             back=self._note,
             waiting=lambda: self.waiting,
@@ -158,8 +141,8 @@ class Publisher:
         self, messages: Iterable[Message], parts: deque[Call[list[Receipt]]], timeout: float | None
     ) -> Iterator[Receipt]:
         """Publishes, and yields receipts. `parts`: the batches on their way."""
-        encoder = self._publisher.new_encoder()
-        bytes_max = self._publisher.limits.max_event_bytes
+        encoder = self._awaited.new_encoder()
+        bytes_max = self._awaited.limits.max_event_bytes
         portion = ReadAhead()
         source = iter(messages)
         error: Exception | None = None
@@ -173,8 +156,8 @@ class Publisher:
                     error, reading = raised, False
                 encoded = encoder.encode_all(listed, bytes_max)
                 portion.adapt(encoded)
-                for columns in encoded.columns.portions(batch_bytes(self._publisher.limits), BATCH_EVENTS):
-                    parts.append(self._runner.prepare(_Part(self._publisher, columns), self._note))
+                for columns in encoded.columns.portions(batch_bytes(self._awaited.limits), BATCH_EVENTS):
+                    parts.append(self._runner.prepare(_Part(self._awaited, columns), self._note))
                     parts[-1].start()
                 if encoded.error is not None:
                     error, reading = encoded.error, False
@@ -187,20 +170,15 @@ class Publisher:
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until everything sent so far is answered; see `gapless.Publisher.flush`."""
-        self._runner.call(self._publisher.flush, timeout, back=self._note, waiting=lambda: self.waiting)
+        self._runner.call(self._awaited.flush, timeout, back=self._note, waiting=lambda: self.waiting)
 
     def recover(self, timeout: float | None = None) -> Recovery:
         """Returns how many events this name ever logged; see `gapless.Publisher.recover`."""
-        return self._runner.call(self._publisher.recover, timeout)
-
-    def close(self, timeout: float | None = None) -> None:
-        """Closes it; see `gapless.Publisher.close`. Idempotent. After a timeout it is closed with its session."""
-        if self._runner.alive:
-            self._runner.call(self._publisher.close, timeout, back=self._note)
+        return self._runner.call(self._awaited.recover, timeout)
 
     def _note(self, done: asyncio.Future[Any]) -> None:
         """A caller has gone before it had the outcome of its call: `flush` or `close` raises the error."""
-        self._publisher.note_unheard(done.exception())
+        self._awaited.note_unheard(done.exception())
 
 
 class _Part:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from typing_extensions import Self
 
+import gapless.client.connection as awaited
 from gapless.core.client import Delivery, Gap
 from gapless.core.stream.events import Event
+from gapless.sync.blocking import Blocking
 from gapless.sync.subscription import give_back
 
 if TYPE_CHECKING:
     import asyncio
 
-    import gapless.client.connection as awaited
     from gapless.client.messages import Message
     from gapless.client.options import OnConflict, OnGap, Start
     from gapless.client.ranges.keyed import KeyedReceipt
@@ -165,11 +166,8 @@ class Lease:
             self._runner.do(self._lease.release)
 
 
-class RangeCalls:
+class RangeCalls(Blocking[awaited.Connection]):
     """The calls of a connection about ranges, each with a `timeout`; see `gapless.Connection`."""
-
-    _runner: Runner
-    _connection: awaited.Connection
 
     def attach(
         self,
@@ -182,7 +180,7 @@ class RangeCalls:
     ) -> CheckpointToken:
         """Creates a durable subscription unless it exists, and returns its position."""
         return self._runner.call(
-            lambda: self._connection.attach(subscription, *topics, selector=selector, start=start, no_local=no_local),
+            lambda: self._awaited.attach(subscription, *topics, selector=selector, start=start, no_local=no_local),
             timeout,
         )
 
@@ -195,7 +193,7 @@ class RangeCalls:
         timeout: float | None = None,
     ) -> CheckpointToken:
         """Returns up to where everything is decided; for a subscription, up to where there is something for it."""
-        return self._runner.call(lambda: self._connection.heads(subscription, after=after, wait=wait), timeout)
+        return self._runner.call(lambda: self._awaited.heads(subscription, after=after, wait=wait), timeout)
 
     def bound(
         self,
@@ -208,14 +206,14 @@ class RangeCalls:
     ) -> CheckpointToken:
         """Returns how far a budget of events and bytes goes."""
         return self._runner.call(
-            lambda: self._connection.bound(subscription, start, max_events=max_events, max_bytes=max_bytes), timeout
+            lambda: self._awaited.bound(subscription, start, max_events=max_events, max_bytes=max_bytes), timeout
         )
 
     def earliest(
         self, subscription: str | CheckpointToken | None = None, *, timeout: float | None = None
     ) -> CheckpointToken:
         """Returns up to where events are gone; for a subscription, from where on it meets no gap."""
-        return self._runner.call(lambda: self._connection.earliest(subscription), timeout)
+        return self._runner.call(lambda: self._awaited.earliest(subscription), timeout)
 
     @overload
     def read_range(
@@ -243,13 +241,13 @@ class RangeCalls:
         """Reads the events that the subscription selects in (start, end] of a pubend."""
 
         async def begin() -> AwaitedReader[Any]:
-            return self._connection.read_range(subscription, pubend, start, end, on_gap=on_gap)
+            return self._awaited.read_range(subscription, pubend, start, end, on_gap=on_gap)
 
         return self._runner.make(begin, RangeReader, lambda reader: reader.abandon())
 
     def ack(self, subscription: str | CheckpointToken, token: CheckpointToken, *, timeout: float | None = None) -> None:
         """Acknowledges everything up to a position. When it returns, that is durable."""
-        self._runner.call(lambda: self._connection.ack(subscription, token), timeout)
+        self._runner.call(lambda: self._awaited.ack(subscription, token), timeout)
 
     def lease(
         self,
@@ -261,7 +259,7 @@ class RangeCalls:
     ) -> Lease:
         """Takes a subscription for this connection alone. After a timeout the request is withdrawn."""
         return self._runner.make(
-            lambda: self._connection.lease(subscription, owner, in_use=in_use),
+            lambda: self._awaited.lease(subscription, owner, in_use=in_use),
             Lease,
             lambda lease: lease.release(),
             timeout,
@@ -278,6 +276,4 @@ class RangeCalls:
         timeout: float | None = None,
     ) -> KeyedReceipt:
         """Publishes messages under keys of your own; messages that were published under them before are dropped."""
-        return self._runner.call(
-            lambda: self._connection.publish(producer, epoch, index, messages, topic=topic), timeout
-        )
+        return self._runner.call(lambda: self._awaited.publish(producer, epoch, index, messages, topic=topic), timeout)

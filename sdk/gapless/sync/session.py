@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
 
-from typing_extensions import Self
+from typing_extensions import Unpack
 
+import gapless.client.session as awaited
 from gapless.core.client import Gap, Silence
 from gapless.core.stream.events import Event
+from gapless.sync.blocking import Blocking
 from gapless.sync.publisher import Publisher
 from gapless.sync.subscription import Subscription
 from gapless.sync.transform import Transform
@@ -16,14 +17,12 @@ from gapless.sync.transform import Transform
 if TYPE_CHECKING:
     import asyncio
 
-    import gapless.client.session as awaited
     from gapless.client.ack_modes import AckMode
     from gapless.client.messages import Message
-    from gapless.client.options import Change, EventOrder, OnConflict, OnGap, Start, TransformChange
+    from gapless.client.options import OnGap, SubscribeKeywords, TransformKeywords
     from gapless.client.publisher import Publisher as AwaitedPublisher
     from gapless.client.receipts import Receipt
     from gapless.client.transaction import Transactions as ClientTransactions
-    from gapless.selectors.selector import Selector
     from gapless.sync.runner import Runner
 
 SessionT = TypeVar("SessionT", bound="Session")
@@ -34,33 +33,21 @@ EventsGaps: TypeAlias = "Subscription[Event | Gap, Gap]"
 EventsSilencesGaps: TypeAlias = "Subscription[Event | Silence | Gap, Gap]"
 
 
-class Session:
+class Session(Blocking[awaited.Session]):
     """Makes publishers and subscriptions; see `gapless.Session`."""
 
-    def __init__(self, runner: Runner, session: awaited.Session) -> None:
-        """Use `Connection.session`."""
-        self._runner = runner
-        self._session = session
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._runner.alive:
-            self._runner.call(lambda: self._session.__aexit__(kind, error, None), back=self._runner.keep)
+    __repr__ = object.__repr__  # that of asyncio has no text of its own
 
     @property
     def ack_mode(self) -> AckMode:
         """Who acknowledges what is handed out."""
-        return self._session.ack_mode
+        return self._awaited.ack_mode
 
     def publisher(self, topic: str | None = None, *, name: str | None = None) -> Publisher:
         """Makes a publisher, to be kept and used for many events; see `gapless.Session.publisher`."""
 
         async def begin() -> AwaitedPublisher:
-            return self._session.publisher(topic, name=name)
+            return self._awaited.publisher(topic, name=name)
 
         return self._runner.make(begin, Publisher, lambda publisher: publisher.abandon())
 
@@ -68,99 +55,54 @@ class Session:
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[False] = False,
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> Events: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[True],
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsSilences: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: Literal[False] = False,
         on_gap: Literal["deliver"],
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsGaps: ...
     @overload
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: bool = False,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> EventsSilencesGaps: ...
     def subscribe(
         self,
         *topics: str,
-        name: str | None = None,
-        selector: str | Selector = "",
-        start: Start = None,
         silence: bool = False,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "error",
-        order: EventOrder = "pubend",
-        on_change: Change = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         timeout: float | None = None,
+        **options: Unpack[SubscribeKeywords],
     ) -> Subscription[Any, Any]:
         """Returns a subscription, to be used as a block or not; see `gapless.Session.subscribe`.
 
-        After `timeout` seconds it gives up and raises TimeoutError: nothing is left attached.
+        It takes the same keywords: `name`, `selector`, `start`, `silence`, `on_gap`, `in_use`, `order`, `on_change`,
+        `no_local` and `prefetch`. After `timeout` seconds it gives up and raises TimeoutError: nothing is left
+        attached.
         """
         return self._runner.make(
-            lambda: self._session.subscribe(
-                *topics,
-                name=name,
-                selector=selector,
-                start=start,
-                silence=silence,
-                on_gap=on_gap,
-                in_use=in_use,
-                order=order,
-                on_change=on_change,
-                no_local=no_local,
-                prefetch=prefetch,
-            ),
+            lambda: self._awaited.subscribe(*topics, silence=silence, on_gap=on_gap, **options),
             Subscription,
             lambda subscription: subscription.abandon(),
             timeout,
@@ -172,17 +114,11 @@ class Session:
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: Literal["raise"] = "raise",
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
+        **options: Unpack[TransformKeywords],
     ) -> Transform[NoReturn]: ...
     @overload
     def transform(
@@ -190,54 +126,32 @@ class Session:
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: OnGap,
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
+        **options: Unpack[TransformKeywords],
     ) -> Transform[Gap]: ...
     def transform(
         self,
         *topics: str,
         to: str | None,
         name: str,
-        selector: str | Selector = "",
-        start: Start = None,
         on_gap: OnGap = "raise",
-        in_use: OnConflict = "takeover",
-        order: EventOrder = "pubend",
-        on_change: TransformChange = "error",
-        no_local: bool = False,
-        prefetch: int | None = None,
         max_events: int = 1024,
         max_wait: float = 0,
         timeout: float | None = None,
+        **options: Unpack[TransformKeywords],
     ) -> Transform[Any]:
         """Returns a transform, to be used as a block or not; see `gapless.Session.transform`.
 
-        After `timeout` seconds it gives up and raises TimeoutError: nothing is left attached.
+        It takes the same keywords: `to`, `name`, `selector`, `start`, `on_gap`, `in_use`, `order`, `on_change`,
+        `no_local`, `prefetch`, `max_events` and `max_wait`. After `timeout` seconds it gives up and raises
+        TimeoutError: nothing is left attached.
         """
         return self._runner.make(
-            lambda: self._session.transform(
-                *topics,
-                to=to,
-                name=name,
-                selector=selector,
-                start=start,
-                on_gap=on_gap,
-                in_use=in_use,
-                order=order,
-                on_change=on_change,
-                no_local=no_local,
-                prefetch=prefetch,
-                max_events=max_events,
-                max_wait=max_wait,
+            lambda: self._awaited.transform(
+                *topics, to=to, name=name, on_gap=on_gap, max_events=max_events, max_wait=max_wait, **options
             ),
             Transform,
             lambda transform: transform.abandon(),
@@ -246,33 +160,28 @@ class Session:
 
     def acknowledge(self, timeout: float | None = None) -> None:
         """Acknowledges everything that was handed out; see `gapless.Session.acknowledge`."""
-        self._runner.call(self._session.acknowledge, timeout)
+        self._runner.call(self._awaited.acknowledge, timeout)
 
     def recover(self, timeout: float | None = None) -> None:
         """Has everything handed out again that is not acknowledged; see `gapless.Session.recover`.
 
         After a timeout or an interrupt it may be repeated.
         """
-        self._runner.call(self._session.recover, timeout)
+        self._runner.call(self._awaited.recover, timeout)
 
     def transactions(self) -> Transactions:
         """Returns its transactions, for `gapless.jms`. The session's mode is CLIENT."""
-        return Transactions(self._runner, self._session.transactions())
+        return Transactions(self._runner, self._awaited.transactions())
 
     def drain(self) -> None:
         """Ends all iterations after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
-            self._session.drain()
+            self._awaited.drain()
 
     def abandon(self) -> None:
         """Ends it now: nothing is acknowledged, and unanswered events are uncertain. Idempotent."""
         if self._runner.alive:
-            self._runner.do(self._session.abandon)
-
-    def close(self, timeout: float | None = None) -> None:
-        """Closes it; see `gapless.Session.close`. Idempotent. After a timeout it is closed with its connection."""
-        if self._runner.alive:
-            self._runner.call(self._session.close, timeout, back=self._runner.keep)
+            self._runner.do(self._awaited.abandon)
 
 
 class Transactions:

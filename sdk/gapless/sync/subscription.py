@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
-from typing_extensions import Self
+import gapless.client.subscription as awaited
+from gapless.sync.blocking import Blocking
 
 if TYPE_CHECKING:
     import asyncio
 
-    import gapless.client.subscription as awaited
     from gapless.client.batches import Batch
     from gapless.core.stream.events import Event
     from gapless.core.wire.tokens import CheckpointToken
@@ -22,48 +21,35 @@ GapT = TypeVar("GapT")
 SubscriptionT = TypeVar("SubscriptionT", bound="Subscription[Any, Any]")
 
 
-class Subscription(Generic[ItemT, GapT]):
+class Subscription(Blocking[awaited.Subscription[ItemT, GapT]], Generic[ItemT, GapT]):
     """Consumes a subscription; see `gapless.Subscription`. Made by `Session.subscribe`."""
 
     def __init__(self, runner: Runner, subscription: awaited.Subscription[ItemT, GapT]) -> None:
         """Use `Session.subscribe`."""
-        self._runner = runner
+        super().__init__(runner, subscription)
         self._left = runner.left
-        self._subscription = subscription
-
-    def __repr__(self) -> str:
-        return repr(self._subscription)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._runner.alive:
-            self._runner.call(lambda: self._subscription.__aexit__(kind, error, None), back=self._runner.keep)
 
     @property
     def name(self) -> str | None:
         """Its name; None if it is not durable."""
-        return self._subscription.name
+        return self._awaited.name
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The patterns of its topics."""
-        return self._subscription.topics
+        return self._awaited.topics
 
     @property
     def selector(self) -> str:
         """Its selector; blank selects every event."""
-        return self._subscription.selector
+        return self._awaited.selector
 
     @property
     def token(self) -> CheckpointToken:
         """The position after what was handed out. Store it with the effects, then acknowledge it."""
         if not self._runner.alive:
-            return self._subscription.token
-        return self._runner.do(lambda: self._subscription.token)
+            return self._awaited.token
+        return self._runner.do(lambda: self._awaited.token)
 
     def receive(self, timeout: float | None = None) -> ItemT | None:
         """Returns the next event (or silence, or gap); None if none came within `timeout` seconds, or after `drain`.
@@ -72,7 +58,7 @@ class Subscription(Generic[ItemT, GapT]):
         """
         if self._left:
             self._runner.settle()
-        event = self._subscription.hand_out()
+        event = self._awaited.hand_out()
         if event is not None:
             return event
         return self._runner.call(lambda: self._next_within(timeout), back=self._give_back)[0]
@@ -83,7 +69,7 @@ class Subscription(Generic[ItemT, GapT]):
     def __next__(self) -> ItemT:
         if self._left:
             self._runner.settle()
-        event = self._subscription.hand_out()
+        event = self._awaited.hand_out()
         if event is not None:
             return event
         item, more = self._runner.call(lambda: self._next_within(None), back=self._give_back)
@@ -92,47 +78,42 @@ class Subscription(Generic[ItemT, GapT]):
         return item  # type: ignore[return-value]  # it is no None; a call of `cast` might be interrupted
 
     def _next_within(self, timeout: float | None) -> Awaitable[tuple[ItemT | None, bool]]:
-        return self._subscription.next_within(timeout)
+        return self._awaited.next_within(timeout)
 
     def _give_back(self, done: asyncio.Future[tuple[ItemT | None, bool]]) -> None:
         """A caller has gone before it had an item: the next one gets it, and nothing of it is acknowledged."""
-        give_back(self._subscription, done, lambda: done.result()[0])
+        give_back(self._awaited, done, lambda: done.result()[0])
 
     def batches(self, max_events: int = 1024, max_wait: float = 0) -> Batches[GapT]:
         """Iterates over batches; see `gapless.Subscription.batches`."""
-        self._subscription.batches(max_events, max_wait)  # raises if the arguments are wrong
-        return Batches(self._runner, self._subscription, max_events, max_wait)
+        self._awaited.batches(max_events, max_wait)  # raises if the arguments are wrong
+        return Batches(self._runner, self._awaited, max_events, max_wait)
 
     def acknowledge(self, token: CheckpointToken | None = None, timeout: float | None = None) -> None:
         """Acknowledges everything up to a position; see `gapless.Subscription.acknowledge`."""
-        self._runner.call(lambda: self._subscription.acknowledge(token), timeout)
+        self._runner.call(lambda: self._awaited.acknowledge(token), timeout)
 
     def drain(self) -> None:
         """Ends the iteration after the current event. It may be called in signal handlers, and from other threads."""
         if self._runner.alive:
-            self._subscription.drain()
+            self._awaited.drain()
 
     def wait(self) -> bool:
         """Waits until something is there, and hands out nothing. Returns False if nothing will be."""
-        return self._runner.call(self._subscription.wait, back=lambda done: give_back(self._subscription, done))
+        return self._runner.call(self._awaited.wait, back=lambda done: give_back(self._awaited, done))
 
     def put_back(self, event: Event) -> None:
         """The event that was handed out last was not: it is the next one."""
-        self._runner.do(lambda: self._subscription.put_back(event))
+        self._runner.do(lambda: self._awaited.put_back(event))
 
     def settle(self) -> None:
         """Waits until what was handed out is done with, as if more were asked for, where the ack mode waits at all."""
-        self._runner.call(self._subscription.settle)
+        self._runner.call(self._awaited.settle)
 
     def abandon(self) -> None:
         """Ends the consumption, and acknowledges nothing. Idempotent."""
         if self._runner.alive:
-            self._runner.do(self._subscription.abandon)
-
-    def close(self, timeout: float | None = None) -> None:
-        """Ends the consumption. Idempotent. After a timeout it has ended all the same."""
-        if self._runner.alive:
-            self._runner.call(self._subscription.close, timeout, back=self._runner.keep)
+            self._runner.do(self._awaited.abandon)
 
 
 class Batches(Generic[GapT]):

@@ -35,7 +35,7 @@ STORAGE = (
         "A sync that fails is taken for one that succeeded.",
         (
             Edit(
-                "gapless_storage.memory_volume:MemoryVolume.sync",
+                "gapless_storage.memory_disk:MemoryVolume.sync",
                 "            self._failure = error\n            raise",
                 "            return",
             ),

@@ -1,10 +1,17 @@
-"""The disk in memory: what may happen to a volume, and what is there afterwards."""
+"""The disk in memory and its volume, beside what the suite for all storages says: what may happen, and what is then."""
 
 from __future__ import annotations
 
 import pytest
 
-from gapless.errors import VolumeCorruptError, VolumeFailedError, VolumeForeignError, VolumeFullError, VolumeLockedError
+from gapless.errors import (
+    RecordsDamagedError,
+    VolumeCorruptError,
+    VolumeFailedError,
+    VolumeForeignError,
+    VolumeFullError,
+    VolumeLockedError,
+)
 from gapless.spi import VolumeIdentity
 from gapless_storage.memory import MemoryDisk, MemoryVolume
 from gapless_testing.storage import IDENTITY
@@ -381,3 +388,70 @@ def test_what_a_failed_write_left_goes_with_what_lies_before_it(disk: MemoryDisk
         disk.open(IDENTITY)
 
     assert newest_whole_batch(disk.open(IDENTITY)) == 1
+
+
+# ---------------------------------------------------------------------------------------- the volume
+
+
+def test_the_volume_of_a_crash_is_dead(disk: MemoryDisk) -> None:
+    zombie = written(disk, synced=1, unsynced=0)
+    disk.crash()
+    volume = disk.open(IDENTITY)
+
+    with pytest.raises(VolumeFailedError):
+        write_batch(zombie, 2)
+    with pytest.raises(VolumeFailedError):
+        zombie.sync()
+    with pytest.raises(VolumeFailedError):
+        zombie.reclaim()
+    zombie.close()
+
+    write_batch(volume, 2)
+    with pytest.raises(VolumeLockedError):
+        disk.open(IDENTITY)
+    assert newest_whole_batch(volume) == 2
+
+
+def test_a_sync_that_takes_time_covers_what_was_written_when_it_began(disk: MemoryDisk) -> None:
+    volume = written(disk, synced=0, unsynced=3)
+    begun = disk.written
+    write_batch(volume, 4)
+    write_batch(volume, 5)
+    begun_later = disk.written
+    write_batch(volume, 6)
+
+    volume.sync(begun_later)
+    volume.sync(begun)
+    assert disk.unsynced == 1
+    disk.crash()
+
+    assert newest_whole_batch(disk.open(IDENTITY)) == 5
+
+
+def test_records_whose_removal_is_not_durable_are_not_let_go(disk: MemoryDisk) -> None:
+    volume = written(disk, synced=5, unsynced=0)
+    volume.stream("left").chop(3)
+    volume.write()
+
+    assert volume.reclaim() == 0
+    volume.sync()
+    assert volume.reclaim() == 3
+    assert volume.reclaimable == 0
+
+
+def test_an_unreadable_record_is_not_left_out(disk: MemoryDisk) -> None:
+    volume = written(disk, synced=5, unsynced=0)
+    disk.faults.unreadable.add(("left", 3))
+
+    assert [index for index, _ in volume.stream("left").read(0, 5)] == [1, 2]
+    with pytest.raises(RecordsDamagedError, match="left: the records between 2 and 3 ") as raised:
+        volume.stream("left").read(2, 5)
+    assert [index for index, _ in volume.stream("left").read(raised.value.upto, 5)] == [4, 5]
+    assert [index for index, _ in volume.stream("right").read(0, 5)] == [1, 2, 3, 4, 5]
+
+
+def test_a_disk_says_what_it_was_made_with() -> None:
+    volume = MemoryDisk(durable=True, free_bytes=1000).open(IDENTITY)
+
+    assert volume.capabilities.durable is True
+    assert volume.free_bytes == 1000

@@ -51,19 +51,7 @@ class RangeCalls:
         """
         subscription = check_name(subscription, "the name of a subscription")
         network = self._driver.core.network
-        asked = wanted(
-            topics,
-            name=subscription,
-            selector=selector,
-            start=start,
-            in_use="error",
-            order="pubend",
-            on_change="error",
-            no_local=no_local,
-            prefetch=None,
-            silence=False,
-            network=network,
-        )
+        asked = wanted(topics, network, name=subscription, selector=selector, start=start, no_local=no_local)
         answer = await self._driver.ask(lambda now: self._driver.core.ranges.attach(asked, now))
         ticks = {position.pubend: position.tick for position in answer.positions}
         return CheckpointToken(network, ticks, answer.sid, answer.generation, answer.seal, answer.home)

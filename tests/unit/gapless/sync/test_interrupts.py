@@ -342,7 +342,7 @@ def test_a_send_that_is_interrupted_anywhere_is_logged_or_told(network: FakeNetw
                 publisher.send(b"a", timeout=0.01)
         except (Interrupt, TimeoutError):
             pass
-        was_sent = connection._runner.do(lambda: publisher._publisher.has_unanswered)
+        was_sent = connection._runner.do(lambda: publisher._awaited.has_unanswered)
         connection._runner.do(network.cut)
         network.unreachable = True
         try:

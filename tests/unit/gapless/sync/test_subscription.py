@@ -202,7 +202,7 @@ def test_a_refused_second_thread_leaves_the_first_ones_time_limit_alone(world: W
     with world.connection.session() as session, session.subscribe("t", name="s") as subscription:
         with ThreadPoolExecutor() as threads:
             first = threads.submit(subscription.receive, 0.5)
-            while world.connection._runner.do(lambda: subscription._subscription._waiting) is None:
+            while world.connection._runner.do(lambda: subscription._awaited._waiting) is None:
                 time.sleep(0.001)
             for again in (lambda: subscription.receive(timeout=0), lambda: next(subscription), subscription.wait):
                 with pytest.raises(gapless.SubscriptionError, match="one at a time iterates"):
