@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
-from gapless_sim.faults.fault_injection import FAULTS, WRITE_FAILS, InjectionContext, Mark
+from gapless_sim.faults.fault_injection import FAULTS, InjectionContext, Mark
 from gapless_sim.recording.access_tracking import watch_world
 from gapless_sim.recording.trace import Trace
-from gapless_sim.search.exhaustive import Case, Injection, run_case
 from gapless_sim.search.scopes import SCOPES, Script, scope_named
 from gapless_sim.world.choices import Choices
 from gapless_sim.world.options import SECOND
@@ -72,14 +70,6 @@ def test_a_broker_that_does_not_run_cannot_be_injected(fault: str) -> None:
     assert context.broker(0).fuse == context.broker(0).paused_until == 0
 
 
-@pytest.mark.parametrize("fault", ["crash", "crash-but-last", "kill"])
-def test_the_process_ends(fault: str) -> None:
-    context = context_at(SECOND)
-    inject(context, fault)
-
-    assert not context.broker(0).running
-
-
 def test_what_is_not_synced_goes_or_all_but_the_last_or_nothing() -> None:
     left = {}
     for fault in ("crash", "crash-but-last", "kill"):
@@ -90,48 +80,6 @@ def test_what_is_not_synced_goes_or_all_but_the_last_or_nothing() -> None:
         left[fault] = (before - context.broker(0).disk.written) - unsynced
 
     assert left == {"crash": 0, "crash-but-last": 0, "kill": -1}
-
-
-def test_where_all_is_synced_the_ways_to_end_are_alike() -> None:
-    context = context_at(SECOND - 1)
-
-    assert context.broker(0).disk.unsynced == 0
-    assert mark(context, "crash") == mark(context, "crash-but-last") == mark(context, "kill")
-
-
-def test_where_something_is_not_synced_the_process_ends_otherwise_than_the_power() -> None:
-    context = context_at(SECOND)
-    until_unsynced(context)
-
-    assert mark(context, "crash") != mark(context, "kill")
-
-
-def test_behind_a_failed_write_the_process_ends_otherwise_than_the_power() -> None:
-    context = context_at(SECOND - 1)
-    context.injected = (WRITE_FAILS,)
-
-    assert mark(context, "crash") != mark(context, "kill")
-
-
-@pytest.mark.parametrize("fault", ["crash", "client-crash"])
-def test_every_position_is_another_one_to_end_at(fault: str) -> None:
-    context = context_at(SECOND)
-    first = mark(context, fault)
-    context.world.carry_out_one(context.script.end)
-
-    assert mark(context, fault) != first
-
-
-@pytest.mark.parametrize("fault", TRAPS)
-def test_what_lies_in_wait_is_the_same_until_somebody_looks(fault: str) -> None:
-    context = context_at(SECOND)
-    marks = [mark(context, fault)]
-    while context.world.carry_out_one(context.script.end):
-        marks.append(mark(context, fault))
-
-    changes = sum(one != other for one, other in pairwise(marks))
-    assert 0 < changes < len(marks) - 10
-    assert len(set(marks)) == changes + 1, "a mark that was left does not come again"
 
 
 def test_pauses_end_at_one_time_whenever_they_begin() -> None:
@@ -200,10 +148,6 @@ def test_a_client_that_crashes_comes_back() -> None:
     assert mark(context, "client-crash", 1) is None
     until(context, lambda: client.running)
     assert client.boots == 2
-
-
-def test_a_fault_after_everything_is_one_too() -> None:
-    assert run_case(Case(SMALLEST, (Injection(57, "crash", 0),))) is None
 
 
 # ------------------------------------------------------------------------------------------- nodes without roles

@@ -6,7 +6,7 @@ import pytest
 
 from gapless_sim.faults.schedule import Faults
 from gapless_sim.oracles.reachability import Reach
-from gapless_sim.world.options import MILLISECOND, SECOND, NetworkFaults
+from gapless_sim.world.options import SECOND, NetworkFaults
 from gapless_sim.world.topology import pair_of
 from unit.gapless_sim.oracles.model_fixture import ModelFixture
 from unit.gapless_sim.worlds import Small
@@ -32,29 +32,6 @@ def delivers(small: Small) -> bool:
     return len(small.told) > before
 
 
-def test_all_links_of_the_map_come_up_and_no_other() -> None:
-    assert links(tree()) == {("ib1", "phb1"), ("ib2", "phb1"), ("ib1", "ib2"), ("ib1", "shb1"), ("ib2", "shb1")}
-
-
-def test_events_pass_nodes_without_roles() -> None:
-    small = tree()
-    small.publish(3)
-    small.rest(2)
-
-    assert small.told == [0, 1, 2]
-
-
-def test_a_dead_link_never_comes_up_again() -> None:
-    small = tree()
-    layer = small.world.network.layer
-    assert layer is not None
-
-    assert layer.kill(("ib1", "phb1"))
-    small.rest(8)
-    assert ("ib1", "phb1") not in links(small)
-    assert delivers(small)
-
-
 def test_no_link_dies_without_which_a_path_would_be_missing() -> None:
     small = tree()
     layer = small.world.network.layer
@@ -66,20 +43,6 @@ def test_no_link_dies_without_which_a_path_would_be_missing() -> None:
     assert list(layer.dead) == [("ib1", "phb1")]
 
 
-def test_a_link_that_lets_nothing_through_one_way_is_taken_down_and_comes_back() -> None:
-    small = tree()
-    network = small.world.network
-    network.cut("phb1", "ib1")
-
-    small.world.run_until(small.world.now + 1400 * MILLISECOND)
-    assert ("ib1", "phb1") in links(small)
-    small.world.run_until(small.world.now + 200 * MILLISECOND)
-    assert ("ib1", "phb1") not in links(small)
-    network.heal("phb1", "ib1")
-    small.rest(3)
-    assert ("ib1", "phb1") in links(small)
-
-
 def test_a_short_cut_is_not_noticed() -> None:
     small = tree()
     small.world.network.cut("phb1", "ib1")
@@ -89,16 +52,6 @@ def test_a_short_cut_is_not_noticed() -> None:
     small.rest(2)
 
     assert small.world.network.links_up() == before
-
-
-def test_a_link_that_was_hung_up_stays_down() -> None:
-    small = tree()
-    network = small.world.network
-    link = next(link for link in network.links_up() if {end.name for end in link.ends} == {"ib1", "ib2"})
-
-    network.hang_up(link.ends[0], link.numbers[0])
-    small.world.run_until(small.world.now + 50 * MILLISECOND)
-    assert ("ib1", "ib2") not in links(small)
 
 
 @pytest.mark.parametrize("kind", ["stalls", "slow_phases", "one_ways", "deaths"])

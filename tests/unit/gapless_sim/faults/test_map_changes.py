@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from gapless.core.network.facts import NetworkNode
 from gapless_sim.faults.map_changes import MapChanges
 from gapless_sim.search.campaign import Plan
-from gapless_sim.world.options import SECOND, NetworkFaults
+from gapless_sim.world.options import NetworkFaults
 from gapless_sim.world.topology import pair_of
 from gapless_sim.world.world_builder import add_intermediate
 from unit.gapless_sim.worlds import Small
@@ -54,43 +51,6 @@ class _Picks:
         return int(self._draws.draw(count))
 
 
-@pytest.mark.parametrize(("what", "nodes"), [("an IB came", {"+1"}), ("an IB went", {"-1"}), ("an SHB moved", set())])
-def test_in_the_end_all_nodes_have_the_map_and_its_links_and_nothing_is_lost(what: str, nodes: set[str]) -> None:
-    small = Changing(what)
-    before = small.world.topology
-    small.strike()
-    after = small.world.topology
-    assert before is not None
-    assert after is not None
-    assert str(after) != str(before)
-    assert len(after.cell_of) - len(before.cell_of) == sum(map(int, nodes))
-    for _ in range(8):
-        small.publish(1)
-        small.rest(1)
-    small.rest(15)
-
-    assert small.linked() == set(after.links)
-    assert {each.topology for each in small.world.brokers.values() if each.running} == {after}
-    assert small.told == list(range(8))
-
-
-def test_while_nodes_have_different_maps_they_work_together() -> None:
-    small = Changing("an IB came")
-    small.strike()
-    seen = set()
-    for _ in range(12):
-        small.world.run_until(small.world.now + SECOND // 2)
-        seen.add(len({str(broker.topology) for broker in small.world.brokers.values() if broker.running}))
-        if seen == {1, 2}:
-            small.publish(1)
-    assert seen == {1, 2}
-    small.rest(12)
-
-    assert small.told
-    assert small.told == list(range(len(small.told)))
-    assert small.world.hits["map.a node with an older map was there"]
-
-
 def test_one_change_is_over_before_the_next_begins_and_faults_that_stop_end_it() -> None:
     small = Changing("an IB went")
     small.strike()
@@ -115,16 +75,6 @@ def test_a_node_that_went_is_not_started_again() -> None:
 
     assert [broker.name for broker in gone] in (["ib2"], ["ib3"])
     assert not gone[0].running
-
-
-def test_a_router_is_given_the_map_that_its_node_has_read() -> None:
-    small = Changing("an IB came")
-    small.strike()
-    small.rest(10)
-    new = list(small.world.brokers.values())[-1]
-
-    assert new.loaded.network.nodes[new.name] == NetworkNode(frozenset(), (new.topology.cell_of[new.name].name,))  # type: ignore[union-attr]
-    assert all(new.name in broker.loaded.network.nodes for broker in small.world.brokers.values())
 
 
 def test_seeds_draw_changes_where_an_operator_is_among_the_faults() -> None:

@@ -94,23 +94,6 @@ def test_attempts_are_counted_of_the_first_event_alone() -> None:
     handing.hand(handing.consumer(), (20, 2))
 
 
-def test_what_was_in_hand_may_come_again_marked() -> None:
-    handing = Handing()
-    handing.hand(handing.consumer(), (10, 1))
-    second = handing.consumer()
-    handing.attempt(second, 10)
-    handing.hand(second, (10, 2))
-
-
-def test_what_comes_again_unmarked_is_found() -> None:
-    handing = Handing()
-    handing.hand(handing.consumer(), (10, 1), (20, 1))
-    second = handing.consumer()
-
-    with pytest.raises(Violation, match="not marked"):
-        handing.hand(second, (10, 2), (20, 1))
-
-
 def recovering(handing: Handing, former: Any) -> Any:
     """Goes on for another consumer in its process."""
     consumer = handing.consumer()
@@ -148,61 +131,6 @@ def test_what_nobody_else_could_have_had_counts_no_more_than_that() -> None:
         handing.hand(second, (20, 3))
 
 
-def test_each_looks_at_its_own_kind_of_consumers() -> None:
-    for oracle in (J1Marked, J2Acknowledged):
-        handing = Handing(oracle)
-        first = handing.consumer()
-        handing.hand(first, (10, 1))
-        handing.oracle.durably_committed(first, {P: 10})
-        other = handing.consumer()
-        other.gathers = not other.gathers
-        handing.hand(other, (10, 1))
-        with pytest.raises(Violation, match="after its commit"):
-            handing.hand(handing.consumer(), (10, 2))
-
-
-def test_what_was_committed_must_not_come_again() -> None:
-    handing = Handing()
-    first = handing.consumer()
-    handing.hand(first, (10, 1))
-    handing.oracle.durably_committed(first, {P: 10})
-
-    with pytest.raises(Violation, match="after its commit"):
-        handing.hand(handing.consumer(), (10, 2))
-
-
-def test_who_was_replaced_may_be_late() -> None:
-    handing = Handing()
-    first, second = handing.consumer(), handing.consumer()
-    handing.hand(second, (10, 1))
-    handing.oracle.durably_committed(second, {P: 10})
-
-    handing.hand(first, (10, 1))
-
-
-def test_a_count_above_the_attempts_is_found() -> None:
-    handing = Handing()
-    handing.hand(handing.consumer(), (10, 1))
-    second = handing.consumer()
-    handing.attempt(second, 10)
-
-    with pytest.raises(Violation, match="at most the 2th"):
-        handing.hand(second, (10, 3))
-
-
-def test_a_count_below_the_attempts_that_were_durable_is_found() -> None:
-    handing = Handing()
-    for count in (2, 2, 3):
-        consumer = handing.consumer()
-        handing.attempt(consumer, 10)
-        handing.hand(consumer, (10, count))
-    last = handing.consumer()
-    handing.attempt(last, 10)
-
-    with pytest.raises(Violation, match="attempts were durable"):
-        handing.hand(last, (10, 3))
-
-
 def test_a_desk_of_a_pubend_that_is_none_is_found() -> None:
     oracle = J10Desks(Handing().oracle.model)
     broker: Any = SimpleNamespace(name="b")
@@ -213,15 +141,6 @@ def test_a_desk_of_a_pubend_that_is_none_is_found() -> None:
     oracle.written(broker, [row(P)])
     with pytest.raises(Violation, match="of no pubend"):
         oracle.written(broker, [row("q@1")])
-
-
-def test_what_was_made_anew_after_a_lapse_knows_nothing_of_what_was_in_hand() -> None:
-    handing = Handing()
-    handing.hand(handing.consumer(), (10, 1))
-    second = handing.consumer()
-    handing.attach(second, created=True)
-
-    handing.hand(second, (10, 1))
 
 
 def test_what_has_got_another_filter_and_keeps_its_position_is_the_same_still() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gapless.core.network.facts import Enrolled
 from gapless.core.stream.ticks import tick_at
-from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless
+from gapless_sim.oracles.delivery import I3Gapless
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.world.clocks import WALL_BEGIN
 from gapless_sim.world.options import SECOND
@@ -17,113 +17,10 @@ AT = tick_at(WALL_BEGIN)
 # I1
 
 
-def test_i1_what_is_handed_out_must_be_logged_there() -> None:
-    fixture = ModelFixture(I1Match)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(), p=5)
-
-    fixture.hand_out(reader, (10, 1), (20, 2))
-    with violates("I1"):
-        fixture.hand_out(reader, (30, 3))
-
-
-def test_i1_and_be_the_event_that_was_logged() -> None:
-    fixture = ModelFixture(I1Match)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(), p=5)
-
-    with violates("I1"):
-        fixture.hand_out(reader, (10, 2))
-
-
-def test_i1_and_be_what_the_application_wants() -> None:
-    fixture = ModelFixture(I1Match)
-    fixture.publication(1, k=1)
-    fixture.publication(2, k=2)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(k=1), p=5)
-
-    fixture.hand_out(reader, (10, 1))
-    with violates("I1"):
-        fixture.hand_out(reader, (20, 2))
-
-
 # I2
 
 
-def test_i2_ticks_rise() -> None:
-    fixture = ModelFixture(I2Order)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(), p=5)
-
-    fixture.hand_out(reader, (10, 1))
-    fixture.silence(reader, 10, 15)
-    fixture.hand_out(reader, (20, 2))
-    with violates("I2"):
-        fixture.hand_out(reader, (20, 2))
-
-
-def test_i2_the_first_one_lies_above_the_token() -> None:
-    fixture = ModelFixture(I2Order)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(), p=10)
-
-    with violates("I2"):
-        fixture.hand_out(reader, (10, 1))
-
-
-def test_i2_a_silence_does_not_go_back() -> None:
-    fixture = ModelFixture(I2Order)
-    fixture.log((10, 1))
-    reader = fixture.attach(fixture.row(), p=5)
-
-    fixture.silence(reader, 5, 9)
-    with violates("I2"):
-        fixture.silence(reader, 8, 12)
-
-
 # I3
-
-
-def test_i3_nothing_is_left_out_of_a_delivery() -> None:
-    fixture = ModelFixture(I3Gapless)
-    fixture.log((10, 1), (20, 2), (30, 3))
-    reader = fixture.attach(fixture.row(), p=5)
-
-    fixture.hand_out(reader, (10, 1))
-    with violates("I3"):
-        fixture.hand_out(reader, (30, 3))
-
-
-def test_i3_what_does_not_match_may_be_left_out() -> None:
-    fixture = ModelFixture(I3Gapless)
-    fixture.publication(2, k=7)
-    fixture.log((10, 1), (20, 2), (30, 3))
-    reader = fixture.attach(fixture.row(k=1), p=5)
-
-    fixture.hand_out(reader, (10, 1))
-    fixture.hand_out(reader, (30, 3))
-
-
-def test_i3_a_silence_hides_nothing() -> None:
-    fixture = ModelFixture(I3Gapless)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(), p=5)
-
-    fixture.silence(reader, 5, 9)
-    with violates("I3"):
-        fixture.silence(reader, 9, 10)
-
-
-def test_i3_nor_does_a_token_that_moved_on_by_itself() -> None:
-    fixture = ModelFixture(I3Gapless)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(), p=5)
-    fixture.hand_out(reader, (10, 1))
-
-    fixture.commit(reader, p=19)
-    with violates("I3"):
-        fixture.commit(reader, p=20)
 
 
 def test_i3_a_gap_may_hide_what_is_in_it_and_nothing_before() -> None:
@@ -135,28 +32,6 @@ def test_i3_a_gap_may_hide_what_is_in_it_and_nothing_before() -> None:
     fixture.hand_out(reader, (30, 3))
     with violates("I3"):
         fixture.gap(other, 10, 20)
-
-
-def test_i3_a_session_that_begins_beyond_the_token_hides_what_lies_between() -> None:
-    fixture = ModelFixture(I3Gapless)
-    fixture.log((10, 1), (20, 2))
-    row = fixture.row()
-    fixture.attach(row, p=5)
-    row.token = fixture.token(p=5)
-
-    with violates("I3"):
-        fixture.attach(row, p=12)
-
-
-def test_i3_an_event_that_comes_to_light_too_late_was_hidden() -> None:
-    fixture = ModelFixture(I3Gapless)
-    reader = fixture.attach(fixture.row(), p=5)
-    fixture.say(0, 9)
-    fixture.silence(reader, 5, 9)
-
-    fixture.say(9, 20, (20, 1))
-    with violates("I3"):
-        fixture.say(7, 9, (8, 2))
 
 
 def released_early() -> ModelFixture:

@@ -11,67 +11,7 @@ from gapless.core.wire.messages import OnChange
 from gapless.errors import SubscriptionNotFoundError
 from gapless_sim.oracles.delivery import I10Start
 from gapless_sim.world.consumer import Row
-from unit.gapless_sim.oracles.model_fixture import EARLIEST, LATEST, NODE, TOKEN, ModelFixture, violates
-
-
-def test_i10_what_is_published_after_the_subscription_lies_behind_its_start() -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    fixture.attach(fixture.row(start=LATEST), p=15)
-    fixture.publication(1)
-    fixture.log((16, 1))
-    fixture.world.now += 1
-
-    with violates("I10"):
-        fixture.say(0, 10, (10, 2))
-
-
-def test_i10_what_was_on_its_way_may_lie_before_it() -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    fixture.publication(1)
-    fixture.attach(fixture.row(start=LATEST), p=15)
-
-    fixture.log((10, 1))
-
-
-def test_i10_the_earliest_is_all_that_is_not_lost() -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    fixture.log((10, 1), (20, 2), (30, 3))
-    fixture.chop(10)
-
-    fixture.attach(fixture.row(start=EARLIEST), 1, p=19)
-    with violates("I10"):
-        fixture.attach(fixture.row(start=EARLIEST), 2, p=20)
-
-
-def test_i10_without_a_token_it_goes_on_where_the_application_has_acknowledged() -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    row = fixture.row(keeps_token=False)
-    reader = fixture.attach(row, p=5)
-    fixture.log((10, 1), (20, 2))
-    fixture.acknowledge(reader, p=10)
-    fixture.leave(reader)
-
-    fixture.leave(fixture.attach(row, p=7))
-    fixture.leave(fixture.attach(row, p=19))
-    with violates("I10"):
-        fixture.attach(row, p=20)
-
-
-@pytest.mark.parametrize("removed", [False, True])
-def test_i10_what_was_given_is_there_until_somebody_removes_it(*, removed: bool) -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    row = fixture.row()
-    reader = fixture.attach(row, p=15)
-    if removed:
-        fixture.observe.unsubscribing(row)
-
-    with nullcontext() if removed else violates("I10"):
-        fixture.observe.lost_subscription(reader, SubscriptionNotFoundError("it does not exist any more"))
+from unit.gapless_sim.oracles.model_fixture import EARLIEST, NODE, TOKEN, ModelFixture, violates
 
 
 @pytest.mark.parametrize("lapsed", [False, True])
@@ -146,27 +86,6 @@ def test_i10_who_gives_up_what_a_lost_disk_had_removes_what_was_made_anew() -> N
     fixture.observe.unsubscribing(before)
 
     fixture.observe.lost_subscription(reader, SubscriptionNotFoundError("it was removed"))
-
-
-def test_i10_a_subscription_does_not_vanish() -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    row = fixture.row()
-    fixture.leave(fixture.attach(row, 1, p=5))
-    fixture.leave(fixture.attach(row, 1, p=5))
-
-    with violates("I10"):
-        fixture.attach(row, 2, p=9)
-
-
-def test_i10_unless_somebody_has_removed_it() -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    row = fixture.row()
-    fixture.leave(fixture.attach(row, 1, p=5))
-    fixture.observe.unsubscribing(row)
-
-    fixture.attach(row, 2, p=9)
 
 
 def test_i10_who_asked_first_and_comes_late_resumes_where_another_one_has_acknowledged() -> None:

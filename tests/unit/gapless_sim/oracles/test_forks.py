@@ -26,30 +26,6 @@ def forked() -> tuple[ModelFixture, N2Told]:
     return fixture, judge
 
 
-def test_an_event_of_one_process_that_is_silence_for_the_other_is_found_until_that_is_told() -> None:
-    fixture, judge = forked()
-    reader = fixture.attach(fixture.row(), p=AT + 5)
-    fixture.observe.known_beside(HOST.name, fixture.knowledge(AT + 20, AT + 30, [(AT + 30, 3)]))
-    fixture.hand_out(reader, (AT + 10, 1), (AT + 20, 2))
-    assert judge.settled()
-
-    fixture.silence(reader, AT + 20, AT + 40)
-    assert not judge.settled()
-    assert "publication 3" in judge.unsettled()
-
-    fixture.gap(reader, AT + 40, AT + 50, reason=TWICE)
-    assert judge.settled()
-
-
-def test_events_that_a_delivery_leaves_out_are_found() -> None:
-    fixture, judge = forked()
-    reader = fixture.attach(fixture.row(), p=AT + 5)
-
-    fixture.hand_out(reader, (AT + 20, 2))
-
-    assert not judge.settled()
-
-
 def test_what_comes_to_light_below_a_gap_that_was_told_is_told() -> None:
     fixture, judge = forked()
     reader = fixture.attach(fixture.row(), p=AT + 20)

@@ -6,7 +6,7 @@ from gapless.core.stream.ticks import tick_at
 from gapless_sim.oracles.gaps import BELOW_OWN_ACKNOWLEDGEMENT, I5GapLegal
 from gapless_sim.world.clocks import WALL_BEGIN
 from gapless_sim.world.options import SECOND
-from unit.gapless_sim.oracles.model_fixture import TOKEN, ModelFixture, P, violates
+from unit.gapless_sim.oracles.model_fixture import TOKEN, ModelFixture, violates
 
 AT = tick_at(WALL_BEGIN)
 
@@ -19,33 +19,6 @@ def logged(**options: float) -> ModelFixture:
     fixture.world.now = SECOND
     fixture.say(AT + 10, tick_at(WALL_BEGIN + 1000))
     return fixture
-
-
-def test_nobody_is_told_of_one_while_nothing_is_released_early() -> None:
-    fixture = logged()
-    reader = fixture.attach(fixture.row(), p=AT - 5)
-    fixture.chop(AT)
-
-    with violates("I5"):
-        fixture.gap(reader, AT - 5, AT)
-
-
-def test_with_early_release_what_is_too_old_may_be_gone() -> None:
-    fixture = logged(max_retain_seconds=0.5)
-    reader = fixture.attach(fixture.row(), p=AT - 5)
-    fixture.chop(AT)
-
-    fixture.gap(reader, AT - 5, AT)
-    assert fixture.world.hits["oracle.gap of early release"] == 1
-
-
-def test_and_what_is_young_may_not() -> None:
-    fixture = logged(max_retain_seconds=2.0)
-    reader = fixture.attach(fixture.row(), p=AT - 5)
-    fixture.chop(AT)
-
-    with violates("I5"):
-        fixture.gap(reader, AT - 5, AT)
 
 
 def test_a_gap_does_not_reach_beyond_what_is_lost() -> None:
@@ -132,23 +105,6 @@ def test_a_retired_broker_tells_of_what_it_missed() -> None:
         fixture.gap(reader, AT - 5, AT - 1)
     fixture.observe.retired("node1@disk")
     fixture.gap(reader, AT - 1, AT)
-
-
-def test_one_that_is_not_durable_begins_anew_with_each_session() -> None:
-    fixture = logged()
-    reader = fixture.attach(fixture.row(name=None), p=AT - 5)
-    fixture.chop(AT)
-
-    fixture.gap(reader, AT - 5, AT)
-
-
-def test_behind_an_old_copy_of_a_disk_nothing_is_sure() -> None:
-    fixture = logged()
-    reader = fixture.attach(fixture.row(), p=AT - 5)
-    fixture.model.restored(fixture.world.brokers["node1"])
-
-    fixture.gap(reader, AT - 5, AT)
-    assert fixture.model.histories[P].damaged
 
 
 def test_what_cannot_be_read_is_a_gap_once_an_operator_has_given_it_up_and_never_before() -> None:

@@ -12,9 +12,6 @@ from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.client import Gap, Silence
 from gapless.core.client.link.effects import Attached
 from gapless.core.network.facts import Interest, Progress, PubendMeta
-from gapless.core.stream.columns import EventBatch, EventColumns
-from gapless.core.stream.events import encode_event
-from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
 from gapless.selectors.filters import Filter
@@ -22,47 +19,13 @@ from gapless_phb.core.foreign_log.followed import END
 from gapless_sim.oracles.kafka import KI2Told, KI4Settled, KI4Whole, KI5Cut, KI6Published
 from gapless_sim.recording.observation import Violation
 from gapless_sim.world.kafka_model import by_producer
-from gapless_sim.world.kafka_network import TOPIC
 from gapless_sim.world.options import SECOND
-from gapless_sim.world.producer import KEY_BYTES
 from unit.gapless_sim.oracles.kafka_rig import Rig
 
 
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def test_what_the_log_has_is_right(rig: Rig) -> None:
-    rig.write(1, 2)
-    told = KI2Told(rig.world, rig.logs)
-
-    told.known("node1", rig.know(0, 2, (1, 1), (2, 2)))
-    rig.partition.trim(1)
-    told.known("node1", rig.know(0, 2, (2, 2), lost=1))
-
-
-@pytest.mark.parametrize(
-    ("known", "what"),
-    [
-        ((0, 2, (1, 1)), "silence at 2"),
-        ((0, 2, (1, 1), (2, 3)), "record 3 at 2"),
-        ((0, 3, (1, 1), (2, 2)), "stable end is 2"),
-        ((1, 2, (1, 1), (2, 2)), "record 1 at 1 .* speaks of 1 to 2"),
-    ],
-)
-def test_what_the_log_has_not_is_found(rig: Rig, known: tuple[Any, ...], what: str) -> None:
-    rig.write(1, 2)
-
-    with pytest.raises(Violation, match=f"KI2.*{what}"):
-        KI2Told(rig.world, rig.logs).known("node1", rig.know(*known))
-
-
-def test_more_is_called_lost_than_is(rig: Rig) -> None:
-    rig.write(1, 2)
-
-    with pytest.raises(Violation, match=r"everything up to 1 .* lost; the log begins at 0"):
-        KI2Told(rig.world, rig.logs).known("node1", rig.know(0, 2, (2, 2), lost=1))
 
 
 def test_a_gateway_misses_records_only_where_some_were_removed_from_the_middle(rig: Rig) -> None:
@@ -77,18 +40,6 @@ def test_a_gateway_misses_records_only_where_some_were_removed_from_the_middle(r
 
     rig.world.sometimes("kafka.compacted")
     told.alarmed(gateway, missing)
-
-
-def test_a_twin_is_silence_and_a_batch_that_follows_is_none(rig: Rig) -> None:
-    rig.write(1, 2, headers=rig.mark(1, 2, after=0))
-    rig.write(3, headers=rig.mark(3, 1, after=0))
-    rig.write(1, 2, headers=rig.mark(1, 2, after=0))
-    told = KI2Told(rig.world, rig.logs)
-
-    told.known("node1", rig.know(0, 5, (1, 1), (2, 2), (3, 3)))
-
-    with pytest.raises(Violation, match="record 1 at 4"):
-        told.known("node1", rig.know(3, 5, (4, 1), (5, 2)))
 
 
 def test_silence_stays_silence(rig: Rig) -> None:
@@ -116,29 +67,6 @@ def test_a_twin_of_what_is_removed_counts_as_none(rig: Rig) -> None:
     rig.partition.trim(2)
 
     told.known("node1", rig.know(2, 4, (3, 1), (4, 2), lost=2))
-
-
-def test_a_consumer_passes_nothing_that_it_wants(rig: Rig) -> None:
-    rig.write(1, 2, 3)
-    whole, odd = KI4Whole(rig.world, rig.logs), rig.consumer(wants=lambda key: key % 2)
-    whole.attached(odd, cast("Any", None), {rig.pubend: 1})
-
-    whole.handed_out(odd, Silence(rig.pubend, 1, 2))
-    assert whole.position(odd, rig.pubend) == 2
-
-    with pytest.raises(Violation, match=r"passes record 3 at 3"):
-        whole.handed_out(odd, Silence(rig.pubend, 2, 3))
-
-
-def test_an_event_stays_what_it_was_told_as(rig: Rig) -> None:
-    """TK17."""
-    rig.write(1)
-    told, first = KI2Told(rig.world, rig.logs), rig.know(0, 1, (1, 1))
-    told.known("node1", first)
-    other = EventColumns.of([encode_event(TOPIC, {"id": "1"}, None, (1).to_bytes(KEY_BYTES, "big"))], [KEY_BYTES])
-
-    with pytest.raises(Violation, match="two events at 1"):
-        told.known("node1", Knowledge(rig.pubend, 0, 1, EventBatch.of([1], [other])))
 
 
 def test_a_gap_has_a_cause(rig: Rig) -> None:
@@ -220,21 +148,6 @@ def test_a_gap_says_that_the_log_has_lost_it(rig: Rig) -> None:
         whole.handed_out(consumer, Gap(rig.pubend, 0, 1, GapReason.RETIRED.value))
 
 
-def test_a_partition_that_appears_later_begins_at_its_beginning(rig: Rig) -> None:
-    """TK18."""
-    rig.write(1)
-    rig.kafka.cluster.add_partition(rig.topic)
-    rig.kafka.changed()
-    whole = KI4Whole(rig.world, rig.logs)
-    whole.opened("node1", PubendMeta(rig.pubend, "node1", created=1), {})
-    rig.world.run_until(SECOND)
-
-    later = rig.kafka.pubend_of(rig.topic, 1)
-    with pytest.raises(Violation, match="later than others of its topic, and begins it at 5"):
-        whole.opened("node1", PubendMeta(later, "node1", created=5), {})
-    whole.opened("node1", PubendMeta(later, "node1", created=5, sealed=True), {})  # it is gone
-
-
 def test_latest_begins_where_the_gateway_says_and_earliest_at_the_beginning(rig: Rig) -> None:
     rig.write(1, 2)
     whole = KI4Whole(rig.world, rig.logs)
@@ -281,20 +194,6 @@ def cut_off(rig: Rig, *, joined: int, sent: int, told: int, anew: int = -1, hono
     return whole, consumer
 
 
-def test_who_had_matched_what_is_cut_off_does_not_pass_it(rig: Rig) -> None:
-    whole, consumer = cut_off(rig, joined=0, sent=1, told=1)
-
-    with pytest.raises(Violation, match=r"KI5: c passes record 2 at 2 .* as silence: it had matched, and was cut off"):
-        whole.handed_out(consumer, Silence(rig.pubend, 1, (1 << 44) + 1))
-
-
-def test_who_had_matched_what_is_cut_off_gets_a_gap(rig: Rig) -> None:
-    whole, consumer = cut_off(rig, joined=0, sent=1, told=1)
-
-    whole.handed_out(consumer, Gap(rig.pubend, 1, 2, GapReason.CUT.value))
-    whole.handed_out(consumer, Silence(rig.pubend, 2, (1 << 44) + 1))
-
-
 def test_who_was_made_anew_at_a_wiped_node_passes_what_another_had_matched_there(rig: Rig) -> None:
     whole, consumer = cut_off(rig, joined=0, sent=1, told=1, anew=2)
 
@@ -310,33 +209,6 @@ def test_who_was_not_counted_yet_or_whose_shb_did_not_keep_it_passes_it(
     whole.handed_out(consumer, Silence(rig.pubend, 1, (1 << 44) + 1))
 
 
-def test_a_receipt_names_what_is_there(rig: Rig) -> None:
-    rig.write(1, 2)
-    published = KI6Published(rig.world, rig.logs)
-    producer, one = cast("Any", SimpleNamespace(name="p")), cast("Any", SimpleNamespace(key=1))
-
-    published.receipted(producer, one, rig.pubend, 1, durable=True)
-
-    with pytest.raises(Violation, match=r"said to be at 2 .* there is 2"):
-        published.receipted(producer, one, rig.pubend, 2, durable=True)
-    with pytest.raises(Violation, match="no log of Kafka"):
-        published.receipted(producer, one, "own@1", 1, durable=True)
-
-
-def test_what_has_a_receipt_stays_there(rig: Rig) -> None:
-    rig.write(1)
-    published = KI6Published(rig.world, rig.logs)
-    published.receipted(
-        cast("Any", SimpleNamespace(name="p")), cast("Any", SimpleNamespace(key=1)), rig.pubend, 1, durable=True
-    )
-    published.ended()
-    rig.partition.log.clear()
-    rig.partition.start = 1
-
-    with pytest.raises(Violation, match=r"KI6: publication 1 has a receipt for 1 .* there is nothing"):
-        published.ended()
-
-
 def test_a_second_receipt_is_for_the_same_place_unless_nobody_can_know_the_first(rig: Rig) -> None:
     rig.write(1, 2, 1)
     published = KI6Published(rig.world, rig.logs)
@@ -349,16 +221,6 @@ def test_a_second_receipt_is_for_the_same_place_unless_nobody_can_know_the_first
     published._receipts[1] = rig.pubend, 1
 
     published.receipted(producer, one, rig.pubend, 3, durable=True)
-
-
-@pytest.mark.parametrize(("keys", "what"), [((1, 1), "logged at"), ((2, 1), "publication 1 of p is logged behind 2")])
-def test_each_publication_is_an_event_once_and_in_order(rig: Rig, keys: tuple[int, ...], what: str) -> None:
-    rig.write(*keys)
-    published = KI6Published(rig.world, rig.logs)
-    published.published(cast("Any", SimpleNamespace(name="p")), [cast("Any", SimpleNamespace(key=key)) for key in keys])
-
-    with pytest.raises(Violation, match=what):
-        published.ended()
 
 
 def test_it_is_not_settled_while_events_are_behind_somebody(rig: Rig) -> None:

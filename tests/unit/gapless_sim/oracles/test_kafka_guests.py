@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from gapless.core.network.facts import Progress, Want
+from gapless.core.network.facts import Progress
 from gapless_log.kafka.messages import (
     UNKNOWN,
     Code,
@@ -20,7 +20,7 @@ from gapless_log.kafka.messages import (
     Produce,
 )
 from gapless_log.kafka.messages import Topic as TopicName
-from gapless_sim.oracles.kafka_guests import KI7Asked, KI7Once, KI8Guest
+from gapless_sim.oracles.kafka_guests import KI7Once, KI8Guest
 from gapless_sim.recording.observation import Violation
 from gapless_sim.world.kafka_network import TOPIC
 from unit.gapless_sim.oracles.kafka_rig import Rig
@@ -40,19 +40,6 @@ def answer(rig: Rig, first: int) -> FetchAnswer:
     raw = b"".join(batch.raw for batch in rig.partition.log if batch.first >= first)
     fetched = Fetched(rig.topic.id, 0, Code.NONE, 0, 0, 0, (), None, leader=None, records=raw)
     return FetchAnswer(Code.NONE, (fetched,))
-
-
-def test_following_once_is_right_at_every_node(rig: Rig) -> None:
-    rig.write(1, 2)
-    once = KI7Once(rig.world, rig.logs, rig.kafka)
-    once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))  # not caught up yet
-    rig.kafka.begin_quiet()
-    rig.write(3)
-
-    for node in ("node1", "node2"):
-        once._on_fetched(node, fetch(rig, 500), answer(rig, 0))  # with what was on its way
-
-    once.ended()
 
 
 def test_following_twice_is_found(rig: Rig) -> None:
@@ -140,14 +127,3 @@ def test_a_gateway_joins_no_group_and_configures_nothing(rig: Rig) -> None:
 
     with pytest.raises(Violation, match="KI8: node1 asks Kafka for 'JoinGroup'"):
         rig.request("node1", "JoinGroup")
-
-
-def test_who_asks_for_what_lies_ahead_is_found(rig: Rig) -> None:
-    """TK22."""
-    rig.write(1)
-    asked = KI7Asked(rig.world, rig.logs)
-
-    asked.asked("node1", Want(rig.pubend, ((0, 1),), None, "shb", again=False))
-
-    with pytest.raises(Violation, match="decided up to 1"):
-        asked.asked("node1", Want(rig.pubend, ((0, 2),), None, "shb", again=False))

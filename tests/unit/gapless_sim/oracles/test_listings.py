@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gapless.core.wire.messages import ListedSubscription, ListSubscriptions, Position, SubscriptionList
-from gapless_sim.oracles.listings import COUNTED, NOT_ALL_COUNTED, L1Lag
+from gapless_sim.oracles.listings import COUNTED, L1Lag
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P, violates
 
 SESSION = 5
@@ -41,33 +39,8 @@ def test_what_is_due_is_counted() -> None:
     assert asked.fixture.world.hits[COUNTED]
 
 
-def test_a_lag_that_leaves_out_what_is_due() -> None:
-    asked = Asked()
-
-    with violates("L1"):
-        asked.listed(2)
-
-
-def test_at_least_so_many_is_true_of_more() -> None:
-    asked = Asked()
-    asked.listed(0, lag_complete=False)
-
-    assert asked.fixture.world.hits[NOT_ALL_COUNTED]
-
-
 def test_who_lags_by_no_event_lags_by_no_time() -> None:
     asked = Asked()
 
     with violates("L1"):
         asked.listed(0, 30, lag_seconds=2.0)
-
-
-@pytest.mark.parametrize("what", ["removed", "crashed"])
-def test_what_is_not_known_to_be_there_is_not_judged(what: str) -> None:
-    asked = Asked()
-    if what == "removed":
-        asked.fixture.observe.unsubscribing(asked.consumer.row)
-    else:
-        asked.fixture.observe.crashed(asked.fixture.world.brokers[NODE])
-
-    asked.listed(0)

@@ -42,43 +42,6 @@ def delivering() -> tuple[ModelFixture, Any]:
     return fixture, reader
 
 
-def test_v1_everything_arrives() -> None:
-    fixture, reader = delivering()
-
-    assert not settled(fixture, V1LiveDelivery)
-    fixture.hand_out(reader, (20, 2))
-    assert settled(fixture, V1LiveDelivery)
-
-
-def test_v1_or_a_gap_does() -> None:
-    fixture, reader = delivering()
-
-    fixture.gap(reader, 10, 20)
-    assert settled(fixture, V1LiveDelivery)
-
-
-@pytest.mark.parametrize("why", ["stopped", "over"])
-def test_v1_to_those_who_take(why: str) -> None:
-    fixture, reader = delivering()
-
-    setattr(reader, why, True)
-    assert settled(fixture, V1LiveDelivery)
-
-
-def test_v1_to_those_who_can_be_reached() -> None:
-    fixture, _ = delivering()
-
-    fixture.world.network.cut(NODE, "client1")
-    assert settled(fixture, V1LiveDelivery)
-
-
-def test_v1_while_their_broker_has_a_volume() -> None:
-    fixture, _ = delivering()
-
-    fixture.world.brokers[NODE].given_up = True
-    assert settled(fixture, V1LiveDelivery)
-
-
 @pytest.mark.parametrize(("waits", "cut"), [(True, True), (True, False), (False, True)])
 def test_v1_a_transaction_may_need_a_pubend_that_is_cut_off(*, waits: bool, cut: bool) -> None:
     """Found by the simulator: its application is handed nothing of other pubends, either, until it has ended."""
@@ -88,13 +51,6 @@ def test_v1_a_transaction_may_need_a_pubend_that_is_cut_off(*, waits: bool, cut:
     reader.waits = waits
 
     assert settled(fixture, V1LiveDelivery) is (waits and cut)
-
-
-def test_v1_nothing_comes_of_a_pubend_that_is_not_what_it_was() -> None:
-    fixture, _ = delivering()
-
-    fixture.model.histories[P].damaged = True
-    assert settled(fixture, V1LiveDelivery)
 
 
 def test_v1_of_a_pubend_that_is_gone_each_subscription_is_told_so() -> None:
@@ -126,17 +82,6 @@ def test_v1_what_a_former_consumer_may_have_committed(knows: bool) -> None:
     assert settled(fixture, V1LiveDelivery) is not knows
 
 
-def test_v1_a_subscription_is_given() -> None:
-    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
-    fixture.opens()
-    row = fixture.row()
-    reader = fixture.subscribe(row)
-
-    assert not settled(fixture, V1LiveDelivery)
-    fixture.attached(reader, p=0)
-    assert settled(fixture, V1LiveDelivery)
-
-
 def test_v1_one_that_is_not_durable_waits_anew_in_each_session() -> None:
     """Found by the simulator: after a restart of its broker it waited for a pubend whose disk had been lost."""
     fixture = ModelFixture(I3Gapless, V1LiveDelivery)
@@ -151,29 +96,6 @@ def test_v1_one_that_is_not_durable_waits_anew_in_each_session() -> None:
     assert settled(fixture, V1LiveDelivery)
     fixture.model.histories["gone@1"].damaged = False
     assert not settled(fixture, V1LiveDelivery)
-
-
-def test_v1_to_one_at_a_time() -> None:
-    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
-    fixture.opens()
-    row = fixture.row()
-    holder = fixture.attach(row, p=0)
-    fixture.subscribe(row)
-
-    assert settled(fixture, V1LiveDelivery)
-    fixture.leave(holder)
-    assert not settled(fixture, V1LiveDelivery)
-
-
-def test_v1_publishers_get_their_receipts() -> None:
-    fixture = ModelFixture(I3Gapless, V1LiveDelivery)
-    fixture.opens()
-    fixture.publication(1)
-
-    fixture.producer.waiting = 1
-    assert not settled(fixture, V1LiveDelivery)
-    fixture.producer.client.boots += 1
-    assert settled(fixture, V1LiveDelivery), "its process is gone"
 
 
 def test_v1_a_publisher_may_wait_for_a_pubend_that_is_not_what_it_was_and_not_for_one_that_is_gone() -> None:
@@ -231,21 +153,6 @@ def test_v2_who_asks_for_something_else_comes_on() -> None:
     assert settled(fixture, V2LiveCuriosity)
 
 
-def test_v2_before_the_liveness_phase_anybody_may_ask() -> None:
-    fixture = ModelFixture(V2LiveCuriosity)
-    fixture.opens()
-    fixture.ask((10, 20))
-
-    assert settled(fixture, V2LiveCuriosity)
-
-
-def test_v2_nobody_answers_for_a_pubend_that_is_gone() -> None:
-    fixture = asking()
-
-    fixture.model.histories[P].gone_at = 0
-    assert settled(fixture, V2LiveCuriosity)
-
-
 # V3
 
 
@@ -257,16 +164,6 @@ def releasing() -> tuple[ModelFixture, Any]:
     reader = fixture.attach(fixture.row(), p=5)
     fixture.log((10, 1))
     return fixture, reader
-
-
-def test_v3_what_nobody_needs_goes() -> None:
-    fixture, reader = releasing()
-
-    assert settled(fixture, V3LiveRelease), "it is not acknowledged"
-    fixture.acknowledge(reader, p=10)
-    assert not settled(fixture, V3LiveRelease)
-    fixture.chop(10)
-    assert settled(fixture, V3LiveRelease)
 
 
 def test_v3_one_that_is_not_durable_and_waits_to_be_made_again_may_keep_something() -> None:

@@ -19,35 +19,6 @@ def runs(fixture: ModelFixture, *, boots: int) -> None:
     broker.boots, broker.life.over = boots, False
 
 
-def test_an_event_is_written_to_one_log() -> None:
-    fixture = ModelFixture(I6OneLog)
-    runs(fixture, boots=1)
-
-    writes(fixture, Put(f"phb.{P}", 10, fixture.record(1)))
-    with violates("I6"):
-        writes(fixture, Put("phb.q@1", 10, fixture.record(1)))
-
-
-def test_a_write_that_a_crash_took_is_done_again() -> None:
-    fixture = ModelFixture(I6OneLog)
-    runs(fixture, boots=1)
-    writes(fixture, Put(f"phb.{P}", 10, fixture.record(1)))
-
-    runs(fixture, boots=2)
-    writes(fixture, Put(f"phb.{P}", 20, fixture.record(1)))
-
-
-def test_one_that_it_did_not_take_is_not() -> None:
-    fixture = ModelFixture(I6OneLog)
-    runs(fixture, boots=1)
-    writes(fixture, Put(f"phb.{P}", 10, fixture.record(1)))
-    fixture.log((10, 1))
-
-    runs(fixture, boots=2)
-    with violates("I6"):
-        writes(fixture, Put(f"phb.{P}", 20, fixture.record(1)))
-
-
 def test_what_nobody_published_is_not_written() -> None:
     fixture = ModelFixture(I6OneLog)
 

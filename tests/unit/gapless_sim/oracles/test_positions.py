@@ -52,28 +52,6 @@ def test_of_very_many_some_of_each_age_are_remembered() -> None:
     assert all(any(age * TOLD_MAX <= tick < (age + 1) * TOLD_MAX for tick in kept) for age in range(4))
 
 
-def test_no_position_is_refused_but_what_was_made_up() -> None:
-    fixture, oracle = looking()
-    oracle.invented.add(5)
-    fixture.observe.sent(NODE, 1, m.RequestFailed(5, m.Code.TOKEN_AHEAD, "ahead"))
-    fixture.observe.sent(NODE, 1, m.RequestFailed(6, m.Code.NOT_FOUND, "gone"))
-
-    with violates("U03"):
-        fixture.observe.sent(NODE, 1, m.RequestFailed(6, m.Code.TOKEN_AHEAD, "lost"))
-    with violates("U03"):
-        fixture.observe.sent(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
-    with violates("U03"):
-        oracle.refused_again("c", P, 100, "lost")
-
-
-def test_where_an_old_disk_was_put_back_positions_may_be_refused() -> None:
-    fixture, oracle = looking()
-    fixture.model.damaged_brokers[NODE] = None
-
-    fixture.observe.sent(NODE, 1, m.Detached(1, m.Code.TOKEN_AHEAD, "lost"))
-    oracle.refused_again("c", P, 100, "lost")
-
-
 def test_what_nobody_was_told_may_be_granted_when_the_pubend_has_come_there() -> None:
     fixture, oracle = looking()
     fixture.observe.sent(NODE, 1, m.DeliverSilence(0, 100, None))

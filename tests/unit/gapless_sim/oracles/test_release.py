@@ -23,83 +23,12 @@ def reading(k: int | None = None, **options: float) -> tuple[ModelFixture, objec
     return fixture, reader
 
 
-def test_what_somebody_needs_is_not_released() -> None:
-    fixture, _ = reading()
-
-    fixture.chop(AT + 9)
-    with violates("I8"):
-        fixture.chop(AT + 10)
-
-
-def test_nor_called_lost() -> None:
-    fixture, _ = reading()
-
-    with violates("I8"):
-        fixture.say(tick_at(WALL_BEGIN + 1000), tick_at(WALL_BEGIN + 1001), lost=AT + 15)
-
-
-def test_what_is_acknowledged_is() -> None:
-    fixture, reader = reading()
-    fixture.acknowledge(reader, p=AT + 10)
-
-    fixture.chop(AT + 19)
-    with violates("I8"):
-        fixture.chop(AT + 20)
-
-
 def test_what_its_home_has_not_heard_is_not() -> None:
     fixture, reader = reading()
     fixture.acknowledge(reader, p=AT + 10, heard=False)
 
     with violates("I8"):
         fixture.chop(AT + 10)
-
-
-def test_what_somebody_says_who_was_replaced_is_not() -> None:
-    fixture, reader = reading()
-    fixture.attach(fixture.model.accounts[1].row, p=AT)
-    fixture.acknowledge(reader, p=AT + 10)
-
-    with violates("I8"):
-        fixture.chop(AT + 10)
-
-
-def test_what_does_not_match_is() -> None:
-    fixture, _ = reading(k=7)
-
-    fixture.chop(AT + 20)
-
-
-def test_what_was_removed_needs_nothing() -> None:
-    fixture, reader = reading()
-    fixture.observe.unsubscribing(reader.row)  # type: ignore[attr-defined]
-
-    fixture.chop(AT + 20)
-
-
-def test_one_that_is_not_durable_needs_nothing() -> None:
-    fixture = ModelFixture(I8Release)
-    fixture.opens()
-    fixture.attach(fixture.row(name=None), p=AT)
-    fixture.log((AT + 10, 1))
-
-    fixture.chop(AT + 10)
-
-
-def test_a_retired_broker_needs_nothing() -> None:
-    fixture, _ = reading()
-    fixture.observe.retired("node1@disk")
-
-    fixture.chop(AT + 20)
-
-
-def test_early_release_takes_what_is_old_and_noted_everywhere() -> None:
-    fixture, _ = reading(max_retain_seconds=0.5)
-    fixture.progress(AT, AT + 10)
-
-    fixture.chop(AT + 10)
-    with violates("I8"):
-        fixture.chop(AT + 20)
 
 
 def test_early_release_does_not_wait_for_one_that_is_counted_only_from_later_on() -> None:
@@ -110,14 +39,6 @@ def test_early_release_does_not_wait_for_one_that_is_counted_only_from_later_on(
     fixture.chop(AT + 10)
     with violates("I8"):
         fixture.chop(AT + 20)
-
-
-def test_early_release_does_not_take_what_is_young() -> None:
-    fixture, _ = reading(max_retain_seconds=2.0)
-    fixture.progress(AT, AT + 20)
-
-    with violates("I8"):
-        fixture.chop(AT + 10)
 
 
 def test_what_was_promised_to_be_kept_is_kept() -> None:
@@ -158,38 +79,6 @@ def test_of_a_pubend_found_later_what_came_once_it_counts_the_broker_is_needed()
     fixture.chop(AT + 10)
     with violates("I8"):
         fixture.chop(AT + 20)
-
-
-def test_progress_does_not_fall_whatever_crashes() -> None:
-    fixture, _ = reading()
-    fixture.progress(5, 7)
-    fixture.progress(5, 7)
-
-    with violates("I8"):
-        fixture.progress(4, 9)
-
-
-def test_delivered_falls_as_little() -> None:
-    fixture, _ = reading()
-    fixture.progress(5, 7)
-
-    with violates("I8"):
-        fixture.progress(5, 6)
-
-
-def test_nobody_has_released_what_is_not_delivered() -> None:
-    fixture, _ = reading()
-
-    with violates("I8"):
-        fixture.progress(8, 7)
-
-
-def test_another_broker_may_have_done_less() -> None:
-    fixture, _ = reading()
-    fixture.progress(5, 7)
-
-    fixture.progress(1, 2, shb="node1@new disk")
-    fixture.progress(1, 2, pubend="q@1")
 
 
 def test_who_gives_up_what_a_lost_disk_had_removes_its_namesake() -> None:

@@ -183,32 +183,9 @@ def test_a_gap_whose_end_did_not_arrive_is_told_again_from_there_on(what: str) -
         served.say(RangeGap(5, 20, 40, "released early"))
 
 
-def test_a_session_that_ends_for_a_breach_of_the_protocol() -> None:
-    fixture = ModelFixture(P1Protocol)
-    client = fixture.world.clients["client1"]
-    fixture.observe.disconnected(client, "connection reset")
-
-    with violates("P1"):
-        fixture.observe.disconnected(client, "protocol violation: more than the credit")
-
-
 def test_a_session_that_ends_for_the_loss_of_frames_although_none_was_lost() -> None:
     fixture = ModelFixture(P1Protocol)
     client = fixture.world.clients["client1"]
 
     with violates("P1"):
         fixture.observe.disconnected(client, "frames were lost on the way: 1 before this one")
-
-
-def test_a_session_that_ends_for_the_loss_of_frames_on_a_link_that_loses_some() -> None:
-    fixture = ModelFixture(P1Protocol)
-    fixture.world.hits["net.frame lost"] = 1
-
-    fixture.observe.disconnected(fixture.world.clients["client1"], "frames were lost on the way: 1 before this one")
-
-
-def test_behind_another_disk_sessions_have_numbers_that_were_used_before() -> None:
-    fixture = ModelFixture(P1Protocol)
-    fixture.model.wiped_brokers[NODE] = None
-
-    fixture.observe.disconnected(fixture.world.clients["client1"], "protocol violation: it happens")

@@ -61,31 +61,6 @@ def stage() -> Stage:
     return stage
 
 
-def test_every_event_in_one_transaction(stage: Stage) -> None:
-    stage.transaction(Fate.COMMITTED, 10)
-    stage.transaction(Fate.ROLLED_BACK, 20)
-    stage.log_outputs(7)
-    stage.transaction(Fate.COMMITTED, 20, 30, outputs=(7,))
-
-    stage.end()
-
-
-def test_an_event_in_two_transactions_is_found(stage: Stage) -> None:
-    stage.transaction(Fate.COMMITTED, 10, 20)
-    stage.log_outputs(7)
-    stage.transaction(Fate.OPEN, 20, 30, outputs=(7,))
-
-    with violates("J4"):
-        stage.end()
-
-
-def test_an_event_that_never_took_effect_is_found(stage: Stage) -> None:
-    stage.transaction(Fate.COMMITTED, 10, 20)
-
-    with violates("J4"):
-        stage.end()
-
-
 def test_one_of_unknown_fate_took_effect_if_its_inputs_did_not_come_again(stage: Stage) -> None:
     stage.transaction(Fate.OPEN, 10, 20)
     stage.transaction(Fate.COMMITTED, 10, 20, 30)
@@ -115,19 +90,3 @@ def test_outputs_are_all_there_or_none(stage: Stage, fate: Fate, logged: tuple[i
 
     with violates("J4"):
         stage.end()
-
-
-def test_what_was_committed_is_not_handed_out_again(stage: Stage) -> None:
-    stage.transaction(Fate.COMMITTED, 10)
-    stage.takes((20, 2))
-
-    with violates("J2"):
-        stage.takes((10, 1))
-    stage.consumer.row.owner = None
-    stage.takes((10, 1))
-
-
-def test_nothing_is_due_where_the_home_is_out_of_reach(stage: Stage) -> None:
-    stage.reached = False
-
-    stage.end()

@@ -11,7 +11,6 @@ from gapless.core.client import Gap
 from gapless.core.ports import Set
 from gapless.core.wire.messages import GapReason
 from gapless.core.wire.tokens import CheckpointToken
-from gapless.errors import StaleTokenError
 from gapless_phb.core import rows
 from gapless_sim.oracles.transforms import J3Transforms
 from gapless_sim.world.producer import Outbox
@@ -73,37 +72,6 @@ def stage(*logged: int) -> tuple[ModelFixture, Process]:
     return fixture, process
 
 
-def test_the_samples() -> None:
-    assert [len(made(key)) for key in (ONE, TWO, NONE)] == [1, 2, 0]
-
-
-def test_all_outputs_in_order() -> None:
-    fixture, process = stage(*made(ONE), *made(TWO))
-    process.stores(30)
-
-    fixture.oracles[J3Transforms].ended()
-
-
-def test_outputs_beyond_the_stored_position_are_not_due() -> None:
-    fixture, process = stage(*made(ONE))
-    process.stores(10)
-
-    fixture.oracles[J3Transforms].ended()
-
-
-@pytest.mark.parametrize(
-    "logged",
-    [made(ONE), [*made(ONE), made(TWO)[0]], [*made(TWO), *made(ONE)], [*made(ONE), *reversed(made(TWO))], []],
-    ids=["an input", "an output", "the order of inputs", "the order of outputs", "all"],
-)
-def test_what_is_missing_or_in_another_order_is_noticed(logged: list[int]) -> None:
-    fixture, process = stage(*logged)
-    process.stores(30)
-
-    with violates("J3"):
-        fixture.oracles[J3Transforms].ended()
-
-
 def test_who_owns_the_name_meets_no_gap() -> None:
     fixture, process = stage()
     gap = Gap(P, 30, 40, GapReason.RELEASED_EARLY.value)
@@ -114,24 +82,6 @@ def test_who_owns_the_name_meets_no_gap() -> None:
     Process(fixture, process.transform.recipe, "twin")
 
     fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
-
-
-def test_nothing_is_acknowledged_or_told_beyond_what_is_stored() -> None:
-    fixture, process = stage(*made(ONE))
-    process.stores(10)
-    fixture.oracles[J3Transforms].acknowledged(process.consumer, {P: 10})
-
-    with violates("J3"):
-        fixture.oracles[J3Transforms].acknowledged(process.consumer, {P: 20})
-    with violates("J3"):
-        process.told(20)
-
-
-def test_no_owner_is_told_that_its_token_is_stale() -> None:
-    fixture, process = stage()
-
-    with violates("J3"):
-        fixture.oracles[J3Transforms].not_published(process.transform, [], StaleTokenError("stale"))
 
 
 @pytest.mark.parametrize(

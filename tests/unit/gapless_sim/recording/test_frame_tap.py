@@ -78,7 +78,3 @@ def test_a_hop_is_of_one_link_and_is_up_as_long_as_that_and_both_ends_are() -> N
     assert hop.is_up
     small.world.brokers["ib1"].kill()
     assert not hop.is_up
-
-
-def test_nobody_listens_where_there_are_no_cells() -> None:
-    assert Small(router="hostile", together=False).world.network.frames is None

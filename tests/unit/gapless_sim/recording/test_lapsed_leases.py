@@ -2,19 +2,15 @@ from __future__ import annotations
 
 import msgspec
 
-from gapless.core.ports import Delete, Set
+from gapless.core.ports import Set
 from gapless.core.wire.messages import InUse, StartAt, Subscribe
-from gapless_sim.recording.lapsed_leases import Lapses, lapses
+from gapless_sim.recording.lapsed_leases import Lapses
 
 ROW = Set("shb/lapsed", b"key", msgspec.msgpack.encode([7, "c", "one", 0, {}, {}]))
 
 
 def asked(start: StartAt) -> Subscribe:
     return Subscribe(1, "one", ("#",), "", start, 0, [], 0, 0, b"", [], InUse.ERROR, 1, 1)
-
-
-def test_what_a_write_says() -> None:
-    assert list(lapses([Delete("shb/lapsed", b"key"), Set("shb/meta", b"key", b""), ROW])) == [(7, "c", "one")]
 
 
 def test_one_that_lapsed_is_known_by_its_id_and_once_by_its_name() -> None:

@@ -9,27 +9,7 @@ from gapless.core.stream.ticks import STEP
 from gapless.core.wire.messages import Subscribed
 from gapless_sim.recording.model import begins_of
 from gapless_sim.recording.pubend_logs import chops
-from unit.gapless_sim.oracles.model_fixture import EARLIEST, NODE, SHB, ModelFixture, P, violates
-
-
-def test_the_truth_is_all_that_was_ever_said() -> None:
-    fixture = ModelFixture()
-    fixture.say(10, 20, (20, 2))
-    fixture.say(0, 10, (10, 1), reply=True)
-    fixture.say(10, 20, lost=30, reply=True)
-    history = fixture.model.histories[P]
-
-    assert history.ticks == [10, 20]
-    assert history.newest == 20
-    assert history.lost == 30
-    assert fixture.model.places[1].tick == 10
-
-
-def test_a_receipt_is_a_part_of_it() -> None:
-    fixture = ModelFixture()
-    fixture.receipt(1, 10)
-
-    assert fixture.model.histories[P].events[10].publication.key == 1
+from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P
 
 
 def test_what_a_log_has_at_a_start_is_a_part_of_it() -> None:
@@ -45,61 +25,6 @@ def test_what_a_log_has_at_a_start_is_a_part_of_it() -> None:
     assert heard == [2, 4, 5]
     ticks = {tick: event.publication.key for tick, event in fixture.model.histories[P].events.items()}
     assert ticks == {2 * STEP: 1, 3 * STEP: 2, 5 * STEP: 3, 6 * STEP: 4, 7 * STEP: 5}
-
-
-def test_what_is_given_up_does_not_come_back_with_a_start() -> None:
-    fixture = ModelFixture()
-    fixture.opens()
-    fixture.chop(STEP)
-    fixture.boots((STEP, fixture.record(1)))
-
-    assert not fixture.model.histories[P].events
-
-
-def test_what_nobody_published_is_no_truth() -> None:
-    fixture = ModelFixture()
-    unknown = fixture.knowledge(0, 10, [(10, 1)])
-    del fixture.model.publications[1]
-
-    with violates("I1"):
-        fixture.observe.known(NODE, unknown)
-
-
-def test_listeners_hear_of_each_event_once() -> None:
-    fixture = ModelFixture()
-    heard: list[int] = []
-    fixture.model.listeners.append(lambda event: heard.append(event.tick))
-    fixture.log((10, 1), (20, 2))
-    fixture.say(0, 20, (10, 1), (20, 2), reply=True)
-
-    assert heard == [10, 20]
-
-
-def test_a_share_is_what_matches() -> None:
-    fixture = ModelFixture()
-    fixture.publication(2, k=2)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(k=1), p=0)
-    fixture.log((30, 3))
-    share = fixture.model.share(reader, P)
-    assert share is not None
-
-    assert share.ticks == [10, 30]
-    assert share.between(10, 30) == [30]
-    assert share.first_between(10, 29) is None
-    assert share.first_between(10, 30) == 30
-    assert share.newest == 30
-
-
-def test_whoever_begins_at_the_earliest_is_judged_by_what_was_there() -> None:
-    fixture = ModelFixture()
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(start=EARLIEST), p=15)
-    share = fixture.model.share(reader, P)
-    assert share is not None
-
-    assert share.ticks == [10, 20]
-    assert share.start == 15
 
 
 def test_what_came_while_nobody_used_a_row_is_looked_at_when_somebody_does() -> None:
@@ -118,16 +43,6 @@ def test_what_came_while_nobody_used_a_row_is_looked_at_when_somebody_does() -> 
     assert share.ticks == [10]
 
 
-def test_another_subscription_of_a_row_begins_anew() -> None:
-    fixture = ModelFixture()
-    row = fixture.row()
-    fixture.leave(fixture.attach(row, 1, p=5))
-    fixture.attach(row, 2, p=9)
-
-    assert fixture.model.accounts[1].shares[P].start == 9
-    assert fixture.model.accounts[1].remade
-
-
 def test_whatever_had_lapsed_is_resumed_when_it_is_attached_again_whoever_has_made_it_anew() -> None:
     """Local 4035, with leases in every run: two rows of one name, of which one had asked before the other was."""
     fixture = ModelFixture()
@@ -138,16 +53,6 @@ def test_whatever_had_lapsed_is_resumed_when_it_is_attached_again_whoever_has_ma
     fixture.attach(row, 2, p=5)
 
     assert [fixture.model.accounts[number].resumed for number in (1, 2)] == [True, True]
-
-
-def test_acknowledgements_only_rise() -> None:
-    fixture = ModelFixture()
-    fixture.log((10, 1))
-    reader = fixture.attach(fixture.row(), p=5)
-    fixture.acknowledge(reader, p=9)
-    fixture.acknowledge(reader, p=7)
-
-    assert fixture.model.accounts[1].shares[P].acked == 9
 
 
 def test_an_event_of_a_pubend_found_later_is_owed_once_the_pubend_counts_the_broker() -> None:
@@ -163,19 +68,6 @@ def test_an_event_of_a_pubend_found_later_is_owed_once_the_pubend_counts_the_bro
     assert fixture.model.first_late(account, share, 100) is None
     fixture.model.informed(NODE, 0, Enrolled(P, SHB, 15))
     assert fixture.model.first_late(account, share, 100) == 20
-
-
-def test_a_lost_disk_ends_what_was_promised() -> None:
-    fixture = ModelFixture()
-    fixture.opens()
-    fixture.log((10, 1))
-    fixture.attach(fixture.row(), p=5)
-    before = fixture.model.has_lost_disks, fixture.model.histories[P].sound
-
-    fixture.observe.wiped(fixture.world.brokers[NODE])
-    assert before == (False, True)
-    assert (fixture.model.has_lost_disks, fixture.model.histories[P].sound) == (True, False)
-    assert not fixture.model.accounts[1].exists
 
 
 def test_who_reads_late_that_it_has_a_subscription_may_have_lost_it_already() -> None:

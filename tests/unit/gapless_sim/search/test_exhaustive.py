@@ -15,35 +15,17 @@ from gapless_sim.search.exhaustive import (
     Case,
     Counts,
     Injection,
-    Scope,
     follow,
     perform,
     run_case,
     tasks,
 )
 from gapless_sim.search.result import Failure
-from gapless_sim.search.scopes import scope_named
 
 SMALLEST = SCOPES[0]
 
 
-@pytest.mark.parametrize("scope", SCOPES[:4], ids=str)
-def test_without_a_fault_all_is_well(scope: Scope) -> None:
-    assert run_case(Case(scope)) is None
-
-
 OF_TREES = {"volume-gone", "overtaken", "link-dead", "link-down"}
-
-
-@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - OF_TREES))
-def test_a_fault_in_the_middle_is_survived(fault: str) -> None:
-    assert run_case(Case(SCOPES[1], (Injection(90, fault, 0),))) is None
-
-
-@pytest.mark.parametrize("number", range(2))
-@pytest.mark.parametrize("fault", sorted(OF_TREES - {"overtaken"}))
-def test_a_fault_of_a_tree_in_the_middle_is_survived(fault: str, number: int) -> None:
-    assert run_case(Case(scope_named("1-2-1/1/1"), (Injection(150, fault, number),))) is None
 
 
 def test_every_fault_is_tried_at_every_position_and_place() -> None:

@@ -48,17 +48,6 @@ def test_a_power_cut_takes_what_the_disk_had_not_done() -> None:
     assert receipts(small) == small.told == [0, 1]
 
 
-def test_the_upkeep_gives_back_what_was_chopped_once_that_is_durable() -> None:
-    small = Small().begin()
-    small.publish(3)
-    small.rest(10)
-
-    assert small.world.hits["disk.reclaimed"]
-    driver = broker_of(small).disk_driver
-    assert driver is not None
-    assert driver.volume.reclaimable == 0
-
-
 def test_a_failed_reclaim_is_a_failed_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     small = Small().begin()
     broker = broker_of(small)
@@ -77,16 +66,3 @@ def test_a_failed_reclaim_is_a_failed_disk(monkeypatch: pytest.MonkeyPatch) -> N
     assert small.world.hits["disk.failed"] == 1
     assert broker.running
     assert small.told == [0, 1, 2]
-
-
-def test_records_are_what_a_stream_has_above_an_index() -> None:
-    small = Small(min_retain_seconds=60.0).begin()
-    small.publish(1, 2)
-    driver = broker_of(small).disk_driver
-    assert driver is not None
-    ((_, pubend, last),) = [receipt for receipt in small.ear.receipts if receipt[0] == 2]
-
-    records = driver.records(f"phb.{pubend}", 0)
-    assert len(records) == 2
-    assert records[-1][0] == last
-    assert driver.records(f"phb.{pubend}", records[0][0]) == records[1:]

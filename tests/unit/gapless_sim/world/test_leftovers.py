@@ -63,43 +63,6 @@ def test_the_first_and_the_newest_are_remembered_and_nothing_grows_without_end()
         assert (frames[0], frames[-1]) == (b"0 of %d" % link, b"%d of %d" % (4 * FRAMES - 1, link))
 
 
-def test_late_frames_of_sessions_are_ignored() -> None:
-    small = Small(network=NetworkFaults(late=1.0)).begin()
-    network = small.world.network
-    for _ in range(5):
-        small.publish(2)
-        network.reset_some(lambda _count: 0)
-        small.rest(2)
-        for _ in range(5):
-            network.bring_leftovers()
-            small.rest(1)
-    small.rest()
-
-    assert small.world.hits["net.late to a client"] >= 3
-    assert small.world.hits["net.late to a broker"] >= 3
-    assert small.told == list(range(10))
-    connected = [line for line in small.world.trace.lines if line.kind == "connected"]
-    assert len(connected) == 2 + 5, "no side ends a session for them"
-
-
-def test_late_frames_between_brokers_do_no_harm() -> None:
-    small = Small(router="hostile", phbs=1, shbs=1, together=False, network=NetworkFaults(late=1.0)).begin()
-    network = small.world.network
-    while not small.producer.open:
-        small.rest(1)
-    for _ in range(5):
-        small.publish(2)
-        network.flap_some(lambda _count: 0)
-        small.rest(4)
-        for _ in range(8):
-            network.bring_leftovers()
-        small.rest(1)
-    small.rest(20)
-
-    assert small.world.hits["net.late between brokers"] >= 5
-    assert small.told == list(range(10))
-
-
 def test_a_stream_between_brokers_carries_only_what_was_sent_on_it() -> None:
     small = Small(router="hostile", phbs=1, shbs=1, together=False, network=NetworkFaults(late=1.0)).begin()
     small.world.network.flap_some(lambda _count: 0)
@@ -109,13 +72,6 @@ def test_a_stream_between_brokers_carries_only_what_was_sent_on_it() -> None:
     small.world.streams = True
 
     assert not small.world.network._broker_ways()
-
-
-def test_nothing_is_late_where_there_was_no_link_before() -> None:
-    small = Small(network=NetworkFaults(late=1.0)).begin()
-    small.world.network.bring_leftovers()
-
-    assert not small.world.hits
 
 
 def test_a_late_frame_is_never_the_first_of_a_link() -> None:
