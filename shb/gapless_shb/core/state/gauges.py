@@ -39,7 +39,7 @@ INTERRUPTED = Family(
 )
 MEMORY = Family(
     "gapless_shb_memory_bytes",
-    "What is held for clients: what waits on links, what one reader has or has asked for, and pages that readers share.",
+    "What is held for clients: what waits on links, what one reader has or has asked for, and pages that they share.",
     ("holder",),
 )
 KEPT_BYTES = Family("gapless_shb_kept_bytes", "What readers share in memory.", _PUBEND)
