@@ -77,6 +77,26 @@ def test_its_code_compiles(block: CodeBlock) -> None:
     compile("\n" * block.line + block.code, str(block.document), "exec")
 
 
+def overturned(page: Path) -> bool:
+    """Whether a decision says, wherever in it, that it is overturned."""
+    return re.search(r"\*\*(In part o|O)verturned", page.read_text("utf-8")) is not None
+
+
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("20*.md"))
+
+
+@pytest.mark.parametrize("page", [page for page in DECISIONS if overturned(page)], ids=lambda page: page.stem)
+def test_a_decision_that_is_overturned_says_so_first_with_a_link(page: Path) -> None:
+    first = page.read_text("utf-8").split("\n\n")[1]
+
+    assert re.match(r"\*\*(In part o|O)verturned\*\*: ", first)
+    assert [path for path, _ in links(page) if path.name in first and path != page]
+
+
+def test_some_decisions_are_overturned_and_most_are_not() -> None:
+    assert 1 < sum(map(overturned, DECISIONS)) < len(DECISIONS) / 2
+
+
 def test_the_readme_names_the_test_command_that_ci_runs() -> None:
     command = "python3 dev.py test"
 
