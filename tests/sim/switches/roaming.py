@@ -84,8 +84,8 @@ ROAMING = (
         (
             Edit(
                 f"{_HOME}.on_renew",
-                "stream.acknowledge(renew.sid, said.tick, said.event)",
-                "stream.positions[renew.sid].acked = said.tick",
+                "stream.acknowledge(renew.sid, acknowledged.tick, acknowledged.event)",
+                "stream.positions[renew.sid].acked = acknowledged.tick",
             ),
         ),
         ("V3",),

@@ -96,21 +96,21 @@ class Question:
     session: ClientSession
     request: Subscribe | Unsubscribe | Attach
     places: list[BrokerId]
-    """Who is asked; the first one now."""
+    """The brokers to ask, one after the other; the first is being asked now."""
     heard_at: int
-    """When its home was heard of last; at first, when it was asked first."""
+    """When that broker last sent something about the question; before that, when the question was first sent."""
 
 
 @dataclass(slots=True)
 class LossInDoubt:
-    """Ticks in (lo, hi] are lost, and the home is asked which of them concern the subscription."""
+    """Lost ticks in (lo, hi], of which the home is asked which concern the subscription."""
 
     lo: Tick
     hi: Tick
     asked: int = 0
-    """The first renewal that asked; 0: none did."""
+    """The number of the first renewal that asked; 0: none did."""
     said: HomeSays | None = None
-    """What the home has answered."""
+    """The home's answer; None: it has not answered yet."""
 
 
 @dataclass(slots=True)
@@ -124,27 +124,27 @@ class Guest:
     attachment: int
     heard_at: int
     in_use: InUse | None
-    """What its client asked for if there is another consumer; None once the home has decided."""
+    """What the client wants if the subscription has another consumer; None once the home has decided."""
     question: int = 0
     """The number of the newest renewal."""
     answered: int = 0
     """The newest renewal that the home has answered."""
     confirmed: dict[PubendId, Row] = field(default_factory=dict)
-    """Where the subscription stands, as its home has said last."""
+    """The positions of the subscription, from the home's newest answer."""
     doubts: dict[PubendId, LossInDoubt] = field(default_factory=dict)
-    """The pubends on which ticks may be a gap."""
+    """Per pubend the lost ticks that may be a gap."""
     complained: bool = False
-    """Whether the consumer knows that it waits for its home."""
+    """Whether the consumer was told that it waits for its home."""
     commit: Commit | None = None
     """The newest commit of its consumer that the home has not answered."""
     handed: tuple[Unit, ...] | None = None
-    """What its consumer was handed and has not committed, if it left in order."""
+    """The units that the consumer was handed and did not commit, if it left in order."""
     settled: tuple[PubendId, ...] | None = None
-    """The pubends on which it was no longer in doubt; None: it was in none."""
+    """The pubends on which the consumer was no longer in doubt; None: it was never in doubt."""
 
     @property
     def sid(self) -> int:
-        """The id here."""
+        """The subscription's id at this SHB."""
         return self.consumer.sid
 
 
@@ -159,7 +159,7 @@ class Guests:
         here: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
     ) -> None:
-        """`here`: what becomes of a request about a subscription that is at home here."""
+        """`here`: the handlers of requests about subscriptions whose home is this SHB, by the request's type."""
         self._hosting = hosting
         self._ahead = ahead
         self._groups = groups
@@ -170,16 +170,16 @@ class Guests:
         self._numbers = 0
         self._questions: dict[int, Question] = {}
         self._guests: dict[int, Guest] = {}
-        """By the id here."""
+        """By the subscription's id at this SHB."""
         self._by_home: dict[tuple[ShbId, int], Guest] = {}
         self._leaving: dict[int, tuple[BrokerId, Renew]] = {}
-        """What homes are told of consumers that have gone, by attachment."""
+        """The home's broker and the last renewal of each consumer that has gone, by attachment."""
         hosting.ask_home = self.ask_home
 
     # -------------------------------------------------------------------------------- what clients ask
 
     def takes(self, session: ClientSession, request: Subscribe | Unsubscribe | Attach, now: int) -> bool:
-        """Whether another SHB has to be asked about a request; then it is. Raises RefusedError."""
+        """Asks another SHB about a request if that is needed. Returns whether it was. Raises RefusedError."""
         if isinstance(request, Unsubscribe):
             places = self._places_to_unsubscribe(request)
         elif isinstance(request, Attach):
@@ -219,7 +219,7 @@ class Guests:
         return places
 
     def _places_to_subscribe(self, session: ClientSession, request: Subscribe) -> list[BrokerId]:
-        """Returns whom to ask; nobody if the subscription is at home here."""
+        """Returns the brokers to ask; none if the subscription's home is this SHB."""
         if not request.name:
             return []  # without a name it lives where it is consumed
         if request.sid:
@@ -239,28 +239,30 @@ class Guests:
         if places == [self._places.broker]:
             return []
         consumers = self._hosting.channel(session.number).consumers.values()
-        mine = [each for each in consumers if each.subscription.home and each.subscription.name == request.name]
+        consumed = [consumer.subscription for consumer in consumers]
+        mine = [subscription for subscription in consumed if subscription.home and subscription.name == request.name]
         if mine and request.in_use is InUse.ERROR and not request.sid:
             raise RefusedError(Code.IN_USE, f"subscription {request.name!r} is consumed by this very connection")
         return places
 
     def on_session_ended(self, session: ClientSession) -> None:
-        """A session has ended: nobody waits for its answers."""
-        for number in [each for each, asked in self._questions.items() if asked.session.number == session.number]:
-            self._forget(number)
+        """A session has ended: drops its questions, whose answers nobody waits for."""
+        for question in list(self._questions.values()):
+            if question.session.number == session.number:
+                self._forget(question.number)
 
     def acknowledged(self, sid: int, now: int) -> None:
-        """A guest's consumer has acknowledged something: its home will be told soon, however soon the next comes."""
+        """A guest's consumer has acknowledged something: the home hears of it within `URGENT`, in one mail."""
         if sid in self._guests:
             self._timers.set_earlier(("renew", sid), now + URGENT)
 
     def commit(self, request: Commit, now: int, wall: int) -> None:
-        """A guest's consumer commits: its home is told until it has answered that this is durable there."""
+        """A guest's consumer commits: mails the commit to the home until the home answers that it is durable there."""
         guest = self._guests[request.sid]
-        for said in request.positions:
-            stream = self._hosting.streams.get(said.pubend)
+        for position in request.positions:
+            stream = self._hosting.streams.get(position.pubend)
             if stream is not None:
-                stream.acknowledge(guest.sid, said.tick, said.event)
+                stream.acknowledge(guest.sid, position.tick, position.event)
         guest.commit = request
         if mail.encode(self._commit_of(guest, request)) is None:
             reason = "the subscription stands on too many pubends to be consumed elsewhere than at its home"
@@ -269,24 +271,24 @@ class Guests:
         self._mail_commit(guest, now)
 
     def hand_back(self, request: Detach) -> None:
-        """A guest's consumer leaves in order, and says what it was handed and has not committed."""
+        """A guest's consumer leaves in order: keeps the units that it was handed and did not commit."""
         guest = self._guests.get(request.sid)
         if guest is not None and request.handed is not None:
             guest.handed = tuple(request.handed)
             guest.settled = None if request.settled is None else tuple(request.settled)
 
-    def on_committed(self, said: CommittedAtHome) -> None:
-        """A commit is durable at the home."""
-        guest = self._by_home.get((said.sender, said.sid))
-        if guest is None or (said.life, said.attachment) != (self._hosting.life, guest.attachment):
+    def on_committed(self, committed: CommittedAtHome) -> None:
+        """A commit is durable at the home: answers the consumer."""
+        guest = self._by_home.get((committed.sender, committed.sid))
+        if guest is None or (committed.life, committed.attachment) != (self._hosting.life, guest.attachment):
             return
-        if guest.commit is not None and guest.commit.number == said.number:
+        if guest.commit is not None and guest.commit.number == committed.number:
             guest.commit = None
             self._timers.cancel(("commit", guest.sid))
-            self._hosting.tell(guest.consumer.channel.session, Committed(guest.sid, said.number))
+            self._hosting.tell(guest.consumer.channel.session, Committed(guest.sid, committed.number))
 
     def left(self, sid: int, now: int) -> None:
-        """A guest's consumer has gone: its home is told until it confirms."""
+        """A guest's consumer has gone: mails that to the home until the home confirms it."""
         guest = self._drop(sid)
         if guest is not None:
             renew = self._renewal(guest, leaves=True)
@@ -296,9 +298,9 @@ class Guests:
 
     # -------------------------------------------------------------------------------- what homes send
 
-    def on_working(self, said: Working, now: int) -> None:
-        """A home has a question, and needs longer."""
-        question = self._questions.get(said.number) if said.life == self._hosting.life else None
+    def on_working(self, working: Working, now: int) -> None:
+        """A home has received a question, and needs longer to answer it."""
+        question = self._questions.get(working.number) if working.life == self._hosting.life else None
         if question is not None:
             question.heard_at = now
             self._timers.set(("ask", question.number), now + SECOND)
@@ -329,7 +331,7 @@ class Guests:
             self._hosting.tell(question.session.number, message)
 
     def _give_back(self, node: BrokerId, answer: Answer, now: int) -> None:
-        """Who asked has gone, or cannot be served here. If there is a lease now, it is given back."""
+        """Gives back the lease that an answer has granted: its client has gone, or cannot be served here."""
         attached = {guest.attachment for guest in self._guests.values()}
         if not isinstance(answer.message, Subscribed) or answer.number in self._leaving or answer.number in attached:
             return
@@ -341,40 +343,40 @@ class Guests:
         self._post(node, renew)
         self._timers.set(("leave", answer.number), now + REPEAT)
 
-    def on_renewed(self, said: Renewed, now: int, wall: int) -> None:
-        """A home has answered a renewal: its knowledge is taken, and readers that waited for it go on."""
-        guest = self._by_home.get((said.sender, said.sid))
-        if guest is None or (said.life, said.attachment) != (self._hosting.life, guest.attachment):
+    def on_renewed(self, renewed: Renewed, now: int, wall: int) -> None:
+        """A home has answered a renewal: takes over its positions, and lets readers that waited for them go on."""
+        guest = self._by_home.get((renewed.sender, renewed.sid))
+        if guest is None or (renewed.life, renewed.attachment) != (self._hosting.life, guest.attachment):
             return
         guest.heard_at = now
         guest.in_use = None
-        guest.answered = max(guest.answered, said.question)
+        guest.answered = max(guest.answered, renewed.question)
         guest.complained = False
-        guest.confirmed = {row.pubend: row for row in said.standing.rows}
+        guest.confirmed = {row.pubend: row for row in renewed.standing.rows}
         record = guest.consumer.subscription
-        begins = {row.pubend: row.start for row in said.standing.rows}
+        begins = {row.pubend: row.start for row in renewed.standing.rows}
         if any(pubend not in record.start for pubend in begins):
-            record.start = begins | said.standing.starts | record.start
-        for row in said.standing.rows:
+            record.start = begins | renewed.standing.starts | record.start
+        for row in renewed.standing.rows:
             stream = self._hosting.streams.get(row.pubend)
             if stream is not None:
                 learn(stream.positions[guest.sid], row)
         # A home that has not heard of a pubend yet says nothing about it.
-        matched = {each.pubend: each for each in said.matched}
+        matched = {answer.pubend: answer for answer in renewed.matched}
         for pubend, doubt in list(guest.doubts.items()):
-            if 0 < doubt.asked <= said.question and pubend in begins and doubt.said is None:
+            if 0 < doubt.asked <= renewed.question and pubend in begins and doubt.said is None:
                 doubt.said = home_says(matched.get(pubend))
                 self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
-    def on_ended(self, said: Ended, now: int, wall: int) -> None:
+    def on_ended(self, ended: Ended, now: int, wall: int) -> None:
         """A home has ended a lease."""
-        if said.life != self._hosting.life:
+        if ended.life != self._hosting.life:
             return
-        if self._leaving.pop(said.attachment, None) is not None:
-            self._timers.cancel(("leave", said.attachment))
-        guest = self._by_home.get((said.sender, said.sid))
-        if guest is not None and guest.attachment == said.attachment:
-            self._lose(guest, said.code, said.reason, now, wall)
+        if self._leaving.pop(ended.attachment, None) is not None:
+            self._timers.cancel(("leave", ended.attachment))
+        guest = self._by_home.get((ended.sender, ended.sid))
+        if guest is not None and guest.attachment == ended.attachment:
+            self._lose(guest, ended.code, ended.reason, now, wall)
 
     # ------------------------------------------------------------------------------------------- time
 
@@ -384,7 +386,7 @@ class Guests:
         return self._timers.next()
 
     def on_deadline(self, now: int, wall: int) -> None:
-        """Repeats what was not answered, and renews leases."""
+        """Repeats questions, commits and farewells without an answer, and renews leases."""
         for what, number in self._timers.take_due(now):
             assert isinstance(number, int)
             if what == "ask":
@@ -480,7 +482,7 @@ class Guests:
         return self._hosting.seals.vouch(record, *named, request.token_seal)
 
     def _ask_next(self, question: Question, now: int, wall: int) -> None:
-        """The place that was asked does not have it: the next one may, or creates it."""
+        """The broker that was asked does not have the subscription: asks the next one, which may create it."""
         self._forget(question.number)
         places, request = question.places[1:], question.request
         if places[0] == self._places.broker:
@@ -511,7 +513,7 @@ class Guests:
         now: int,
         wall: int,
     ) -> None:
-        """Makes a guest of it. `standing`: what the home says; None if it is silent."""
+        """Attaches the consumer as a guest. `standing`: its positions, from the home; None if the home is silent."""
         session, request, hosting = question.session, question.request, self._hosting
         assert isinstance(request, Subscribe)
         taker = taker_of(session, request)
@@ -522,14 +524,14 @@ class Guests:
         checked_filter(session, request, EXISTS)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
         known = standing or Standing()
-        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+        token_ticks = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
         record, operations = hosting.registry.create(
             session.client_id,
             request.name or "",
             request.topics,
             request.selector,
             known.late_start,
-            _starts(known, given),
+            _starts(known, token_ticks),
             group=group,
             home=home,
             not_from=not_from(session, request),
@@ -557,18 +559,18 @@ class Guests:
         guest = Guest(consumer, home, home_sid, answer.generation, question.number, now, undecided)
         guest.confirmed = rows
         self._guests[record.sid] = self._by_home[home, home_sid] = guest
-        at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
+        begins = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
         if group:
             members = self._groups.members(group)
-            at.update(self._groups.late_starts(record, members, at, given or {}))
-            starts = at | dict.fromkeys(given or {}, 0) | _starts(known, {})
-            too_late = self._groups.too_late(members, at, starts)
-            hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
-        positions = [Position(pubend, tick) for pubend, tick in at.items()]
-        told = replace(answer, sid=record.sid, positions=positions, home=home, home_sid=home_sid, group=group)
-        hosting.attach(consumer, at, told, now, wall)
-        for said in request.acknowledged:
-            self._ahead.acknowledge(consumer, said, now)
+            begins.update(self._groups.late_starts(record, members, begins, token_ticks or {}))
+            starts = begins | dict.fromkeys(token_ticks or {}, 0) | _starts(known, {})
+            too_late = self._groups.too_late(members, begins, starts)
+            hosting.ordering.begin(consumer, {pubend: begins[pubend] for pubend in members}, too_late)
+        positions = [Position(pubend, tick) for pubend, tick in begins.items()]
+        subscribed = replace(answer, sid=record.sid, positions=positions, home=home, home_sid=home_sid, group=group)
+        hosting.attach(consumer, begins, subscribed, now, wall)
+        for acknowledged in request.acknowledged:
+            self._ahead.acknowledge(consumer, acknowledged, now)
         self._due(record.sid, now if standing is None else now + RENEW)
 
     def position_on(self, stream: Constream, record: SubscriptionRecord) -> SubscriptionPosition:
@@ -584,21 +586,24 @@ class Guests:
         return guest
 
     def _end(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
-        """The consumer of a guest is ended by its home."""
+        """Ends the consumer of a guest, as the home wants it."""
         self._drop(guest.sid)
         self._hosting.tell(guest.consumer.channel.session, Detached(guest.sid, code, reason))
         self._end_consumption(guest.sid, now, wall)
 
     def _lose(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
-        """The home has ended a lease. `RETRY`: for another attachment of the same client instance.
+        """The home has ended a lease. The code `RETRY` means: for another attachment of the same client instance.
 
-        If that is of an older request, which came late, the client believes to be served here: it connects again.
+        If the other attachment comes from an older request that was late, the client still believes to be served here.
+        So its session is ended, and it connects again.
         """
         consumer = guest.consumer
         session, name = consumer.channel.session, consumer.subscription.name
         if code is not Code.RETRY:
             self._end(guest, code, reason, now, wall)
-        elif any(asked.session.number == session and asked.request.name == name for asked in self._questions.values()):
+        elif (session, name) in {
+            (question.session.number, question.request.name) for question in self._questions.values()
+        }:
             self._end(guest, Code.TAKEN_OVER, "another consumer of this very connection took it over", now, wall)
         else:
             self._drop(guest.sid)
@@ -611,9 +616,9 @@ class Guests:
         self._timers.set(("renew", sid), at)
 
     def ask_home(self, sid: int, pubend: PubendId, lo: Tick, hi: Tick, now: int) -> HomeSays | None:
-        """Returns what the home has said of (lo, hi] since ticks in it were found lost.
+        """Returns the home's answer about (lo, hi], given since ticks in it were found lost.
 
-        If it has not, it is asked now, and the reader has to wait: None.
+        Returns None if there is no answer yet: the home is asked now, and the reader has to wait.
         """
         guest = self._guests.get(sid)
         if guest is None:
@@ -648,7 +653,7 @@ class Guests:
         self._hosting.outbox.emit(Alarm(AlarmCode.HOME_SILENT, reason, about))
 
     def _doubts(self, guest: Guest) -> tuple[Doubt, ...]:
-        """Returns what the next renewal asks about: all of that has room in one answer."""
+        """Returns the lost ticks that the next renewal asks about: as many as have room in one answer."""
         open_ones = [(pubend, doubt) for pubend, doubt in guest.doubts.items() if doubt.said is None]
         for _, doubt in open_ones[:DOUBTS_MOST]:
             doubt.asked = doubt.asked or guest.question
@@ -695,30 +700,30 @@ class Guests:
         self._post(node_of(guest.home), self._commit_of(guest, guest.commit))
         self._timers.set(("commit", guest.sid), now + REPEAT)
 
-    def _commit_of(self, guest: Guest, said: Commit) -> CommitAtHome:
+    def _commit_of(self, guest: Guest, commit: Commit) -> CommitAtHome:
         here, at = self._hosting, guest.attachment
-        positions = tuple(said.positions)
+        positions = tuple(commit.positions)
         return CommitAtHome(
             here.shb,
             here.life,
             guest.home,
             guest.home_sid,
             at,
-            said.epoch,
-            said.number,
+            commit.epoch,
+            commit.number,
             positions,
-            said.unit,
-            said.enlists,
+            commit.unit,
+            commit.enlists,
         )
 
-    def _post(self, node: BrokerId, said: mail.Mail) -> None:
-        data = mail.encode(said)
+    def _post(self, node: BrokerId, message: mail.Mail) -> None:
+        data = mail.encode(message)
         assert data is not None, "a renewal is small"
         self._hosting.outbox.emit(Post(node, mail.ROLE, data))
 
 
 def home_says(matched: Matched | None) -> HomeSays:
-    """Returns what is silence by what the home's PFS knows; None: it knows nothing."""
+    """Returns which ticks are silence by the home's PFS. `matched`: None if the PFS knows nothing of them."""
     if matched is None:
         return ALL_IS_SAID
     silent = IntervalSet([(matched.lo, matched.upto)])
@@ -728,7 +733,7 @@ def home_says(matched: Matched | None) -> HomeSays:
 
 
 def _is_earlier(question: Question, guest: Guest) -> bool:
-    """Whether its home has answered a question before that of a guest: answers come in any order."""
+    """Whether the home has answered a question before that of a guest: answers arrive in any order."""
     assert isinstance(question.request, Subscribe)
     taker, other = taker_of(question.session, question.request), guest.consumer.taker
     if taker.is_of_process(other) and taker.asked != other.asked:
@@ -737,15 +742,16 @@ def _is_earlier(question: Question, guest: Guest) -> bool:
 
 
 def learn(position: SubscriptionPosition, row: Row) -> None:
-    """Takes over what the home knows: it never knows less of what is done with than before."""
+    """Takes over a position from the home: the home's knowledge of what is done with never shrinks."""
     position.acknowledge(row.acked, row.quiet_from)
     position.released = max(position.released, row.released)
 
 
-def _starts(standing: Standing, given: dict[PubendId, Tick] | None) -> dict[PubendId, Tick]:
-    """Returns where a guest goes on: at its token; where that names no pubend, where the subscription starts there.
+def _starts(standing: Standing, token_ticks: dict[PubendId, Tick] | None) -> dict[PubendId, Tick]:
+    """Returns the first tick of a guest on each pubend.
 
-    Without a token it goes on at what it has acknowledged.
+    That is the tick of the token; where the token names no tick, the subscription's start; without a token, the
+    acknowledged tick.
     """
-    rows = {row.pubend: row.acked if given is None else row.start for row in standing.rows}
-    return standing.starts | rows | (given or {})
+    rows = {row.pubend: row.acked if token_ticks is None else row.start for row in standing.rows}
+    return standing.starts | rows | (token_ticks or {})

@@ -1,8 +1,8 @@
 """The home's side: this SHB's subscriptions that are consumed at another SHB (protocol: roaming).
 
 To the other parts of the SHB, a consumer elsewhere is a consumer like any other. It has a session of its own, with a
-negative number, and what is said to that session goes by mail. It is not served, and so is never live here; the PFS
-goes on noting what matches. Its lease ends when nothing was heard of it for `LEASE`.
+negative number, and messages to that session go by mail. It is not served, and so is never live here; the PFS
+goes on noting what matches. Its lease ends when no renewal of it has arrived for `LEASE`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SECOND: Final = 1_000_000_000
 LEASE: Final = 20 * SECOND
 """How long a consumer elsewhere may be silent: four renewals."""
 FORGET: Final = 60 * SECOND
-"""How long a question is known after it was heard of last. Whoever asks does so more often."""
+"""How long a question is remembered after it last arrived. An SHB that still waits repeats it more often."""
 
 
 @dataclass(slots=True)
@@ -82,13 +82,13 @@ class GuestLease:
     heard_at: int
 
     def is_of(self, renew: Renew | CommitAtHome) -> bool:
-        """Whether it belongs to who sends this."""
+        """Whether a message comes from the attachment that has this lease."""
         return (self.sender, self.life, self.attachment) == (renew.sender, renew.life, renew.attachment)
 
 
 @dataclass(slots=True)
 class GuestHost:
-    """Another SHB, in its present life."""
+    """Another SHB, and the questions of its present process."""
 
     life: int = 0
     floor: int = 0
@@ -128,10 +128,10 @@ class Home:
     # ------------------------------------------------------------------------------- what guests' SHBs send
 
     def on_ask(self, node: BrokerId, ask: Ask, now: int, wall: int) -> None:
-        """Another SHB asks something for a client. It is asked here once, however often the mail comes."""
+        """Another SHB passes on a client's request. It is handled once, however often the mail arrives."""
         asker = self._askers.setdefault(ask.sender, GuestHost())
         if ask.life < asker.life or (ask.life == asker.life and ask.number < asker.floor):
-            return  # too late: whoever asked has its answer, or is gone
+            return  # too late: the client has its answer, or is gone
         if ask.life > asker.life:
             self._begin_life(ask.sender, asker, ask.life, now, wall)
         asker.floor = max(asker.floor, ask.floor)
@@ -140,25 +140,25 @@ class Home:
         question = asker.questions.get(ask.number)
         if question is not None:
             question.heard_at = now
-            said = question.answer or Working(self._hosting.shb, ask.life, ask.number)
-            self._post(question.node, said)
+            repeated = question.answer or Working(self._hosting.shb, ask.life, ask.number)
+            self._post(question.node, repeated)
             return
         session = self._new_session(ask.client_id, ask.instance, ask.principal)
         question = asker.questions[ask.number] = GuestRequest(node, ask, session, now)
         self._asked_in[session.number] = question
         if not ask.create and self._is_unknown(ask):
-            nobody = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
-            self._tell(session.number, nobody)
+            unknown = RequestFailed(ask.request.request, Code.NOT_FOUND, "the subscription is not kept here")
+            self._tell(session.number, unknown)
         elif isinstance(ask.request, Attach):
-            kept = elsewhere(self._hosting.places.broker, self._hosting)
-            self._tell(session.number, kept.answer(ask.request.request))
+            refusal = elsewhere(self._hosting.places.broker, self._hosting)
+            self._tell(session.number, refusal.answer(ask.request.request))
         else:
             self._handlers[type(ask.request)](session, ask.request, now, wall)
         if question.answer is None:
             self._post(node, Working(self._hosting.shb, ask.life, ask.number))
 
     def on_renew(self, node: BrokerId, renew: Renew, now: int, wall: int) -> None:
-        """A consumer elsewhere is still there, or has gone. Takes its acknowledgements."""
+        """A consumer elsewhere renews its lease, or gives it back. Takes its acknowledgements."""
         subscription = self._hosting.registry.get(renew.sid) if renew.home == self._hosting.shb else None
         if subscription is None or subscription.generation != renew.generation:
             self._end(node, renew, Code.UNSUBSCRIBED, "the subscription was removed, or its home has lost it")
@@ -177,7 +177,7 @@ class Home:
         is_free = self._hosting.registry.phase(renew.sid) in {Phase.FREE, Phase.RETURNING}
         is_overtaken = self._takeovers.is_overtaken(renew.sid, _taker_of(renew)._replace(again=True))  # it has had it
         if lease is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
-            # This process has never heard of it, or not for so long that its lease has ended. Nobody has it.
+            # This process knows no lease of the consumer, or the lease has ended. Nobody else has the subscription.
             lease = self._adopt(node, subscription, renew, now, wall)
         if lease is None or not lease.is_of(renew):
             holder = self._hosting.consumers.get(renew.sid)
@@ -187,18 +187,18 @@ class Home:
                 self._end(node, renew, Code.TAKEN_OVER, _taken_over(holder, subscription))
             return
         lease.heard_at = now
-        for said in renew.acknowledged:
-            # The other SHB has judged it. This one may be far behind, and to ask about each would make it ask for more.
-            stream = self._hosting.streams.get(said.pubend)
+        for acknowledged in renew.acknowledged:
+            # The other SHB has judged the position. This SHB may be far behind, and judging again would cost questions.
+            stream = self._hosting.streams.get(acknowledged.pubend)
             if stream is not None and renew.sid in stream.positions:
-                stream.acknowledge(renew.sid, said.tick, said.event)
-        for found in renew.passed:
-            stream = self._hosting.streams.get(found.pubend)
+                stream.acknowledge(renew.sid, acknowledged.tick, acknowledged.event)
+        for passed in renew.passed:
+            stream = self._hosting.streams.get(passed.pubend)
             if stream is not None:
-                stream.passed_elsewhere(renew.sid, found.tick)
+                stream.passed_elsewhere(renew.sid, passed.tick)
         self._hosting.unsaved = True
         if renew.leaves and self._desks.unknown_of(renew.acknowledged, now):
-            return  # it is said again until this SHB has heard of that pubend, too, and can keep a position there
+            return  # the renewal is repeated until this SHB knows that pubend, too, and can keep a position there
         if renew.leaves:
             self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
             if renew.handed is not None:  # otherwise it may have been its link that ended
@@ -216,39 +216,42 @@ class Home:
         if self._leases.get(renew.sid) is not lease or subscription is None:
             return
         standing = self._standing(subscription)
-        here, asked = self._hosting.shb, renew.question
-        self._post(node, Renewed(here, renew.life, asked, renew.sid, renew.attachment, standing, matched))
+        here, question = self._hosting.shb, renew.question
+        self._post(node, Renewed(here, renew.life, question, renew.sid, renew.attachment, standing, matched))
 
-    def on_commit(self, node: BrokerId, said: CommitAtHome, now: int) -> None:
-        """A consumer elsewhere commits. Without a lease nothing is answered: its next renewal gives or ends it."""
-        lease = self._leases.get(said.sid) if said.home == self._hosting.shb else None
-        if lease is None or not lease.is_of(said):
+    def on_commit(self, node: BrokerId, commit: CommitAtHome, now: int) -> None:
+        """A consumer elsewhere commits. Without a lease it gets no answer: its next renewal gets a lease, or ends."""
+        lease = self._leases.get(commit.sid) if commit.home == self._hosting.shb else None
+        if lease is None or not lease.is_of(commit):
             return
-        if not self._desks.is_current(said.sid, said.epoch):
-            # It was here when this process was not, and somebody else has had the subscription since.
-            self._post_end(lease, said.sid, Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
+        if not self._desks.is_current(commit.sid, commit.epoch):
+            # The consumer attached before this process began, and another one has had the subscription since.
+            self._post_end(lease, commit.sid, Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
             return
         here = self._hosting.shb
 
         def durable(_now: int, _wall: int) -> None:
-            self._post(node, CommittedAtHome(here, said.life, said.sid, said.attachment, said.number))
+            self._post(node, CommittedAtHome(here, commit.life, commit.sid, commit.attachment, commit.number))
 
-        self._desks.commit(self._hosting.consumers[said.sid], said.positions, said.unit, said.enlists, durable, now)
+        self._desks.commit(
+            self._hosting.consumers[commit.sid], commit.positions, commit.unit, commit.enlists, durable, now
+        )
 
     def on_beat(self, now: int, wall: int) -> None:
-        """A few seconds have passed: ends leases of consumers that are silent, and forgets old questions."""
+        """Ends leases of silent consumers, and forgets old questions. Called every few seconds."""
         for sid in [sid for sid, lease in self._leases.items() if now - lease.heard_at >= LEASE]:
             lease = self._leases.pop(sid)
             self._end_consumption(sid, now, wall)
             self._hosting.channels.pop(lease.session.number, None)
         for asker in self._askers.values():
-            for number in [each for each, said in asker.questions.items() if now - said.heard_at >= FORGET]:
+            due = [number for number, question in asker.questions.items() if now - question.heard_at >= FORGET]
+            for number in due:
                 self._drop(asker, number, now, wall)
 
-    # ------------------------------------------------------------------------------------ what is said to them
+    # ---------------------------------------------------------------------------------- what they are answered
 
     def _tell(self, session: int, message: ServerMessage) -> None:
-        """This SHB says something to a session elsewhere."""
+        """Sends a message of this SHB to a session elsewhere, by mail."""
         question = self._asked_in.get(session)
         if isinstance(message, Detached):
             lease = self._leases.pop(message.sid, None)
@@ -296,7 +299,7 @@ class Home:
                 self._hosting.channels.pop(lease.session.number, None)
 
     def _drop(self, asker: GuestHost, number: int, now: int, wall: int) -> None:
-        """Nobody waits for this answer any more."""
+        """Forgets a question, whose answer nobody waits for any more."""
         question = asker.questions.pop(number)
         if self._asked_in.pop(question.session.number, None) is not None:
             self._end_session(SessionEnded(question.session), now, wall)
@@ -310,7 +313,7 @@ class Home:
         return known is None and self._expiry.late_start(ask.client_id, name) is None
 
     def _make_way(self, renew: Renew, wall: int) -> None:
-        """One that came while this SHB was not heard takes over now what it could not then."""
+        """Lets a consumer take over now, that attached elsewhere while this SHB was out of reach."""
         holder = self._hosting.consumers.get(renew.sid)
         lease = self._leases.get(renew.sid)
         if renew.leaves or renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
@@ -358,8 +361,8 @@ class Home:
         self._hosting.channels.pop(lease.session.number, None)
         self._post(lease.node, Ended(self._hosting.shb, lease.life, sid, lease.attachment, code, reason))
 
-    def _post(self, node: BrokerId, said: mail.Mail) -> None:
-        data = mail.encode(said)
+    def _post(self, node: BrokerId, message: mail.Mail) -> None:
+        data = mail.encode(message)
         if data is not None:
             self._hosting.outbox.emit(Post(node, mail.ROLE, data))
 
