@@ -1,11 +1,12 @@
-"""A transform: consumes, publishes what follows from it, and stores its position in the publisher's own batches.
+"""A transform: consumes events, publishes outputs, and stores its position in the publisher's own batches.
 
-The order of things is what makes it exactly-once (protocol: transforms; TS9 to TS11):
+The order of its steps makes it exactly-once (protocol: transforms; TS9 to TS11):
 
 1. The publisher is opened first. From then on no twin can store anything.
 2. The input is consumed from the token that the publisher has stored, and taken over from a twin.
 3. The outputs of an input batch are one append, with the token behind that batch.
-4. The input is acknowledged after the receipt, in order: before, the system might release what has to be read again.
+4. The input is acknowledged after the receipt, in order. Otherwise the system might release events that have to be
+   read again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ GapT = TypeVar("GapT")
 TransformT = TypeVar("TransformT", bound="Transform[Any]")
 
 IDLE_SECONDS: Final = 5.0
-"""After so long without input, silence is stored and acknowledged, too: the system may release what it covers."""
+"""After so long without input the position behind silence is stored and acknowledged, so that it can be released."""
 
 
 class InputBatch(Batch):
@@ -48,11 +49,11 @@ class InputBatch(Batch):
         self._transform = transform
 
     async def publish(self, messages: Iterable[Message]) -> None:
-        """Publishes what follows from this batch, in one append with the position behind it; once for each batch.
+        """Publishes the outputs of this batch, in one append with the position behind it; once for each batch.
 
         Without messages, only the position moves on. It returns as soon as there is room for another batch; receipts
-        are waited for at the end of the block. What goes wrong meanwhile is raised by the next call, by the iteration,
-        or at the end of the block.
+        are waited for at the end of the block. An error meanwhile is raised by the next call, by the iteration, or at
+        the end of the block.
 
         Raises InvalidMessageError if the messages do not fit into one append: nothing was sent then, and a smaller
         `max_events` helps. Raises the errors of `Publisher.send_batch`, too; PublisherFencedError if another transform
@@ -77,7 +78,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
     ) -> None:
         """For gapless itself. The publisher was open before the subscription was attached.
 
-        `attach`: does that once more, at another position.
+        `attach(token)`: attaches the input again, from `token`.
         """
         self._publisher = publisher
         self._subscription = subscription
@@ -134,8 +135,9 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
     async def close(self) -> None:
         """Waits for all receipts, as `Publisher.close` does, acknowledges the input, and ends. Idempotent.
 
-        A batch that was handed out and not published comes again. Raises what went wrong with a batch before, and
-        PublishUncertainError for what has no receipt: the stored position tells with the next start.
+        A batch that was handed out and not published comes again. Raises the error of an earlier batch, and
+        PublishUncertainError for batches without a receipt: at the next start the stored position shows which were
+        logged.
         """
         try:
             await self._publisher.close()
@@ -145,19 +147,19 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
             self.abandon()
 
     def abandon(self) -> None:
-        """Ends it now. What has no receipt may be logged or not; the stored position tells, with the next start."""
+        """Ends now. Batches without a receipt may be logged or not; at the next start the stored position shows it."""
         self._subscription.abandon()
         self._publisher.abandon()
 
     # Used by the batches and the blocking facade.
 
     def put_back(self, item: Batch | Gap) -> None:
-        """What was handed out last was not, for nobody was there to take it: it is next."""
+        """Takes back the item that was handed out last, because its caller had left: it is handed out next."""
         self._in_hand = None
         self._subscription.put_back(item)
 
     async def publish(self, batch: InputBatch, messages: Iterable[Message]) -> None:
-        """Publishes what follows from the batch in hand."""
+        """Publishes the outputs of the batch in hand."""
         self._check()
         if batch is not self._in_hand:
             raise SubscriptionError("the outputs of a batch are published once, before the next batch is asked for")
@@ -177,7 +179,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         if self._error is None:
             self._publisher.check_here()
             return
-        # What a fenced one had sent before is uncertain to its publisher. Here the stored position tells.
+        # To a fenced publisher, batches that it had sent are uncertain. Here the stored position shows their fate.
         fenced = self._publisher.error
         raise fenced if isinstance(fenced, PublisherFencedError) else self._error
 
@@ -214,7 +216,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
             self._fail(error)
 
     def _fail(self, error: GaplessError) -> None:
-        """A batch will not be logged: nothing behind it may be. Whoever waits for input is told."""
+        """A batch will not be logged, so no later one may be: ends the input, which wakes the iteration."""
         self._error = error
         self._subscription.abandon()
 
@@ -224,7 +226,7 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
         await self._changed
 
     def _store_silence(self) -> None:
-        """There was no input for a while: stores the position behind the silence, and looks again later."""
+        """Stores the position behind silence, after a while without input, and sets the timer for the next time."""
         if self._error is None and not self._subscription.is_over:
             token = self._subscription.token
             if token != self._positions.token and not self._unanswered:
@@ -245,11 +247,12 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
             self._idle.cancel()
 
     async def _take_back(self, taken_over: SubscriptionError) -> None:
-        """Another consumer has the input. Attaches it again, for this transform owns the name.
+        """Attaches the input again, which another consumer has taken over, if this transform still owns the name.
 
-        Raises PublisherFencedError if it does not: a twin has opened the publisher since. So the broker is asked, which
-        refuses the stored position of one that is fenced. But a twin that had opened it before, and was paused then,
-        takes the input over when it wakes: that one is fenced, and has no use for it.
+        Raises PublisherFencedError if it does not, because a twin has opened the publisher since. To find that out the
+        transform sends its position: the broker refuses that of a fenced publisher. If it is not fenced, the other
+        consumer is a twin that opened the publisher earlier, was paused, and took the input over when it woke. That
+        twin is fenced, and has no use for the input.
         """
         positions = self._positions
         try:

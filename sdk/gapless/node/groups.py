@@ -29,16 +29,16 @@ class GroupSection(Section):
     members: Annotated[tuple[Annotated[str, Field(pattern=MEMBER)], ...], Field(min_length=1, max_length=64)]
     """Each is node/pubend."""
     silence_seconds: float = Field(default=0.02, ge=0.01, le=60)
-    """How soon a member says that it is silent: an event of another member waits about so long."""
+    """How soon a member announces its silence: an event of another member waits about so long."""
 
     @property
     def group(self) -> OrderedGroup:
-        """The same in the core's words."""
+        """The group as the core knows it."""
         return OrderedGroup(self.name, self.members, self.silence_seconds)
 
 
 def wrong_groups(groups: Sequence[GroupSection]) -> Iterator[str]:
-    """Yields a sentence for each name that stands twice: of a group, or of a member in whatever groups."""
+    """Yields an error text for each group that is named twice, and for each member that stands in groups twice."""
     for name in _repeated([group.name for group in groups]):
         yield f"the group {name!r} stands here twice"
     for member in _repeated([member for group in groups for member in group.members]):
@@ -48,7 +48,7 @@ def wrong_groups(groups: Sequence[GroupSection]) -> Iterator[str]:
 
 
 def unknown_nodes(groups: Sequence[GroupSection], roles: Mapping[str, Collection[str]]) -> Iterator[str]:
-    """Yields a sentence for each member of a node that hosts no pubends. `roles`: those of each node.
+    """Yields a warning for each group member whose node hosts no pubends. `roles`: node → its roles.
 
     A role of any other name than "shb" may host pubends.
     """

@@ -14,9 +14,9 @@ from gapless_log.kafka.messages import UNKNOWN, Aborted, Fetched, FetchFrom
 from gapless_log.kafka.records import Batch, CorruptBatchError, batches, without_aborted
 
 FETCH_BYTES_MAX = 4 << 20
-"""So much is fetched of one partition at once."""
+"""The most bytes that one fetch asks of a partition."""
 RECENT_BYTES = 4 << 20
-"""So much of what was read of one partition is kept for who reads on there."""
+"""The most bytes of a partition's latest batches that are kept for readers that go on there."""
 
 JudgedBatch: TypeAlias = tuple[Batch, bool]
 """A batch, and whether its records count."""
@@ -24,7 +24,7 @@ JudgedBatch: TypeAlias = tuple[Batch, bool]
 
 @dataclass(slots=True)
 class Following:
-    """How far a log's host has been told."""
+    """How far the host of a log has been sent what is in it."""
 
     reached: Tick
     """Where the last `Grown` ended."""
@@ -41,9 +41,9 @@ class Following:
 
 
 class Recent:
-    """The batches that were read last: who reads on inside of one, or behind it, does not have it fetched again.
+    """The batches that were read last, so that a reader which goes on inside or behind one needs no fetch for it.
 
-    They are as good as on the day they were read, as long as the lineage is the same.
+    A batch stays valid for as long as the lineage stays the same.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Recent:
         self._size = 0
         self._is_used = False
         self.longest = 0
-        """So many records the longest batch has that was ever kept."""
+        """The number of records of the longest batch that was ever kept."""
 
     def keep(self, found: Sequence[JudgedBatch]) -> None:
         """Keeps batches that were fetched, and drops the oldest beyond the limit."""
@@ -86,7 +86,7 @@ class Recent:
         return found
 
     def rest(self) -> None:
-        """Forgets all if nothing was read since this was called the last time."""
+        """Forgets all batches if none was read or kept since the last call."""
         if not self._is_used:
             for first in list(self._batches):
                 self._drop(first)
@@ -112,16 +112,16 @@ class PartitionLog:
     leader_epoch: int = UNKNOWN
     following: Following | None = None
     is_paused: bool = False
-    """Whether what comes next cannot be read, and nothing is fetched for a while."""
+    """Whether nothing is fetched for a while, because the next records cannot be read."""
     recent: Recent = field(default_factory=Recent)
 
     @property
     def first(self) -> Tick:
-        """Everything at or below it was removed. Who has read all of that stands there, and has lost nothing."""
+        """The tick up to which everything was removed. A reader of all that was removed stands there, without a gap."""
         return self.lineage.position(self.start)
 
     def learn(self, lineage: Lineage) -> None:
-        """The leader has told the lineage anew."""
+        """Takes over a lineage that the leader has sent anew."""
         reached = None if self.following is None else offset_of(self.following.reached)
         self.lineage = self.lineage.told_anew(lineage, reached)
         self.recent = Recent()  # a read that is under way keeps what it finds in the former one
@@ -132,21 +132,24 @@ class PartitionLog:
         return self.following is not None and not self.is_paused
 
     def follow(self, after: Tick, window: int) -> None:
-        """The host wants everything above `after`."""
+        """Begins to follow the partition: the host wants everything above `after`."""
         self.following = Following(after, self.place_of(after), window)
 
     def place_of(self, tick: Tick) -> Place:
-        """Returns where one who stands at `tick` goes on: not below what is still there."""
+        """Returns where a reader that stands at `tick` goes on: not below the log start."""
         place = self.lineage.seek(tick)
         return place if place.offset > self.start else Place(self.start, UNKNOWN)
 
     def seek(self) -> None:
-        """The lineage or the log's start has changed: goes on where that leaves it."""
+        """Goes on at the place that follows from the present lineage and log start, after one of them has changed."""
         if self.following is not None:
             self.following.place = self.place_of(self.following.reached)
 
     def removed(self) -> Grown | None:
-        """Returns what the host is told if the log begins above all that it was told: nothing may come for long."""
+        """Returns a message for the host if the log begins above all that the host was sent; else None.
+
+        Otherwise the host would not hear of that before the next record, which may come much later.
+        """
         following = self.following
         if following is None or self.first <= following.reached:
             return None
@@ -155,7 +158,7 @@ class PartitionLog:
         return grown
 
     def wanted(self) -> FetchFrom | None:
-        """Returns what to fetch next; None if nothing is wanted, or there is no room."""
+        """Returns the next fetch; None if the partition is not followed, is paused, or has no room."""
         following = self.following
         if following is None or following.room <= 0 or not self.is_followed:
             return None
@@ -164,9 +167,9 @@ class PartitionLog:
         return FetchFrom(self.topic_id, self.partition, place.offset, self.leader_epoch, place.last_epoch, bytes_max)
 
     def grow(self, fetched: Fetched) -> tuple[Grown | None, bool, str]:
-        """Takes what a fetch has brought, which began where `wanted` said.
+        """Takes a fetch response that starts at `wanted`.
 
-        Returns what the host is to be told, whether the lineage has to be learned before that, and what is wrong.
+        Returns the message for the host, whether leader epochs must be looked up first, and an error text.
         """
         following = self.following
         assert following is not None
@@ -189,10 +192,10 @@ class PartitionLog:
         return grown, False, found.fault
 
     def is_other(self, found: Sequence[JudgedBatch]) -> bool:
-        """Whether a leader epoch is not known in which one of these batches was written.
+        """Whether one of these batches was written in a leader epoch that the lineage does not have.
 
-        Then a void lies below it, which has to be told first (TK20). The batch does not say where that ends: records
-        may be missing before it.
+        Then a void lies below that epoch, and has to be sent first (TK20). The batch does not show where the void ends:
+        records may be missing before the batch.
         """
         return any(batch.leader_epoch > self.lineage.last_epoch for batch, _ in found)
 
@@ -209,9 +212,9 @@ class FoundPieces:
 
 
 def pieces_of(records: bytes, aborted: Sequence[Aborted], offset: int, start: int) -> FoundPieces:
-    """Takes fetched bytes apart: what is in them at `offset` and behind, and is still in a log that begins at `start`.
+    """Returns the batches in fetched bytes that reach to `offset` or behind it, of a log that begins at `start`.
 
-    A broker sends whole batches. So the first one may begin below what was asked for, and below the log's start (TK10).
+    A broker sends whole batches. So the first batch may begin below `offset`, and below the log's start (TK10).
     """
     fault = ""
 
@@ -230,7 +233,7 @@ def pieces_of(records: bytes, aborted: Sequence[Aborted], offset: int, start: in
 
 
 def pieces_from(judged: Sequence[JudgedBatch], offset: int, start: int, fault: str) -> FoundPieces:
-    """The same, of batches. `fault`: what is wrong behind them, or ""."""
+    """Returns those of the batches that reach to `offset` or behind it. `fault`: why nothing follows them, or ""."""
     found = [(batch, counts) for batch, counts in judged if batch.last >= max(offset, start)]
     pieces = [
         LogPiece(

@@ -48,18 +48,18 @@ if TYPE_CHECKING:
 
 _COUNTER_BITS = 32
 TAKES_LONG = (Subscribe, Unsubscribe, Attach)
-"""Requests of which each takes about as long as a thousand others: what they ask for has to be parsed, and written."""
+"""Requests of which each takes about as long as a thousand others: a selector is parsed, and rows are written."""
 PORTION = 8
-"""So many of those are taken in one turn, of a link that has brought more: what follows them on that link waits."""
+"""How many of those are taken in one turn; beyond them one of each link. What follows it on its link waits."""
 LATE_MAX = 4096
-"""A link of which more frames wait is not read for a while."""
+"""A link with more waiting frames is not read for a while."""
 ROOM_AGAIN = 0.9
-"""Connections are taken again, for the operator, when so large a share of what is possible is there."""
+"""The operator hears that connections are taken again when no more than this share of the limit is there."""
 _JUDGED = CHECKS.keys() | NEEDS.keys()
-"""The messages that may be refused: the others need no permission, and what can be wrong with them does not decode."""
+"""The messages that may be refused. The others need no permission, and a wrong one of them does not decode."""
 
 ADVICE: Final = "connect to a node that has one; those with the role 'shb' serve subscriptions"
-"""Of what no role of a node answers."""
+"""For the client whose request no role of the node answers."""
 
 
 class Sessions:
@@ -101,7 +101,7 @@ class Sessions:
         self._full = False
         """Whether the operator was told that no more connections are taken."""
         self._portion = PORTION
-        """How many requests that take long are still taken in this turn."""
+        """How many more of the requests in `TAKES_LONG` are taken in this turn."""
         self._late: dict[int, None] = {}
         """The links of which frames wait for the next turn, in the order in which they have their turn."""
         self._sessions: dict[int, LinkSession] = {}
@@ -113,9 +113,9 @@ class Sessions:
         self._counter = 0
         self._closing = ""
         self._alone_since: int | None = None
-        """Since when there is no link to the network, if there ought to be one."""
+        """Since when there is no link to other brokers; None: there is one, or none is needed."""
         self._cut_off = ""
-        """What clients are told if that is so for too long."""
+        """The reason that clients are sent when that has lasted for too long; else ""."""
 
     # Getters.
 
@@ -186,16 +186,16 @@ class Sessions:
             self._take_frames(connection, payloads, now, wall)
 
     def begin_turn(self) -> None:
-        """A turn begins: clients have another portion of what takes long."""
+        """A turn begins: another `PORTION` of requests that take long may be taken."""
         self._portion = PORTION
 
     @property
     def is_behind(self) -> bool:
-        """Whether frames have arrived that are to be taken in the next turn."""
+        """Whether frames have arrived that wait for the next turn."""
         return bool(self._late)
 
     def take_late(self, now: int, wall: int) -> None:
-        """Takes frames that had to wait: of each link in turn as many as there is a portion for."""
+        """Takes frames that had to wait, link by link, as far as the portion of this turn goes."""
         links = list(self._late)
         self._late.clear()
         for link in links[1:] + links[:1]:
@@ -230,7 +230,7 @@ class Sessions:
             self._on_violation(connection, f"protocol violation: {error}", now)
 
     def _look_at_late(self, connection: LinkSession) -> None:
-        """A link of which so much waits is not read until it was taken: then no client costs memory by that."""
+        """Stops reading a link while many of its frames wait, so that no client costs memory without a bound."""
         behind = len(connection.late) > (LATE_MAX // 2 if connection.behind else LATE_MAX)
         if connection.late:
             self._late[connection.link] = None
@@ -256,7 +256,7 @@ class Sessions:
         if connection is None:
             return
         if connection.late:
-            connection.is_gone = True  # what a client said before it left counts
+            connection.is_gone = True  # the frames that a client sent before it left count
         else:
             self._over(connection)
 
@@ -295,7 +295,7 @@ class Sessions:
             self._publishing.on_placed(reply_to, placed)
 
     def on_network(self, links: int, now: int) -> None:
-        """So many links to other brokers are there. To be called only where pubends are at other brokers."""
+        """The number of links to other brokers has changed. Only for nodes without pubends of their own."""
         if not links:
             self._alone_since = now if self._alone_since is None else self._alone_since
             return
@@ -322,7 +322,7 @@ class Sessions:
             heappush(due, (connection.due(self._limits), link))
 
     def _tell_cut_off(self, reason: str, now: int) -> None:
-        """Clients hear at once whether they are served here."""
+        """Sends all clients a heartbeat with the reason, or with "" when the broker is no longer cut off."""
         self._cut_off = reason
         for number, connection in self._sessions.items():
             self._outbox.tell(connection.link, number, BrokerHeartbeat(reason))
@@ -343,9 +343,9 @@ class Sessions:
             self._outbox.transmit(connection.link, payloads)
 
     def ask_room(self, session: int, upto: int) -> None:
-        """`LinkHasRoom` is wanted when at most `upto` bytes wait, of all that was sent; ignored if it is over.
+        """Asks for `LinkHasRoom` when at most `upto` bytes wait on the session's link; ignored if the session is over.
 
-        It does not come before the link is read again, or what the client asks for would wait until all is sent.
+        It does not come before the link is read again: otherwise requests of the client would wait until all is sent.
         """
         connection = self._sessions.get(session)
         if connection is not None:
@@ -367,16 +367,16 @@ class Sessions:
     # What to do.
 
     def take_effects(self) -> list[object]:
-        """Returns what is for the router (`SubmitOpen`, `Submit`), for roles, and for the operator (`Alarm`, `Note`).
+        """Returns the effects for the router (`SubmitOpen`, `Submit`), for roles, and the operator (`Alarm`, `Note`).
 
-        It is emptied by the call.
+        The call removes them.
         """
         effects = self.effects.copy()
         self.effects.clear()
         return effects
 
     def take_links(self, now: int) -> dict[int, LinkOutput]:
-        """Returns what to do to each link; empty until something else happens."""
+        """Returns what to send on each link, and whether to close it; the call empties that."""
         if self._publishing.answered:
             self._publishing.send_published()
         outputs = self._outbox.take()
@@ -498,10 +498,10 @@ class Sessions:
         self._publishing.on_close(client.number, message)
 
     def _on_heartbeat(self, _client: ClientSession, _message: Heartbeat, _now: int, _wall: int) -> None:
-        """Nothing to do: every frame counts as a sign of life already."""
+        """Does nothing: every frame counts as a sign of life already."""
 
     def _on_goodbye(self, client: ClientSession, _message: Goodbye, _now: int, _wall: int) -> None:
-        """The client is over, and its publishers with it: there is nothing to resume."""
+        """A client has ended its session, and its publishers with it: nothing of them will be resumed."""
         connection = self._sessions[client.number]
         self._forget(connection, Ending.CLOSED)
         self._outbox.link(connection.link).close = ""

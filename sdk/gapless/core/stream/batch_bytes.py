@@ -1,4 +1,4 @@
-"""Four functions over the bytes of a batch of events: what they promise, and how they do it without a compiler.
+"""Four functions over the bytes of a batch of events: what they promise, and the version of them in Python.
 
 `gapless_fast` has the same four, compiled; `gapless.core.stream.fast` chooses. A batch is a *blob*, the events one
 after the other, and *lengths*, which are count × (u32 length, u32 length of the body), little-endian.
@@ -20,11 +20,11 @@ from gapless.selectors.columns import Groups, group_values
 
 PAIR = Struct("<II")
 COUNT_BYTES = 4
-"""Before the rows of a batch, how many there are."""
+"""The length of the number in front of a batch's rows, which counts them."""
 ROW = Struct("<QII")
 """The row of an event in a delivery: its tick, its length, the length of its body."""
 LITTLE_ENDIAN = pack("=H", 1) == b"\1\0"
-"""Whether numbers in memory have the byte order of the wire. Then a column is moved without a step per number."""
+"""Whether numbers in memory have the byte order of the wire, so that a column needs no step per number."""
 
 SMALL = 512
 """The longest event, in bytes, whose body is copied to check it."""
@@ -40,8 +40,8 @@ _FLAGS = bytes.maketrans(b"01", b"\0\1")
 def check(blob: bytes, lengths: bytes, most: int) -> tuple[str | list[str], bool]:
     """Returns the topic of all events, or a list with the topic of each; and whether any event has extras.
 
-    Raises ValueError if there is no event, if the lengths do not add up, if an event has more than `most` bytes, or if
-    one is not exactly an event with a body of its length, every value of which may be sent.
+    Raises ValueError if there is no event, if the lengths do not add up, or if an event has more than `most` bytes, is
+    malformed, has a body of another length than `lengths` names, or has a value that may not be sent.
     """
     return facts_of(checked(*cut(blob, lengths), most))
 
@@ -49,8 +49,8 @@ def check(blob: bytes, lengths: bytes, most: int) -> tuple[str | list[str], bool
 def column(blobs: Sequence[bytes], lengths: Sequence[bytes], name: str, _bits: Sequence[int]) -> Groups:
     """Returns which events have which value of a property; `_bits[i]` is the mask of event i alone.
 
-    The compiled twin shares these; here it costs less to make all masks anew. The batches were checked. Raises
-    ValueError if they were not, and it was noticed.
+    The compiled version returns shared masks; here it costs less to make all masks anew. Input must be validated
+    (`check`); invalid input may raise ValueError.
     """
     events = chain.from_iterable(cut(*pair)[0] for pair in zip(blobs, lengths, strict=True))
     headers = _decoded(events, _decode_large)
@@ -58,13 +58,13 @@ def column(blobs: Sequence[bytes], lengths: Sequence[bytes], name: str, _bits: S
 
 
 def gather(blobs: Sequence[bytes], lengths: Sequence[bytes], ticks: bytes, mask: int) -> bytes:
-    """Returns count, rows and events of the selected events: the part of a delivery that subscribers share.
+    """Returns number, rows and bytes of the selected events: the part of a delivery that subscribers share.
 
     `ticks`: a u64 for each event. Raises ValueError if the columns are not equally long, or shorter than the mask.
     """
     try:
         times = array_of("Q", ticks)
-        pairs = list(chain.from_iterable(PAIR.iter_unpack(each) for each in lengths))
+        pairs = list(chain.from_iterable(PAIR.iter_unpack(column) for column in lengths))
     except (ValueError, error) as fault:
         raise ValueError(f"ticks or lengths are cut: {fault}") from fault
     if len(times) != len(pairs):
@@ -82,7 +82,7 @@ def encode(
 ) -> tuple[bytes, bytes] | None:
     """Returns lengths and blob of messages with a body and properties alone.
 
-    Returns None if one of them has to be looked at by itself: a body is not bytes, properties are no dict of values
+    Returns None if the messages have to be encoded one by one: a body is not bytes, properties are no dict of values
     that may be sent, or an event has more than `most` bytes.
     """
     if len(bodies) != len(properties):
@@ -104,7 +104,7 @@ def encode(
 
 
 def checked(events: Sequence[bytes], bodies: array[int], most: int) -> list[Header]:
-    """Returns the decoded headers of the events of a batch that passes `check`; raises what that raises.
+    """Returns the decoded headers of a batch's events. Raises ValueError, as `check` does.
 
     Each event is decoded alone and to its end. Otherwise a batch could be well-formed as a whole, but not at the
     places where its lengths cut it; a subscriber that gets only some of its events could not decode them.

@@ -1,7 +1,7 @@
-"""What SHBs say to each other about a subscription that is consumed away from its home (protocol: roaming).
+"""The messages between SHBs about a subscription that is consumed away from its home (protocol: roaming).
 
 All of it is mail: lossy, repeated, unordered (C10). So every message says which process sent it, and which question,
-attachment or lease it is about; whoever gets it again, or too late, can tell.
+attachment or lease it is about, so that its receiver recognises one that comes again, or too late.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Matched(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Ask(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """To the home: a client asks this, at another SHB. It is repeated until `Answer`."""
+    """To the home: the request of a client at another SHB. It is repeated until `Answer`."""
 
     sender: ShbId
     life: Real
@@ -88,16 +88,16 @@ class Ask(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class Working(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """From the home: the question is there, and its answer takes longer."""
+    """From the home: the question has arrived, and its answer takes longer."""
 
     sender: ShbId
     life: Real
-    """Of who asked, as in the messages below."""
+    """The life of the SHB that asked, as in the messages below."""
     number: Real
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """From the home: what becomes of a question. With `Subscribed`, the asking SHB has the lease, for this question."""
+    """From the home: the answer to a question. With `Subscribed`, the asking SHB has the lease, for this question."""
 
     sender: ShbId
     life: Real
@@ -107,12 +107,12 @@ class Answer(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """To the home: the consumer is still here. It is said every few seconds, and sooner when there is news."""
+    """To the home: the consumer is still here. It is sent every few seconds, and sooner when there is news."""
 
     sender: ShbId
     life: Real
     question: Real
-    """Its number; what the home answers it has known after it was asked."""
+    """The number of this renewal; its answer has what the home knew after the renewal had arrived."""
     home: ShbId
     sid: Real
     generation: Real
@@ -122,23 +122,23 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     instance: str
     acknowledged: tuple[Acknowledged, ...] = ()
     in_use: InUse | None = None
-    """As long as the home was not heard since the consumer came: what its client asked for if there is another one."""
+    """What the client wants if there is another consumer; None once the home has answered since its attachment."""
     leaves: bool = False
     """Whether the consumer has gone. Then it is repeated until `Ended`."""
     handed: tuple[Unit, ...] | None = None
-    """With `leaves`: what a consumer that commits was handed and has not committed. None: it did not say."""
+    """With `leaves`: the units that a consumer was handed and did not commit; None: it did not leave in order."""
     settled: tuple[PubendId, ...] | None = None
     """As in `Detach`."""
     attempt: Real = 0
-    """That of the client's request to attach."""
+    """The attempt of the client's request to attach."""
     wants: Real = 0
-    """Names the filter that its consumer is served with; 0: not told."""
+    """The digest of the filter that the consumer is served with; 0: from an SHB that is too old to send it."""
     passed: tuple[Position, ...] = ()
     """Up to where the sender found nothing to send. The application need not have acknowledged that."""
     process: Process = ""
     """With `asked`: as in `Subscribe`."""
     doubts: tuple[Doubt, ...] = ()
-    """What the guest is not told before the home has answered."""
+    """Lost ticks of which the guest is not told before the home has answered."""
     asked: Real = 0
     again: bool = False
     """Whether its client had the subscription before it came to the sender."""
@@ -169,7 +169,7 @@ class Ended(msgspec.Struct, array_like=True, frozen=True, tag=6):
 
 
 class CommitAtHome(msgspec.Struct, array_like=True, frozen=True, tag=7):
-    """To the home: what a consumer that commits says. It is repeated until `CommittedAtHome`."""
+    """To the home: the commit of a consumer. It is repeated until `CommittedAtHome`."""
 
     sender: ShbId
     life: Real
@@ -184,7 +184,7 @@ class CommitAtHome(msgspec.Struct, array_like=True, frozen=True, tag=7):
 
 
 class CommittedAtHome(msgspec.Struct, array_like=True, frozen=True, tag=8):
-    """From the home: it is durable."""
+    """From the home: the commit is durable."""
 
     sender: ShbId
     life: Real
@@ -216,16 +216,16 @@ def decode(data: bytes) -> Mail | None:
 def ticks_of(mail: Mail) -> Iterator[tuple[PubendId, Tick]]:
     """Yields the highest ticks that a message names, as its sender knows them (protocol: possible-ticks).
 
-    What applications say, in requests and commits, is not among them: the home judges that as its own clients' word.
+    Ticks of applications, in requests and commits, are not among them: the home judges those as its own clients' ticks.
     """
     if isinstance(mail, Answer | Renewed):
         for row in mail.standing.rows:
             yield row.pubend, max(row.start, row.acked, row.quiet_from, row.released, row.passed)
         yield from mail.standing.starts.items()
     if isinstance(mail, Renewed):
-        for found in mail.matched:
-            yield found.pubend, max(found.lo, found.upto, *found.ticks)
+        for matched in mail.matched:
+            yield matched.pubend, max(matched.lo, matched.upto, *matched.ticks)
     elif isinstance(mail, Renew):
-        yield from ((said.pubend, max(said.tick, said.event)) for said in mail.acknowledged)
-        yield from ((said.pubend, said.tick) for said in mail.passed)
+        yield from ((position.pubend, max(position.tick, position.event)) for position in mail.acknowledged)
+        yield from ((position.pubend, position.tick) for position in mail.passed)
         yield from ((doubt.pubend, max(doubt.lo, doubt.hi)) for doubt in mail.doubts)
