@@ -43,9 +43,9 @@ READ_BYTES = 1 << 20
 AGAIN = SECOND
 """When to ask once more what could not be read, in nanoseconds."""
 TOLD_MAX = 1000
+"""How many events that are too large are remembered, so that the operator is told of each once."""
 UNREADABLE_REMEDY = "Do what the text says; look at the servers that keep the log. It is read again every few seconds."
-"""It is not in the volume, and nothing that repairs a volume would find it."""
-"""Of so many events one remembers that they are too large."""
+"""The remedy differs from that of other damage: it is not in the volume, and nothing that repairs a volume finds it."""
 _COMPACTED = "records are missing: was the topic compacted?"
 
 Marked: TypeAlias = tuple[Tick, LogMark]
