@@ -97,11 +97,18 @@ def attributes(code: Any, *opnames: str) -> Iterator[str]:
 
 @cache
 def words_of_package(module: str) -> set[str]:
-    """All words in the modules beside one and in those that it has something from, and the public ones of the SDK."""
+    """The words of a module's package, of the modules that it has something from, and the public words of the SDK.
+
+    Of a module of the SDK: those of the modules beside it.
+    """
     of_others = {getattr(value, "__module__", None) or "" for value in vars(sys.modules[module]).values()}
     others = [Path(sys.modules[name].__file__ or "") for name in of_others if name.startswith("gapless")]
     public = {word for word in words(*Path(gapless.__file__).parent.rglob("*.py")) if word[0] != "_"}
-    return words(*Path(sys.modules[module].__file__ or "").parent.glob("*.py"), *others) | public
+    package, beside = module.split(".")[0], Path(sys.modules[module].__file__ or "").parent
+    own = (
+        beside.glob("*.py") if package == "gapless" else Path(sys.modules[package].__file__ or "").parent.rglob("*.py")
+    )
+    return words(*own, *others) | public
 
 
 def words(*files: Path) -> set[str]:
