@@ -21,7 +21,7 @@ MODULE_LINES_MAX = 150
 _SCENARIOS = "unit/gapless_sim/workloads/test_scenarios.py: each scenario ends, and all its turns come"
 _KAFKA = "sim/test_seeds.py: nothing breaks, and KAFKA_SOMETIMES happens; sim/switches/kafka.py"
 UNTESTED: dict[str, str] = {
-    "gapless_sim.workloads.churn_subscribe_operations": "unit/gapless_sim/workloads/test_churn.py: each operation comes",
+    "gapless_sim.workloads.churn_subscribe_operations": "unit/gapless_sim/workloads/test_churn.py: all of them come",
     "gapless_sim.workloads.churn_subscriptions": "unit/gapless_sim/workloads/test_judging_applications.py",
     "gapless_sim.workloads.kafka": _KAFKA,
     "gapless_sim.workloads.kafka_faults": _KAFKA,

@@ -1,4 +1,4 @@
-"""I1, I2 and I3, each with something that breaks it and something that nearly does."""
+"""I3, and I2 as consumers see it: where excuses end, and what comes late."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from gapless.core.network.facts import Enrolled
 from gapless.core.stream.ticks import tick_at
-from gapless_sim.oracles.delivery import I3Gapless
+from gapless_sim.oracles.delivery import I2Order, I3Gapless
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.world.clocks import WALL_BEGIN
 from gapless_sim.world.options import SECOND
@@ -147,3 +147,15 @@ def test_i3_and_what_came_before_that_is_not() -> None:
 
     fixture.hand_out(reader, (30, 3))
     fixture.hand_out(reader, (40, 4))
+
+
+def test_i2_ticks_rise() -> None:
+    fixture = ModelFixture(I2Order)
+    fixture.log((10, 1), (20, 2))
+    reader = fixture.attach(fixture.row(), p=5)
+
+    fixture.hand_out(reader, (10, 1))
+    fixture.silence(reader, 10, 15)
+    fixture.hand_out(reader, (20, 2))
+    with violates("I2"):
+        fixture.hand_out(reader, (20, 2))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from gapless_sim.oracles.durability import I7Kept
+from gapless.core.network.facts import Enrolled
+from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.recording.model import Model
-from unit.gapless_sim.oracles.model_fixture import ModelFixture, violates
+from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P, violates
 from unit.gapless_sim.worlds import Small
+
+OTHER = "node2@disk"
 
 
 def test_real_logs_are_read() -> None:
@@ -37,3 +40,22 @@ def test_what_cannot_be_read_is_not_missing_and_all_else_is() -> None:
     fixture.boots((30, fixture.record(2)))
     with violates("I7"):
         fixture.boots()
+
+
+def counting(*members: tuple[str, int]) -> tuple[ModelFixture, I8Counted]:
+    fixture = ModelFixture(I8Counted)
+    fixture.opens(members=members)
+    oracle = fixture.oracles[I8Counted]
+    assert isinstance(oracle, I8Counted)
+    return fixture, oracle
+
+
+def test_who_was_told_that_it_counts_counts_after_a_restart() -> None:
+    fixture, oracle = counting()
+    oracle.informed(NODE, 0, Enrolled(P, SHB, 5))
+    oracle.vanished(NODE)
+
+    fixture.opens(members=[(SHB, 5)])
+    fixture.opens(members=[(SHB, 5), (OTHER, 7)])
+    with violates("I8"):
+        fixture.opens(members=[(SHB, 5)])

@@ -33,21 +33,6 @@ class Tree(Small):
         assert isinstance(self.world.network, CoreNetwork)
         return self.world.network
 
-    def end(self, here: str, there: str) -> tuple[Connection, int]:
-        links = self.world.brokers[here].links
-        assert links is not None
-        return next(found for found in links.connections.values() if found[0].ends[1 - found[1]].name == there)
-
-    def up(self, here: str, there: str) -> LinkUp:
-        connection, index = self.end(here, there)
-        incarnation = connection.incarnations[1 - index]
-        return LinkUp(connection.numbers[index], there, self.world.brokers[there].roles, incarnation)
-
-
-def ignore(now: int) -> None:
-    """A beat is due, and nothing is done."""
-    assert now
-
 
 def test_the_last_word_of_a_second_process_that_has_ended_still_brings_a_link_up() -> None:
     """Its proof was on its way when it ended, and the list of second processes did not name it any more."""

@@ -95,3 +95,10 @@ def test_who_gives_up_what_a_lost_disk_had_removes_its_namesake() -> None:
     fixture.say(AT + 20, tick_at(WALL_BEGIN + 1000))
 
     fixture.chop(AT + 10)
+
+
+def test_nobody_has_released_what_is_not_delivered() -> None:
+    fixture, _ = reading()
+
+    with violates("I8"):
+        fixture.progress(8, 7)

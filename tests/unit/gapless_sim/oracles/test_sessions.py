@@ -46,28 +46,6 @@ class Served:
         self.say(decode_server(deliver_head(SESSION, 1, 0) + payload))
 
 
-def test_what_rises_is_sent() -> None:
-    served = Served()
-    served.send(11, 12)
-    served.send(20)
-
-
-@pytest.mark.parametrize("ticks", [(10,), (9, 12), (12, 12)], ids=str)
-def test_what_the_subscription_stands_behind_is_not_sent(ticks: tuple[int, ...]) -> None:
-    served = Served()
-
-    with violates("I2"):
-        served.send(*ticks)
-
-
-def test_nothing_is_sent_twice() -> None:
-    served = Served()
-    served.send(11, 12)
-
-    with violates("I2"):
-        served.send(12)
-
-
 @pytest.mark.parametrize(
     "said",
     [DeliverSilence(0, 20, None), DeliverSilence(0, 20, [1]), DeliverGap(1, 0, 10, 20, "lost")],
@@ -81,35 +59,12 @@ def test_nothing_is_sent_behind_a_silence_or_a_gap(said: object) -> None:
         served.send(20)
 
 
-def test_the_silence_of_others_says_nothing() -> None:
-    served = Served()
-    served.say(DeliverSilence(0, 20, [2]))
-
-    served.send(20)
-
-
 def test_one_that_was_taken_away_is_sent_nothing() -> None:
     served = Served()
     served.say(Detached(1, Code.TAKEN_OVER, ""))
 
     with violates("I2"):
         served.send(20)
-
-
-def test_given_once_more_it_may_begin_further_down() -> None:
-    served = Served()
-    served.send(20)
-    served.say(served.given())
-
-    served.send(20)
-
-
-def test_a_crash_ends_the_session() -> None:
-    served = Served()
-    served.fixture.observe.crashed(served.fixture.world.brokers[NODE])
-    served.say(PubendNumber(0, P), served.given())
-
-    served.send(11)
 
 
 def lost_upto(tick: int) -> Served:

@@ -126,3 +126,12 @@ def test_what_has_come_from_elsewhere_meanwhile_or_was_asked_for_may_go_there() 
     tree.sends("ib2", "ib1", tree.know(0, 9, 5, reply=True))
     tree.sends("ib1", "ib2", want((0, 9)))
     tree.sends("ib2", "ib1", want((0, 9)))
+
+
+def test_a_row_only_rises_on_a_link() -> None:
+    tree = reporting()
+    tree.sends("ib1", "phb1", rows(5, 9))
+    tree.sends("ib2", "phb1", rows(5, 8))
+
+    with violates("K3"):
+        tree.sends("ib1", "phb1", rows(5, 8))

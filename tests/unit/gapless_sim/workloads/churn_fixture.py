@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from gapless_sim.faults.schedule import Faults
-from gapless_sim.recording.observation import Oracle
 from gapless_sim.recording.trace import Trace
 from gapless_sim.workloads.churn import Churn
 from gapless_sim.workloads.churn_application import Application, SecondProcess
@@ -16,7 +14,7 @@ from gapless_sim.workloads.churn_state import ChurnState
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
 from gapless_sim.world.application import SimClient
 from gapless_sim.world.choices import Choices
-from gapless_sim.world.consumer import Consumer, Row
+from gapless_sim.world.consumer import Row
 from gapless_sim.world.options import SECOND, Options
 from gapless_sim.world.world_builder import build
 
@@ -75,26 +73,6 @@ class ChurnFixture:
         relay.put([self.state.publications.write() for _ in range(count)])
 
 
-class Commits(Oracle):
-    """Who has committed, in order."""
-
-    def __init__(self, fixture: ChurnFixture) -> None:
-        super().__init__(fixture.world)
-        self.by: list[str] = []
-        fixture.world.observe.add(self)
-
-    def committed(self, consumer: Consumer, token: object) -> None:
-        self.by.append(consumer.client.name)
-
-
-def publish(fixture: ChurnFixture, count: int = 1) -> None:
-    """So many publications, one after another, through the first outbox of the application."""
-    relay = fixture.application.relays[0] if fixture.application.relays else fixture.relay()
-    for _ in range(count):
-        fixture.publish(relay, 1)
-        fixture.run(0.2)
-
-
 class Play:
     """A run of the whole workload, with as many faults as the options say."""
 
@@ -110,15 +88,3 @@ class Play:
     def perform(self) -> None:
         """Up to the moment when faults stop."""
         self.world.run_until(self.world.options.duration)
-
-    def come_right(self, seconds: int = 120) -> bool:
-        """After it; returns whether everything came right."""
-        self.faults.stop()
-        self.churn.begin_liveness()
-        return self.until(self.churn.settled, seconds)
-
-    def until(self, came_true: Callable[[], bool], seconds: int) -> bool:
-        end = self.world.now + seconds * SECOND
-        while self.world.now < end and not came_true():
-            self.world.run_until(self.world.now + SECOND // 2)
-        return came_true()

@@ -24,18 +24,18 @@ from gapless.errors import (
     TokenMismatchError,
 )
 from gapless_sim.recording.lapsed_leases import LAPSED
+from gapless_sim.workloads.churn_consumers import ChurnConsumer
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
 from gapless_sim.workloads.scenario_filters import only
 from gapless_sim.workloads.scenario_publishers import Meters, OrderService
 from gapless_sim.workloads.scenario_sharers import Flicker, Owner
 from gapless_sim.workloads.scenario_starts import Courier, Noting
-from gapless_sim.world.consumer import Consumer
 from gapless_sim.world.producer import Producer
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
 
-def attached(subscription: AppSubscription) -> Consumer:
+def attached(subscription: AppSubscription) -> ChurnConsumer:
     consumer = subscription.attached_consumer()
     assert consumer is not None
     return consumer
