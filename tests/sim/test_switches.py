@@ -104,7 +104,7 @@ def words_of_package(module: str) -> set[str]:
     of_others = {getattr(value, "__module__", None) or "" for value in vars(sys.modules[module]).values()}
     others = [Path(sys.modules[name].__file__ or "") for name in of_others if name.startswith("gapless")]
     public = {word for word in words(*Path(gapless.__file__).parent.rglob("*.py")) if word[0] != "_"}
-    package, beside = module.split(".")[0], Path(sys.modules[module].__file__ or "").parent
+    package, beside = module.split(".", maxsplit=1)[0], Path(sys.modules[module].__file__ or "").parent
     own = (
         beside.glob("*.py") if package == "gapless" else Path(sys.modules[package].__file__ or "").parent.rglob("*.py")
     )
