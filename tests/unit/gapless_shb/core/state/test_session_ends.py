@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from gapless_shb.core.state.session_ends import SessionEnds
+from gapless_shb.core.state.session_ends import End, SessionEnds
+
+
+def noting(what: str, ended: list[str]) -> End:
+    def end(_now: int, _wall: int) -> None:
+        ended.append(what)
+
+    return end
 
 
 def test_what_is_over_by_itself_does_not_end_with_its_session() -> None:
     ends, ended = SessionEnds(), list[str]()
     for session, what in ((1, "a"), (1, "b"), (2, "c"), (1, "d")):
-        ends.add(session, what, lambda _now, _wall, what=what: ended.append(what))
+        ends.add(session, what, noting(what, ended))
     ends.remove(1, "b")
     ends.remove(1, "b")
     ends.remove(7, "b")
@@ -27,10 +34,10 @@ def test_what_ends_may_end_others_of_its_session_and_begin_new_ones() -> None:
     def end_both(_now: int, _wall: int) -> None:
         ended.append("a")
         ends.remove(1, "b")
-        ends.add(1, "c", lambda _now, _wall: ended.append("c"))
+        ends.add(1, "c", noting("c", ended))
 
     ends.add(1, "a", end_both)
-    ends.add(1, "b", lambda _now, _wall: ended.append("b"))
+    ends.add(1, "b", noting("b", ended))
     ends.end(1, 0, 0)
 
     assert ended == ["a", "c"]
