@@ -44,6 +44,7 @@ def test_the_table_says_what_was_not_run_and_why(gapless: Gapless) -> None:
     assert "0 failed" in result.stdout
 
 
+@pytest.mark.timeout(240)
 def test_with_two_faults_the_second_is_behind_the_first(gapless: Gapless) -> None:
     report = json.loads(gapless("simulate", "--exhaustive", "2", *FEW[3:], "--stride", "40", "--json").stdout)
     (scope,) = report["scopes"]

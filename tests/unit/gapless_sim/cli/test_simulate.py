@@ -27,6 +27,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "run_one", run_one)
 
 
+@pytest.mark.timeout(240)
 def test_seeds_are_run_under_both_routers(gapless: Gapless) -> None:
     result = gapless("simulate", "--seeds", "2", "--processes", "1", "--faults", "none", "--json")
     report = json.loads(result.stdout)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gapless_sim.faults.schedule import SOMETIMES, Faults
 from gapless_sim.world.options import (
     SECOND,
@@ -49,6 +51,7 @@ def stormy(seed: int) -> Small:
     return small
 
 
+@pytest.mark.timeout(240)
 def test_every_kind_of_fault_happens_and_then_none() -> None:
     hits: dict[str, int] = {}
     for seed in range(20):

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from gapless_sim.workloads.churn import SOMETIMES
 from gapless_sim.world.options import SECOND, NetworkFaults, Options, ProcessFaults
 from unit.gapless_sim.workloads.churn_fixture import Play
@@ -29,6 +31,7 @@ RARE = {
 }
 
 
+@pytest.mark.timeout(240)
 def test_every_operation_comes_within_a_few_seeds() -> None:
     hits: Counter[str] = Counter()
     for seed in range(SEEDS):

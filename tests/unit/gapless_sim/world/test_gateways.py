@@ -51,6 +51,7 @@ def test_what_is_promised_is_kept(unclean: bool) -> None:
 
 
 @pytest.mark.parametrize("rule", BROKEN)
+@pytest.mark.timeout(240)
 def test_a_broken_rule_is_found(rule: str) -> None:
     edits, oracle = BROKEN[rule]
     with applied(edits):
