@@ -42,6 +42,7 @@ def test_subscriptions_are_listed(gapless: Gapless, url: str) -> None:
 
     assert (row["client_id"], row["name"], row["topics"]) == ("desk", "late", ["flights", "trains.#"])
     assert (row["selector"], row["connected"]) == ("a IS NULL", False)
+    assert (row["phase"], row["waiting"]) == ("free", [])
     assert len(row["acknowledged"]) == 1
     assert "flights, trains.#" in table
 
