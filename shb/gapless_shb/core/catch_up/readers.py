@@ -295,11 +295,14 @@ class Reader(ABC):
         """How many events to fetch at once."""
         return max(self._lost_in_a_row, self.host.sizes.fitting(self.host.memory.fetch_bytes))
 
+    @property
+    def _event_bytes(self) -> int:
+        """About how many bytes the next event has."""
+        return self.host.sizes.one or self.host.memory.first_bytes
+
     def _waits_for_memory(self, now: int) -> bool:
         """Whether the next fetch has to wait until there is memory for an event. Then it is planned anew."""
-        host = self.host
-        size = host.sizes.one or host.memory.first_bytes
-        self._is_queued = not host.memory.may_fetch(self, size, now, in_turn=self._has_turn)
+        self._is_queued = not self.host.memory.may_fetch(self, self._event_bytes, now, in_turn=self._has_turn)
         self._has_turn &= not self._is_queued
         return self._is_queued
 
@@ -310,7 +313,7 @@ class Reader(ABC):
     def _set_fetch(self, fetch: TickFetch | RangeFetch, now: int) -> None:
         """What it asks for counts from now on."""
         self._fetch, self._has_turn = fetch, False
-        memory, one = self.host.memory, self.host.sizes.one or self.host.memory.first_bytes
+        memory, one = self.host.memory, self._event_bytes
         most = max(one, memory.fetch_bytes)
         memory.ask(self, min(most, one * fetch.wanted) if isinstance(fetch, TickFetch) else most, now)
 
