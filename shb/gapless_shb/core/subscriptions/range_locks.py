@@ -81,8 +81,11 @@ class RangeLocks:
             if in_use is InUse.WAIT:
                 self._waiting.put(Reason.IN_USE, session, request, again, sid)
                 return
-        if sid in self._hosting.consumers and in_use is not InUse.TAKEOVER:
+        if sid in self._hosting.consumers and in_use is InUse.ERROR:
             raise RefusedError(Code.IN_USE, "the subscription is consumed: it cannot be leased at the same time")
+        if sid in self._hosting.consumers and in_use is InUse.WAIT:
+            self._waiting.put(Reason.IN_USE, session, request, again, sid)
+            return
         self._takeovers.check(sid, session, request, now, wall)
         by = f"{request.owner!r}, {taken_over_by(session.client_id, taker, wall)}"
         self._take_from_consumer(sid, by)

@@ -145,6 +145,22 @@ def test_a_lease_waits_until_a_subscription_is_created() -> None:
     assert phase(desk) is Phase.CONSUMED
 
 
+def test_a_lease_waits_for_a_consumer_as_a_consumer_waits_for_a_lease() -> None:
+    desk = attached()
+    lease(desk, 2, m.InUse.WAIT)
+    desk.ask(3, in_use=m.InUse.WAIT)
+    assert kinds(desk, 2) == []
+    assert reasons(desk) == [Reason.IN_USE, Reason.IN_USE]
+
+    desk.world.feed(SessionEnded(desk.session(1)))
+    desk.world.pump()
+    assert kinds(desk, 2) == [m.Leased]
+    assert phase(desk) is Phase.LOCKED
+    end_lease(desk, 2)
+    desk.world.sync()
+    desk.subscribed(3)
+
+
 def test_a_request_that_is_refused_takes_no_lease_away() -> None:
     desk = attached()
     desk.world.feed(SessionEnded(desk.session(1)))
