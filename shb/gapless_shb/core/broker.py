@@ -97,7 +97,7 @@ from gapless_shb.core.state.seals import Seals
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.claims import Claims
-from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
@@ -163,7 +163,7 @@ class SubscriberHostingBroker:
         self._expiry = Expiry(self._hosting, self._waiting, timing.lease_ms, context.reader)
         self._ahead = PositionsAhead(self._hosting, self._waiting, self._end_consumption)
         self._claims = Claims(self._hosting, context.reader)
-        self._desks = Desks(self._hosting, self._ahead, self._claims, context.reader)
+        self._commit_records = CommitRecords(self._hosting, self._ahead, self._claims, context.reader)
         self._takeovers = Takeovers()
         self._locks = RangeLocks(self._hosting, self._expiry, self._takeovers, self._waiting)
         self._subscribing = Subscribing(
@@ -171,7 +171,7 @@ class SubscriberHostingBroker:
             self._expiry,
             self._ahead,
             self._groups,
-            self._desks,
+            self._commit_records,
             self._takeovers,
             self._locks,
             self._waiting,
@@ -181,7 +181,7 @@ class SubscriberHostingBroker:
             self._subscribing,
             self._expiry,
             self._ahead,
-            self._desks,
+            self._commit_records,
             self._locks,
             self._waiting,
         )
@@ -212,7 +212,7 @@ class SubscriberHostingBroker:
             here,
             self._end_consumption,
             self._on_session_ended,
-            self._desks,
+            self._commit_records,
             self._takeovers,
         )
 
@@ -574,20 +574,20 @@ class SubscriberHostingBroker:
         if consumer.subscription.home:
             self._guests.commit(request, now, wall)
             return
-        if not self._desks.is_current(request.sid, request.epoch):
+        if not self._commit_records.is_current(request.sid, request.epoch):
             return  # of a consumer of this very session, which another one has taken over from
 
         def durable(_now: int, _wall: int) -> None:
             self._hosting.tell(session.number, Committed(request.sid, request.number))
 
-        self._desks.commit(consumer, request.positions, request.unit, request.enlists, durable, now)
+        self._commit_records.commit(consumer, request.positions, request.unit, request.enlists, durable, now)
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
         consumer = self._hosting.consumer_of(session.number, request.sid)
         if consumer is None:
             return
         if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
-            self._desks.close(consumer, request.handed, request.settled)
+            self._commit_records.close(consumer, request.handed, request.settled)
             self._takeovers.left(request.sid)
             self._guests.hand_back(request)
             self._end_consumption(request.sid, now, wall)

@@ -11,7 +11,7 @@ import msgspec
 from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.wire.messages import OnChange
-from gapless_shb.core.subscriptions.commits import DESKS, Desk
+from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS, CommitRecord
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
@@ -217,14 +217,14 @@ class J5Vain(Judge):
 
 
 class J10Desks(Judge):
-    """A desk is one row, which is small: an attempt and a batch for each pubend at most."""
+    """A commit record is one row, which is small: an attempt and a batch for each pubend at most."""
 
     name = "J10"
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A broker writes."""
         for operation in operations:
-            if isinstance(operation, Set) and operation.table == DESKS:
-                desk = msgspec.msgpack.decode(operation.value, type=Desk)
-                if not {*desk.attempts, *desk.units} <= {*self.model.histories}:
-                    self.fail(f"{broker.name} keeps at a desk what is of no pubend: {desk}")
+            if isinstance(operation, Set) and operation.table == COMMIT_RECORDS:
+                record = msgspec.msgpack.decode(operation.value, type=CommitRecord)
+                if not {*record.attempts, *record.units} <= {*self.model.histories}:
+                    self.fail(f"{broker.name} keeps at a desk what is of no pubend: {record}")

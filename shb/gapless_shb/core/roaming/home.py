@@ -48,7 +48,7 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import Taker
 from gapless_shb.core.subscriptions.checks import elsewhere
-from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
 
@@ -105,10 +105,10 @@ class Home:
         handlers: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
         end_session: Callable[[SessionEnded, int, int], None],
-        desks: Desks,
+        commit_records: CommitRecords,
         takeovers: Takeovers,
     ) -> None:
-        self._desks = desks
+        self._commit_records = commit_records
         self._takeovers = takeovers
         self._matches = Matches(hosting)
         self._hosting = hosting
@@ -197,10 +197,10 @@ class Home:
             if stream is not None:
                 stream.passed_elsewhere(renew.sid, passed.tick)
         self._hosting.unsaved = True
-        if renew.leaves and self._desks.unknown_of(renew.acknowledged, now):
+        if renew.leaves and self._commit_records.unknown_of(renew.acknowledged, now):
             return  # the renewal is repeated until this SHB knows that pubend, too, and can keep a position there
         if renew.leaves:
-            self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
+            self._commit_records.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
             if renew.handed is not None:  # otherwise it may have been its link that ended
                 self._takeovers.left(renew.sid)
             del self._leases[renew.sid]
@@ -224,7 +224,7 @@ class Home:
         lease = self._leases.get(commit.sid) if commit.home == self._hosting.shb else None
         if lease is None or not lease.is_of(commit):
             return
-        if not self._desks.is_current(commit.sid, commit.epoch):
+        if not self._commit_records.is_current(commit.sid, commit.epoch):
             # The consumer attached before this process began, and another one has had the subscription since.
             self._post_end(lease, commit.sid, Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
             return
@@ -233,7 +233,7 @@ class Home:
         def durable(_now: int, _wall: int) -> None:
             self._post(node, CommittedAtHome(here, commit.life, commit.sid, commit.attachment, commit.number))
 
-        self._desks.commit(
+        self._commit_records.commit(
             self._hosting.consumers[commit.sid], commit.positions, commit.unit, commit.enlists, durable, now
         )
 
@@ -333,7 +333,9 @@ class Home:
     def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> GuestLease:
         hosting = self._hosting
         session = self._new_session(renew.client_id, renew.instance, "")
-        hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
+        hosting.outbox.write(
+            [*self._expiry.forget(renew.sid), *self._commit_records.adopted(renew.sid, renew.instance)]
+        )
         channel = hosting.channel(session.number)
         taker = _taker_of(renew)
         self._takeovers.taken(renew.sid, taker)

@@ -12,7 +12,7 @@ from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.stream.events import Event
 from gapless.core.wire.messages import OnChange, Unit
-from gapless_shb.core.subscriptions.commits import DESKS, Attempt, Desk
+from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS, Attempt, CommitRecord
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
 from gapless_sim.recording.observation import Violation
 
@@ -136,7 +136,7 @@ def test_a_desk_of_a_pubend_that_is_none_is_found() -> None:
     broker: Any = SimpleNamespace(name="b")
 
     def row(pubend: str) -> Set:
-        return Set(DESKS, b"1", msgspec.msgpack.encode(Desk(1, "x", {pubend: Attempt(1, 1, "x")})))
+        return Set(COMMIT_RECORDS, b"1", msgspec.msgpack.encode(CommitRecord(1, "x", {pubend: Attempt(1, 1, "x")})))
 
     oracle.written(broker, [row(P)])
     with pytest.raises(Violation, match="of no pubend"):

@@ -173,7 +173,7 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     group: str = ""
     """The group whose events come in total order; "" without one."""
     epoch: int = 0
-    """Of the desk, if the consumer commits; else 0. It is durable, as is all that the answer names."""
+    """Of the commit record, if the consumer commits; else 0. It is durable, as is all that the answer names."""
     doubt: bool = False
     """Whether the first event of each pubend may have been handed out to somebody who did not say so."""
     settled: tuple[PubendId, ...] = ()
@@ -251,7 +251,7 @@ class Commit(ClientMessage, frozen=True, tag=28):
 
     sid: Number
     epoch: Number
-    """Of the desk; a commit of an older one is not taken."""
+    """Of the commit record; a commit of an older one is not taken."""
     number: Number
     """Counts the commits of a consumer."""
     positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=PUBENDS_MAX)]

@@ -14,14 +14,14 @@ from gapless_shb.core.broker import Timing
 from gapless_shb.core.subscriptions import expiry
 from gapless_shb.core.subscriptions.expiry import LAPSED, LEASES, beat_of
 from unit.gapless_shb.core.harness import BASE, PUBEND
-from unit.gapless_shb.core.subscriptions.test_attach import Desk
+from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
 
 LEASE = 16_000
 BEAT = 1_000
 
 
-class Office(Desk):
-    """A desk at a broker with leases of 16 s, so a beat is 1 s."""
+class Office(AttachRig):
+    """A commit record at a broker with leases of 16 s, so a beat is 1 s."""
 
     def __init__(self, lease_ms: int | None = LEASE) -> None:
         super().__init__()
