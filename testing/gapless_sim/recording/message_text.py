@@ -124,7 +124,7 @@ class Conversation:
             following = ""
         else:
             where = f"{self._names.range(unit.first - 1, unit.last)} of {self._names.pubend(unit.pubend)}"
-            following = f", then {where}, which may have been handed out before" if unit.careful else f", then {where}"
+            following = f", then {where}, which may have been handed out before" if unit.counted else f", then {where}"
         enlisted = f", enlisting {self._names.pubend(said.enlists)}" if said.enlists else ""
         return MessageText("acknowledge", f"commit {self._subscription(said.sid)}{done}{following}{enlisted}")
 

@@ -74,7 +74,7 @@ COMMITTING = (
             Edit(
                 f"{_DESKS}.commit",
                 "    hosting.outbox.write(rows, durable)",
-                "    if unit is not None and unit.careful:\n"
+                "    if unit is not None and unit.counted:\n"
                 "        durable(now, 0)\n"
                 "        hosting.outbox.write(rows)\n"
                 "    else:\n"

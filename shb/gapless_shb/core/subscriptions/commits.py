@@ -208,7 +208,7 @@ class CommitRecords:
             stream.saved(sid)
         if unit is not None:
             record = self._commit_records[sid]
-            if unit.careful:
+            if unit.counted:
                 self._take(record, unit, before=max(1, attempts_at(record.earlier, unit)))
                 record.earlier = resolved(record.earlier, unit)
             self._announce(record, unit)

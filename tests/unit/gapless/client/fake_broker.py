@@ -468,7 +468,7 @@ class FakeBroker:
         for acknowledged in message.positions:
             self._acknowledge(sub, acknowledged)
         if message.unit is not None:
-            self._announce(sub, message.unit, attempt=message.unit.careful)
+            self._announce(sub, message.unit, attempt=message.unit.counted)
         if message.enlists:
             sub.enlisted[message.enlists] = None
         committed = m.Committed(sub.sid, message.number)

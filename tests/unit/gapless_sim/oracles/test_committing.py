@@ -43,7 +43,7 @@ class Handing:
         self.oracle.attached(consumer, cast("Any", SimpleNamespace(created=created)), {})
 
     def attempt(self, consumer: Any, tick: int) -> None:
-        self.oracle.attempting(consumer, Unit(P, tick, tick, careful=True))
+        self.oracle.attempting(consumer, Unit(P, tick, tick, counted=True))
 
 
 class Committer:

@@ -133,7 +133,7 @@ class Unit(msgspec.Struct, array_like=True, frozen=True, gc=False):
     pubend: PubendId
     first: RealTick
     last: RealTick
-    careful: bool = False
+    counted: bool = False
     """Whether it may have been handed out before: then it is one event, and counts as an attempt."""
     resolves: Annotated[tuple[Number, ...], msgspec.Meta(max_length=64)] = ()
     """The numbers of each `Earlier` whose first event this is."""

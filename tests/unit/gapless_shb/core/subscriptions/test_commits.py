@@ -338,7 +338,7 @@ def test_an_attempt_counts_once_for_each_consumer_and_is_durable_before_it_is_an
         answer = world.come(session)
         tick = tick if count > 1 else world.log_event()
         for number in (1, 2):
-            world.commit(session, answer, number, unit=m.Unit(PUBEND, tick, tick, careful=True))
+            world.commit(session, answer, number, unit=m.Unit(PUBEND, tick, tick, counted=True))
             world.sync()
         assert world.committed(session) == [1, 2]
         world.crash()
@@ -357,7 +357,7 @@ def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(
     world.sync()
     second = world.session("b")
     found = world.come(second)
-    world.commit(second, found, 1, unit=m.Unit(PUBEND, lost, lost, careful=True))
+    world.commit(second, found, 1, unit=m.Unit(PUBEND, lost, lost, counted=True))
     world.sync()
 
     found = world.come(world.session("c"))
@@ -570,7 +570,7 @@ def test_the_first_event_of_an_earlier_filter_is_in_doubt_until_it_is_committed(
     ticks = [world.log_event() for _ in range(3)]
     session = world.session("b")
     found = world.come(session, selector="TRUE = TRUE", **CHANGE)
-    unit = m.Unit(PUBEND, ticks[1], ticks[1], careful=True, resolves=(found.earlier[0].number,))
+    unit = m.Unit(PUBEND, ticks[1], ticks[1], counted=True, resolves=(found.earlier[0].number,))
     world.commit(session, found, 1, ticks[0], unit=unit)
     world.sync()
 
@@ -591,13 +591,13 @@ def test_attempts_go_on_after_a_change(world: CommittingRig) -> None:
     tick = world.log_event()
     session = world.session("b")
     found = world.come(session, process="p")
-    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, careful=True))
+    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, counted=True))
     world.sync()
     session = world.session("d")
     found = world.come(session, selector="TRUE = TRUE", **CHANGE)
     assert [(each.tick, each.count) for each in found.earlier[0].attempts] == [(tick, 2)]
 
-    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, careful=True))
+    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, counted=True))
     world.sync()
 
     found = world.come(world.session("e"), selector="TRUE = TRUE", **CHANGE)
