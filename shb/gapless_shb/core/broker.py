@@ -587,7 +587,7 @@ class SubscriberHostingBroker:
         if consumer is None:
             return
         if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
-            self._commit_records.close(consumer, request.handed, request.settled)
+            self._commit_records.close(consumer, request.handed, request.cleared)
             self._takeovers.left(request.sid)
             self._guests.hand_back(request)
             self._end_consumption(request.sid, now, wall)

@@ -50,7 +50,7 @@ COMMITTING = (
         "doubt_ends_with_who_found_it",
         ("TS3",),
         "Who finds doubt and leaves in order takes it along, although it was handed nothing.",
-        (Edit(f"{_DESKS}.close", '"" if settled is None else LEFT', '""'),),
+        (Edit(f"{_DESKS}.close", '"" if cleared is None else LEFT', '""'),),
         ("J1",),
         "A process dies with an event in hand; the next one attaches, and leaves before it has been handed that.",
         "committing",

@@ -139,7 +139,7 @@ class Guest:
     """The newest commit of its consumer that the home has not answered."""
     handed: tuple[Unit, ...] | None = None
     """The units that the consumer was handed and did not commit, if it left in order."""
-    settled: tuple[PubendId, ...] | None = None
+    cleared: tuple[PubendId, ...] | None = None
     """The pubends on which the consumer was no longer in doubt; None: it was never in doubt."""
 
     @property
@@ -267,7 +267,7 @@ class Guests:
         guest = self._guests.get(request.sid)
         if guest is not None and request.handed is not None:
             guest.handed = tuple(request.handed)
-            guest.settled = None if request.settled is None else tuple(request.settled)
+            guest.cleared = None if request.cleared is None else tuple(request.cleared)
 
     def on_committed(self, committed: CommittedAtHome) -> None:
         """A commit is durable at the home: answers the consumer."""
@@ -683,7 +683,7 @@ class Guests:
             guest.in_use,
             leaves,
             guest.handed,
-            guest.settled,
+            guest.cleared,
             consumer.taker.attempt,
             consumer.subscription.wants,
             tuple(passed),

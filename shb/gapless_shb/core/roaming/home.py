@@ -200,7 +200,7 @@ class Home:
         if renew.leaves and self._commit_records.unknown_of(renew.acknowledged, now):
             return  # the renewal is repeated until this SHB knows that pubend, too, and can keep a position there
         if renew.leaves:
-            self._commit_records.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
+            self._commit_records.close(self._hosting.consumers[renew.sid], renew.handed, renew.cleared)
             if renew.handed is not None:  # otherwise it may have been its link that ended
                 self._takeovers.left(renew.sid)
             del self._leases[renew.sid]

@@ -127,7 +127,7 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Whether the consumer has gone. Then it is repeated until `Ended`."""
     handed: tuple[Unit, ...] | None = None
     """With `leaves`: the units that a consumer was handed and did not commit; None: it did not leave in order."""
-    settled: tuple[PubendId, ...] | None = None
+    cleared: tuple[PubendId, ...] | None = None
     """As in `Detach`."""
     attempt: Real = 0
     """The attempt of the client's request to attach."""

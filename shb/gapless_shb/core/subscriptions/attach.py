@@ -658,7 +658,7 @@ class Subscribing:
             group=group,
             epoch=opened.epoch,
             doubt=opened.doubt,
-            settled=opened.settled,
+            cleared=opened.cleared,
             attempts=opened.attempts,
             units=opened.units,
             no_local=bool(subscription.not_from),

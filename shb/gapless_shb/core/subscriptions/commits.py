@@ -6,7 +6,7 @@ any crash one unit is in doubt: the one that was in hand. A commit record is wha
 - `epoch` counts attachments: a commit of an older one is not taken;
 - `holder`: somebody may have been handed something since, and this is who; "" if the last one left in order;
 - `doubt`: whether that one found doubt: if its answer is lost, it asks again, and is told the same;
-- `settled`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
+- `cleared`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
 - `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
 - `units`: up to where batches were announced before they were handed out;
 - `former`: `units` without those of this consumer, who leaves in order with that and with what it was handed;
@@ -65,7 +65,7 @@ class CommitRecord(msgspec.Struct, array_like=True):
     holder: str = ""
     attempts: dict[PubendId, Attempt] = {}
     units: dict[PubendId, Tick] = {}
-    settled: tuple[PubendId, ...] = ()
+    cleared: tuple[PubendId, ...] = ()
     enlisted: tuple[PubendId, ...] = ()
     claim: int = 0
     doubt: bool = True
@@ -79,7 +79,7 @@ class OpenedRecord:
 
     epoch: int = 0
     doubt: bool = False
-    settled: tuple[PubendId, ...] = ()
+    cleared: tuple[PubendId, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
     earlier: tuple[Earlier, ...] = ()
@@ -128,7 +128,7 @@ class CommitRecords:
         others_were_here = is_new and record.holder == SOMEBODY
         if is_new:
             record.doubt = bool(record.holder)
-            record.settled = record.settled if record.holder == LEFT else ()
+            record.cleared = record.cleared if record.holder == LEFT else ()
             record.holder = consumer.holder
             record.former = dict(record.units)
         if is_new or goes_on:  # otherwise it asks again, because it has not been answered: it was handed nothing
@@ -140,9 +140,9 @@ class CommitRecords:
         attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in record.attempts.items())
         units = _units(record, knows_earlier=bool(request.process))
         claims = bool(record.enlisted) and not goes_on
-        doubt, settled = (False, ()) if goes_on else (record.doubt, record.settled)
+        doubt, cleared = (False, ()) if goes_on else (record.doubt, record.cleared)
         opened = OpenedRecord(
-            record.epoch, doubt, settled, attempts, units, record.earlier, record.claim, record.enlisted, claims
+            record.epoch, doubt, cleared, attempts, units, record.earlier, record.claim, record.enlisted, claims
         )
         return opened, [row, *self._positions(sid)]
 
@@ -232,10 +232,10 @@ class CommitRecords:
                 return each.pubend
         return ""
 
-    def close(self, consumer: Consumer, handed: Iterable[Unit] | None, settled: Iterable[PubendId] | None) -> None:
+    def close(self, consumer: Consumer, handed: Iterable[Unit] | None, cleared: Iterable[PubendId] | None) -> None:
         """A consumer leaves. In order, if it says what it was handed and has not committed.
 
-        `settled`: the pubends on which it was not, or no longer, in doubt; None: it was in no doubt.
+        `cleared`: the pubends on which it was not, or no longer, in doubt; None: it was in no doubt.
         """
         record = self._commit_records.get(consumer.sid)
         if record is None or handed is None or not _is_of(record, consumer.instance):
@@ -244,8 +244,8 @@ class CommitRecords:
         for unit in handed:
             self._take(record, unit, before=0)
             self._announce(record, unit)
-        record.holder = "" if settled is None else LEFT
-        record.settled = () if settled is None else tuple(p for p in settled if p in self._hosting.streams)
+        record.holder = "" if cleared is None else LEFT
+        record.cleared = () if cleared is None else tuple(p for p in cleared if p in self._hosting.streams)
         self._hosting.outbox.write([self._row(consumer.sid, record)])
 
     def adopted(self, sid: int, instance: str) -> list[Operation]:
@@ -270,12 +270,12 @@ class CommitRecords:
         self._row(former.sid, record)  # without what is committed
         firsts: dict[PubendId, Tick] = {}
         if record.holder:
-            settled = record.settled if record.holder == LEFT else ()
+            cleared = record.cleared if record.holder == LEFT else ()
             for pubend, stream in self._hosting.streams.items():
                 # After a crash the head is behind what was sent; of a log of others nothing else is known.
                 sent = max(stream.head, tick_at(wall)) if stream.meta.timed else stream.head
                 taken = record.attempts.get(pubend)
-                if pubend not in settled and sent > stream.positions[former.sid].acked:
+                if pubend not in cleared and sent > stream.positions[former.sid].acked:
                     firsts[pubend] = sent if taken is None else taken.tick
         selected = former.filter
         earlier = Earlier(
@@ -287,7 +287,7 @@ class CommitRecords:
             tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in record.attempts.items()),
         )
         record.earlier = added(record.earlier, earlier)
-        record.holder, record.settled, record.attempts, record.units, record.former = "", (), {}, {}, {}
+        record.holder, record.cleared, record.attempts, record.units, record.former = "", (), {}, {}, {}
         return [self._row(former.sid, record)]
 
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:

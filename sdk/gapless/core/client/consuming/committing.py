@@ -190,8 +190,8 @@ class Committing:
         if not self._doubt:
             return None
         # Where it knows better than its home what is in doubt, its home takes more for doubtful than is.
-        settled = self._doubt.exceptions if self._doubt.everywhere else frozenset()
-        return sorted(settled | self._met)
+        cleared = self._doubt.exceptions if self._doubt.everywhere else frozenset()
+        return sorted(cleared | self._met)
 
     def on_committed(self, number: int) -> bool:
         """The home has answered. Returns whether that is what is waited for."""
@@ -219,7 +219,7 @@ class Committing:
             # What this process itself was handed it knows better, if nobody else was there in between.
             is_next = 0 < epoch == answer.epoch - 1
             found = self._own_doubt if is_next else Doubt(everywhere=True)
-            self._doubt = found.without(answer.settled) if answer.doubt else Doubt()
+            self._doubt = found.without(answer.cleared) if answer.doubt else Doubt()
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
             self._earlier = EarlierMarks(answer.earlier)
             self.is_certain = not (self.gathers or self._doubt or self._attempts or self._earlier)

@@ -486,7 +486,7 @@ class SubscriptionCore:
             detach = Detach(self.session_sid, self.number)
             if self.committing is not None:
                 handed = list(self.committing.in_hand.values())
-                detach = replace(detach, handed=handed, settled=self.committing.left())
+                detach = replace(detach, handed=handed, cleared=self.committing.left())
             self._outbox.send(detach)
 
     def end(self) -> None:

@@ -176,7 +176,7 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     """Of the commit record, if the consumer commits; else 0. It is durable, as is all that the answer names."""
     doubt: bool = False
     """Whether the first event of each pubend may have been handed out to somebody who did not say so."""
-    settled: tuple[PubendId, ...] = ()
+    cleared: tuple[PubendId, ...] = ()
     """The pubends on which it is not in doubt all the same."""
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
@@ -242,7 +242,7 @@ class Detach(ClientMessage, frozen=True, tag=23):
     """
     handed: Annotated[list[Unit], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
     """Of a consumer that commits: what was handed out and not committed. None: it does not say."""
-    settled: Annotated[list[PubendId], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
+    cleared: Annotated[list[PubendId], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
     """Of a consumer that was in doubt when it came: on which pubends it no longer was. None: there was no doubt."""
 
 

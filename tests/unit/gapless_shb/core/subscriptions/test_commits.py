@@ -140,16 +140,16 @@ def test_who_finds_doubt_and_leaves_in_order_leaves_it_to_the_next_one(world: Co
     world.sync()
     second = world.session("d")
     found = world.come(second)
-    assert (found.doubt, found.settled) == (True, ())
+    assert (found.doubt, found.cleared) == (True, ())
 
     world.feed(m.Detach(found.sid, 1, [], [PUBEND]), second)
     world.sync()
     third = world.session("e")
     found = world.come(third)
-    assert (found.doubt, found.settled) == (True, (PUBEND,))
+    assert (found.doubt, found.cleared) == (True, (PUBEND,))
     world.feed(SessionEnded(third))
     last = world.come(world.session("f"))
-    assert (last.doubt, last.settled) == (True, ())
+    assert (last.doubt, last.cleared) == (True, ())
 
 
 def test_who_left_in_order_says_what_it_had_in_hand(world: CommittingRig) -> None:

@@ -236,11 +236,11 @@ def test_doubt_that_was_found_is_left_to_the_next_one() -> None:
     application.world.pump()
 
     (detach,) = broker.messages(m.Detach)
-    assert detach.settled == [PUBEND, "q@1"]
+    assert detach.cleared == [PUBEND, "q@1"]
     application = Application(broker, "three")
     application.world.core.detach(application.reader.number, application.world.now)
     application.world.pump()
-    assert broker.messages(m.Detach)[-1].settled is None
+    assert broker.messages(m.Detach)[-1].cleared is None
 
 
 def test_an_acknowledgement_of_what_is_in_hand_is_committed_all_the_same() -> None:
@@ -328,7 +328,7 @@ def test_who_recovers_without_a_link_and_was_handed_nothing_has_nothing_marked()
     assert not application.core.committing.found_doubt
     application.world.core.detach(application.reader.number, application.world.now)
     application.world.pump()
-    assert broker.messages(m.Detach)[-1].settled is None
+    assert broker.messages(m.Detach)[-1].cleared is None
 
 
 def test_who_recovers_without_a_link_has_marked_what_it_was_handed_itself() -> None:
