@@ -101,9 +101,9 @@ from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
-from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers
+from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 from gapless_shb.core.total_order.groups import Groups
 
@@ -161,7 +161,7 @@ class SubscriberHostingBroker:
         self._groups = Groups(context.groups, self._hosting.streams)
         self._waiting = Waiting(self._hosting)
         self._expiry = Expiry(self._hosting, self._waiting, timing.lease_ms, context.reader)
-        self._ahead = PositionsAhead(self._hosting, self._waiting, self._end_consumption)
+        self._ahead = UnverifiedPositions(self._hosting, self._waiting, self._end_consumption)
         self._claims = Claims(self._hosting, context.reader)
         self._commit_records = CommitRecords(self._hosting, self._ahead, self._claims, context.reader)
         self._takeovers = Takeovers()

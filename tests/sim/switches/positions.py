@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
-_AHEAD = "gapless_shb.core.subscriptions.positions_ahead:PositionsAhead"
+_AHEAD = "gapless_shb.core.subscriptions.unverified_positions:UnverifiedPositions"
 
 POSITIONS = (
     Switch(

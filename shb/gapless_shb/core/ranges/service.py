@@ -37,8 +37,8 @@ from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.checks import called, check_positions, check_sealed, found_for_ranges, removed
 from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
-from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
+from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 
 
@@ -50,7 +50,7 @@ class Ranges:
         hosting: Hosting,
         subscribing: Subscribing,
         expiry: Expiry,
-        ahead: PositionsAhead,
+        ahead: UnverifiedPositions,
         commit_records: CommitRecords,
         locks: RangeLocks,
         waiting: Waiting,
@@ -185,7 +185,7 @@ class Attaching:
         self,
         hosting: Hosting,
         subscribing: Subscribing,
-        ahead: PositionsAhead,
+        ahead: UnverifiedPositions,
         commit_records: CommitRecords,
         waiting: Waiting,
     ) -> None:

@@ -52,8 +52,8 @@ from gapless_shb.core.roaming.mail import (
     Ask,
     CommitAtHome,
     CommittedAtHome,
-    Doubt,
     Ended,
+    LostRange,
     Matched,
     Renew,
     Renewed,
@@ -70,8 +70,8 @@ from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.takers import taker_of
 from gapless_shb.core.subscriptions.checks import EXISTS, checked_filter, elsewhere, not_from
-from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
 from gapless_shb.core.subscriptions.takeovers import taken_over_by
+from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 from gapless_shb.core.total_order.groups import Groups
 
 MILLISECOND: Final = 1_000_000
@@ -154,7 +154,7 @@ class Guests:
     def __init__(
         self,
         hosting: Hosting,
-        ahead: PositionsAhead,
+        ahead: UnverifiedPositions,
         groups: Groups,
         here: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
@@ -650,12 +650,12 @@ class Guests:
         about = f"{record.client_id}/{record.name}"
         self._hosting.outbox.emit(Alarm(AlarmCode.HOME_SILENT, reason, about))
 
-    def _doubts(self, guest: Guest) -> tuple[Doubt, ...]:
+    def _doubts(self, guest: Guest) -> tuple[LostRange, ...]:
         """Returns the lost ticks that the next renewal asks about: as many as have room in one answer."""
         open_ones = [(pubend, doubt) for pubend, doubt in guest.doubts.items() if doubt.said is None]
         for _, doubt in open_ones[:DOUBTS_MOST]:
             doubt.asked = doubt.asked or guest.question
-        return tuple(Doubt(pubend, doubt.lo, doubt.hi) for pubend, doubt in open_ones[:DOUBTS_MOST])
+        return tuple(LostRange(pubend, doubt.lo, doubt.hi) for pubend, doubt in open_ones[:DOUBTS_MOST])
 
     def _renewal(self, guest: Guest, *, leaves: bool) -> Renew:
         acknowledged: list[Acknowledged] = []

@@ -52,7 +52,7 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
     starts: dict[PubendId, Real] = {}
 
 
-class Doubt(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class LostRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Ticks that are lost, somewhere in (lo, hi]: a guest asks which of them concern its subscription."""
 
     pubend: PubendId
@@ -137,7 +137,7 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Up to where the sender found nothing to send. The application need not have acknowledged that."""
     process: Process = ""
     """With `asked`: as in `Subscribe`."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[LostRange, ...] = ()
     """Lost ticks of which the guest is not told before the home has answered."""
     asked: Real = 0
     again: bool = False

@@ -5,7 +5,7 @@ the first step (`waiting`):
 
 1. Does the subscription exist? By its id it has to; by its name it is created if it does not.
 2. Does the request want the same filter, and order? Does its token belong to the subscription? Are its positions real,
-   and known here? If that is not known yet, it waits for that (`positions_ahead`).
+   and known here? If that is not known yet, it waits for that (`unverified_positions`).
 3. Is the note that nobody has it deleted? It waits for that (`expiry`).
 4. Is it durable, with its final start and filter? Otherwise its creation goes on, for this request.
 5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over.
@@ -68,9 +68,9 @@ from gapless_shb.core.subscriptions.checks import (
 from gapless_shb.core.subscriptions.claims import key_of
 from gapless_shb.core.subscriptions.commits import CommitRecords, OpenedRecord
 from gapless_shb.core.subscriptions.expiry import Expiry
-from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 from gapless_shb.core.total_order.groups import Groups
 
@@ -105,7 +105,7 @@ class Subscribing:
         self,
         hosting: Hosting,
         expiry: Expiry,
-        ahead: PositionsAhead,
+        ahead: UnverifiedPositions,
         groups: Groups,
         commit_records: CommitRecords,
         takeovers: Takeovers,

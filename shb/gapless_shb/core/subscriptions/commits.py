@@ -38,8 +38,8 @@ from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.subscriptions.checks import called
 from gapless_shb.core.subscriptions.claims import Claimed, Claims
 from gapless_shb.core.subscriptions.earlier import added, attempts_at, furthest, resolved, uncommitted
-from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
 from gapless_shb.core.subscriptions.unheard import may_be_there, of_its_name
+from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 
 COMMIT_RECORDS = "shb/desks"
 """Subscription id → CommitRecord; none for a subscription that nobody ever left its position to."""
@@ -96,7 +96,7 @@ _decode = msgspec.msgpack.Decoder(CommitRecord).decode
 class CommitRecords:
     """All commit records of an SHB."""
 
-    def __init__(self, hosting: Hosting, ahead: PositionsAhead, claims: Claims, reader: RecoveryReader) -> None:
+    def __init__(self, hosting: Hosting, ahead: UnverifiedPositions, claims: Claims, reader: RecoveryReader) -> None:
         """Restores what the volume has."""
         self._hosting = hosting
         self._claims = claims

@@ -15,7 +15,7 @@ from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.subscriptions.test_attach import AttachRig, attached
 
 FAR = BASE + 3600 * SECOND + 5 * STEP
-"""PositionsAhead of all that the pubend has, where no start by time stands."""
+"""UnverifiedPositions of all that the pubend has, where no start by time stands."""
 
 
 def stream_of(rig: AttachRig) -> Constream:
