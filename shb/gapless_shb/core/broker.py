@@ -399,9 +399,9 @@ class SubscriberHostingBroker:
             # The start by time lies after `at`: this broker's clock seems to be hours ahead of the pubend's. Events
             # from now on are owed all the same.
             too_late = start > at and meta.pubend not in subscription.start
-            start = stream.behind(at) if too_late else start
+            start = stream.client_position(at) if too_late else start
             if group and subscription.group == group and start < late:
-                start, too_late = stream.behind(late), True  # which no restart would find again
+                start, too_late = stream.client_position(late), True  # which no restart would find again
             position = SubscriptionPosition(start, acked=start, held=start < at)
             if subscription.home:
                 position = SubscriptionPosition(start, guest=True)
@@ -678,7 +678,7 @@ class SubscriberHostingBroker:
         self._hosting.ordering.say_silence()
         for stream in self._hosting.streams.values():
             for channel in self._hosting.channels.values():
-                channel.tell_idle(stream.pubend, stream.behind(stream.head), stream.live)
+                channel.tell_idle(stream.pubend, stream.client_position(stream.head), stream.live)
 
     def _repeat(self) -> None:
         self._hosting.announce_version()

@@ -108,4 +108,4 @@ def _recovered(subscription: SubscriptionRecord, stream: Constream, row: Positio
         return SubscriptionPosition(start, acked=start, released=max(start, released))
     since = FOREVER if stream.meta.timed and not row.since else row.since
     recovered = row.acked if row.held else max(row.acked, released)
-    return SubscriptionPosition(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)
+    return SubscriptionPosition(row.start, since, row.acked, row.acked_event, released=recovered, held=row.held)

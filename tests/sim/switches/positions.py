@@ -15,7 +15,7 @@ POSITIONS = (
         " as if that event was lost.",
         (
             Replace(
-                "gapless_shb.core.live.constream:Constream.behind",
+                "gapless_shb.core.live.constream:Constream.client_position",
                 "stands_as_event = self.meta.residue is not None and tick % STEP == self.meta.residue\nreturn tick",
             ),
         ),

@@ -52,8 +52,8 @@ ROAMING = (
             ),
             Edit(
                 f"{_GUESTS}._renewal",
-                "if position.passed > max(position.acked, 0 if row is None else max(row.passed, row.released)):",
-                "if position.passed < 0:",
+                "if position.nothing_upto > max(position.acked, 0 if row is None else max(row.nothing_upto, row.released)):",
+                "if position.nothing_upto < 0:",
             ),
         ),
         ("V3",),
@@ -149,12 +149,12 @@ ROAMING = (
             Edit(
                 f"{_GUESTS}._renewal",
                 "position.acked > (0 if row is None else row.acked)",
-                "max(position.acked, position.passed) > (0 if row is None else row.acked)",
+                "max(position.acked, position.nothing_upto) > (0 if row is None else row.acked)",
             ),
             Edit(
                 f"{_GUESTS}._renewal",
-                "Acknowledged(stream.pubend, position.acked, position.quiet_from)",
-                "Acknowledged(stream.pubend, max(position.acked, position.passed), position.quiet_from)",
+                "Acknowledged(stream.pubend, position.acked, position.acked_event)",
+                "Acknowledged(stream.pubend, max(position.acked, position.nothing_upto), position.acked_event)",
             ),
         ),
         ("X3",),

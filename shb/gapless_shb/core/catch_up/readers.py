@@ -403,7 +403,7 @@ class Reader(ABC):
             return
         gap, self._gap = self._gap, None
         # A position for clients must not look like a lost event, but a range must not end beyond its own end.
-        end = min(self.stream.behind(gap.end), self.end)
+        end = min(self.stream.client_position(gap.end), self.end)
         self._sink.gap(gap.start, end, gap.reason)
         self._told(end)
 
@@ -690,7 +690,7 @@ class CatchUpReader(Reader):
             return
         self._close_gap()
         if self.horizon > self._said:
-            self._advance(self.stream.behind(self.horizon))
+            self._advance(self.stream.client_position(self.horizon))
             self._said = self.horizon
             self.consumer.channel.silence(self.stream.pubend, self.horizon, [self.sid])
 

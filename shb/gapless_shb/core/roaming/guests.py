@@ -665,9 +665,9 @@ class Guests:
             if len(acknowledged) + len(passed) >= ROWS_MOST:
                 break
             if position.acked > (0 if row is None else row.acked):
-                acknowledged.append(Acknowledged(stream.pubend, position.acked, position.quiet_from))
-            if position.passed > max(position.acked, 0 if row is None else max(row.passed, row.released)):
-                passed.append(Position(stream.pubend, position.passed))
+                acknowledged.append(Acknowledged(stream.pubend, position.acked, position.acked_event))
+            if position.nothing_upto > max(position.acked, 0 if row is None else max(row.nothing_upto, row.released)):
+                passed.append(Position(stream.pubend, position.nothing_upto))
         here, consumer = self._hosting, guest.consumer
         return Renew(
             here.shb,
@@ -741,7 +741,7 @@ def _is_earlier(question: Question, guest: Guest) -> bool:
 
 def learn(position: SubscriptionPosition, row: Row) -> None:
     """Takes over a position from the home: the home's knowledge of what is done with never shrinks."""
-    position.acknowledge(row.acked, row.quiet_from)
+    position.acknowledge(row.acked, row.acked_event)
     position.released = max(position.released, row.released)
 
 

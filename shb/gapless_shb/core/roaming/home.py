@@ -192,7 +192,7 @@ class Home:
             stream = self._hosting.streams.get(acknowledged.pubend)
             if stream is not None and renew.sid in stream.positions:
                 stream.acknowledge(renew.sid, acknowledged.tick, acknowledged.event)
-        for passed in renew.passed:
+        for passed in renew.nothing_upto:
             stream = self._hosting.streams.get(passed.pubend)
             if stream is not None:
                 stream.passed_elsewhere(renew.sid, passed.tick)
@@ -352,8 +352,10 @@ class Home:
         rows = []
         for stream in self._hosting.streams.values():
             position = stream.positions[subscription.sid]
-            quiet_from, released = stream.silent(position)
-            rows.append(Row(stream.pubend, position.start, position.acked, quiet_from, released, position.passed))
+            acked_event, released = stream.silent(position)
+            rows.append(
+                Row(stream.pubend, position.start, position.acked, acked_event, released, position.nothing_upto)
+            )
         return Standing(tuple(rows), subscription.late_start, subscription.start)
 
     def _end(self, node: BrokerId, renew: Renew, code: Code, reason: str) -> None:

@@ -39,9 +39,9 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     pubend: PubendId
     start: Real
     acked: Real
-    quiet_from: Real
+    acked_event: Real
     released: Real
-    passed: Real = 0
+    nothing_upto: Real = 0
 
 
 class Standing(msgspec.Struct, array_like=True, frozen=True):
@@ -133,7 +133,7 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """The attempt of the client's request to attach."""
     wants: Real = 0
     """The digest of the filter that the consumer is served with; 0: from an SHB that is too old to send it."""
-    passed: tuple[Position, ...] = ()
+    nothing_upto: tuple[Position, ...] = ()
     """Up to where the sender found nothing to send. The application need not have acknowledged that."""
     process: Process = ""
     """With `asked`: as in `Subscribe`."""
@@ -220,12 +220,12 @@ def ticks_of(mail: Mail) -> Iterator[tuple[PubendId, Tick]]:
     """
     if isinstance(mail, Answer | Renewed):
         for row in mail.standing.rows:
-            yield row.pubend, max(row.start, row.acked, row.quiet_from, row.released, row.passed)
+            yield row.pubend, max(row.start, row.acked, row.acked_event, row.released, row.nothing_upto)
         yield from mail.standing.starts.items()
     if isinstance(mail, Renewed):
         for matched in mail.matched:
             yield matched.pubend, max(matched.lo, matched.upto, *matched.ticks)
     elif isinstance(mail, Renew):
         yield from ((position.pubend, max(position.tick, position.event)) for position in mail.acknowledged)
-        yield from ((position.pubend, position.tick) for position in mail.passed)
+        yield from ((position.pubend, position.tick) for position in mail.nothing_upto)
         yield from ((doubt.pubend, max(doubt.lo, doubt.hi)) for doubt in mail.doubts)

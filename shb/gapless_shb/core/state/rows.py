@@ -56,7 +56,7 @@ class PositionRow(msgspec.Struct, array_like=True):
 
     start: Tick
     acked: Tick
-    quiet_from: Tick
+    acked_event: Tick
     since: Tick
     held: bool
 
@@ -91,7 +91,7 @@ def pubend_row(stream: ServedPubend) -> Set:
 
 def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
     """Returns the write of a position."""
-    row = position.start, position.acked, position.quiet_from, position.since, position.held  # as of a PositionRow
+    row = position.start, position.acked, position.acked_event, position.since, position.held  # as of a PositionRow
     return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
 
 

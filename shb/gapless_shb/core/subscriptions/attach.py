@@ -314,7 +314,7 @@ class Subscribing:
         elif request.start is StartAt.TIME:
             start = stream.at(request.start_wall)
         else:
-            start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
+            start = 0 if request.start is StartAt.EARLIEST else stream.client_position(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
     def _place(
@@ -347,7 +347,7 @@ class Subscribing:
                     continue
                 if subscription.origin[0]:  # it is a subscription's, and not only positions that somebody put together
                     at = stream.meta.created
-            at = stream.behind(at)
+            at = stream.client_position(at)
             position.start = at
             position.acknowledge(at, 0)
             subscription.start = {**subscription.start, stream.pubend: at}

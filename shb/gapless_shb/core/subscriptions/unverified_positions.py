@@ -251,7 +251,7 @@ class UnverifiedPositions:
         return refuse
 
     def _move_back(self, stream: Constream, subscription: SubscriptionRecord, reason: str) -> None:
-        pubend, upto = stream.pubend, stream.behind(stream.told_upto)
+        pubend, upto = stream.pubend, stream.client_position(stream.told_upto)
         stream.move_back(subscription.sid, upto, subscription.version)
         if subscription.start.get(pubend, 0) > upto:
             subscription.start = {**subscription.start, pubend: upto}

@@ -147,7 +147,7 @@ class OrderedDelivery:
             upto = self._merge.silent_upto(member.pubend)
             if upto > self._told[member.pubend]:
                 self._told[member.pubend] = upto
-                behind = self._streams[member.pubend].behind(upto)
+                behind = self._streams[member.pubend].client_position(upto)
                 self._consumer.channel.silence(member.pubend, behind, [self._consumer.sid])
 
 

@@ -132,7 +132,7 @@ class Groups:
         if not places:
             return {}
         return {
-            pubend: max(at[pubend], stream.behind(late_start(pubend, max(places))))
+            pubend: max(at[pubend], stream.client_position(late_start(pubend, max(places))))
             for pubend, stream in members.items()
             if pubend not in given and pubend not in subscription.start and not self.replaces_another(stream)
         }

@@ -301,7 +301,7 @@ def test_what_has_passed_a_gap_that_was_not_told_is_not_settled() -> None:
 
     assert bench.said == []
     assert bench.reader.horizon >= 160
-    assert bench.position.passed < 10
+    assert bench.position.nothing_upto < 10
 
 
 def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
@@ -314,14 +314,14 @@ def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     bench.take(Knowledge(PUBEND, 0, 60, EventBatch([10], [expired], [1])))
     bench.reader.step(0, 10)
     bench.channel.flush()
-    assert bench.position.passed >= 10
+    assert bench.position.nothing_upto >= 10
 
     bench.stream.head = 200
     bench.matched(150)
     bench.step()
     bench.answer()
     bench.offer(60, 160, 150)
-    assert bench.position.passed < 150
+    assert bench.position.nothing_upto < 150
 
 
 def test_ticks_of_open_records_need_no_read() -> None:

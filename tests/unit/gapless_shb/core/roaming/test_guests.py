@@ -40,7 +40,7 @@ FALSE = 1 << 61
         mail.Renewed("shb", 1, 1, 1, 1, mail.Standing(), (mail.Matched(PUBEND, 0, FALSE, ()),)),
         mail.Answer("shb", 1, 1, m.Done(1), mail.Standing((mail.Row(PUBEND, 0, 0, 0, 0, FALSE),))),
         mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", (m.Acknowledged(PUBEND, FALSE, 0),)),
-        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", passed=(m.Position(PUBEND, FALSE),)),
+        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", nothing_upto=(m.Position(PUBEND, FALSE),)),
         mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", doubts=(mail.LostRange(PUBEND, 0, FALSE),)),
     ],
     ids=["row", "start", "matched", "answer", "acknowledged", "passed", "doubt"],

@@ -35,10 +35,10 @@ def test_a_position_never_stands_at_a_place_of_events_without_one(residue: int) 
     pubend = served(PubendMeta(P, "node", residue=residue))
     place = 7 * STEP + residue
 
-    assert pubend.behind(place) == place + 1
-    assert pubend.behind(place + 1) == place + 1
+    assert pubend.client_position(place) == place + 1
+    assert pubend.client_position(place + 1) == place + 1
     pubend.newest_event = place
-    assert pubend.behind(place) == place
+    assert pubend.client_position(place) == place
 
 
 def test_of_a_pubend_that_is_gone_everything_is_lost_with_its_volume() -> None:

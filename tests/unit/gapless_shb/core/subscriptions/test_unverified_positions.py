@@ -203,7 +203,7 @@ def test_a_position_that_an_earlier_version_took_is_put_right() -> None:
     rig, subscribed = attached()
     sid, stream = subscribed.sid, stream_of(rig)
     position = stream.positions[sid]
-    position.acked = position.quiet_from = FOREVER
+    position.acked = position.acked_event = FOREVER
     position.start = FAR
     rig.world.hosting.outbox.write([position_row(sid, PUBEND, position)])
     rig.world.feed(AskInterest())
