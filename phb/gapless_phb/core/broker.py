@@ -225,7 +225,7 @@ class PublisherHostingBroker:
         """
         self._full = low
         for pubend in self._pubends.values():
-            pubend.keeping.on_space(now, low=low)
+            pubend.retention.on_space(now, low=low)
 
     def deadline(self) -> int | None:
         """When to call `on_deadline`, in monotonic nanoseconds."""
@@ -264,15 +264,15 @@ class PublisherHostingBroker:
 
     def _on_enrol(self, enrol: Enrol, _now: int, _wall: int) -> None:
         if pubend := self._pubends.get(enrol.pubend):
-            pubend.keeping.enrol(enrol.shb)
+            pubend.retention.enrol(enrol.shb)
 
     def _on_hold(self, row: Hold, _now: int, _wall: int) -> None:
         if pubend := self._pubends.get(row.pubend):
-            pubend.keeping.hold(row)
+            pubend.retention.hold(row)
 
     def _on_released(self, minima: Released, now: int, _wall: int) -> None:
         if pubend := self._pubends.get(minima.pubend):
-            pubend.keeping.released(minima.released, minima.delivered, now)
+            pubend.retention.released(minima.released, minima.delivered, now)
 
     def _on_ran_twice(self, ran: RanTwice, now: int, wall: int) -> None:
         for pubend in self._pubends.values():

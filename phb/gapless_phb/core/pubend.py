@@ -15,14 +15,14 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire import messages
 from gapless_phb.core import gauges, rows
-from gapless_phb.core.retention.members import Keeping
+from gapless_phb.core.retention.members import Retention
 from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.source import PubendContext, Source, Timers
 
 
 class Pubend:
-    """Joins the two halves of a pubend: its source of events (`source`), and who still needs them (`keeping`)."""
+    """Joins the two halves of a pubend: its source of events (`source`), and who still needs them (`retention`)."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Pubend:
         self.group = group
         self.source = source
         self.log = source.log
-        self.keeping = Keeping(context, source, saved, options, timers)
-        self.release = self.keeping.release
+        self.retention = Retention(context, source, saved, options, timers)
+        self.release = self.retention.release
         self.timers = timers
         self._is_new = is_new
         self._context = context
@@ -91,7 +91,7 @@ class Pubend:
         operations: list[Operation] = [Set(self._context.tables.pubends, rows.key(self.number), rows.encode(self.row))]
         # In the same write: otherwise a crash could leave a pubend that does not count the SHBs that need it.
         if self._is_new:
-            operations += self.keeping.members
+            operations += self.retention.members
         self._outbox.write(operations)
         self.source.begin(self._ready, now, wall)
 
@@ -102,7 +102,7 @@ class Pubend:
         elif self.sealed:
             self._note("takes no new events any more: its log is gone, or the configuration does not name it")
         self.source.start(now, wall)
-        self.keeping.start(now)
+        self.retention.start(now)
 
     def learn_voids(self, voids: tuple[tuple[Tick, Tick], ...]) -> None:
         """The log describes other voids than before: informs the network, before anything is sent above them."""
@@ -130,7 +130,7 @@ class Pubend:
                 " another process of this node has told it, or an old copy of the volume was put back"
             )
             self._outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
-        self.keeping.ask(ranges, reply_to, now, wall)
+        self.retention.ask(ranges, reply_to, now, wall)
 
     def _fork(self, other: int, upto: Tick, now: int, wall: int) -> bool:
         forks = [(lo, hi, other) for lo, hi in self.source.fork(upto, now, wall)]
@@ -158,7 +158,7 @@ class Pubend:
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: the log no longer waits for it (T10). Informs the network once that is durable."""
-        self.keeping.retire(shb, lambda _now, _wall: self._open())
+        self.retention.retire(shb, lambda _now, _wall: self._open())
 
     # ---------------------------------------------------------------------------------------------- looking
 
@@ -189,4 +189,4 @@ class Pubend:
         """Yields its positions, its sizes, and which SHBs its log waits for."""
         yield gauges.SEALED.gauge(self.sealed, self.pubend)
         yield from self.source.gauges()
-        yield from self.keeping.gauges()
+        yield from self.retention.gauges()
