@@ -76,9 +76,9 @@ class Stage:
         self.world = build(options, Choices(1, {}), Trace(keep=True))
         self.node = self.world.brokers["node1"]
         self.first, self.writer = self.world.clients.values()
-        self.twin = SecondProcess(self.first)
+        self.rival = SecondProcess(self.first)
         """Another process of the first client."""
-        self.world.clients[self.twin.name] = self.twin
+        self.world.clients[self.rival.name] = self.rival
         self.producer: Producer | None = None
         self.transactions = count(1)
         self.stored = Stored(self.world).tokens
@@ -293,7 +293,7 @@ def twins_make_the_same(stage: Stage) -> None:
     slow.on_made = lambda: stage.first.pause(SECOND)
     stage.publish(1, 3)
     stage.run(50)
-    transform(stage, stage.twin, recipe)
+    transform(stage, stage.rival, recipe)
     stage.run(3_000)
 
 
@@ -307,8 +307,8 @@ def a_twin_begins_while_a_batch_is_written(stage: Stage) -> None:
     stage.stall()
     made.consumer.go_on()
     stage.run(2)
-    stage.first.crash()  # or else it acknowledges the input before the twin has confirmed that it takes it over
-    transform(stage, stage.twin, recipe)
+    stage.first.crash()  # or else it acknowledges the input before the rival has confirmed that it takes it over
+    transform(stage, stage.rival, recipe)
     stage.run(1_000)
 
 
@@ -359,7 +359,7 @@ def a_home_dies_behind_a_commit(stage: Stage) -> None:
 
 
 def a_commit_comes_late(stage: Stage) -> None:
-    """TS13: a process stands still with its commit unsent, and its twin consumes and commits the same."""
+    """TS13: a process stands still with its commit unsent, and its rival consumes and commits the same."""
     row = stage.row()
     slow = session_of(stage, stage.first, row)
     stage.publish(1)
@@ -369,14 +369,14 @@ def a_commit_comes_late(stage: Stage) -> None:
     took(stage, slow)
     stage.first.pause(SECOND)
     slow.commit(1, 0)
-    twin = session_of(stage, stage.twin, row)
-    took(stage, twin)
-    commit(stage, twin, 1)
+    rival = session_of(stage, stage.rival, row)
+    took(stage, rival)
+    commit(stage, rival, 1)
     stage.run(3_000)
 
 
 def a_receipt_of_tokens_is_lost(stage: Stage) -> None:
-    """TS6: a transaction of two inputs is stored; its process is not told so, and its twin takes over meanwhile."""
+    """TS6: a transaction of two inputs is stored; its process is not told so, and its rival takes over meanwhile."""
     rows = [stage.row("s"), stage.row("t")]
     session = session_of(stage, stage.first, *rows)
     stage.publish(1)
@@ -387,11 +387,11 @@ def a_receipt_of_tokens_is_lost(stage: Stage) -> None:
     stage.world.network.cut(stage.node.name, stage.first.name)
     session.commit(0, 0)
     stage.run(50)
-    twin = session_of(stage, stage.twin, *rows)
+    rival = session_of(stage, stage.rival, *rows)
     stage.lose_link()
     stage.world.network.heal(stage.node.name, stage.first.name)
     stage.run(3_000)
-    commit(stage, twin, 0)
+    commit(stage, rival, 0)
 
 
 def commit_the_rest(stage: Stage, row: Row) -> None:

@@ -77,11 +77,11 @@ class PublishHandler:
     def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
         """Opens a publisher. Answers when its epoch, and all assigned before, is durable (protocol: publishers).
 
-        An instance that comes back after another instance opened the name is fenced: it is the paused twin, however
+        An instance that comes back after another instance opened the name is fenced: it is the paused rival, however
         new its attempt. From this step on, batches of a lower epoch are fenced, too.
 
         The answer waits for the row of the publisher, and for everything that was assigned before. It names what is
-        durable then: a paused twin may have stored a token that was still on its way when the opening came (TS8).
+        durable then: a paused rival may have stored a token that was still on its way when the opening came (TS8).
         """
         publisher = self._table.get(request.publisher)
         # It had an epoch here, and was forgotten since. Its batches may be logged, so it must not begin again

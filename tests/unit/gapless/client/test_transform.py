@@ -196,7 +196,7 @@ async def test_a_twin_is_fenced_although_its_last_batch_is_uncertain(network: Fa
 
 @pytest.mark.parametrize("away", [False, True])
 async def test_an_input_that_somebody_else_took_is_taken_back(network: FakeNetwork, away: bool) -> None:
-    """Perhaps by a twin that had opened the publisher before, and was paused before it attached the input."""
+    """Perhaps by a rival that had opened the publisher before, and was paused before it attached the input."""
     network.broker.log(b"a", topic="raw.x")
     async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
         work = await connection.session().transform("raw.#", to="out", name="enrich", start="earliest")

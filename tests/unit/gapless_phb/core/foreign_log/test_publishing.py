@@ -126,7 +126,7 @@ def test_what_may_be_logged_is_read_for_and_appended_again_if_it_is_not_there() 
 
     assert rig.log.end == 1
     assert answers(rig) == ["ok 1 1×1"]
-    rig.log.put(1, lost.records[0])  # the first attempt arrives after all: a twin
+    rig.log.put(1, lost.records[0])  # the first attempt arrives after all: a duplicate
     assert told(rig.serve()) == ["(1, 2] silence"]
     assert told(rig.ask((0, 2))) == ["(0, 2] 1=ann/1"]
     assert len(answers(rig)) == 1
@@ -164,7 +164,7 @@ def test_whoever_begins_to_read_inside_a_batch_gets_the_rest_of_it_and_none_of_a
 
 
 def test_a_twin_that_is_met_first_waits_for_older_marks() -> None:
-    """A gateway begins to follow between an attempt and its twin."""
+    """A gateway begins to follow between an attempt and its duplicate."""
     log = ModelLog(topic="topic", rules=b"topic", refuses="another one publishes")
     writer = gateway(ModelLog(topic="topic", rules=b"topic"))
     opened(writer).send()

@@ -82,15 +82,15 @@ class TestOpening:
 
     def test_from_that_step_on_older_epochs_are_fenced(self) -> None:
         harness, publisher = ready()
-        twin = TestPublisher(harness, "ann", instance="i2")
+        rival = TestPublisher(harness, "ann", instance="i2")
 
-        twin.open()
+        rival.open()
         fenced = outcome(publisher.send())
         harness.sync()
 
         assert fenced.verdict is Verdict.FENCED
         assert "was opened since, and owns the name" in fenced.reason
-        twin.send()
+        rival.send()
         assert [one.verdict for one in outcomes(harness.sync())] == [Verdict.OK]
 
     def test_a_repeated_or_late_opening_gets_the_same_answer(self) -> None:
