@@ -18,7 +18,7 @@ LOG_BYTES = Family("gapless_pubend_log_bytes", "About how much its log takes.", 
 LOST = Family("gapless_pubend_lost_ticks", "Everything up to here is gone from the log.", _PUBEND)
 NEWEST = Family("gapless_pubend_newest_ticks", "The newest event; 0 without one.", _PUBEND)
 STABLE = Family("gapless_pubend_stable_ticks", "Everything up to here is decided and durable.", _PUBEND)
-RESERVED = Family("gapless_pubend_lease_ticks", "Ticks up to here may be given out without another write.", _PUBEND)
+RESERVED = Family("gapless_pubend_reserved_ticks", "Ticks up to here may be given out without another write.", _PUBEND)
 RELEASED = Family("gapless_pubend_released_ticks", "Every durable subscription has everything up to here.", _PUBEND)
 DELIVERED = Family(
     "gapless_pubend_delivered_ticks", "Every SHB has noted up to here which events are for whom.", _PUBEND

@@ -119,7 +119,7 @@ class Timing:
     silence_ms: int = 1_000
     repeat_ms: int = 5_000
     stalled_ms: int = 3_000
-    lease_ms: int | None = None
+    expiry_ms: int | None = None
 
 
 class ShbTimer(Enum):
@@ -160,7 +160,7 @@ class SubscriberHostingBroker:
         self._hosting.selector_limits = context.selector_limits
         self._groups = Groups(context.groups, self._hosting.streams)
         self._waiting = Waiting(self._hosting)
-        self._expiry = Expiry(self._hosting, self._waiting, timing.lease_ms, context.reader)
+        self._expiry = Expiry(self._hosting, self._waiting, timing.expiry_ms, context.reader)
         self._ahead = UnverifiedPositions(self._hosting, self._waiting, self._end_consumption)
         self._claims = Claims(self._hosting, context.reader)
         self._commit_records = CommitRecords(self._hosting, self._ahead, self._claims, context.reader)

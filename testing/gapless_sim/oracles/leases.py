@@ -69,7 +69,7 @@ class I8Leases(Judge):
                 self._judge(broker.name, sid, f"{client_id}:{name}")
 
     def _judge(self, broker: str, sid: int, name: str) -> None:
-        lease = self.world.options.subscription_lease_seconds
+        lease = self.world.options.subscription_expiry_seconds
         if lease is None:
             self.fail(f"the lease of {name} has run out, and there are none")
         if (broker, sid) in self._holders:

@@ -208,7 +208,7 @@ class V3LiveForgetting(Judge):
         options = self.world.options
         if any(history.has_hole for history in self.model.histories.values()):
             return True  # nothing is written of publishers until an operator comes
-        if options.router != "local" or options.publisher_lease_seconds > LEASE_MAX:
+        if options.router != "local" or options.publisher_expiry_seconds > LEASE_MAX:
             return True
         return sum(self._known()) <= self._alive()
 

@@ -116,7 +116,7 @@ ROAMING = (
         (
             Edit(
                 f"{_HOME}.on_renew",
-                "if lease is None and is_free and",
+                "if attachment is None and is_free and",
                 "if lease is None and renew.sid < 0 and",
             ),
         ),

@@ -58,7 +58,7 @@ class Own:
         """Until then nothing is logged: SHBs say up to where another process of this node has told them something."""
         doubt = round(settings.clock_doubt_seconds * source.SECOND)
         self.clock = TickClock(saved.number, recovered.last, recovered.age(wall), context.boot, doubt, now, wall)
-        reservation_span = round(settings.lease_seconds * SECOND)
+        reservation_span = round(settings.reservation_seconds * SECOND)
         self.log = Log(
             context.network,
             saved.row.pubend,

@@ -27,7 +27,7 @@ from gapless_phb.core.settings import Settings
 from gapless_phb.core.source import SECOND
 
 FORGET_AT_ONCE = 1000
-"""How many publishers are forgotten in one turn. After an outage many leases may end in the same moment."""
+"""How many publishers are forgotten in one turn. After an outage many publishers may expire in the same moment."""
 FORGET_PAUSE = SECOND // 100
 
 
@@ -35,7 +35,7 @@ class PublishHandler:
     """Opens publishers and takes their batches; a refused request changes nothing.
 
     A named publisher is known for ever. A publisher without a name is forgotten when it is closed, or
-    `publisher_lease_seconds` after its session has ended. If a forgotten publisher comes back, the broker answers
+    `publisher_expiry_seconds` after its session has ended. If a forgotten publisher comes back, the broker answers
     FORGOTTEN and the client opens it anew. The broker cannot know any more whether it had logged a batch for which the
     client never got a receipt.
     """
@@ -67,7 +67,7 @@ class PublishHandler:
         self._sealed = sealed
         self.ran_twice = False
         """Whether another process of this node has opened publishers, on a copy of this volume."""
-        self._lease = round(settings.publisher_lease_seconds * SECOND)
+        self._expiry = round(settings.publisher_expiry_seconds * SECOND)
 
     def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
         self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
@@ -136,12 +136,12 @@ class PublishHandler:
             self._checkpoints.forget([publisher.name])
 
     def forget_gone(self, now: int) -> int | None:
-        """Forgets publishers whose lease has ended, a limited number at a time; returns when to look again."""
-        forgotten = self._table.forget_gone(now - self._lease, FORGET_AT_ONCE)
+        """Forgets publishers that have expired, a limited number at a time; returns when to look again."""
+        forgotten = self._table.forget_gone(now - self._expiry, FORGET_AT_ONCE)
         if forgotten:
             self._checkpoints.forget(forgotten)
         first = self._table.first_gone
-        return None if first is None else max(first + self._lease, now + FORGET_PAUSE)
+        return None if first is None else max(first + self._expiry, now + FORGET_PAUSE)
 
     def _has_room(self) -> bool:
         """Whether one more publisher can be known.
@@ -305,5 +305,5 @@ def _owned(name: str) -> str:
 
 
 def _forgotten(name: str) -> Outcome:
-    why = " (phb.publisher_lease_seconds)" if is_temporary(name) else ": its volume is an old copy, or another one"
+    why = " (phb.publisher_expiry_seconds)" if is_temporary(name) else ": its volume is an old copy, or another one"
     return Outcome(Verdict.FORGOTTEN, f"the broker no longer knows publisher {name!r}{why}")

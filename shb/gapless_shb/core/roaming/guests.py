@@ -81,7 +81,7 @@ REPEAT: Final = 500 * MILLISECOND
 SILENT: Final = 3 * SECOND
 """How long a home may be silent before it counts as away."""
 RENEW: Final = 5 * SECOND
-"""How often a lease is renewed."""
+"""How often an attachment is renewed."""
 URGENT: Final = 250 * MILLISECOND
 """How soon acknowledgements are mailed."""
 ROWS_MOST: Final = 256
@@ -323,7 +323,7 @@ class Guests:
             self._hosting.tell(question.session.number, message)
 
     def _give_back(self, node: BrokerId, answer: Answer, now: int) -> None:
-        """Gives back the lease that an answer has granted: its client has gone, or cannot be served here."""
+        """Gives back the attachment that an answer has granted: its client has gone, or cannot be served here."""
         attached = {guest.attachment for guest in self._guests.values()}
         if not isinstance(answer.message, Subscribed) or answer.number in self._leaving or answer.number in attached:
             return
@@ -361,7 +361,7 @@ class Guests:
                 self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
     def on_ended(self, ended: Ended, now: int, wall: int) -> None:
-        """A home has ended a lease."""
+        """A home has ended an attachment."""
         if ended.life != self._hosting.life:
             return
         if self._leaving.pop(ended.attachment, None) is not None:
@@ -378,7 +378,7 @@ class Guests:
         return self._timers.next()
 
     def on_deadline(self, now: int, wall: int) -> None:
-        """Repeats questions, commits and farewells without an answer, and renews leases."""
+        """Repeats questions, commits and farewells without an answer, and renews attachments."""
         for what, number in self._timers.take_due(now):
             assert isinstance(number, int)
             if what == "ask":
@@ -590,7 +590,7 @@ class Guests:
         self._end_consumption(guest.sid, now, wall)
 
     def _lose(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
-        """The home has ended a lease. The code `RETRY` means: for another attachment of the same client instance.
+        """The home has ended an attachment. The code `RETRY` means: for another attachment of the same client instance.
 
         If the other attachment comes from an older request that was late, the client still believes to be served here.
         So its session is ended, and it connects again.

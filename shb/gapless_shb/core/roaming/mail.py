@@ -1,7 +1,7 @@
 """The messages between SHBs about a subscription that is consumed away from its home (protocol: roaming).
 
 All of it is mail: lossy, repeated, unordered (C10). So every message says which process sent it, and which question,
-attachment or lease it is about, so that its receiver recognises one that comes again, or too late.
+attachment or attachment it is about, so that its receiver recognises one that comes again, or too late.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Working(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """From the home: the answer to a question. With `Subscribed`, the asking SHB has the lease, for this question."""
+    """From the home: the answer to a question. With `Subscribed`, the asking SHB has the attachment, for this question."""
 
     sender: ShbId
     life: Real
@@ -145,7 +145,7 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """From the home: the lease goes on."""
+    """From the home: the attachment goes on."""
 
     sender: ShbId
     life: Real
@@ -158,7 +158,7 @@ class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 
 class Ended(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """From the home: the lease is over, for this reason. `CLOSED`: as its holder wanted."""
+    """From the home: the attachment is over, for this reason. `CLOSED`: as its holder wanted."""
 
     sender: ShbId
     life: Real

@@ -93,7 +93,7 @@ class World:
             options,
             members=SHBS[: draw.randint(0, 2)],
             checkpoint_bytes=draw.choice([1, 400, 1 << 20]),
-            publisher_lease_seconds=draw.choice([0.3, 3, 900]),
+            publisher_expiry_seconds=draw.choice([0.3, 3, 900]),
             max_publishers=draw.choice([2, 3, 100]),
         )
         self.model = Model()

@@ -10,7 +10,7 @@ from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, violates
 
 def served(lease: float | None = 2.0) -> ModelFixture:
     """Session 5 has subscription 1, of client1 and called `one`."""
-    fixture = ModelFixture(I8Leases, subscription_lease_seconds=lease)
+    fixture = ModelFixture(I8Leases, subscription_expiry_seconds=lease)
     fixture.observe.sent(NODE, 5, Subscribed(1, 1, 1, b"", True, []))
     fixture.world.now = 10 * SECOND
     return fixture

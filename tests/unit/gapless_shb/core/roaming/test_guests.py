@@ -300,7 +300,7 @@ def test_a_home_that_comes_back_takes_the_consumer_into_account_again() -> None:
     assert pair.release() >= events[1]
 
 
-# ------------------------------------------------------------------------------------------- the lease
+# ------------------------------------------------------------------------------------------- the attachment
 
 
 def test_a_consumer_at_home_and_one_elsewhere_are_one_too_many() -> None:
@@ -454,7 +454,7 @@ def test_only_the_home_holds_the_log_back_and_acknowledgements_reach_it() -> Non
 
 
 def test_a_consumer_that_acknowledges_all_the_time_keeps_its_lease_and_lets_the_log_go() -> None:
-    """Each acknowledgement comes before the one before it was mailed, for longer than a lease."""
+    """Each acknowledgement comes before the one before it was mailed, for longer than an attachment."""
     pair = Pair()
     session, answer = attached(pair)
     events = []
