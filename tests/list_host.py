@@ -292,7 +292,7 @@ class ListHost:
         self._timers = Timers(self._outbox)
         self.source = ListSource(saved.row.pubend, log, self._outbox)
         options = PubendSettings(context.role, min_retain_seconds=0, min_retain_bytes=0)
-        self.pubend = Pubend(shared, saved, self.source, options, self._timers, None, is_new=True, sealed=False)
+        self.pubend = Pubend(shared, saved, self.source, options, self._timers, None, is_new=True, read_only=False)
         self._read: list[ReadResult] = []
         self._look_at = 0
 

@@ -11,8 +11,8 @@ DISK_FULL = Family("gapless_phb_disk_full", "Whether publishers have to wait, fo
 CLOCK_BEHIND = Family(
     "gapless_phb_clock_behind", "Whether the wall clock is so far behind the ticks that the operator was told."
 )
-SEALED = Family(
-    "gapless_pubend_sealed", "Whether the configuration names it no more, so that it takes nothing.", _PUBEND
+READ_ONLY = Family(
+    "gapless_pubend_read_only", "Whether the configuration names it no more, so that it takes nothing.", _PUBEND
 )
 LOG_BYTES = Family("gapless_pubend_log_bytes", "About how much its log takes.", _PUBEND)
 LOST = Family("gapless_pubend_lost_ticks", "Everything up to here is gone from the log.", _PUBEND)

@@ -34,17 +34,17 @@ class Pubend:
         group: str | None,
         *,
         is_new: bool,
-        sealed: bool,
+        read_only: bool,
     ) -> None:
         """Restores a pubend from its rows.
 
-        `group`: the group in total order that it is in. `is_new`: the rows are not written yet. `sealed`: no longer
+        `group`: the group in total order that it is in. `is_new`: the rows are not written yet. `read_only`: no longer
         configured.
         """
         self.pubend: PubendId = saved.row.pubend
         self.number = saved.number
         self.row = saved.row
-        self.sealed = sealed
+        self.read_only = read_only
         self.group = group
         self.source = source
         self.log = source.log
@@ -65,7 +65,7 @@ class Pubend:
             row.topics,
             self.group,
             row.created,
-            self.sealed,
+            self.read_only,
             row.voids,
             self.log.stable,
             # A start by time stands at the last remainder, and must never be taken for the position of an event. So
@@ -99,7 +99,7 @@ class Pubend:
         self._open()
         if self._is_new:
             self._note(f"was created, for {', '.join(self.row.topics)}")
-        elif self.sealed:
+        elif self.read_only:
             self._note("takes no new events any more: its log is gone, or the configuration does not name it")
         self.source.start(now, wall)
         self.retention.start(now)
@@ -147,7 +147,7 @@ class Pubend:
 
     def seal(self) -> None:
         """Nothing will ever be added: informs the network."""
-        self.sealed = True
+        self.read_only = True
         self._open()
 
     def _open(self) -> None:
@@ -187,6 +187,6 @@ class Pubend:
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields its positions, its sizes, and which SHBs its log waits for."""
-        yield gauges.SEALED.gauge(self.sealed, self.pubend)
+        yield gauges.READ_ONLY.gauge(self.read_only, self.pubend)
         yield from self.source.gauges()
         yield from self.retention.gauges()

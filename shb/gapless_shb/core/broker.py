@@ -348,7 +348,7 @@ class SubscriberHostingBroker:
             stream.begin_anew(now)
         if known is not None and known.forks != stream.meta.forks:
             stream.forget_forks(known.forks, now)
-        if known is None or (known.topics, known.sealed) != (stream.meta.topics, stream.meta.sealed):
+        if known is None or (known.topics, known.read_only) != (stream.meta.topics, stream.meta.read_only):
             self._judge_orders(now, wall)
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):
             self._hosting.unsaved = True

@@ -307,7 +307,7 @@ def _held(row: r.Held, names: Names) -> MessageText:
 
 
 def _seen(said: r.Seen, names: Names) -> MessageText:
-    sealed = ", sealed" if said.meta.sealed else ""
+    sealed = ", sealed" if said.meta.read_only else ""
     enrolled = "" if said.enrolled_at is None else f"; you are counted from {names.tick(said.enrolled_at)} on"
     where = f"{names.pubend(said.meta.pubend)} is here{sealed}, decided up to {names.tick(said.meta.stable)}"
     return MessageText("enrol", f"{where}{enrolled}")

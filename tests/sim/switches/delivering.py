@@ -91,7 +91,7 @@ PFS = (
         "latestDelivered is checkpointed and reported before the records of its ticks are written.",
         (
             Edit(
-                f"{_PFS}:Pfs.seal",
+                f"{_PFS}:Pfs.close",
                 "    return writes",
                 '    late, self._late = vars(self).get("_late", []), writes\n    return late',
             ),

@@ -107,7 +107,7 @@ class Gateway:
         del self._saved[row.pubend]
         found = NumberedLog(row.pubend, row.family, "", 0, 0, row.voids, _GONE, _NoFormat(), b"", "", ())
         pubend, source = self._make(saved, found, is_new=False, now=now)
-        pubend.sealed = True
+        pubend.read_only = True
         return pubend, source
 
     def assigned(self, publisher: str, topic: str) -> Pubend | None:
@@ -176,7 +176,7 @@ class Gateway:
         timers = Timers(self._outbox)
         source = Numbered(self._context, saved, found, timers, now)
         options = PubendSettings(name_of(found.log), min_retain_seconds=0, min_retain_bytes=0)
-        pubend = Pubend(self._context, saved, source, options, timers, None, is_new=is_new, sealed=False)
+        pubend = Pubend(self._context, saved, source, options, timers, None, is_new=is_new, read_only=False)
         self._pubends[found.log] = pubend, source
         self._families.add(found.family)
         self._names.add(name_of(found.log))

@@ -64,7 +64,7 @@ class NumberedPublishing:
             outbox,
             settings,
             _unanswered,
-            sealed=False,
+            read_only=False,
         )
         self._keyed = NumberedKeyed(saved.number, saved.keyed, self._appends, self._table, self._handler, check, outbox)
         self._is_started = self.is_scanned = False

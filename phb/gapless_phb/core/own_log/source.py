@@ -40,13 +40,13 @@ class Own:
         timers: Timers,
         silence_seconds: float,
         *,
-        sealed: bool,
+        read_only: bool,
         now: int,
         wall: int,
     ) -> None:
         """Begins with what recovery found or created.
 
-        `silence_seconds`: how soon silence is sent while nothing is published. `sealed`: not configured, so closed to
+        `silence_seconds`: how soon silence is sent while nothing is published. `read_only`: not configured, so closed to
         new publishers.
         """
         saved, settings, outbox = recovered.saved, context.settings, context.outbox
@@ -87,7 +87,7 @@ class Own:
             outbox,
             settings,
             self._on_appended,
-            sealed=sealed,
+            read_only=read_only,
         )
         self._publishing.ran_twice = bool(saved.row.forks)
         self._keyed = Keyed(

@@ -52,9 +52,9 @@ class PublishHandler:
         settings: Settings,
         on_appended: ThenAppended,
         *,
-        sealed: bool,
+        read_only: bool,
     ) -> None:
-        """`on_appended`: called when a record is logged; `sealed`: only publishers that are known may publish."""
+        """`on_appended`: called when a record is logged; `read_only`: only publishers that are known may publish."""
         self._number = number
         self._log = log
         self._table = table
@@ -64,7 +64,7 @@ class PublishHandler:
         self._outbox = outbox
         self._settings = settings
         self.on_appended = on_appended
-        self._sealed = sealed
+        self._read_only = read_only
         self.ran_twice = False
         """Whether another process of this node has opened publishers, on a copy of this volume."""
         self._expiry = round(settings.publisher_expiry_seconds * SECOND)
@@ -159,7 +159,7 @@ class PublishHandler:
     def fault(self, name: str, topic: str | None) -> str:
         """Returns why a publisher of this name, known or new, cannot publish to this pubend, or ""."""
         if self._table.get(name) is None:
-            if self._sealed:
+            if self._read_only:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new publishers"
             if not self._has_room():
                 return (

@@ -559,7 +559,7 @@ class CatchUpReader(Reader):
             self._ready_upto = silent_upto
         elif self._walked is not None and self.horizon < self._walked.upto:
             self._ask_walked(self._walked, now)
-        elif self.horizon < pfs.sealed_upto:
+        elif self.horizon < pfs.closed_upto:
             self._read_pfs()
         else:
             matcher = self._matcher if pfs.imprecise else None
@@ -618,9 +618,9 @@ class CatchUpReader(Reader):
         pfs = self.stream.pfs
         newest = pfs.newest(self.sid)
         if newest <= self.horizon:
-            self._ready_upto = pfs.sealed_upto
-        elif newest <= pfs.sealed_upto and pfs.spacing and not self._scans:
-            self._walk_on(ChainWalk(self.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing, pfs.grain))
+            self._ready_upto = pfs.closed_upto
+        elif newest <= pfs.closed_upto and pfs.spacing and not self._scans:
+            self._walk_on(ChainWalk(self.sid, self.horizon, newest, pfs.closed_upto, pfs.spacing, pfs.grain))
         else:
             self._waits = True
             self.host.page_cache.want_blocks(self.sid, self.horizon)

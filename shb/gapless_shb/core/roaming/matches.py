@@ -60,8 +60,8 @@ class Matches:
         upto = min(doubt.hi, stream.head)
         if lo >= upto:
             return False
-        if lo < min(pfs.sealed_upto, stream.positions[search.sid].last_tick):
-            sealed = min(upto, pfs.sealed_upto)
+        if lo < min(pfs.closed_upto, stream.positions[search.sid].last_tick):
+            sealed = min(upto, pfs.closed_upto)
             answered = partial(self._on_read, search, stream, sealed)
             self._hosting.outbox.read(pfs.stream, lo, sealed, answered, READ_BYTES)
             return True

@@ -23,10 +23,10 @@ def served(meta: PubendMeta) -> ServedPubend:
 def test_a_description_that_comes_late_is_not_taken() -> None:
     pubend = served(PubendMeta(P, "node", created=20, stable=10, volume="v1"))
 
-    pubend.learn(PubendMeta(P, "node", created=30, stable=11, sealed=True, volume="v1"))
+    pubend.learn(PubendMeta(P, "node", created=30, stable=11, read_only=True, volume="v1"))
     pubend.learn(PubendMeta(P, "node", created=30, stable=10, volume="v1"))
 
-    assert pubend.meta.sealed
+    assert pubend.meta.read_only
     assert pubend.meta.created == 20, "where it began stays as it was heard first"
 
 
