@@ -92,7 +92,7 @@ class TreeClientSide(ClientSide):
             return
         super().on_answer(broker, answer, address)
 
-    def _homes(self, request: OpenRequest) -> list[BrokerId]:
+    def _candidates(self, request: OpenRequest) -> list[BrokerId]:
         """The brokers for a publisher that is nowhere yet, in an order that stays the same as long as the map does."""
         hosts = self._network.with_role("phb")
         fitting = [host for host in hosts if self._may_carry(host, request.topic)]

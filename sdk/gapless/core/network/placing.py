@@ -180,7 +180,7 @@ class ClientSide:
         for number in list(self._lines.get(line_of(request), ())):
             self._end(number, "the publisher was opened again")
         if not request.pubend:
-            self._ask(request, reply_to, self._homes(request))
+            self._ask(request, reply_to, self._candidates(request))
             return
         self._ask(request, reply_to, self._owners(request.pubend, request.node))
 
@@ -237,7 +237,7 @@ class ClientSide:
             owner = node  # the pubend may be gone: then nobody but its node can say so
         return [] if owner is None else [owner]
 
-    def _homes(self, request: OpenRequest) -> list[BrokerId]:
+    def _candidates(self, request: OpenRequest) -> list[BrokerId]:
         """The brokers for a publisher that is nowhere yet, the first choice first: for one name always, everywhere."""
         hosts = self._network.with_role("phb")
         digest = blake2b(request.publisher.encode(), digest_size=8).digest()

@@ -55,7 +55,7 @@ BEYOND: Final = 2
 """A fetch may bring so many times as much as it was meant to, before a part of it is left to the next one."""
 
 
-class Host(Protocol):
+class ReaderContext(Protocol):
     """What readers need beside the pubend that they read; the `Scheduler` provides it."""
 
     stream: ServedPubend
@@ -106,7 +106,7 @@ class Sink(Protocol):
 class BringsReader(Protocol):
     """What serves a consumer with readers of its own kind."""
 
-    def reader(self, host: Host, number: int, position: SubscriptionPosition, at: Tick) -> CatchUpReader:
+    def reader(self, context: ReaderContext, number: int, position: SubscriptionPosition, at: Tick) -> CatchUpReader:
         """Returns a reader for the consumer, from `at` on."""
 
 
@@ -115,7 +115,7 @@ class Reader(ABC):
 
     def __init__(
         self,
-        host: Host,
+        context: ReaderContext,
         subscription: SubscriptionRecord,
         position: SubscriptionPosition,
         start: Tick,
@@ -123,8 +123,8 @@ class Reader(ABC):
         sink: Sink,
     ) -> None:
         """Reads (start, end]. The part above the head is read as the head moves."""
-        self.host = host
-        self.stream = host.stream
+        self.host = context
+        self.stream = context.stream
         self.sid = subscription.sid
         self.position = position
         self.horizon = start
@@ -137,7 +137,7 @@ class Reader(ABC):
         self._matcher = BatchMatcher()
         self._matcher.add(self.sid, self._filter)
         # Who asks for too much is answered in full, and there may be many readers: the first guess is short.
-        self._window = Window(host.stream.pfs.grain, SHORTEST)
+        self._window = Window(context.stream.pfs.grain, SHORTEST)
         self._reading_upto: Tick | None = None
         self._unreadable_upto = 0
         self._fetch: TickFetch | RangeFetch | None = None
@@ -462,9 +462,15 @@ class CatchUpReader(Reader):
     """
 
     def __init__(
-        self, host: Host, number: int, consumer: Consumer, position: SubscriptionPosition, start: Tick, sink: Sink
+        self,
+        context: ReaderContext,
+        number: int,
+        consumer: Consumer,
+        position: SubscriptionPosition,
+        start: Tick,
+        sink: Sink,
     ) -> None:
-        super().__init__(host, consumer.subscription, position, start, FOREVER, sink)
+        super().__init__(context, consumer.subscription, position, start, FOREVER, sink)
         self.number = number
         """Distinguishes an answer to this reader from an answer to an earlier reader of the subscription."""
         self.consumer = consumer
