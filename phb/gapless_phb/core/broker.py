@@ -46,7 +46,7 @@ from gapless_phb.core.assignment import assign, merged_topics, options_by_name, 
 from gapless_phb.core.foreign_log.gateway import Gateway
 from gapless_phb.core.own_log.clock import WALL_LEAD_MAX, TickClock
 from gapless_phb.core.own_log.recovery import Recovered, created, recover
-from gapless_phb.core.own_log.source import Own
+from gapless_phb.core.own_log.source import OwnLogSource
 from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
@@ -173,7 +173,7 @@ class PublisherHostingBroker:
         silence = self.settings.silence_seconds
         if group is not None:
             silence = min(silence, group.silence_seconds)
-        own = Own(shared, found, timers, silence, read_only=read_only, now=context.now, wall=context.wall)
+        own = OwnLogSource(shared, found, timers, silence, read_only=read_only, now=context.now, wall=context.wall)
         name = None if group is None else group.name
         pubend = Pubend(shared, found.saved, own, options, timers, name, is_new=found.is_new, read_only=read_only)
         self._clocks.append(own.clock)

@@ -6,7 +6,7 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _LOG = "gapless_phb.core.own_log.log:Log"
-_OWN = "gapless_phb.core.own_log.source:Own"
+_OWN = "gapless_phb.core.own_log.source:OwnLogSource"
 _READER = "gapless_phb.core.retention.log_reader:LogReader"
 _HANDLER = "gapless_phb.core.publishers.handler:PublishHandler"
 _RECOVERY = "gapless_phb.core.own_log.recovery"

@@ -7,7 +7,7 @@ from sim.switches.switch import Switch
 
 _PUBEND = "gapless_phb.core.pubend:Pubend"
 _KEEPING = "gapless_phb.core.retention.members:Retention"
-_OWN = "gapless_phb.core.own_log.source:Own"
+_OWN = "gapless_phb.core.own_log.source:OwnLogSource"
 _RELEASE = "gapless_phb.core.retention.release:Release"
 _TABLE = "gapless.core.network.release:ReleaseTable"
 

@@ -27,7 +27,7 @@ ASKING = 2 * source.SECOND
 """So long publishers wait when it has turned out that another process has logged events here, in nanoseconds."""
 
 
-class Own:
+class OwnLogSource:
     """Wires the parts of such a pubend: the publish handler takes batches, the log keeps them.
 
     It is a `gapless_phb.core.source.Source`.
