@@ -250,8 +250,8 @@ class LogPiece:
 class LogMark:
     """How a batch that was published through gapless is marked in a numbered log.
 
-    `after`: everything up to here had been read when the batch was handed over. So if a duplicate of it is in the log, and
-    was not met before that, it lies above `after` (protocol: numbered-logs).
+    `after`: everything up to here had been read when the batch was handed over. So if a duplicate of it is in the log,
+    and was not met before that, it lies above `after` (protocol: numbered-logs).
     """
 
     publisher: str

@@ -1,7 +1,7 @@
 """What the logs of the model Kafka say: the truth by which pubends on them are judged.
 
-It is read off the model: the committed records, without duplicates. Which batches are duplicates is worked out here, apart from
-the code that is judged.
+It is read off the model: the committed records, without duplicates. Which batches are duplicates is worked out here,
+apart from the code that is judged.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Mark(NamedTuple):
         return self.first + self.events - 1
 
     def is_settled_by(self, other: Mark) -> bool:
-        """Whether a batch that lies before this one, and was not met by who sent this one, makes this one a duplicate."""
+        """Whether an earlier batch, which the sender of this one had not met, makes this one a duplicate."""
         if (other.publisher, other.keyed) != (self.publisher, self.keyed):
             return False
         if self.keyed:

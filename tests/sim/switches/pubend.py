@@ -43,7 +43,7 @@ SILENCE = (
         "An idle pubend asserts silence up to the present, whatever is durably reserved.",
         (Edit(f"{_LOG}.promise", "upto = min(time, self.reserved)", "upto = time"),),
         ("I12", "I3"),
-        "An idle PHB whose disk stalls for longer than the reservation lasts (2 s; less with a shorter reservation_seconds),"
+        "An idle PHB whose disk stalls for longer than the reservation lasts (reservation_seconds),"
         " or a PHB that is paused that long; a crash before the next reservation is durable, a wall clock that steps"
         " back by more than the restart takes, and a publish at once.",
     ),

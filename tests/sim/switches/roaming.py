@@ -52,8 +52,8 @@ ROAMING = (
             ),
             Edit(
                 f"{_GUESTS}._renewal",
-                "if position.nothing_upto > max(position.acked, 0 if row is None else max(row.nothing_upto, row.released)):",
-                "if position.nothing_upto < 0:",
+                "if position.nothing_upto > max(",
+                "if position.nothing_upto < min(-1, ",
             ),
         ),
         ("V3",),

@@ -147,7 +147,8 @@ class FollowedLog:
         """`rules`: those of the past, each behind the tick from which it holds; the last ones are today's.
 
         `event_bytes_max`: what is larger is delivered to nobody, and the operator is told.
-        `on_told` is called with the marked batches in what was just told, each with whether it is a duplicate, and the time.
+        `on_told` is called with the marked batches in what was just told, each with whether it is a duplicate, and the
+        time.
         """
         self.pubend = found.log
         self.found = found

@@ -154,7 +154,7 @@ class NumberedPublishing:
         self.on_removed()
 
     def _meet(self, tick: Tick, mark: LogMark, *, is_duplicate: bool) -> None:
-        """A batch is in the log. A duplicate is silence, and gives no answer: the batch whose duplicate it is has given it."""
+        """A batch is in the log. A duplicate is silence, and gives no answer: the first one has given it."""
         if is_duplicate or mark.count < 1:
             return
         name = logged_name(mark.publisher) if mark.keyed else mark.publisher

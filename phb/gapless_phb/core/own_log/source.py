@@ -46,8 +46,8 @@ class OwnLogSource:
     ) -> None:
         """Begins with what recovery found or created.
 
-        `silence_seconds`: how soon silence is sent while nothing is published. `read_only`: not configured, so closed to
-        new publishers.
+        `silence_seconds`: how soon silence is sent while nothing is published. `read_only`: not configured, so closed
+        to new publishers.
         """
         saved, settings, outbox = recovered.saved, context.settings, context.outbox
         self._outbox = outbox

@@ -1,10 +1,11 @@
 """Sessions with the nodes that host pubends: events need no way through another (protocol: publishing-at-the-host).
 
-A connection is with one broker, whichever answered: its *primary* session. A publisher is opened there. If the answer names
-another node as the pubend's host, and one of the addresses that the application gave leads to it, the publisher goes on
-in a session with that node, of its own. There it is opened again, as after any reconnect: with its next attempt, on
-its pubend, and with everything unanswered in its queue. So nothing is lost or logged twice that a reconnect would not
-lose or log twice. If such a session is over, its publishers are back at the primary session, and are opened there again.
+A connection is with one broker, whichever answered: its *primary* session. A publisher is opened there. If the answer
+names another node as the pubend's host, and one of the addresses that the application gave leads to it, the publisher
+goes on in a session with that node, of its own. There it is opened again, as after any reconnect: with its next
+attempt, on its pubend, and with everything unanswered in its queue. So nothing is lost or logged twice that a reconnect
+would not lose or log twice. If such a session is over, its publishers are back at the primary session, and are opened
+there again.
 
 Which node is behind an address is found out by asking there: each address is asked once, when a host is looked for.
 """
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from gapless.core.wire.tokens import BatchTokens
 
 LINKS: Final = 1 << 32
-"""The links of the session with the number N have the numbers from N · LINKS on; those of the primary session are below."""
+"""The links of the session with the number N have the numbers from N · LINKS on; those of the primary one below."""
 AGAIN_FIRST: Final = SECOND // 4
 """How long an address is left alone after the first failure there; then twice as long, and so on."""
 AGAIN_MOST: Final = 60 * SECOND
@@ -98,7 +99,7 @@ class DirectSessions:
     # What happened at the primary session.
 
     def on_opened(self, publisher: PublisherCore) -> None:
-        """A publisher was opened at the primary session: it moves if a session with its host is open, else the host is looked for."""
+        """A publisher was opened there: it moves if a session with its host is open, else the host is looked for."""
         if publisher.phase is not PublisherPhase.OPEN or publisher.host in {"", self._primary.node}:
             return
         for session in self._sessions.values():
@@ -218,7 +219,7 @@ class DirectSessions:
         self._look()
 
     def _fits(self, core: ClientCore) -> bool:
-        """Whether the node takes whatever the primary session takes: the application counts on the primary session's limits."""
+        """Whether the node takes whatever the primary session takes: the application counts on those limits."""
         there, primary = core.welcome, self._primary.welcome
         return (
             there is not None
@@ -228,7 +229,7 @@ class DirectSessions:
         )
 
     def _on_over(self, session: DirectSession, _over: Disconnected | Unreachable | Closed) -> None:
-        """A session is over, or could not be opened: its publishers go back to the primary session, and the address is left alone for long."""
+        """A session is over, or could not be opened: its publishers are the primary one's again."""
         now = self._primary.now
         failures = self._failures.setdefault(session.address, self._backoff(AGAIN_FIRST, AGAIN_MOST))
         if session.node and now - session.since >= STEADY:
@@ -248,7 +249,7 @@ class DirectSessions:
         self._told.append(failed)
 
     def _move(self, publisher: PublisherCore, session: DirectSession) -> None:
-        """Only a publisher that is open: its number is free again at the primary session as soon as the primary session has heard of it."""
+        """Only a publisher that is open: its number is free at the primary session when that has heard of it."""
         self._primary.publishers.pop(publisher.number)
         self._at[publisher.number] = session
         self._left.add(publisher.number)

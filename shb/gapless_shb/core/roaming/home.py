@@ -177,7 +177,8 @@ class Home:
         is_free = self._hosting.registry.phase(renew.sid) in {Phase.FREE, Phase.RETURNING}
         is_overtaken = self._takeovers.is_overtaken(renew.sid, _taker_of(renew)._replace(again=True))  # it has had it
         if attachment is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
-            # This process knows no attachment of the consumer, or the attachment has ended. Nobody else has the subscription.
+            # This process knows no attachment of the consumer, or the attachment has ended. Nobody else has the
+            # subscription.
             attachment = self._adopt(node, subscription, renew, now, wall)
         if attachment is None or not attachment.is_of(renew):
             holder = self._hosting.consumers.get(renew.sid)
@@ -220,7 +221,7 @@ class Home:
         self._post(node, Renewed(here, renew.life, question, renew.sid, renew.attachment, standing, matched))
 
     def on_commit(self, node: BrokerId, commit: CommitAtHome, now: int) -> None:
-        """A consumer elsewhere commits. Without an attachment it gets no answer: its next renewal gets an attachment, or ends."""
+        """A consumer elsewhere commits. Without an attachment it gets no answer: its next renewal gets one, or ends."""
         attachment = self._attachments.get(commit.sid) if commit.home == self._hosting.shb else None
         if attachment is None or not attachment.is_of(commit):
             return

@@ -97,7 +97,7 @@ class Working(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """From the home: the answer to a question. With `Subscribed`, the asking SHB has the attachment, for this question."""
+    """From the home: the answer to a question. With `Subscribed`, the asking SHB has the attachment."""
 
     sender: ShbId
     life: Real

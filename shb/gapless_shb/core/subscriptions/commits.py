@@ -108,7 +108,7 @@ class CommitRecords:
                 self._commit_records[sid] = _decode(value)
 
     def open(self, consumer: Consumer, request: Subscribe) -> tuple[OpenedRecord, list[Operation]] | None:
-        """A consumer attaches. Returns what to tell it when these writes are durable; None: no commit record is concerned.
+        """A consumer attaches. Returns what to tell it when these writes are durable; None: none is concerned.
 
         Raises RefusedError if it goes on with what it was handed before, and somebody else was served meanwhile.
         """

@@ -3,8 +3,8 @@
 A transform stores its position with its outputs. Where an input has none, the position is stored alone, but only when
 nothing else is on its way: the next batch carries a later position, and most inputs of a filter have no outputs.
 
-If another consumer takes its input over, the answers to what is on its way tell whether a rival has opened its publisher
-since, which has then fenced it. Otherwise the input is still its own.
+If another consumer takes its input over, the answers to what is on its way tell whether a rival has opened its
+publisher since, which has then fenced it. Otherwise the input is still its own.
 """
 
 from __future__ import annotations
