@@ -1,4 +1,4 @@
-"""Topics with policies of their own, and leases: what goes, what stays, and who is told."""
+"""Topics with policies of their own, and expiry: what goes, what stays, and who is told."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_a_publisher_stays_on_its_pubend(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_who_comes_back_after_his_lease_is_told_what_is_gone(tmp_path: Path) -> None:
+async def test_who_comes_back_after_his_subscription_expired_is_told_what_is_gone(tmp_path: Path) -> None:
     """He keeps no token, and subscribes as for the first time: from the latest event on, one would think."""
     async with running_node(tmp_path / "v", **ABSENCES) as node, gapless.connect(node.url) as connection:
         async with connection.session() as session:

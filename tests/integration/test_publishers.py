@@ -126,7 +126,7 @@ class TestWithoutAName:
                     raise ZeroDivisionError
             assert await known(watcher) == 0
 
-    async def test_dead_ones_go_after_their_lease_and_live_ones_stay(self, node: Node) -> None:
+    async def test_dead_ones_expire_and_live_ones_stay(self, node: Node) -> None:
         async with gapless.connect(node.url) as live, live.session() as session:
             publisher = session.publisher("clicks")
             await publisher.send(b"x")

@@ -39,7 +39,7 @@ def connected(postgres: Postgres, level: str) -> psycopg.Connection[Any]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_twin_that_saves_meanwhile_is_waited_for_or_refused(postgres: Postgres, level: str) -> None:
+def test_a_rival_that_saves_meanwhile_is_waited_for_or_refused(postgres: Postgres, level: str) -> None:
     """Whoever claims gets what a rival commits meanwhile, or the database refuses one of the two."""
     name = f"meanwhile {level}"
     first, second = TokenStore(name), TokenStore(name)

@@ -286,7 +286,7 @@ def receipts_are_lost(stage: Stage) -> None:
     stage.run(2_000)
 
 
-def twins_make_the_same(stage: Stage) -> None:
+def rivals_make_the_same(stage: Stage) -> None:
     """TS7: one makes it of events 1 and 3, stands still before it sends it, and the other one makes it of event 1."""
     recipe = transforming(stage)
     slow = transform(stage, stage.first, recipe, portion=2)
@@ -297,7 +297,7 @@ def twins_make_the_same(stage: Stage) -> None:
     stage.run(3_000)
 
 
-def a_twin_begins_while_a_batch_is_written(stage: Stage) -> None:
+def a_rival_begins_while_a_batch_is_written(stage: Stage) -> None:
     """TS8, TS9: it opens the publisher, and attaches the input, before the batch of the other one is durable."""
     recipe = transforming(stage)
     made = transform(stage, stage.first, recipe)
@@ -403,15 +403,15 @@ def commit_the_rest(stage: Stage, row: Row) -> None:
 
 STORIES: Mapping[str, Story] = {
     "repeated_commit_is_not_durable": a_commit_is_repeated,
-    "desk_written_after_the_answer": an_answer_comes_first,
+    "commit_record_written_after_the_answer": an_answer_comes_first,
     "no_doubt_after_an_unclean_end": an_event_kills,
     "attempt_is_not_durable": an_event_kills,
     "doubt_ends_with_who_found_it": somebody_looks_in,
     "attachments_count_as_attempts": processes_die_while_they_start,
     "token_before_repetition": receipts_are_lost,
-    "hash_without_tokens": twins_make_the_same,
-    "tokens_at_opening": a_twin_begins_while_a_batch_is_written,
-    "input_attached_before_opening": a_twin_begins_while_a_batch_is_written,
+    "hash_without_tokens": rivals_make_the_same,
+    "tokens_at_opening": a_rival_begins_while_a_batch_is_written,
+    "input_attached_before_opening": a_rival_begins_while_a_batch_is_written,
     "input_acknowledged_early": a_transform_dies,
     "token_in_a_write_of_its_own": a_transform_dies,
     "enlisted_before_durable": a_home_dies_behind_a_commit,

@@ -133,7 +133,7 @@ class AlarmCode(Enum):
     )
     SUBSCRIPTION_EXPIRED = (
         "subscription_expired",
-        "A durable subscription was given up: nobody consumed it for its whole lease.",
+        "A durable subscription was given up: nobody consumed it until it expired.",
         "Consume it more often, or raise `shb.subscription_expiry_seconds`.",
     )
     SUBSCRIPTION_MOVED = (

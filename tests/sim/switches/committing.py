@@ -21,8 +21,8 @@ COMMITTING = (
         ("local",),
     ),
     Switch(
-        "desk_written_after_the_answer",
-        ("TS2", "before desk"),
+        "commit_record_written_after_the_answer",
+        ("TS2", "before commit record"),
         "A consumer is answered before it is durable that it has the subscription.",
         (
             Edit(

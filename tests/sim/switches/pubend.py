@@ -330,7 +330,7 @@ PUBLISHERS = (
         " and overtaken on its way (hostile: lose, reorder with the publisher at another node).",
     ),
     Switch(
-        "twin_not_fenced",
+        "rival_not_fenced",
         ("before open",),
         "A batch of an earlier opening of its publisher is taken like one of the newest.",
         (

@@ -94,9 +94,9 @@ ROAMING = (
         ("knowledge",),
     ),
     Switch(
-        "guest_that_has_gone_keeps_its_lease",
+        "guest_that_has_gone_keeps_its_attachment",
         ("roaming",),
-        "A guest's SHB says that the consumer has gone, and the home keeps the lease.",
+        "A guest's SHB says that the consumer has gone, and the home keeps the attachment.",
         (
             Edit(
                 f"{_HOME}.on_renew",
@@ -112,12 +112,12 @@ ROAMING = (
     Switch(
         "home_takes_no_guest_back",
         ("roaming",),
-        "A home that has restarted does not give the lease to a guest that renews it.",
+        "A home that has restarted does not give the attachment to a guest that renews it.",
         (
             Edit(
                 f"{_HOME}.on_renew",
                 "if attachment is None and is_free and",
-                "if lease is None and renew.sid < 0 and",
+                "if attachment is None and renew.sid < 0 and",
             ),
         ),
         ("X1",),

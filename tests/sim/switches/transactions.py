@@ -40,7 +40,7 @@ TRANSACTIONS = (
         "A pubend tells what was stored for a subscription, and goes on taking transactions of earlier claims.",
         (Edit(f"{_CLAIMS}.checked", "if row is None or row.epoch != epoch:", "if row is None:"),),
         ("J4", "J2"),
-        "A process stands still with a transaction unsent, while its twin consumes the same.",
+        "A process stands still with a transaction unsent, while its rival consumes the same.",
         "transactions",
     ),
     Switch(
@@ -65,7 +65,7 @@ TRANSACTIONS = (
             ),
         ),
         ("J4", "J2"),
-        "A process stands still with a commit unsent, while its twin consumes the same.",
+        "A process stands still with a commit unsent, while its rival consumes the same.",
         "transactions",
     ),
     Switch(

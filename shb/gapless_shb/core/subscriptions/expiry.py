@@ -4,7 +4,7 @@ It is off unless `subscription_expiry_seconds` is set.
 
 Time means uptime of this SHB, counted in beats of its monotonic timer. A wall clock that jumps, a broker that is down
 and a process that stands still count for nothing, or for one beat. So none of them costs an application its
-subscription. A subscription expires between one lease, and one lease and two beats, after its consumer left.
+subscription. It expires when its time is over after its consumer left, at most two beats later.
 
 Expiry removes the subscription, as `unsubscribe` does, so it holds no log back. Its name and position remain. A client
 that subscribes with that name again continues at that position: it gets what the logs still have, and a gap for the
@@ -43,7 +43,7 @@ LAPSED = "shb/lapsed"
 LAPSED_MAX = 100_000
 """How many positions of lapsed subscriptions are kept: the latest ones."""
 BEATS = 16
-"""How many beats a lease has, if it is short."""
+"""How many beats that time has, if it is short."""
 LAPSES_MOST = 1_000
 """How many subscriptions are given up in one beat at most, so that no turn is long."""
 BEAT_MS_MAX = 600_000
@@ -54,7 +54,7 @@ _KEY = Struct(">Q")
 
 
 class Lapsed(msgspec.Struct, array_like=True, frozen=True):
-    """What is kept of a subscription whose lease has ended."""
+    """What is kept of a subscription that has expired."""
 
     sid: int
     client_id: str
@@ -83,7 +83,7 @@ class Expiry:
     """Which subscriptions have no consumer since when, which are returning, and which have lapsed."""
 
     def __init__(self, hosting: Hosting, waiting: Waiting, expiry_ms: int | None, reader: RecoveryReader) -> None:
-        """Restores what the volume has. `lease_ms` None: no subscription expires."""
+        """Restores what the volume has. `expiry_ms` None: no subscription expires."""
         self._hosting = hosting
         self._waiting = waiting
         self._expiry_ms = expiry_ms
@@ -100,7 +100,7 @@ class Expiry:
     def _recover(self, reader: RecoveryReader) -> None:
         found = {key: _decode_time(value) for key, value in reader.scan(ABSENCES)}
         if self._expiry_ms is None:
-            # Returns are not noted while there are no leases. So these times would be wrong when leases are on again.
+            # Returns are not noted while nothing expires. So these times would be wrong when that is on again.
             self._obsolete = [Delete(ABSENCES, key) for key in found]
         else:
             # The uptime is written once in a beat. It was at least the latest time that was noted.
@@ -128,7 +128,7 @@ class Expiry:
             self._hosting.outbox.write(self._obsolete)
 
     def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[SubscriptionRecord], None]) -> None:
-        """One more beat has passed: notes subscriptions that lost their consumer, removes those whose lease is over.
+        """One more beat has passed: notes subscriptions that lost their consumer, removes those that have expired.
 
         `is_awaited`: whether a session waits for a subscription that is being created.
         """
@@ -182,7 +182,7 @@ class Expiry:
             del self._lapsed[oldest]
             operations.append(_forget(*oldest))
         hosting.outbox.write(operations)
-        text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
+        text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it until it expired"
         hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_EXPIRED, text, f"{client_id}/{name}"))
 
     # ------------------------------------------------------------------------------------ coming back

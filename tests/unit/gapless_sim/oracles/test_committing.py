@@ -131,7 +131,7 @@ def test_what_nobody_else_could_have_had_counts_no_more_than_that() -> None:
         handing.hand(second, (20, 3))
 
 
-def test_a_desk_of_a_pubend_that_is_none_is_found() -> None:
+def test_a_commit_record_of_a_pubend_that_is_none_is_found() -> None:
     oracle = J10Desks(Handing().oracle.model)
     broker: Any = SimpleNamespace(name="b")
 

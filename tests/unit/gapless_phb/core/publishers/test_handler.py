@@ -412,7 +412,7 @@ class TestInstances:
         publisher.epoch = first_epoch
         assert outcome(publisher.repeat(1, 2)) == receipt
 
-    def test_a_paused_twin_that_wakes_up_and_reopens_is_fenced(self) -> None:
+    def test_a_paused_rival_that_wakes_up_and_reopens_is_fenced(self) -> None:
         harness, older = ready()
         TestPublisher(harness, "ann", instance="i2").open()
         harness.sync()
@@ -421,7 +421,7 @@ class TestInstances:
 
 
 class TestForgetting:
-    """Publishers without a name: closed ones are forgotten at once, dead ones after their lease."""
+    """Publishers without a name: closed ones are forgotten at once, dead ones after their expiry."""
 
     def known(self, harness: Harness) -> list[str]:
         return [name[2:].decode() for name, _ in harness.durable(TABLES.publishers).items()]
@@ -466,7 +466,7 @@ class TestForgetting:
         harness.sync()
         assert self.known(harness) == ["ann"]
 
-    def test_a_dead_one_is_known_for_its_lease_from_the_end_of_its_session(self) -> None:
+    def test_a_dead_one_is_known_until_it_expires_from_the_end_of_its_session(self) -> None:
         harness, _ = ready(publisher_expiry_seconds=10)
         publisher = harness.publisher("~x")
         publisher.send(2)
@@ -496,7 +496,7 @@ class TestForgetting:
 
         assert self.known(harness) == ["ann", "~x"]
 
-    def test_a_start_of_the_broker_begins_all_leases_anew(self) -> None:
+    def test_a_start_of_the_broker_begins_all_that_time_anew(self) -> None:
         harness, _ = ready(publisher_expiry_seconds=10)
         harness.publisher("~x")
         harness.advance(60_000)
@@ -518,7 +518,7 @@ class TestForgetting:
         assert self.known(harness) == ["ann"]
 
     def test_a_full_table_forgets_who_is_gone_and_keeps_who_is_not(self) -> None:
-        """Dead ones stop nobody, also before their lease has run out; what they left is uncertain then."""
+        """Dead ones stop nobody, also before they have expired; what they left is uncertain then."""
         harness, _ = ready(max_publishers=3, publisher_expiry_seconds=10)
         harness.publisher("~live")
         dead = harness.publisher("~dead")

@@ -101,7 +101,7 @@ def world() -> CommittingRig:
     return CommittingRig()
 
 
-def test_an_attachment_is_answered_when_its_desk_is_durable(world: CommittingRig) -> None:
+def test_an_attachment_is_answered_when_its_commit_record_is_durable(world: CommittingRig) -> None:
     world.come(world.session("a"))
     other = world.session("b")
     world.ask(other)
@@ -451,7 +451,7 @@ def test_a_subscription_that_is_removed_while_one_attaches_is_answered(world: Co
     assert world.answer_to(second).code is m.Code.NOT_FOUND
 
 
-def test_a_removed_subscription_has_no_desk(world: CommittingRig) -> None:
+def test_a_removed_subscription_has_no_commit_record(world: CommittingRig) -> None:
     world.come(world.session("a"))
     assert len(dict(VolumeReader(world.volume).scan(COMMIT_RECORDS))) == 1
     world.feed(m.Unsubscribe(1, "s", "c"), world.session("b"))
@@ -460,7 +460,7 @@ def test_a_removed_subscription_has_no_desk(world: CommittingRig) -> None:
     assert not dict(VolumeReader(world.volume).scan(COMMIT_RECORDS))
 
 
-def test_who_does_not_commit_has_no_desk(world: CommittingRig) -> None:
+def test_who_does_not_commit_has_no_commit_record(world: CommittingRig) -> None:
     session = world.session("a")
     world.ask(session, commits=False)
     world.sync()

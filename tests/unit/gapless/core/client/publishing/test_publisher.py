@@ -310,7 +310,7 @@ def test_two_refused_batches_and_a_reconnect_between_them() -> None:
     ]
 
 
-def test_a_newer_twin_ends_it() -> None:
+def test_a_newer_rival_ends_it() -> None:
     world = World().start()
     older = world.open("loader")
     world.publish(older, b"a")
