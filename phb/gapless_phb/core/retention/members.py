@@ -181,6 +181,8 @@ class Retention:
         """Has the source give up what may go, at most once in `release_seconds`."""
         self._release_not_before = now + self._release_every
         upto = self.release.target(self._source.present(now, wall))
+        # Not even a policy gives up what an SHB has not in its PFS: it could not say which gap is whose.
+        assert upto <= self.release.delivered, "nothing goes that a member has not delivered"
         self._source.give_up(upto, lambda then: self._timers.wake(Timer.RELEASE, then))
         if self._log.index.next(self._log.lost_asked) is not None:
             self._timers.wake(Timer.RELEASE, self._release_not_before)
