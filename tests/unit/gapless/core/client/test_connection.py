@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from gapless.core.client import ClientCore, SubscribeOptions
-from gapless.core.client.connection import ConnectionPhase
 from gapless.core.client.link import effects as e
+from gapless.core.client.session import ConnectionPhase
 from gapless.core.wire import messages as m
 from gapless.core.wire.codec import decode_client, encode
 from gapless.errors import (
