@@ -161,10 +161,9 @@ class ClientCore(SessionCore):
 
     def publish(self, publisher: int, events: EventColumns, tokens: BatchTokens, now: int) -> int:
         """Queues a batch of a publisher that is not over. Returns the ticket under which its answer comes."""
-        if publisher in self.publishers:
-            return super().publish(publisher, events, tokens, now)
         self._outbox.now = now
-        return self._hosts.publish(publisher, events, tokens, now)
+        core = self.publishers.get(publisher)
+        return self._hosts.publish(publisher, events, tokens, now) if core is None else core.publish(events, tokens)
 
     def close_publisher(self, publisher: int, now: int) -> None:
         """Ends a publisher. Batches without an answer are uncertain."""
