@@ -2,7 +2,8 @@
 
 A plugin is loaded by kind and name (`gapless.plugins`); its hook is a factory that is called once, at
 start-up. What the factory returns is called directly. The routing seam is `gapless.core.network.seam`;
-those of roles and of release policies are in `gapless.core.ports`: they are made of pure cores.
+those of roles and of release policies are in `gapless.core.ports`: they are made of pure cores. Authenticators are
+defined there, too, beside `Authorizer`; their plugins import them from here.
 
 A storage has plain blocking calls and no coroutine: the node alone decides what runs in which thread,
 and the simulator runs the same calls as a conversation.
@@ -15,9 +16,28 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-from gapless.core.ports import LogAnswer, LogQuestion
+from gapless.core.ports import Authentication, Authenticator, LogAnswer, LogQuestion, Principal
 from gapless.core.stream.intervals import IntervalSet
 from gapless.errors import RecordsDamagedError
+
+__all__ = [
+    "Authentication",
+    "Authenticator",
+    "Create",
+    "GivenUp",
+    "Link",
+    "LinkHandler",
+    "Listener",
+    "LogPlugin",
+    "LogStream",
+    "LogVolume",
+    "Logs",
+    "Principal",
+    "StorageCapabilities",
+    "Table",
+    "Transport",
+    "VolumeIdentity",
+]
 
 # ------------------------------------------------------------------------------------------ storage
 
@@ -396,33 +416,3 @@ class Transport(Protocol):
         options name cannot be used any more; and whatever `accept` raises.
         It waits as long as the network does: cancel it.
         """
-
-
-# ------------------------------------------------------------------------------------ authentication
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who a client is, as an authenticator established it."""
-
-    name: str
-
-
-class Authentication(Protocol):
-    """A client proves who it is, on one link, in as many messages as that takes (SCRAM: two). Never blocks."""
-
-    def answer(self, credentials: bytes) -> Principal | bytes | None:
-        """Judges what the client has sent: with its Hello first, then in answer to each challenge.
-
-        Returns who it is; or a challenge, which the client is to answer; or None to refuse it.
-        """
-
-
-class Authenticator(Protocol):
-    """Decides who clients are."""
-
-    trusted: bool
-    """Whether it really checks something, so that a listener beyond loopback may rely on it."""
-
-    def begin(self, client_id: str, peer: str) -> Authentication:
-        """A client that calls itself so has connected from `peer`. Never blocks."""

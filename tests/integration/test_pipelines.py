@@ -29,7 +29,6 @@ from gapless_spark.pipelines.archive import archive
 from gapless_spark.pipelines.archive_reader import Archive
 from gapless_spark.pipelines.compaction import compact
 from gapless_spark.pipelines.replay import replay
-from gapless_spark.pipelines.report import report
 
 pytestmark = [
     pytest.mark.timeout(900),  # a Java machine starts, and each query starts processes: minutes on a busy machine
@@ -190,7 +189,7 @@ def test_one_that_goes_on_takes_what_comes_and_ends_with_an_interrupt(url: str, 
     assert archived(path) == consumed(url, "flights.#", "plain")
 
 
-def test_a_gap_is_a_row_and_is_reported_and_not_replayed(spark: Any, tmp_path: Path) -> None:
+def test_a_gap_is_a_row_and_is_not_replayed(spark: Any, tmp_path: Path) -> None:
     """The broker forgets only while it runs with that policy, so Spark may take its time to read the rest."""
     path, broker = tmp_path / "archive", LocalBroker(tmp_path)
     with broker:
@@ -205,15 +204,11 @@ def test_a_gap_is_a_row_and_is_reported_and_not_replayed(spark: Any, tmp_path: P
         url = broker.url
         publish(url, FLIGHTS[100:150])
         done = archive(spark, path, url)
-        [figures] = [each for each in report(url, [path]) if each.source == "archive"]
         repeated = replay(path, url, topic="again")
 
     assert (done.events, done.gaps) == (50, 1)
     [gap] = ArchiveFolder(path).manifests()[-1].gaps
     assert lines(archived(path)) == FLIGHTS[:50] + FLIGHTS[100:150]
-    assert (figures.events, figures.gaps, figures.lag_seconds) == (100, 1, 0.0)
-    assert figures.gap_seconds is not None
-    assert figures.gap_seconds > 0
     assert (repeated.published, repeated.gaps) == (100, (gap,))
     rows = spark.read.parquet(*map(str, Archive(path).files())).where("kind = 'gap'").collect()
     assert [(row.pubend, row.tick_from - 1, row.tick) for row in rows] == [gap]
@@ -230,28 +225,6 @@ def _until_lost(url: str) -> None:
     raise AssertionError("it is still there")
 
 
-def test_the_report_counts_what_is_there(spark: Any, url: str, tmp_path: Path) -> None:
-    path = tmp_path / "archive"
-    publish(url, FLIGHTS[:500])
-    archive(spark, path, url, subscription="a", topics=["flights.JFK"])
-    with gapless.sync.connect(url, client_id="desk") as connection:
-        connection.attach("late", "flights.#", selector="dep_delay > 60", start="earliest")
-    publish(url, FLIGHTS[500:900])
-    found = {(each.source, each.subscription): each for each in report(url, [path])}
-    at_jfk = [topic_of(line) == "flights.JFK" for line in FLIGHTS[:900]]
-    late = [int(properties_of(line).get("dep_delay", 0)) > 60 for line in FLIGHTS[:900]]
-
-    assert found["archive", "a"].events == sum(at_jfk[:500])
-    assert (found["archive", "a"].lag_seconds or 0) > 0
-    assert found["broker", "a"].lag_events == sum(at_jfk[500:])
-    assert (found["broker", "late"].client_id, found["broker", "late"].lag_events) == ("desk", sum(late))
-    assert sum(rate for _, rate in found["broker", "late"].series) * found["broker", "late"].width_seconds == sum(late)
-    with pipeline("report", path, "--url", url, "--json") as process:
-        out, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
-    assert {row["events"] for row in json.loads(out)} == {each.events for each in found.values()}
-
-
 def test_what_is_wrong_is_a_sentence(tmp_path: Path) -> None:
     nowhere = ("--url", "gapless://127.0.0.1:1", "--wait", 2)
     for arguments, status, text in (
@@ -260,7 +233,6 @@ def test_what_is_wrong_is_a_sentence(tmp_path: Path) -> None:
         (("compact", tmp_path), 1, "is no archive"),
         (("replay", tmp_path, "--topic", "x", *nowhere), 1, "is no archive"),
         (("replay", tmp_path, "--topic", "x.*", *nowhere), 2, "has a wildcard"),
-        (("report", *nowhere), 1, "cannot connect"),
     ):
         with pipeline(*arguments) as process:
             out, errors = process.communicate(timeout=PATIENCE)

@@ -11,7 +11,6 @@ import pytest
 
 import gapless
 from gapless.core.stream.ticks import seconds_between
-from gapless_spark.pipelines.report import broker_report
 from integration.nodes_in_process import running_node
 
 
@@ -274,11 +273,9 @@ async def test_who_is_stuck_at_its_first_event_is_not_listed_without_a_lag(url: 
             await publish(session, range(200, 205))
             await take(subscription, 5)
             [followed] = await connection.subscriptions()
-        reported = await asyncio.to_thread(broker_report, url)
 
     assert [each.lag_events for each in (connected, gone, taken, followed)] == [200, 200, 200, 205]
     assert all(each.lag_complete for each in (connected, gone, taken, followed))
-    assert (sum(each.lag_events or 0 for each in reported), all(each.complete for each in reported)) == (205, True)
     apart = seconds_between(receipts[0].tick, receipts[-1].tick)
     assert all(each.lag_seconds >= int(apart * 1000) / 1000 for each in (connected, gone, taken, followed))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from random import Random
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from typing_extensions import Self
 
@@ -36,8 +36,6 @@ from gapless.client.ranges.keyed import KeyedPublishing
 from gapless.client.session import Session
 from gapless.core.client import ClientCore
 from gapless.errors import ConnectionClosedError, GaplessError, PublishUncertainError
-
-ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 CLOSING: Final[Mapping[str, Any]] = {"close_timeout": 1.5}
 """How long, in seconds, a link may take to send the last that a client has to say: its broker may stand still."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from typing_extensions import Unpack
@@ -37,8 +37,6 @@ UNANSWERED_BYTES_MAX: Final = 256 << 20
 """If more bytes than this wait for receipts, `send` refuses further events."""
 HEAD_BYTES: Final = 64
 """An upper bound for the bytes of a batch before its lengths and events."""
-
-PublisherT = TypeVar("PublisherT", bound="Publisher")
 
 
 def checked_tokens(token: CheckpointToken | Iterable[CheckpointToken] | None) -> Tokens:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
 from typing_extensions import Unpack
 
@@ -46,7 +46,6 @@ log = loggers.logger("gapless.client")
 UNNAMED = "~"
 """The first character of the name drawn for a publisher without one. The broker forgets it when it is closed."""
 
-SessionT = TypeVar("SessionT", bound="Session")
 
 Events: TypeAlias = "AwaitableContext[Subscription[Event, NoReturn]]"
 EventsSilences: TypeAlias = "AwaitableContext[Subscription[Event | Silence, NoReturn]]"

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 GapT = TypeVar("GapT")
 """Gap, with `on_gap="deliver"`; otherwise Never."""
-TransformT = TypeVar("TransformT", bound="Transform[Any]")
 
 IDLE_SECONDS: Final = 5.0
 """After so long without input the position behind silence is stored and acknowledged, so that it can be released."""

@@ -1,4 +1,4 @@
-"""The pure seams in one place: what a core asks for, what a role is, and who decides what is released.
+"""The pure seams in one place: what a core asks for, what a role is, and who decides about clients and releases.
 
 Durability is a conversation (as etcd/raft's `Ready`):
 
@@ -628,6 +628,36 @@ class Role(Protocol):
 
     def gauges(self) -> Iterable[Gauge]:
         """Returns the figures of this role, computed now."""
+
+
+# ------------------------------------------------------------------------------------ authentication
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a client is, as an authenticator established it."""
+
+    name: str
+
+
+class Authentication(Protocol):
+    """A client proves who it is, on one link, in as many messages as that takes (SCRAM: two). Never blocks."""
+
+    def answer(self, credentials: bytes) -> Principal | bytes | None:
+        """Judges what the client has sent: with its Hello first, then in answer to each challenge.
+
+        Returns who it is; or a challenge, which the client is to answer; or None to refuse it.
+        """
+
+
+class Authenticator(Protocol):
+    """Decides who clients are."""
+
+    trusted: bool
+    """Whether it really checks something, so that a listener beyond loopback may rely on it."""
+
+    def begin(self, client_id: str, peer: str) -> Authentication:
+        """A client that calls itself so has connected from `peer`. Never blocks."""
 
 
 # ------------------------------------------------------------------------------------ authorization

@@ -20,7 +20,7 @@ from gapless.core.network.greeting import PART_BYTES, LinkIdentity
 from gapless.core.network.incarnations import DRAWN_BITS, new_incarnation
 from gapless.core.network.peers import BrokerLinks
 from gapless.core.network.seam import RouterContext
-from gapless.core.ports import AllowAll, Authorizer, Roaming, Role, RoleContext
+from gapless.core.ports import AllowAll, Authenticator, Authorizer, Roaming, Role, RoleContext
 from gapless.core.server import BrokerIdentity
 from gapless.errors import ConfigurationError, VolumeAbsentError, VolumeCorruptError, VolumeForeignError
 from gapless.node.links import LinksShell, NodeLinks
@@ -31,7 +31,7 @@ from gapless.spi import Create, VolumeIdentity
 
 if TYPE_CHECKING:
     from gapless.node.config import ListenSection, NodeConfig
-    from gapless.spi import Authenticator, LogVolume, Table, Transport
+    from gapless.spi import LogVolume, Table, Transport
 
 
 @dataclass(frozen=True, slots=True)

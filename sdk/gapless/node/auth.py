@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gapless.core.ports import Authentication, Authenticator, Principal
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
-from gapless.spi import Authentication, Authenticator, Principal
 
 ANONYMOUS = Principal("anonymous")
 

@@ -26,6 +26,7 @@ from gapless.core.ports import (
     Append,
     Appended,
     AskRoom,
+    Authenticator,
     Authorizer,
     ClientSession,
     Delete,
@@ -52,7 +53,7 @@ from gapless.node.dispatch import Dispatch
 from gapless.node.gauges import FACTS, SESSIONS
 
 if TYPE_CHECKING:
-    from gapless.spi import Authenticator, Link, LogVolume
+    from gapless.spi import Link, LogVolume
 
 Cookie: TypeAlias = "tuple[int, Hashable]"
 """Who asked (a role's position, or ROUTER), and what it called it; or its answer, where that is an `Appended`."""

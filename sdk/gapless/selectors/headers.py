@@ -1,7 +1,8 @@
 """The header fields of events, in one table: for senders, selectors, printed lines, Spark and archives.
 
-A field that a selector may name has a JMS name. Its value is read from the event as the application has it. So a
-selector sees the same as `event.priority` and the other properties return; None is NULL.
+A field that a selector may name has a JMS name. Its value is read from the event as the application has it, from the
+attribute of the field's name. So a selector sees the same as `event.priority` and the other properties return; None is
+NULL.
 """
 
 from __future__ import annotations
@@ -10,15 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
+from typing import Any, Final, Protocol, TypedDict
 
 from gapless.errors import InvalidMessageError
 from gapless.selectors.topics import check_topic
 from gapless.selectors.values import Value, ValueKind
 from gapless.texts import exact, text_problem
-
-if TYPE_CHECKING:
-    from gapless.core.stream.events import Event
 
 PRIORITY: Final = 4
 """The priority of an event whose sender sets none."""
@@ -37,7 +35,7 @@ class HeaderField:
     """A header field of events."""
 
     name: str
-    """The name in `Message` and `Event`."""
+    """The name of the attribute of `Message` and `Event`."""
     jms_name: str
     """The name in selectors; "" if they cannot name it."""
     type: type
@@ -49,13 +47,20 @@ class HeaderField:
 
     Raises InvalidMessageError or InvalidTopicError. None: senders cannot set this field.
     """
-    read: Callable[[Event], Value]
-    """Returns the value that a selector compares; None is NULL."""
+    is_fixed: bool = False
+    """Whether every event has the default, and none an attribute for it."""
 
     @property
     def kind(self) -> ValueKind:
         """The kind of the value that selectors compare. A time is a number: milliseconds since 1970."""
         return ValueKind.STRING if self.type is str else ValueKind.NUMBER
+
+    def reader(self) -> Callable[[object], Value]:
+        """Returns a function that returns, of an event, the value that a selector compares; None is NULL."""
+        if self.is_fixed:
+            return lambda _event: self.default
+        read: Callable[[object], Any] = attrgetter(self.name)
+        return (lambda event: milliseconds(read(event))) if self.type is datetime else read
 
 
 def _check_priority(_name: str, value: Any) -> int:
@@ -86,14 +91,14 @@ def milliseconds(time: datetime | None) -> int | None:
 
 
 HEADER_FIELDS: Final = (
-    HeaderField("priority", "JMSPriority", int, PRIORITY, _check_priority, attrgetter("priority")),
-    HeaderField("expiration", "", datetime, None, _check_time, lambda event: milliseconds(event.expiration)),
-    HeaderField("correlation_id", "JMSCorrelationID", str, None, _check_text, attrgetter("correlation_id")),
-    HeaderField("reply_to", "", str, None, _check_topic, attrgetter("reply_to")),
-    HeaderField("type", "JMSType", str, None, _check_text, attrgetter("type")),
-    HeaderField("message_id", "JMSMessageID", str, None, None, attrgetter("message_id")),
-    HeaderField("timestamp", "JMSTimestamp", datetime, None, None, lambda event: milliseconds(event.timestamp)),
-    HeaderField("delivery_mode", "JMSDeliveryMode", str, PERSISTENT, None, lambda _event: PERSISTENT),
+    HeaderField("priority", "JMSPriority", int, PRIORITY, _check_priority),
+    HeaderField("expiration", "", datetime, None, _check_time),
+    HeaderField("correlation_id", "JMSCorrelationID", str, None, _check_text),
+    HeaderField("reply_to", "", str, None, _check_topic),
+    HeaderField("type", "JMSType", str, None, _check_text),
+    HeaderField("message_id", "JMSMessageID", str, None, None),
+    HeaderField("timestamp", "JMSTimestamp", datetime, None, None),
+    HeaderField("delivery_mode", "JMSDeliveryMode", str, PERSISTENT, None, is_fixed=True),
 )
 """All header fields. Those that a sender sets come first, in the order of `Message` and of the wire."""
 
@@ -114,7 +119,7 @@ SENT_FIELDS: Final = tuple(field for field in HEADER_FIELDS if field.check is no
 HEADER_KINDS: Final[Mapping[str, ValueKind]] = {field.jms_name: field.kind for field in HEADER_FIELDS if field.jms_name}
 """The header fields that a selector may name, and their kinds (Jakarta Messaging 3.1 section 3.8.1.1)."""
 
-_READERS: Final = {field.jms_name: field.read for field in HEADER_FIELDS if field.jms_name}
+_READERS: Final = {field.jms_name: field.reader() for field in HEADER_FIELDS if field.jms_name}
 
 
 sent_headers: Final[Callable[[Any], tuple[Any, ...]]] = attrgetter(*(field.name for field in SENT_FIELDS))
@@ -128,7 +133,7 @@ class HeaderValues(Mapping[str, Value]):
 
     __slots__ = ("_event",)
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: object) -> None:
         self._event = event
 
     def get(self, name: str, default: Any = None) -> Any:

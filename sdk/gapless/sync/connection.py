@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import gapless.client.connection as awaited
@@ -30,7 +30,6 @@ EXIT_TIMEOUT = 2.0
 
 log = loggers.logger("gapless.sync")
 
-ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
 _open: WeakSet[Connection] = WeakSet()
 

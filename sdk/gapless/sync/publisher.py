@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 PARTS_MAX = 32
 """How many batches `send_all` has on their way at once."""
-
-PublisherT = TypeVar("PublisherT", bound="Publisher")
 
 
 class Publisher(Blocking[awaited.Publisher]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, overload
 
 from typing_extensions import Unpack
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gapless.client.transaction import Transactions as ClientTransactions
     from gapless.sync.runner import Runner
 
-SessionT = TypeVar("SessionT", bound="Session")
 
 Events: TypeAlias = "Subscription[Event, NoReturn]"
 EventsSilences: TypeAlias = "Subscription[Event | Silence, NoReturn]"

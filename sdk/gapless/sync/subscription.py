@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ItemT = TypeVar("ItemT")
 GapT = TypeVar("GapT")
-SubscriptionT = TypeVar("SubscriptionT", bound="Subscription[Any, Any]")
 
 
 class Subscription(Blocking[awaited.Subscription[ItemT, GapT]], Generic[ItemT, GapT]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import gapless.client.transform as awaited
 from gapless.client.batches import Batch
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gapless.sync.runner import Runner
 
 GapT = TypeVar("GapT")
-TransformT = TypeVar("TransformT", bound="Transform[Any]")
 
 
 class InputBatch(Batch):

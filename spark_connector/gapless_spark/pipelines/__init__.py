@@ -4,7 +4,6 @@
     compaction    many small files of an archive into few: `compaction.compact`
     replay        a range of an archive to a topic, each event once: `replay.replay`
     heal          a gap filled from an archive: `heal.heal`
-    report        rates, lag, gaps and silence of subscriptions and archives: `report.report`
     manifest      the files of an archive on the disk; `contents` what is in them
     cli           all of it as `gapless pipeline …`
 

@@ -6,7 +6,6 @@ The modules of a command are imported when it runs, so that `gapless --help` wai
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,14 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 import typer
 
 from gapless.cli.options import DEFAULT_URL, AsJson, ClientId, Url
-from gapless.cli.output import print_json, print_listing, shown_duration
+from gapless.cli.output import print_json, shown_duration
 from gapless.errors import ConfigurationError
 from gapless_spark.pipelines.heal_command import heal
 
 if TYPE_CHECKING:
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_spark.pipelines.archive import Archived
-    from gapless_spark.pipelines.figures import Figures
     from gapless_spark.pipelines.replay import Replayed
 
 DEFAULT_WAIT: Final = 10.0
@@ -36,25 +34,9 @@ Wait: TypeAlias = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="How long a broker may stay silent at first.")
 ]
 
-COLUMNS: Final = {
-    "source": "from",
-    "subscription": "subscription",
-    "pubend": "pubend",
-    "events": "events",
-    "events_per_second": "events/s",
-    "peak_per_second": "peak/s",
-    "lag_events": "lag in events",
-    "lag": "lag in time",
-    "gaps": "gaps",
-    "gap_time": "lost time",
-    "silence": "silence",
-    "since": "since",
-    "until": "until",
-}
-
 app = typer.Typer(
     name="pipeline",
-    help="Archive subscriptions as Parquet, replay archives, heal gaps, and report on all of it.",
+    help="Archive subscriptions as Parquet, replay archives, and heal gaps.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -233,49 +215,6 @@ def replay(
 app.command("heal")(heal)
 
 
-@app.command()
-def report(
-    archives: Annotated[list[Path] | None, typer.Argument(metavar="[ARCHIVE]...", help="Archives to look at.")] = None,
-    *,
-    broker: Annotated[bool, typer.Option(help="Ask the broker, too.")] = True,
-    subscription: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only these; default: all.")] = None,
-    max_events: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many events of a subscription are counted at the broker.")
-    ] = 200_000,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw events per second over time: .svg, .png or .pdf.")
-    ] = None,
-    url: Url = DEFAULT_URL,
-    wait: Wait = DEFAULT_WAIT,
-    as_json: AsJson = False,
-) -> None:
-    """Say how subscriptions and archives are doing: rates, lag, gaps and silence, for each pubend.
-
-    Of a subscription that is what it has not acknowledged; of an archive, all of it.
-    """
-    with _extra():
-        from gapless_spark.pipelines.plot import check_plot, draw
-        from gapless_spark.pipelines.report import report as run
-
-        if plot is not None:
-            check_plot(plot)
-        if not broker and not archives:
-            raise ConfigurationError("nothing to look at: name an archive, or ask the broker")
-        found = run(
-            url if broker else None, archives or (), subscriptions=subscription or (), max_events=max_events, wait=wait
-        )
-        if plot is not None:
-            draw(found, plot)
-    rows = [each.fields() if as_json else _cells(each) for each in found]
-    print_listing(rows, COLUMNS, as_json=as_json, empty="there is nothing to report on")
-    if not as_json and any(not each.complete for each in found):
-        print(f"of subscriptions that are far behind, the first {max_events:,} events were counted (--max-events)")
-    if wrong := [each for each in found if each.error]:
-        for each in wrong:
-            print(f"gapless: {each.error}", file=sys.stderr)
-        raise typer.Exit(1)
-
-
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
     """Returns settings of Spark. Raises ConfigurationError."""
     for pair in pairs:
@@ -346,21 +285,6 @@ def _shown_gap(gap: tuple[PubendId, Tick, Tick]) -> str:
     timed = reads_as_time(end)
     first, last = shown_tick(start, timed=timed, after=not timed), shown_tick(end, timed=timed)
     return f"({start}, {end}] of {pubend}, {first} to {last}"
-
-
-def _cells(each: Figures) -> dict[str, Any]:
-    """Returns a line of the report, in the form for a table."""
-    owner = f"{each.client_id}/{each.subscription}" if each.client_id else each.subscription
-    return {
-        **each.fields(),
-        "subscription": owner,
-        "lag": None if each.lag_seconds is None else shown_duration(each.lag_seconds),
-        "lag_events": each.lag_events if each.complete else f"at least {each.lag_events:,}",
-        "gap_time": shown_duration(each.gap_seconds) if each.gaps and each.gap_seconds is not None else None,
-        "silence": None if each.silence_share is None else f"{each.silence_share:.1%}",
-        "since": each.since and f"{each.since:%Y-%m-%d %H:%M:%S}",
-        "until": each.until and f"{each.until:%Y-%m-%d %H:%M:%S}",
-    }
 
 
 @contextmanager

@@ -139,7 +139,7 @@ SESSIONS = (
                 "        pass",
             ),
             Edit(
-                "gapless.core.client.connection:ClientCore._on_frame",
+                "gapless.core.client.session:SessionCore._on_frame",
                 "if not payload.startswith(self._outbox.head):",
                 "if len(payload) < 8:",
             ),

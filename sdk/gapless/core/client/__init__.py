@@ -1,16 +1,17 @@
 """The client's protocol core. It is pure, so that the simulator runs the same client as applications.
 
-`connection` is the state machine of the connection; `hosts` has sessions with the nodes that host its publishers'
-pubends, and `transacting` is a transaction. They stand on three kinds of things that live on through all sessions:
-`publishing`, `consuming`, and `ranges`. Those stand on the `link`.
+`connection` is the client: a `session` with a broker, and `hosts`, which has sessions with the nodes that host its
+publishers' pubends; `transacting` is a transaction. They stand on three kinds of things that live on through all
+sessions: `publishing`, `consuming`, and `ranges`. Those stand on the `link`.
 """
 
 from __future__ import annotations
 
-from gapless.core.client.connection import ClientCore, ClientSettings, Credentials
+from gapless.core.client.connection import ClientCore
 from gapless.core.client.consuming.committing import AHEAD_EVENTS
 from gapless.core.client.consuming.items import Delivery, Gap, Item, Silence
 from gapless.core.client.consuming.subscription import SubscribeOptions
+from gapless.core.client.session import ClientSettings, Credentials
 
 __all__ = [
     "AHEAD_EVENTS",

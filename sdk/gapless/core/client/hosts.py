@@ -22,7 +22,7 @@ from gapless.core.client.publishing.publisher import PublisherCore, PublisherPha
 from gapless.core.wire.messages import ClosePublisher
 
 if TYPE_CHECKING:
-    from gapless.core.client.connection import ClientCore
+    from gapless.core.client.session import SessionCore
     from gapless.core.stream.columns import EventColumns
     from gapless.core.wire.tokens import BatchTokens
 
@@ -38,7 +38,7 @@ STEADY: Final = 30 * SECOND
 class DirectSession:
     """A session with one node, or the try to open one. It ends with its first link."""
 
-    def __init__(self, number: int, address: str, core: ClientCore) -> None:
+    def __init__(self, number: int, address: str, core: SessionCore) -> None:
         self.number = number
         self.address = address
         self.core = core
@@ -53,8 +53,8 @@ class DirectSessions:
     def __init__(
         self,
         addresses: Sequence[str],
-        primary: ClientCore,
-        begin: Callable[[str, int], ClientCore],
+        primary: SessionCore,
+        begin: Callable[[str, int], SessionCore],
         backoff: Callable[[int, int], Backoff],
     ) -> None:
         """`begin` makes a core for an address, whose links are numbered from that number on."""
@@ -86,12 +86,12 @@ class DirectSessions:
 
     # Getters.
 
-    def core_of_link(self, link: int) -> ClientCore | None:
+    def core_of_link(self, link: int) -> SessionCore | None:
         """Returns the core that has a link, if it is not the primary session's."""
         session = self._sessions.get(link // LINKS)
         return None if session is None else session.core
 
-    def core_of(self, publisher: int) -> ClientCore | None:
+    def core_of(self, publisher: int) -> SessionCore | None:
         """Returns the core that has a publisher, if it is not the primary session's."""
         session = self._at.get(publisher)
         return None if session is None else session.core
@@ -218,7 +218,7 @@ class DirectSessions:
                     self._move(publisher, session)
         self._look()
 
-    def _fits(self, core: ClientCore) -> bool:
+    def _fits(self, core: SessionCore) -> bool:
         """Whether the node takes whatever the primary session takes: the application counts on those limits."""
         there, primary = core.welcome, self._primary.welcome
         return (

@@ -16,7 +16,7 @@ from gapless.core.wire.numbering import SESSION_BYTES
 from gapless.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from gapless.spi import Authentication, Authenticator
+    from gapless.core.ports import Authentication, Authenticator
 
 _First = TypeVar("_First", Hello, Proof)
 ROUNDS_MAX: Final = 8

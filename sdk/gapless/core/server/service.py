@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from gapless.core.alarms import Alarm, AlarmCode, Note, Subject
 from gapless.core.network.facts import Ending, Submitted
-from gapless.core.ports import Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
+from gapless.core.ports import Authenticator, Authorizer, ClientSession, LinkHasRoom, RequestHandler, SessionEnded
 from gapless.core.server.complaints import Complaints, host_of
 from gapless.core.server.handshake import Admitted, welcome
 from gapless.core.server.limits import BrokerIdentity, SessionLimits
@@ -42,9 +42,6 @@ from gapless.core.wire.messages.base import NUMBER_MAX
 from gapless.core.wire.messages.checks import CHECKS, Problem, problem_of
 from gapless.core.wire.numbering import FramesLostError
 from gapless.errors import RemoteProtocolError
-
-if TYPE_CHECKING:
-    from gapless.spi import Authenticator
 
 _COUNTER_BITS = 32
 TAKES_LONG = (Subscribe, Unsubscribe, Attach)

@@ -127,4 +127,4 @@ def test_fields_without_a_check_are_set_by_the_broker() -> None:
         "delivery_mode",
     ]
     assert milliseconds(None) is None
-    assert all(field.read(event(None)) == attrgetter(field.name)(event(None)) for field in SENT_FIELDS[2:])
+    assert all(field.reader()(event(None)) == attrgetter(field.name)(event(None)) for field in SENT_FIELDS[2:])

@@ -17,18 +17,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gapless.core.stream.ticks import SECOND
 from gapless.errors import ConfigurationError
 from gapless_spark.pipelines import archive as archive_module
 from gapless_spark.pipelines import broker, cli, compaction, session
 from gapless_spark.pipelines import replay as replay_module
-from gapless_spark.pipelines import report as report_module
 from gapless_spark.pipelines.archive import Archived
-from gapless_spark.pipelines.figures import figures
 from gapless_spark.pipelines.replay import Replayed
 from unit.gapless_spark.pipelines.archives import P, add_batch, make_archive, numbers_in, tick
 
-COMMANDS = ("archive", "compact", "replay", "heal", "report")
+COMMANDS = ("archive", "compact", "replay", "heal")
 
 
 class Called(dict[str, Any]):
@@ -173,35 +170,9 @@ def test_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         invoke("replay", tmp_path, "--from", "noon")
 
 
-def test_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = figures(
-        {1000: 5}, 1000 * SECOND, 1100 * SECOND, [(1010 * SECOND, 1020 * SECOND)],
-        source="broker", client_id="desk", subscription="late", pubend=P, lag_events=5, lag_seconds=3.0, complete=False,
-    )  # fmt: skip
-    called = Called([found])
-    monkeypatch.setattr(report_module, "report", called)
-    text = invoke("report", tmp_path, "--subscription", "late").stdout
-
-    for part in ("desk/late", P, "0.1", "at least 5", "3 s", "10 s", "98.9%", "the first 200,000 events were counted"):
-        assert part in text
-    assert called["places"] == ("gapless://127.0.0.1:7400", [tmp_path])
-    [row] = json.loads(invoke("report", tmp_path, "--no-broker", "--json").stdout)
-    assert (row["events"], row["lag_seconds"], row["complete"]) == (5, 3.0, False)
-    assert called["places"] == (None, [tmp_path])
-    wrong = figures({}, 0, 0, source="broker", client_id="", subscription="s", pubend="", error="'s' was removed")
-    monkeypatch.setattr(report_module, "report", Called([found, wrong]))
-    ended = invoke("report", tmp_path, status=1)
-    assert "desk/late" in ended.stdout, "the others are reported on"
-    assert ended.stderr == "gapless: 's' was removed\n"
-    with pytest.raises(ConfigurationError, match="nothing to look at"):
-        invoke("report", "--no-broker")
-    with pytest.raises(ConfigurationError, match=r"ends with \.svg"):
-        invoke("report", "--plot", "x.txt")
-
-
 @pytest.mark.parametrize(
     ("command", "module"),
-    [("compact", "pyarrow.parquet"), ("replay", "pyarrow"), ("report", "pyarrow"), ("archive", "pyarrow.parquet")],
+    [("compact", "pyarrow.parquet"), ("replay", "pyarrow"), ("archive", "pyarrow.parquet")],
 )
 def test_what_is_not_installed_is_said_to_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, module: str
@@ -210,7 +181,7 @@ def test_what_is_not_installed_is_said_to_be_missing(
     for name in [name for name in sys.modules if name.startswith("gapless_spark.") and name != cli.__name__]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    extra = ["--topic", "x"] if command == "replay" else ["--no-broker"] if command == "report" else []
+    extra = ["--topic", "x"] if command == "replay" else []
 
     with pytest.raises(ConfigurationError, match=r'pip install "gapless\[spark\]"'):
         invoke(command, tmp_path, *extra)
@@ -227,6 +198,6 @@ def test_help_waits_for_neither_spark_nor_pyarrow() -> None:
     program = "import sys; import gapless_spark.pipelines.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
 
-    assert {"pyarrow", "pyspark", "rich.progress", "matplotlib"} & set(done.stdout.split()) == set()
+    assert {"pyarrow", "pyspark", "rich.progress"} & set(done.stdout.split()) == set()
     assert compaction.KEEP_SECONDS == 3600.0, "as the option says"
-    assert (compaction.ROWS, archive_module.MAX_EVENTS, report_module.MAX_EVENTS) == (1_000_000, 250_000, 200_000)
+    assert (compaction.ROWS, archive_module.MAX_EVENTS) == (1_000_000, 250_000)

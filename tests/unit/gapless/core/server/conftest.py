@@ -8,11 +8,10 @@ import pytest
 
 from gapless.core.alarms import Alarm, Note
 from gapless.core.network.facts import Outcome, Submit, SubmitOpen, Submitted, Verdict
-from gapless.core.ports import Action, ClientSession, SessionEnded
+from gapless.core.ports import Action, ClientSession, Principal, SessionEnded
 from gapless.core.server import BrokerIdentity, LinkOutput, SessionLimits, Sessions
 from gapless.core.wire.messages import ClientMessage, ListPubends, OpenPublisher, Publish, PublisherOpened, Unsubscribe
 from gapless.errors import RemoteProtocolError
-from gapless.spi import Principal
 from wire import Wire, columns, hello
 
 SECOND = 1_000_000_000

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from gapless_report.figures import POINTS_MAX, Figures, figures, series_of, width_of
 
 from gapless.core.stream.ticks import SECOND, time_at
-from gapless_spark.pipelines.figures import POINTS_MAX, Figures, figures, series_of, width_of
 
 START = 1000 * SECOND
 NAMES: dict[str, Any] = {"source": "archive", "client_id": "c", "subscription": "s", "pubend": "p@1"}

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
 
 from gapless.cli.output import shown_duration
 from gapless.errors import ConfigurationError
-from gapless_spark.pipelines.figures import Figures
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from gapless_report.figures import Figures
 
 FORMATS: Final = (".svg", ".png", ".pdf")
 PANELS_MAX: Final = 24
@@ -21,13 +21,9 @@ COLOURS: Final = {"broker": "#1b6ca8", "archive": "#7a8b99", "gap": "#d1495b"}
 
 
 def check_plot(file: Path) -> None:
-    """Raises ConfigurationError if no picture can be drawn there."""
+    """Raises ConfigurationError if no picture has such a name."""
     if file.suffix.lower() not in FORMATS:
         raise ConfigurationError(f"{file}: a plot is a file that ends with {', '.join(FORMATS)}")
-    try:
-        import matplotlib  # noqa: F401, ICN001 - whether it is there
-    except ImportError as error:
-        raise ConfigurationError('a plot needs matplotlib: pip install "gapless[spark]"') from error
 
 
 def draw(found: Sequence[Figures], file: Path) -> None:
@@ -38,8 +34,6 @@ def draw(found: Sequence[Figures], file: Path) -> None:
 
 def picture(found: Sequence[Figures]) -> Figure:
     """Returns a panel for each subscription and pubend; if there are many, only those with the most events."""
-    from matplotlib.figure import Figure
-
     shown = list(found)
     if len(shown) > PANELS_MAX:
         most = sorted(shown, key=lambda each: each.events, reverse=True)[:PANELS_MAX]
@@ -73,8 +67,6 @@ def _draw(axes: Axes, each: Figures) -> None:
 
 def _show_times(axes: Axes, times: Sequence[datetime]) -> None:
     """Shows all of the time that is accounted for, so that silence is visible."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
     if len(set(times)) < 2:
         axes.set_xticks([])
         return

@@ -13,13 +13,17 @@ from math import floor
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 import gapless
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.core.client import Gap
 from gapless.core.stream.ticks import EPOCH_MS, SECOND, PubendId, Tick, reads_as_time, tick_at_time, time_at
 from gapless.errors import ConfigurationError, InvalidTokenError, SubscriptionError
+from gapless_report.figures import Figures, figures
 from gapless_spark.pipelines.broker import WAIT, connected
-from gapless_spark.pipelines.figures import Figures, figures
+from gapless_spark.pipelines.contents import ticks_of, times_of
 from gapless_spark.pipelines.manifest import ArchiveFolder, Description, Manifest
 
 _BEGINNING: Final = time_at(0)
@@ -177,11 +181,6 @@ def _outstanding(
 def _archived_counts(
     folder: ArchiveFolder, manifests: Sequence[Manifest], pubend: PubendId, *, timed: bool
 ) -> Counter[int]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from gapless_spark.pipelines.contents import ticks_of, times_of
-
     counts: Counter[int] = Counter()
     for manifest in manifests:
         for file in manifest.files:

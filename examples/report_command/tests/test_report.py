@@ -10,15 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from archives import NETWORK, K, P, Q, add_batch, add_rows, kafka_table, make_archive, tick
+from gapless_report import measuring as module
+from gapless_report.measuring import archive_report, broker_report, report
 
 import gapless
 from gapless.client.listings import PubendInfo, SubscriptionInfo
 from gapless.core.client import Gap
 from gapless.core.stream.ticks import SECOND, time_at
 from gapless.errors import ConfigurationError, TokenAheadError
-from gapless_spark.pipelines import report as module
-from gapless_spark.pipelines.report import archive_report, broker_report, report
-from unit.gapless_spark.pipelines.archives import NETWORK, K, P, Q, add_batch, add_rows, kafka_table, make_archive, tick
 
 NOW = tick(0) // SECOND * SECOND + 100 * SECOND
 
