@@ -26,8 +26,16 @@ def loop(request: pytest.FixtureRequest) -> str:
 
 class TestMemory(TransportSuite):
     @pytest.fixture
-    def harness(self, loop: str) -> TransportHarness:
-        return MemoryHarness(loop)
+    def harness(self) -> TransportHarness:
+        return MemoryHarness("asyncio")
+
+
+class TestMemoryWithHarmlessFaults(TransportSuite):
+    """Delays and chopping change when things happen, and nothing else."""
+
+    @pytest.fixture
+    def harness(self) -> TransportHarness:
+        return MemoryHarness("uvloop", delay_min=0.0005, delay_mean=0.0005, chop=3000, seed=7)
 
 
 class TestTcp(TransportSuite):

@@ -49,12 +49,13 @@ class MemoryHarness(OurHarness):
     address = ""
     carries_bytes = False
 
-    def __init__(self, loop: str) -> None:
+    def __init__(self, loop: str, **faults: float) -> None:
         super().__init__(loop)
         self._network = memory.MemoryNetwork()
+        self._faults = faults
 
     def transport(self) -> Transport:
-        return memory.open_transport(options={**LIMITS, "network": self._network})
+        return memory.open_transport(options={**LIMITS, **self._faults, "network": self._network})
 
 
 class TcpHarness(OurHarness):

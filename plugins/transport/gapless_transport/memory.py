@@ -1,13 +1,14 @@
-"""The transport `memory`: links within one process and one event loop.
+"""The transport `memory`: links within one process and one event loop, with faults if they are asked for.
 
 Addresses are names; an empty one asks `listen` to make one up. Who shares a `MemoryNetwork` can dial each
-other: it is passed as the option `network`; without it, a transport is alone, as that of an `embedded:` broker is.
+other: `embedded:` connections and tests pass it as the option `network`; without it, a transport is alone.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -16,20 +17,45 @@ from gapless import loggers
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
 from gapless.spi import Link, LinkHandler, Listener, Transport
+from gapless_transport.faults import FaultOptions, FaultyWire, Wire
 from gapless_transport.memory_link import MemoryLink
-from gapless_transport.options import LinkOptions, checked
+from gapless_transport.options import checked
 
 logger = loggers.logger(__name__)
 
 
 class MemoryNetwork:
-    """Who listens where."""
+    """Who listens where, and who cannot reach whom."""
 
     def __init__(self) -> None:
-        """A network with no listener."""
+        """A network with no listener and no partition."""
         self.listeners: dict[str, MemoryListener] = {}
         """The open listeners by address."""
+        self._barred: set[tuple[str, str]] = set()
         self._named = 0
+
+    def cut(self, source: str, target: str) -> None:
+        """Loses, from now on, all that the transport named `source` sends to the one named `target`.
+
+        Neither is told: links stay open and silent, as when a cable is pulled. New ones cannot be made.
+        """
+        self._barred.add((source, target))
+
+    def partition(self, some: Iterable[str], others: Iterable[str]) -> None:
+        """Cuts every transport named in `some` from every one in `others`, both ways."""
+        theirs = list(others)
+        for one in some:
+            for other in theirs:
+                self.cut(one, other)
+                self.cut(other, one)
+
+    def heal(self) -> None:
+        """Ends every cut and partition. What was lost stays lost."""
+        self._barred.clear()
+
+    def is_barred(self, source: str, target: str) -> bool:
+        """Whether what `source` sends to `target` is lost."""
+        return (source, target) in self._barred
 
     def new_address(self) -> str:
         """An address that nobody listens at."""
@@ -40,11 +66,13 @@ class MemoryNetwork:
                 return address
 
 
-class MemoryOptions(LinkOptions):
+class MemoryOptions(FaultOptions):
     """What can be configured of the transport `memory`."""
 
     network: MemoryNetwork = Field(default_factory=MemoryNetwork)
     """The network to listen and dial in; its own if none is given."""
+    name: str = ""
+    """What `MemoryNetwork.cut` calls this transport."""
 
 
 class MemoryListener:
@@ -55,7 +83,7 @@ class MemoryListener:
         self.address = address
         self.transport = transport
         self.dialed = 0
-        """How many links were ever made here: their numbers name their ends."""
+        """How many links were ever made here: their numbers name their faults."""
         self._accept = accept
         transport.network.listeners[address] = self
 
@@ -99,6 +127,10 @@ class MemoryTransport:
         listener = self.network.listeners.get(address)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {address!r}")
+        other = listener.transport.options
+        barred = self.network.is_barred
+        if barred(self.options.name, other.name) or barred(other.name, self.options.name):
+            raise OSError(errno.EHOSTUNREACH, f"{address!r} cannot be reached")
         near, far = self._pair(listener)
         listener.welcome(far)
         near.begin(near, accept)
@@ -107,12 +139,22 @@ class MemoryTransport:
         return near
 
     def _pair(self, listener: MemoryListener) -> tuple[MemoryLink, MemoryLink]:
-        """Two joined ends, each with the options of its own transport."""
+        """Two joined ends. Each sends with the faults of its own transport's options."""
+        ours, theirs = self.options, listener.transport.options
         listener.dialed += 1
-        near = MemoryLink(listener.address, self.options)
-        far = MemoryLink(f"{listener.address}#{listener.dialed}/dialer", listener.transport.options)
+        label = f"{listener.address}#{listener.dialed}"
+        there = self._wire(ours, f"{label}/there", ours.name, theirs.name)
+        back = self._wire(theirs, f"{label}/back", theirs.name, ours.name)
+        if isinstance(there, FaultyWire) and isinstance(back, FaultyWire):
+            there.other, back.other = back, there
+        near = MemoryLink(listener.address, ours, there)
+        far = MemoryLink(ours.name or f"{label}/dialer", theirs, back)
         near.other, far.other = far, near
         return near, far
+
+    def _wire(self, options: MemoryOptions, label: str, source: str, target: str) -> Wire:
+        is_barred = partial(self.network.is_barred, source, target)
+        return FaultyWire(options, label, is_barred) if options.faulty else Wire(is_barred)
 
 
 @hookimpl

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from gapless.core.wire.framing import PAYLOAD_BYTES_MAX
 from gapless.errors import LocalProtocolError
+from gapless_transport.faults import LinkResetError, Wire
 from gapless_transport.links import BaseLink, LinkState
 from gapless_transport.options import LinkOptions
 
@@ -21,16 +22,17 @@ Payload: TypeAlias = "bytes | tuple[bytes, bytes]"
 class MemoryLink(BaseLink[Payload]):
     """One end of a link in memory.
 
-    Frames wait at the sending end until the other end reads, then cross in batches, one per turn of the loop. So who
-    does not read lets `pending` rise at the other end, as with a socket.
+    Frames wait at the sending end until the other end reads, then cross the wire in batches, one per
+    turn of the loop. So whoever does not read lets `pending` rise at the other end, as with a socket.
     """
 
     other: MemoryLink
     """The other end."""
 
-    def __init__(self, peer: str, options: LinkOptions) -> None:
-        """Give it its `other` end before anything else."""
+    def __init__(self, peer: str, options: LinkOptions, wire: Wire) -> None:
+        """An end whose frames leave over `wire`. Give it its `other` end before anything else."""
         super().__init__(peer, options, secure=True)
+        self._wire = wire
         self._limit = options.frame_limit
         self._inbox: deque[bytes] = deque()
         self._is_broken = False
@@ -44,7 +46,7 @@ class MemoryLink(BaseLink[Payload]):
     @property
     def pending(self) -> int:
         """Bytes accepted by `send` that the other end has not been given."""
-        return 0 if self._phase is LinkState.CLOSED else self._queue.size
+        return 0 if self._phase is LinkState.CLOSED else self._queue.size + self._wire.size
 
     def send(self, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
         """Sends each payload as a frame; see `Link.send`."""
@@ -53,7 +55,7 @@ class MemoryLink(BaseLink[Payload]):
         sizes = [_size(payload) for payload in payloads]  # all of them are judged before one is taken
         for payload, size in zip(payloads, sizes, strict=True):
             self._queue.put(payload, size, urgent=urgent)
-        self._note_pending(self._queue.size)
+        self._note_pending(self._queue.size + self._wire.size)
         self.pump_soon()
 
     def raise_limit(self, limit: int) -> None:
@@ -86,18 +88,30 @@ class MemoryLink(BaseLink[Payload]):
 
     def pump_soon(self) -> None:
         """Something may be able to move now: pumps in the next turn of the loop."""
+        if isinstance(self._next_pump, asyncio.TimerHandle):
+            self._next_pump.cancel()
+            self._next_pump = None
         if self._next_pump is None:
             self._next_pump = self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Moves what is pending to the other end, if that takes it."""
+        """Moves what is pending over the wire, if the other end takes it."""
         self._next_pump = None
         if self._phase is LinkState.CLOSED or self.other.is_stalled():
             return
-        self.other.take([_whole(payload) for payload in self._queue.take(BATCH_BYTES)])
+        now = self._loop.time()
+        try:
+            self._wire.put([_whole(payload) for payload in self._queue.take(BATCH_BYTES)], now)
+        except LinkResetError:
+            self.fail("the link was reset")
+            return
+        self.other.take(self._wire.take(now))
         self._note_sent()
         if self._queue.size:
             self.pump_soon()
+        elif self._wire.size:
+            if self._next_pump is None:
+                self._next_pump = self._loop.call_at(self._wire.next_at(), self._pump)
         elif self._phase is LinkState.CLOSING:
             self._leave("")
             self.other.be_cut_off("")
@@ -109,7 +123,7 @@ class MemoryLink(BaseLink[Payload]):
         return self._phase is LinkState.OPEN and not self._is_broken and (self._paused or bool(self._inbox))
 
     def take(self, payloads: list[bytes]) -> None:
-        """Frames have crossed; a closing end drops them, and so does a broken one."""
+        """Frames have crossed the wire; a closing end drops them, and so does a broken one."""
         if self._phase is LinkState.OPEN and not self._is_broken:
             self._inbox.extend(payloads)
             self._hand_over()

@@ -7,6 +7,7 @@ import pytest
 
 from gapless.errors import ConfigurationError
 from gapless.spi import Transport
+from gapless_testing.running import settle
 from gapless_testing.transport.ends import End, Ends
 from gapless_transport import memory
 from gapless_transport.memory import MemoryNetwork
@@ -17,17 +18,17 @@ def transport(**options: object) -> Transport:
     return opened
 
 
-async def linked(network: MemoryNetwork) -> tuple[End, End]:
-    """A link between two transports of a network."""
+async def linked(network: MemoryNetwork, near_options: Mapping[str, object] = {}) -> tuple[End, End]:
+    """A link from a transport `near` to a transport `far`."""
     near, ends = End(), Ends()
-    listener = await transport(network=network).listen("", ends.accept)
-    await transport(network=network).dial(listener.address, near.accept)
+    listener = await transport(network=network, name="far").listen("", ends.accept)
+    await transport(network=network, name="near", **near_options).dial(listener.address, near.accept)
     await listener.close()
     return near, ends.all[0]
 
 
 def test_hook_open_transport_of_memory_takes_options() -> None:
-    opened = memory.open_transport(options={"high_water": 1 << 20})
+    opened = memory.open_transport(options={"high_water": 1 << 20, "drop": 0.5, "seed": 3})
 
     assert (opened.scheme, opened.encrypts, opened.is_loopback("anywhere")) == ("memory", True, True)
 
@@ -35,8 +36,8 @@ def test_hook_open_transport_of_memory_takes_options() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"high_watr": 5}, "no option 'high_watr'"),
-        ({"high_water": -1}, "option 'high_water'"),
+        ({"dorp": 0.5}, "no option 'dorp'"),
+        ({"drop": 1.5}, "option 'drop'"),
         ({"network": "lan"}, "option 'network'"),
     ],
 )
@@ -68,11 +69,57 @@ async def test_an_empty_address_becomes_a_new_one() -> None:
     assert list(network.listeners) == taken
 
 
+async def test_a_cut_loses_what_is_sent_one_way() -> None:
+    network = MemoryNetwork()
+    near, far = await linked(network)
+    network.cut("near", "far")
+    near.link.send([b"lost"])
+    far.link.send([b"arrives"])
+
+    assert await near.frames(1) == [b"arrives"]
+    await settle()
+    assert (far.received, far.closed, near.link.pending) == ([], [], 0)
+    network.heal()
+    near.link.send([b"after"])
+    assert await far.frames(1) == [b"after"]
+
+
+async def test_a_partition_loses_both_ways_and_bars_the_way() -> None:
+    network = MemoryNetwork()
+    near, far = await linked(network)
+    network.partition(["near", "other"], ["far"])
+    near.link.send([b"lost"])
+    far.link.send([b"lost"])
+    await settle()
+
+    assert (near.received, far.received) == ([], [])
+    with pytest.raises(OSError, match="cannot be reached"):
+        await linked(network)
+    network.heal()
+    await linked(network)
+
+
+async def test_the_same_seed_repeats_what_links_meet() -> None:
+    async def outcome(seed: int) -> list[list[bytes]]:
+        network = MemoryNetwork()
+        options = {"drop": 0.3, "seed": seed}
+        ends = [await linked(network, options) for _ in range(3)]
+        for near, _ in ends:
+            near.link.send([bytes([index]) for index in range(50)])
+        await settle()
+        return [far.received for _, far in ends]
+
+    assert await outcome(1) == await outcome(1)
+    assert await outcome(1) != await outcome(2)
+    first, second, third = await outcome(1)
+    assert first != second != third != first
+
+
 async def test_links_know_whom_they_talk_to() -> None:
     near, far = await linked(MemoryNetwork())
 
     assert near.link.peer == "memory-1"
-    assert far.link.peer == "memory-1#1/dialer"
+    assert far.link.peer == "near"
     assert near.link.secure
 
 

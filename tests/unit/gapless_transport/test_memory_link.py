@@ -1,7 +1,8 @@
-"""What a link in memory does beyond the conformance suite: batches, and ends that do not agree."""
+"""What a link in memory does beyond the conformance suite: faults, and ends that do not agree."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from gapless_testing.running import settle
@@ -17,6 +18,12 @@ async def linked(*, prepare: Callable[[End], None] = lambda _: None, **options: 
     await transport.dial(listener.address, near.accept)
     await listener.close()
     return near, ends.all[0]
+
+
+async def turns(count: int) -> None:
+    """Lets the loop turn so often, and no longer."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def test_frames_of_a_turn_arrive_together() -> None:
@@ -38,6 +45,65 @@ async def test_much_is_handed_over_in_several_turns() -> None:
     await far.frames(8)
 
     assert batches == [2, 2, 2, 2]
+
+
+async def test_what_is_under_way_is_pending() -> None:
+    near, far = await linked(delay_min=0.05)
+    near.link.send([b"four", (b"fi", b"ve!")])
+    assert near.link.pending == 9
+    await turns(3)
+    assert (near.link.pending, far.received) == (9, [])
+
+    assert await far.frames(2) == [b"four", b"five!"]
+    assert near.link.pending == 0
+
+
+async def test_what_is_under_way_counts_for_the_hard_limit() -> None:
+    near, far = await linked(delay_min=10, high_water=100, low_water=10, pending_max=1000)
+    for _ in range(3):
+        near.link.send([bytes(400)])
+        await settle()
+
+    assert "1200 bytes" in await near.end()
+    assert await far.end() == "the other end broke the link"
+
+
+async def test_closing_waits_for_what_is_under_way() -> None:
+    near, far = await linked(delay_min=0.05)
+    near.link.send([b"slow"])
+    near.link.close("done")
+    await turns(3)
+    assert far.closed == []
+
+    assert await far.end() == ""
+    assert far.received == [b"slow"]
+    assert near.closed == ["done"]
+
+
+async def test_closing_does_not_wait_for_what_is_lost() -> None:
+    near, far = await linked(drop=1)
+    near.link.send([b"lost"])
+    near.link.close()
+
+    assert (await far.end(), far.received) == ("", [])
+
+
+async def test_a_reset_ends_both_ends_with_a_reason() -> None:
+    near, far = await linked(reset=1)
+    near.link.send([b"never"])
+
+    assert await near.end() == "the link was reset"
+    assert await far.end() == "the other end broke the link"
+    assert far.received == []
+
+
+async def test_a_reset_reaches_an_end_that_does_not_read() -> None:
+    near, far = await linked(reset=1)
+    far.link.send([b"too late"])
+    near.link.pause()
+    near.link.send([b"never"])
+
+    assert await far.end() != ""
 
 
 async def test_an_end_that_does_not_read_hears_of_a_close_after_what_came_before() -> None:
