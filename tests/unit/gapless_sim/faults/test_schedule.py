@@ -73,12 +73,3 @@ def test_every_kind_of_fault_happens_and_then_none() -> None:
     never = [assertion for assertion in SOMETIMES if assertion not in hits and assertion not in elsewhere]
 
     assert not never
-
-
-def test_without_rates_nothing_goes_wrong() -> None:
-    small = Small()
-    Faults(small.world).begin()
-    small.begin()
-    small.rest(20)
-
-    assert not small.world.hits
