@@ -431,7 +431,9 @@ CONSUMERS = (
         (
             Replace(
                 "gapless_shb.core.broker:SubscriberHostingBroker._serve_waiting",
-                "for reader in self._hosting.memory.take_fetchers(now):\n    reader.on_memory(now, wall)",
+                "self._hosting.memory.take_turns()\n"
+                "for reader in self._hosting.memory.take_fetchers(now):\n"
+                "    reader.on_memory(now, wall)",
             ),
         ),
         ("V1",),
