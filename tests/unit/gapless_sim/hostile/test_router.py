@@ -62,5 +62,7 @@ def test_who_sends_nonsense_is_hung_up_on(frame: bytes) -> None:
     router.start(0, RouterContext("p", 1, PAIR.network))
     router.link_up(0, LinkUp(7, "s", frozenset(), 1))
 
-    assert router.frame(0, FrameArrived(7, frame, 0))[1] == Hangup(7)
+    _alarm, hangup = router.frame(0, FrameArrived(7, frame, 0))
+
+    assert hangup == Hangup(7)
     assert router.link_up(0, LinkUp(8, "stranger", frozenset({"phb"}), 1)) == [Hangup(8)]
