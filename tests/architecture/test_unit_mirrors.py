@@ -20,7 +20,11 @@ MODULE_LINES_MAX = 150
 
 _SCENARIOS = "unit/gapless_sim/workloads/test_scenarios.py: each scenario ends, and all its turns come"
 _KAFKA = "sim/test_seeds.py: nothing breaks, and KAFKA_SOMETIMES happens; sim/switches/kafka.py"
+_ROUTERS = "conformance/test_routing.py: right routers pass; unit/gapless_testing/routing: broken ones are noticed"
+_BREACHES = "unit/gapless_testing/storage/test_breaches.py, test_journal_breaches.py: each of its tests can fail"
+_NETWORK = "sim/test_seeds.py: what is sent arrives, and each fault happens; sim/switches/network.py, links.py"
 UNTESTED: dict[str, str] = {
+    "gapless_sim.hostile.publisher_side": "conformance/test_routing.py; unit/gapless_sim/hostile/test_router.py",
     "gapless_sim.workloads.churn_subscribe_operations": "unit/gapless_sim/workloads/test_churn.py: all of them come",
     "gapless_sim.workloads.churn_subscriptions": "unit/gapless_sim/workloads/test_judging_applications.py",
     "gapless_sim.workloads.kafka": _KAFKA,
@@ -31,6 +35,14 @@ UNTESTED: dict[str, str] = {
     "gapless_sim.workloads.scenario_starts": _SCENARIOS,
     "gapless_sim.workloads.scenario_troubles": _SCENARIOS,
     "gapless_sim.world.application": "unit/gapless_sim/workloads/test_churn.py: processes end and come back",
+    "gapless_sim.world.links": _NETWORK,
+    "gapless_sim.world.network": _NETWORK,
+    "gapless_testing.routing.publishing": _ROUTERS,
+    "gapless_testing.routing.subscribing": _ROUTERS,
+    "gapless_testing.storage.failures": _BREACHES,
+    "gapless_testing.storage.powercuts": _BREACHES,
+    "gapless_testing.storage.streams": _BREACHES,
+    "gapless_testing.storage.volumes": _BREACHES,
 }
 """The ratchet: a large module without a test file of its own, and what tests it instead."""
 

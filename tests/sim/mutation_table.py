@@ -7,7 +7,8 @@
     --json            one object, for programs
 
 Each seed is run under both routers. A violation by an invariant that was not meant to find it is noted and
-does not count. The exit status is 1 if a switch was not found.
+does not count. Before the last line stands how many edits replace a whole decision, which outlives a change of its
+code, and how many a fragment. The exit status is 1 if a switch was not found.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import os
 import re
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from itertools import product
 
 from gapless_sim.search.campaign import Plan
 from gapless_sim.search.run import run_seed
 from sim.switches.catalogue import SWITCHES, switch_named
+from sim.switches.edits import Replace
 
 SEEDS = 2_000
 NUMBERED = re.compile(r"[A-Z]+\d+")
@@ -104,6 +107,7 @@ def main() -> int:
     else:
         for one in found:
             print(_line(one))
+    print(_kinds(names), file=sys.stderr)
     missed = [one.switch for one in found if not one.by]
     print(f"{len(found) - len(missed)} of {len(found)} found; missed: {', '.join(missed) or 'none'}", file=sys.stderr)
     return 1 if missed else 0
@@ -111,6 +115,13 @@ def main() -> int:
 
 def _search(task: tuple[str, int, float | None]) -> Found:
     return search(*task)
+
+
+def _kinds(names: Collection[str]) -> str:
+    """How many edits of these switches replace a whole decision, and how many a fragment of a function's text."""
+    edits = [edit for switch in SWITCHES if switch.name in names for edit in switch.edits]
+    whole = sum(isinstance(edit, Replace) for edit in edits)
+    return f"{len(edits)} edits: {whole} of whole decisions, {len(edits) - whole} of fragments"
 
 
 def _line(one: Found) -> str:

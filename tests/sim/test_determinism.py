@@ -12,7 +12,7 @@ import pytest
 from gapless.core.stream.fast import COMPILED
 from sim.digests import digest_of
 
-SEEDS = 3
+SEEDS = 2
 TESTS = Path(__file__).parents[1]
 
 

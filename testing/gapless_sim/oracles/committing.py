@@ -227,4 +227,4 @@ class J10Desks(Judge):
             if isinstance(operation, Set) and operation.table == COMMIT_RECORDS:
                 record = msgspec.msgpack.decode(operation.value, type=CommitRecord)
                 if not {*record.attempts, *record.units} <= {*self.model.histories}:
-                    self.fail(f"{broker.name} keeps at a desk what is of no pubend: {record}")
+                    self.fail(f"{broker.name} keeps in a commit record what is of no pubend: {record}")

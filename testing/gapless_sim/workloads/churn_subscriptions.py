@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gapless.core.client import SubscribeOptions
-from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.wire.messages import InUse, OnChange, StartAt
 from gapless.errors import (
     ConfigurationError,
@@ -111,12 +110,6 @@ class AppSubscription:
         """Who is attached, as far as anybody can know."""
         attached = [consumer for consumer in self.alive() if consumer.attached]
         return attached[-1] if attached else None
-
-    @property
-    def is_being_created(self) -> bool:
-        """Whether somebody waits for it to come into being; one that is not durable does so in each session."""
-        again = not self.durable and any(consumer.core.phase is SubscriptionPhase.ASKING for consumer in self.alive())
-        return again or any(consumer.pending for consumer in self.alive())
 
     def pending_elsewhere(self, client: SimClient | None) -> bool:
         """Whether another process has asked for it and has no answer: that could make it anew once it is removed."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from gapless.errors import PublishUncertainError
 from gapless_sim.workloads.applications import Application, Applications
 from gapless_sim.workloads.churn_application import SecondProcess
 from gapless_sim.workloads.churn_state import is_parted
-from gapless_sim.world.options import SECOND
+from gapless_sim.world.options import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
+    from gapless.errors import GaplessError
     from gapless_sim.world.application import SimClient
+    from gapless_sim.world.producer import Producer
 
 RivalledT = TypeVar("RivalledT", bound="RivalledApplication")
 
@@ -39,9 +42,30 @@ class RivalledApplication(Application):
         """Those that have a broker."""
         return [process for process in self.processes if process.core.connected]
 
+    def crash(self) -> None:
+        """A process dies; maybe both, and maybe the broker that they are at."""
+        draws, dying = self.draws, self.processes
+        if not dying:
+            return
+        if draws.chance(0.5):
+            dying = [draws.pick(dying)]
+        elif draws.chance(0.5):
+            self.world.sometimes(f"{self._name}.client and broker died together")
+            broker = self.world.brokers[self.client.addresses[0]]
+            broker.crash(draws.draw(1 + broker.disk.unsynced))
+        for process in dying:
+            self.world.sometimes(f"{self._name}.process crashed")
+            process.crash()
+            self.world.after(draws.between(50, 3_000) * MILLISECOND, process.name, "start", process.start)
+
     @abstractmethod
     def settled(self) -> bool:
         """Whether nothing of it is missing."""
+
+    @staticmethod
+    def _on_producer_over(_producer: Producer, error: GaplessError) -> None:
+        if not isinstance(error, PublishUncertainError):
+            raise error
 
 
 class RivalledApplications(Applications[RivalledT]):

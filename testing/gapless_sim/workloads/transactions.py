@@ -15,7 +15,6 @@ from gapless.core.client.transacting import Fate
 from gapless.core.wire.messages import InUse, StartAt
 from gapless.errors import (
     ConnectionClosedError,
-    PublishUncertainError,
     SubscriptionInUseError,
     SubscriptionTakenOverError,
 )
@@ -138,22 +137,6 @@ class TransactingApplication(RivalledApplication):
             if session.is_clean and self.draws.chance(0.5):
                 session.commit(self.draws.between(1, 2), self.draws.draw(2))
 
-    def crash(self) -> None:
-        """A process dies; maybe both, and maybe the broker that they are at."""
-        draws, dying = self.draws, self.processes
-        if not dying:
-            return
-        if draws.chance(0.5):
-            dying = [draws.pick(dying)]
-        elif draws.chance(0.5):
-            self.world.sometimes("transactions.client and broker died together")
-            broker = self.world.brokers[self.client.addresses[0]]
-            broker.crash(draws.draw(1 + broker.disk.unsynced))
-        for process in dying:
-            self.world.sometimes("transactions.process crashed")
-            process.crash()
-            self.world.after(draws.between(50, 3_000) * MILLISECOND, process.name, "start", process.start)
-
     def go_over(self) -> None:
         """A process takes a subscription over, or everything from one that stands still."""
         draws, able = self.draws, self.processes
@@ -212,10 +195,6 @@ class TransactingApplication(RivalledApplication):
                 wait = self.draws.draw(200 * MILLISECOND)
                 life = session.client.life
                 self.world.after(wait, session.client.name, "again", self.consume, session, left.row, life=life)
-
-    def _on_producer_over(self, _producer: Producer, error: GaplessError) -> None:
-        if not isinstance(error, PublishUncertainError):
-            raise error
 
 
 class Transactions(RivalledApplications[TransactingApplication]):

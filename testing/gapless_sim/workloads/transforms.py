@@ -101,22 +101,6 @@ class TransformingApplication(RivalledApplication):
         transform.on_over = self._on_fenced
         living.append(transform)
 
-    def crash(self) -> None:
-        """A process dies; maybe both, and maybe the broker that they are at."""
-        draws, dying = self.draws, self.processes
-        if not dying:
-            return
-        if draws.chance(0.5):
-            dying = [draws.pick(dying)]
-        elif draws.chance(0.5):
-            self.world.sometimes("transforms.client and broker died together")
-            broker = self.world.brokers[self.client.addresses[0]]
-            broker.crash(draws.draw(1 + broker.disk.unsynced))
-        for process in dying:
-            self.world.sometimes("transforms.process crashed")
-            process.crash()
-            self.world.after(draws.between(50, 3_000) * MILLISECOND, process.name, "start", process.start)
-
     def go_over(self) -> None:
         """A process begins with a transform that another one runs, which may stand still meanwhile."""
         draws, able = self.draws, self.processes
@@ -168,10 +152,6 @@ class TransformingApplication(RivalledApplication):
         if isinstance(error, PublisherFencedError):
             self.world.sometimes("transforms.fenced")
         elif not isinstance(error, PublishUncertainError):
-            raise error
-
-    def _on_producer_over(self, _producer: Producer, error: GaplessError) -> None:
-        if not isinstance(error, PublishUncertainError):
             raise error
 
 

@@ -79,13 +79,7 @@ CONSUMING = (
         "gap_taken_for_silence",
         ("T1",),
         "A client moves its position over a gap and does not tell the application.",
-        (
-            Edit(
-                f"{_BUFFER}.on_gap",
-                "    self._append(BufferedEntry(start, end, Gap(self.pubend, start, end, reason)))\n    return True",
-                "    return self.on_silence(end, joins=True)",
-            ),
-        ),
+        (Replace(f"{_BUFFER}.on_gap", "return self.on_silence(end, joins=True)"),),
         ("I3", "I4"),
         "Early release that passes a subscriber.",
     ),
@@ -108,10 +102,11 @@ CONSUMING = (
         ("T47",),
         "An acknowledgement names an earlier event as the last one below it.",
         (
-            Edit(
+            Replace(
                 "gapless.core.client.consuming.acknowledging:History.last_event",
-                "return ticks[bisect_right(ticks, tick) - 1]",
-                "return ticks[0]",
+                "if tick < self._known_after:\n"
+                "    return tick\n"
+                "return next((ticks[0] for ticks in reversed(self._chunks) if ticks[0] <= tick), self._last_below)",
             ),
         ),
         ("I3",),
@@ -120,11 +115,7 @@ CONSUMING = (
     ),
 )
 
-IGNORE_NUMBERS = Edit(
-    "gapless.core.wire.numbering:Received.is_new",
-    "number, urgent = _unpack(payload, SESSION_BYTES)",
-    "return True",
-)
+IGNORE_NUMBERS = Replace("gapless.core.wire.numbering:Received.is_new", "return True")
 """A frame is taken for what it says, whatever was before it."""
 
 SESSIONS = (

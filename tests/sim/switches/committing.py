@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _DESKS = "gapless_shb.core.subscriptions.commits:CommitRecords"
@@ -160,7 +160,7 @@ COMMITTING = (
         "unknown_pubend_is_committed",
         ("committing",),
         "A commit on a pubend that the home has not heard of yet is answered, and kept nowhere.",
-        (Edit(f"{_DESKS}.unknown_of", "if each.pubend not in hosting.streams and (", "if False and ("),),
+        (Replace(f"{_DESKS}.unknown_of", 'return ""'),),
         ("J1",),
         "A consumer away from its home is handed events of a pubend before its home knows of that.",
         "committing",

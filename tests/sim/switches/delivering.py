@@ -252,7 +252,7 @@ SHARING = (
         "imprecise_not_filtered",
         ("T12",),
         "What an imprecise PFS has of a subscription is taken for what matched it.",
-        (Edit(f"{_PAGES}:Page.matching", "if not self.masks.imprecise or not mask:", "if mask >= 0:"),),
+        (Replace(f"{_PAGES}:Page.matching", "return mask"),),
         ("I1",),
         'A selective durable subscriber that is away, at an SHB with `pfs = "imprecise"`.',
     ),
@@ -331,10 +331,14 @@ HEADERS = (
         ("header fields",),
         "A router filters by topic and properties alone what SHBs match by header fields too.",
         (
-            Edit(
+            Replace(
                 "gapless.core.network.interest:InterestTable.matches",
-                "events.match(pubend, self._matcher)",
-                _NO_HEADERS.replace("matcher.match", "self._matcher.match").format("events"),
+                "wanted = 0\n"
+                "topics = [header.topic for header in events.headers]\n"
+                "properties = [header.properties for header in events.headers]\n"
+                "for mask, _ in self._matcher.match(topics, properties, [{}] * len(events)):\n"
+                "    wanted |= mask\n"
+                "return wanted",
             ),
         ),
         ("C1", "I3"),
@@ -425,10 +429,11 @@ CONSUMERS = (
         ("shared memory",),
         "Who had to wait until the broker had memory for its next event is not told when it has.",
         (
-            Edit(
+            Replace(
                 "gapless_shb.core.broker:SubscriberHostingBroker._serve_waiting",
-                "if channel.on_memory():",
-                "if False:",
+                "self._hosting.memory.take_turns()\n"
+                "for reader in self._hosting.memory.take_fetchers(now):\n"
+                "    reader.on_memory(now, wall)",
             ),
         ),
         ("V1",),
@@ -438,13 +443,7 @@ CONSUMERS = (
         "scan_answers_for_those_who_came_later",
         ("shared scan",),
         "What a part of the log had for a reader is taken from the scan, though the part was examined before it came.",
-        (
-            Edit(
-                "gapless_shb.core.catch_up.scan:Scanned.mask_of",
-                "if joined <= self._examined_at else None",
-                "",
-            ),
-        ),
+        (Replace("gapless_shb.core.catch_up.scan:Scanned.mask_of", "return self._masks.get(sid, 0)"),),
         ("I1", "I3"),
         "Several new subscriptions that begin in the past, one after the other.",
     ),
@@ -492,10 +491,9 @@ CONSUMERS = (
         (),
         "A subscription's lag is said to be complete although what was there before it joined is not in the PFS.",
         (
-            Edit(
+            Replace(
                 "gapless_shb.core.subscriptions.listing:Listings._is_counted",
-                "if position.done_upto >= _unknown_upto(stream, position):",
-                "if True:",
+                "stream.release(stream.positions[sid])\nreturn stream.pubend not in listing.uncounted",
             ),
         ),
         ("L1",),
@@ -545,10 +543,9 @@ CONSUMERS = (
         ("T35",),
         "A token older than what was acknowledged is raised to that.",
         (
-            Edit(
+            Replace(
                 "gapless_shb.core.subscriptions.attach:Subscribing.attach_at",
-                "given.get(stream.pubend, position.start)",
-                "max(position.acked, given.get(stream.pubend, position.start))",
+                "return max(position.acked, (given or {}).get(stream.pubend, position.start))",
             ),
         ),
         ("I5", "I3"),

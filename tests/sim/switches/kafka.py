@@ -341,13 +341,7 @@ READING = (
         "rules_of_today_for_the_past",
         "TK17",
         "Records of the past become events by the rules of today.",
-        (
-            Edit(
-                f"{_GATEWAY.removesuffix('Gateway')}_with_rules",
-                "rules=(*row.rules, (since, found.rules))",
-                "rules=((0, found.rules),)",
-            ),
-        ),
+        (Replace(f"{_GATEWAY.removesuffix('Gateway')}_with_rules", "return replace(row, rules=((0, found.rules),))"),),
         ("KI2",),
         "The rules are changed, and what was told before is asked for again.",
     ),

@@ -53,11 +53,7 @@ PUSHING = (
         ("only what is known",),
         "A push reaches back over what is not known, and so says that it is silence.",
         (
-            Edit(
-                f"{_STREAMS}._stretch",
-                "if run.hi != low or run.kind is not Kind.SILENCE or not covers(run.stamp, need):\n            break\n",
-                "",
-            ),
+            Replace(f"{_STREAMS}._stretch", "return min(floor, top)"),
             Edit(
                 f"{_STREAMS}._said",
                 "if run.kind is not Kind.SILENCE:\n            return None\n",
@@ -137,11 +133,7 @@ REPEATING = (
         "What a broker was sent it is not sent again, however often it says that it asks again.",
         (
             Edit("gapless_routing.common.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
-            Edit(
-                f"{_PEERS}.is_slow",
-                "return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)",
-                "return True",
-            ),
+            Replace(f"{_PEERS}.is_slow", "return True"),
         ),
         ("V1", "V2"),
         "An answer is lost between two brokers.",
@@ -157,11 +149,7 @@ REPEATING = (
                 "if not want.again:\n        stream.askers.asked_anew(asker, ranges)\n    elif",
                 "if",
             ),
-            Edit(
-                f"{_PEERS}.is_slow",
-                "return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)",
-                "return True",
-            ),
+            Replace(f"{_PEERS}.is_slow", "return True"),
             Edit("gapless_routing.common.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
         ),
         ("V1", "V2"),
@@ -193,7 +181,12 @@ SENDING = (
         "What a mate has handed over goes on to the next one, for mates tell each other also what they reach by mates.",
         (
             Edit(f"{_PEERS}.next_toward", "None if sender in self._cells.mates else ", ""),
-            Edit(f"{_PEERS}._blind_for", "receiver == own or ", ""),
+            Replace(
+                f"{_PEERS}._blind_for",
+                "for cell in self._cells.away_from(None if receiver == self._cells.own else receiver):\n"
+                "    if not self._direct(cell) and self._mate_toward(cell) is None:\n"
+                "        yield cell",
+            ),
         ),
         ("K8",),
         "A cell of several IBs, of which one is the way of the others, and loses it.",
@@ -239,7 +232,14 @@ BLINDNESS = (
         "mates_name_each_other",
         ("T59",),
         "Mates tell each other also what they reach by mates: each is the other's way, and neither has one.",
-        (Edit(f"{_PEERS}._blind_for", "receiver == own or ", ""),),
+        (
+            Replace(
+                f"{_PEERS}._blind_for",
+                "for cell in self._cells.away_from(None if receiver == self._cells.own else receiver):\n"
+                "    if not self._direct(cell) and self._mate_toward(cell) is None:\n"
+                "        yield cell",
+            ),
+        ),
         ("V1", "V2"),
         "A cell of several IBs, of which one is the way of the others, and loses it for ever.",
         routers=_KNOWLEDGE,
@@ -284,13 +284,7 @@ ROWS = (
         "rows_not_repeated",
         ("rows again",),
         "Rows are said when they rise, and not again.",
-        (
-            Edit(
-                f"{_PROGRESS}.send_all",
-                "    self._send([(row, False) for pubend in self._rows for row in self._of(pubend)])",
-                "",
-            ),
-        ),
+        (Replace(f"{_PROGRESS}.send_all", 'self._state.timers.set(("rows",), self._state.now + ALL_EVERY)'),),
         ("K3", "V3"),
         "An SHB that reports nothing new for a while.",
         routers=_KNOWLEDGE,
@@ -339,10 +333,10 @@ FORGETTING = (
         ("T58",),
         "Whoever is in a census is there now: brokers keep alive for each other who is gone.",
         (
-            Edit(
+            Replace(
                 f"{_INTERESTS}._census_rows",
-                "age = 0 if cell == CORE else max(0, self._state.now - at) // MILLISECOND",
-                "age = 0",
+                "direction = self._directions[cell]\n"
+                "return (CensusRow(shb, *direction.table.summary(shb), 0) for shb in direction.heard)",
             ),
         ),
         ("V3", "K9"),
@@ -403,7 +397,11 @@ TELLING = (
         "notices_not_repeated",
         ("notices again",),
         "Who is enrolled is said when it changes and on a new link, and not again.",
-        (Edit(f"{_STREAMS}.repeat_notices", "for stream in self._streams.values():", "for stream in ():"),),
+        (
+            Replace(
+                f"{_STREAMS}.repeat_notices", 'self._state.timers.set(("notices",), self._state.now + NOTICE_EVERY)'
+            ),
+        ),
         ("V1",),
         "A notice is lost on its way to an SHB that is new.",
         routers=_KNOWLEDGE,

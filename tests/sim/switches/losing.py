@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _STREAM = "gapless.core.stream.knowledge:KnowledgeStream"
@@ -13,7 +13,16 @@ LOSING = (
         ("T19",),
         "That a pubend has given up everything up to a tick makes all of it lost that is not known, wherever it is"
         " heard: caches are not asked, and what they have answered comes too late.",
-        (Edit(f"{_STREAM}._rise", "self._lost = lost", "self._lost = lost\n    self._gone.add(self._base, lost)"),),
+        (
+            Replace(
+                f"{_STREAM}._rise",
+                "if lost <= self._lost:\n"
+                "    return 0\n"
+                "self._lost = lost\n"
+                "self._gone.add(self._base, lost)\n"
+                "return lost",
+            ),
+        ),
         ("I5",),
         "Early release, and a reader that fetches a range from below what is released while pushes say so.",
     ),

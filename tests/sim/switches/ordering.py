@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _MERGE = "gapless_shb.core.total_order.merge"
@@ -75,13 +75,7 @@ ORDERING = (
         "gap_that_is_open_counts_as_known",
         ("T14",),
         "While a member's gap is not sent yet, because it may become longer, others go on behind its beginning.",
-        (
-            Edit(
-                "gapless_shb.core.catch_up.readers:CatchUpReader.settled",
-                "self.horizon if self._gap is None else self._gap.start",
-                "self.horizon",
-            ),
-        ),
+        (Replace("gapless_shb.core.catch_up.readers:CatchUpReader.settled", "return self.horizon"),),
         ("I11",),
         "Early release, and a subscriber in total order that comes back with an old token.",
         workload="churn",
@@ -90,7 +84,15 @@ ORDERING = (
         "gap_leaves_at_its_end",
         ("T14",),
         "A gap stands where it ends: whoever comes back meanwhile may be sent events from within it, out of order.",
-        (Edit(f"{_MERGE}:MergedMember.next_place", "first.start + 1", "first.end"),),
+        (
+            Replace(
+                f"{_MERGE}:MergedMember.next_place",
+                "if not self.waiting:\n"
+                "    return self.known + 1, self.pubend\n"
+                "first = self.waiting[0]\n"
+                "return first.end if isinstance(first, GapSegment) else first.ticks[self.taken], self.pubend",
+            ),
+        ),
         ("I11",),
         "Early release, and a subscriber in total order that comes back with an old token.",
         workload="churn",
@@ -127,13 +129,7 @@ ORDERING = (
         ("lost volumes",),
         "While nobody can tell which of two volumes a node has, one pubend is merged, and the other one's events"
         " leave beside the order.",
-        (
-            Edit(
-                "gapless_shb.core.total_order.groups:Groups.group_of",
-                "undecided := self._undecided(*carrying)",
-                "undecided := ()",
-            ),
-        ),
+        (Replace("gapless_shb.core.total_order.groups:Groups._undecided", "return []"),),
         ("I11",),
         _WIPED,
         workload="churn",

@@ -30,8 +30,12 @@ SILENCE = (
         (
             Replace(f"{_RECOVERY}:Recovered.last", "return max(self.newest, self.saved.row.created)"),
             # The ticks between reservation and present are void all the same, or every token in them would be refused.
-            Edit(f"{_OWN}.void", "time - 1 > self._last else", "time - 1 > max(self._last, self.log.reserved) else"),
-            Edit(f"{_OWN}.void", "(self._last, time - 1)", "(max(self._last, self.log.reserved), time - 1)"),
+            Replace(
+                f"{_OWN}.void",
+                "start = max(self._last, self.log.reserved)\n"
+                "time = self.clock.read(now, wall)\n"
+                "return (start, time - 1) if not self._is_new and time - 1 > start else None",
+            ),
         ),
         ("I12", "I3"),
         "An idle PHB that says silence; it crashes, restarts at once with a wall clock some 100 ms to 2 s back, and"
@@ -259,7 +263,7 @@ LOGGING = (
         ("T21", "before discard"),
         "The log is chopped without a checkpoint of the publishers; recovery goes by the records that are left.",
         (
-            Edit(f"{_OWN}.give_up", "self._checkpoints.tick < min(upto, self.log.newest):", "upto < 0:"),
+            Replace(f"{_OWN}.give_up", "if self.log.has_something(upto):\n    self.log.chop(upto)"),
             Edit(f"{_RECOVERY}:recover", "if last != recovered.newest:", "if last < recovered.newest:"),
             Edit(
                 f"{_RECOVERY}:_replay",

@@ -38,11 +38,13 @@ MEMBERS = (
                 "delivered = min(delivered, bound, self._log.stable)",
                 "delivered = min(delivered, self._log.stable)",
             ),
-            Edit(
+            Replace(
                 f"{_RELEASE}.target",
-                _WANTED,
-                f"bound = {_UNTIL_DURABLE}\n"
-                "    return min(bound, max(min(self.needless, self._expendable(time)), self._early(time)))",
+                "if not self.members:\n"
+                "    return 0\n"
+                "asked = (joining.at for joining in self._joining.values() if joining.enrolled_at is None)\n"
+                "kept = max(min(self.needless, self._expendable(time)), self._early(time))\n"
+                "return min(kept, min(asked, default=self._log.stable))",
             ),
         ),
         ("I8", "I5"),
@@ -101,13 +103,7 @@ MEMBERS = (
         "pubend_id_reused",
         ("T34",),
         "A pubend that begins anew on an empty volume has the identity of the one that is gone.",
-        (
-            Edit(
-                "gapless_phb.core.assignment:pubend_id",
-                'return f"{name}@{_base36(wall // 1000)}{suffix}"',
-                'return f"{name}@1"',
-            ),
-        ),
+        (Replace("gapless_phb.core.assignment:pubend_id", 'return f"{name}@1"'),),
         ("I12", "I3"),
         "A PHB whose volume is wiped, restarted with a wall clock that stepped back behind what was said: ticks of the"
         " dead pubend are used again. The model must know pubends by their incarnation, not by their id.",

@@ -32,7 +32,7 @@ TAKING_OVER = (
         "The count of requests is compared only where the connection is the same, and a process need not confirm what"
         " it takes from itself.",
         (
-            Edit(f"{_TAKER}.is_of_process", "if self.process and other.process:", "if False:"),
+            Replace(f"{_TAKER}.is_of_process", "return self.instance == other.instance"),
             Edit(
                 f"{_TAKEOVERS}._check_confirmed",
                 "if not request.process:",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _DESKS = "gapless_shb.core.subscriptions.commits:CommitRecords"
@@ -58,11 +58,7 @@ TRANSACTIONS = (
                 " or self._hosting.registry.phase(request.sid) is Phase.ATTACHING",
                 "",
             ),
-            Edit(
-                f"{_DESKS}.is_current",
-                "return record is not None and record.epoch == epoch",
-                "return record is not None",
-            ),
+            Replace(f"{_DESKS}.is_current", "return sid in self._commit_records"),
         ),
         ("J4", "J2"),
         "A process stands still with a commit unsent, while its rival consumes the same.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.switches.edits import Edit
+from sim.switches.edits import Replace
 from sim.switches.switch import Switch
 
 _LOST = "gapless_shb.core.subscriptions.lost_volumes:LostVolumes"
@@ -14,7 +14,7 @@ VOLUMES = (
         "lost_volume_is_waited_for",
         ("lost volumes",),
         "A pubend is not given up when its host has another volume: its subscriptions wait for ever, and hear of none.",
-        (Edit(f"{_LOST}._lose", "if not stream.gone_upto:", "if stream.gone_upto:"),),
+        (Replace(f"{_LOST}._lose", "return"),),
         ("V1",),
         f"{_NEEDS}while a subscription is behind, or before an SHB has heard of the last events.",
         workload="churn",
@@ -25,10 +25,9 @@ VOLUMES = (
         ("lost volumes",),
         "What a pubend had that is gone counts as silence.",
         (
-            Edit(
+            Replace(
                 "gapless_shb.core.live.constream:Constream.lost_knowledge",
-                "self.gone_upto, lost=self.gone_upto, reply=True",
-                "self.gone_upto, lost=0, reply=True",
+                "return Knowledge(self.pubend, 0, self.gone_upto, reply=True)",
             ),
         ),
         ("I3", "cores"),
@@ -40,7 +39,12 @@ VOLUMES = (
         "publisher_of_a_lost_volume_is_put_off",
         ("lost volumes",),
         "A publisher that was open on a pubend which is gone is asked to wait until that is open.",
-        (Edit(f"{_PLACING}:RequestIntake._may_be_judged", "return any(", "return False and any("),),
+        (
+            Replace(
+                f"{_PLACING}:RequestIntake._may_be_judged",
+                "return bool(self._pubends) and (not pubend or pubend in self._pubends)",
+            ),
+        ),
         ("V1",),
         f"{_NEEDS}under an open publisher that has something to publish.",
         workload="churn",
@@ -50,7 +54,12 @@ VOLUMES = (
         "node_of_a_lost_volume_is_not_asked",
         ("lost volumes",),
         "A router that has not heard of a pubend puts its publishers off: nobody asks the node where it was.",
-        (Edit(f"{_PLACING}:ClientSide._owners", "if owner is None and node in", 'if owner is None and "" in'),),
+        (
+            Replace(
+                f"{_PLACING}:ClientSide._owners",
+                "return [self._station.owners[pubend]] if pubend in self._station.owners else []",
+            ),
+        ),
         ("V1",),
         f"{_NEEDS}and so does the memory of the router that a publisher's batches go by.",
         workload="churn",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -16,9 +15,6 @@ from gapless_testing.kafka_node import (
     JARS,
     KafkaFailedError,
     KafkaUnavailableError,
-    properties,
-    setting_name,
-    setting_value,
 )
 
 SERVES = 'echo "Kafka Server started"; exec sleep 60\n'
@@ -56,63 +52,6 @@ def setting(text: str, name: str) -> str:
     """One setting of a configuration."""
     (value,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{name}="))
     return value
-
-
-def test_a_broker_alone_keeps_one_copy() -> None:
-    text = properties(1, ONE, Path("/d"), {})
-
-    assert setting(text, "controller.quorum.voters") == "1@127.0.0.1:12"
-    assert setting(text, "listeners") == "PLAINTEXT://127.0.0.1:11,CONTROLLER://127.0.0.1:12"
-    assert setting(text, "log.dirs") == "/d/data"
-    assert [setting(text, name) for name in ("default.replication.factor", "min.insync.replicas")] == ["1", "1"]
-
-
-def test_three_keep_three_copies_and_know_each_other() -> None:
-    text = properties(2, THREE, Path("/d"), {})
-
-    assert setting(text, "node.id") == "2"
-    assert setting(text, "controller.quorum.voters") == "1@127.0.0.1:12,2@127.0.0.1:22,3@127.0.0.1:32"
-    assert setting(text, "advertised.listeners") == "PLAINTEXT://127.0.0.1:21"
-    assert [setting(text, name) for name in ("default.replication.factor", "min.insync.replicas")] == ["3", "2"]
-
-
-def test_settings_add_and_replace() -> None:
-    text = properties(1, ONE, Path("/d"), {"min.insync.replicas": 7, "log.segment.ms": 5})
-
-    assert setting(text, "min.insync.replicas") == "7"
-    assert setting(text, "log.segment.ms") == "5"
-
-
-def test_a_setting_is_named_by_a_keyword() -> None:
-    assert setting_name("log_retention_ms") == "log.retention.ms"
-    assert [setting_value(value) for value in (True, 7, "x")] == ["true", "7", "x"]
-
-
-async def test_it_serves_and_is_killed(tmp_path: Path, java: Path) -> None:
-    async with cluster_of(tmp_path, 3) as cluster:
-        ran = [cluster.runs(node) for node in (1, 2, 3)]
-        await cluster.kill(2)
-        left = [cluster.runs(node) for node in (1, 2, 3)]
-        await cluster.start()
-        again = cluster.runs(2)
-
-    assert (ran, left, again) == ([True] * 3, [True, False, True], True)
-    assert [cluster.runs(node) for node in (1, 2, 3)] == [False] * 3
-    assert len(cluster.bootstrap.split(",")) == 3
-    assert "Kafka Server started" in cluster.log(2).read_text("utf-8")
-
-
-async def test_a_restart_keeps_ports_and_data(tmp_path: Path, java: Path) -> None:
-    async with cluster_of(tmp_path) as cluster:
-        data = tmp_path / "kafka" / "node-1" / "data"
-        data.mkdir()
-        (data / "log").touch()
-        before = cluster.bootstrap
-        await cluster.restart()
-
-        assert cluster.runs()
-        assert cluster.bootstrap == before
-        assert (data / "log").exists()
 
 
 async def test_a_port_that_was_taken_in_the_meantime(tmp_path: Path, java: Path) -> None:
@@ -182,12 +121,6 @@ async def test_a_broker_that_does_not_end_is_killed(
         assert not cluster.runs()
 
 
-async def test_a_broker_that_ends_by_itself(tmp_path: Path, java: Path) -> None:
-    async with cluster_of(tmp_path) as cluster:
-        assert await cluster.stop()
-        assert await cluster.stop()
-
-
 def test_brokers_end_with_a_process_that_is_killed(tmp_path: Path, java: Path) -> None:
     program = (
         "import asyncio, os, sys\n"
@@ -226,25 +159,3 @@ async def test_a_log_is_cut_before_a_batch(tmp_path: Path, java: Path, offset: i
         cluster.cut("t", offset)
 
     assert [path.read_bytes() for path in cluster.segments("t")] == [b"old", b"".join(batches[:kept])]
-
-
-async def test_it_can_be_paused(tmp_path: Path, java: Path) -> None:
-    async with cluster_of(tmp_path) as cluster:
-        cluster.pause()
-        stopped = await state(cluster, "T")
-        cluster.go_on()
-
-        assert stopped
-        assert await state(cluster, "S")
-
-
-async def state(cluster: KafkaCluster, wanted: str) -> bool:
-    """Whether its process comes to a state, as the system names it."""
-    process = cluster._nodes[1].process
-    assert process is not None
-    said = Path(f"/proc/{process.pid}/stat").read_text
-    for _ in range(500):
-        if f") {wanted} " in said("utf-8"):
-            return True
-        await asyncio.sleep(0.01)
-    return False

@@ -16,21 +16,16 @@ COMMAND = ("simulate", "--exhaustive", "1")
 FEW = (*COMMAND, "--scopes", "1", "--stride", "25", "--processes", "1")
 
 
-def test_every_case_of_a_scope_is_counted(gapless: Gapless) -> None:
-    report = json.loads(gapless(*FEW, "--json").stdout)
-    (scope,) = report["scopes"]
+def test_every_case_of_a_scope_is_counted_on_one_process_and_on_several(gapless: Gapless) -> None:
+    alone = json.loads(gapless(*FEW, "--json").stdout)
+    together = json.loads(gapless(*FEW[:-1], "2", "--json").stdout)
+    (scope,) = alone["scopes"]
 
-    assert report["failures"] == 0
+    assert alone["failures"] == 0
     assert scope["positions"] > 50
     assert scope["cases"] == 1 + 3 * 20, "without a fault, and at three positions"
     assert scope["cases"] == scope["run"] + scope["equal"] + scope["nothing"]
     assert scope["run"] > 10
-
-
-def test_on_several_processes_it_is_the_same(gapless: Gapless) -> None:
-    alone = json.loads(gapless(*FEW, "--json").stdout)
-    together = json.loads(gapless(*FEW[:-1], "2", "--json").stdout)
-
     for report in (alone, together):
         del report["elapsed_s"], report["scopes"][0]["cpu_s"]
     assert alone == together
@@ -44,19 +39,9 @@ def test_the_table_says_what_was_not_run_and_why(gapless: Gapless) -> None:
     assert "0 failed" in result.stdout
 
 
-@pytest.mark.timeout(240)
-def test_with_two_faults_the_second_is_behind_the_first(gapless: Gapless) -> None:
-    report = json.loads(gapless("simulate", "--exhaustive", "2", *FEW[3:], "--stride", "40", "--json").stdout)
-    (scope,) = report["scopes"]
-
-    assert report["faults"] == 2
-    assert report["failures"] == 0
-    assert scope["run"] > 100
-
-
 def test_the_parts_are_the_whole(gapless: Gapless) -> None:
     whole, one, two = (
-        json.loads(gapless(*COMMAND, "--scopes", "1", "--stride", "5", "--processes", "1", *part, "--json").stdout)
+        json.loads(gapless(*COMMAND, "--scopes", "1", "--stride", "20", "--processes", "1", *part, "--json").stdout)
         for part in ((), ("--part", "1/2"), ("--part", "2/2"))
     )
 

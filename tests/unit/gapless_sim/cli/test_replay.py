@@ -36,6 +36,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_that_keeps_the_promise_is_summed_up(gapless: Gapless) -> None:
     result = gapless(*SEED)
 
+    assert result.stdout.startswith("seed 2, router local: ")
     assert "no promise was broken" in result.stdout
     assert "trace" in result.stdout
 
@@ -56,7 +57,3 @@ def test_a_program_gets_an_object(gapless: Gapless, strict: None) -> None:
     assert report["seed"] == 2
     assert report["violation"]["oracle"] == "I99"
     assert report["shrunk"] is None
-
-
-def test_options_are_shown_in_a_line(gapless: Gapless) -> None:
-    assert gapless(*SEED).stdout.startswith("seed 2, router local: ")

@@ -82,16 +82,6 @@ def test_what_is_not_synced_goes_or_all_but_the_last_or_nothing() -> None:
     assert left == {"crash": 0, "crash-but-last": 0, "kill": -1}
 
 
-def test_pauses_end_at_one_time_whenever_they_begin() -> None:
-    ends = set()
-    for now in (SECOND, SECOND + 300_000_000):
-        context = context_at(now)
-        inject(context, "pause")
-        ends.add(context.broker(0).paused_until - context.script.end)
-
-    assert ends == {SECOND}
-
-
 def test_who_is_cut_off_neither_hears_nor_is_heard() -> None:
     context = context_at(SECOND, "1/2/1/1")
     inject(context, "cut-off", 1)
@@ -102,15 +92,6 @@ def test_who_is_cut_off_neither_hears_nor_is_heard() -> None:
     assert network.is_cut("phb1", "shb1")
     assert network.is_cut("client1", "shb1")
     assert not network.is_cut("phb1", "shb2")
-
-
-def test_who_is_not_heard_hears() -> None:
-    context = context_at(SECOND, "1/2/1/1")
-    inject(context, "not-heard", 1)
-    network = context.world.network
-
-    assert network.is_cut("shb1", "phb1")
-    assert not network.is_cut("phb1", "shb1")
 
 
 def test_a_frame_between_brokers_can_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,17 +118,6 @@ def test_a_clients_link_breaks_while_something_is_on_its_way() -> None:
     assert not any(link.client is client for link in links.values())
     assert client.running
     assert mark(context, "link-breaks") is None
-
-
-def test_a_client_that_crashes_comes_back() -> None:
-    context = context_at(SECOND)
-    client = context.client(1)
-    inject(context, "client-crash", 1)
-
-    assert not client.running
-    assert mark(context, "client-crash", 1) is None
-    until(context, lambda: client.running)
-    assert client.boots == 2
 
 
 # ------------------------------------------------------------------------------------------- nodes without roles

@@ -6,7 +6,7 @@ import pytest
 
 from gapless_sim.faults.schedule import Faults
 from gapless_sim.oracles.reachability import Reach
-from gapless_sim.world.options import SECOND, NetworkFaults
+from gapless_sim.world.options import NetworkFaults
 from gapless_sim.world.topology import pair_of
 from unit.gapless_sim.oracles.model_fixture import ModelFixture
 from unit.gapless_sim.worlds import Small
@@ -41,17 +41,6 @@ def test_no_link_dies_without_which_a_path_would_be_missing() -> None:
     assert not layer.kill(("ib2", "phb1"))
     assert not layer.kill(("ib1", "phb1"))  # dead already
     assert list(layer.dead) == [("ib1", "phb1")]
-
-
-def test_a_short_cut_is_not_noticed() -> None:
-    small = tree()
-    small.world.network.cut("phb1", "ib1")
-    before = small.world.network.links_up()
-    small.world.run_until(small.world.now + SECOND)
-    small.world.network.heal("phb1", "ib1")
-    small.rest(2)
-
-    assert small.world.network.links_up() == before
 
 
 @pytest.mark.parametrize("kind", ["stalls", "slow_phases", "one_ways", "deaths"])
@@ -93,30 +82,3 @@ def test_brokers_of_a_tree_meet_over_any_path_that_is_left() -> None:
     assert not reach.brokers_meet("shb1", "phb1")
     assert not reach.brokers_meet("shb1", "ib1")
     assert reach.brokers_meet("ib1", "phb1")
-
-
-def test_a_volume_of_a_node_without_roles_may_be_gone_and_nobody_is_excused() -> None:
-    fixture = ModelFixture(router="knowledge", topology="tree", cells=CELLS)
-    node = fixture.world.brokers["ib1"]
-    node.boot()
-    disk, wiped = node.disk, 0
-    for _ in range(20):
-        node.kill()
-        wiped += node.disk is not disk
-        disk = node.disk
-        node.boot()
-
-    assert 5 < wiped < 20
-    assert not fixture.model.has_lost_disks
-    assert node.running
-
-
-def test_clients_that_only_publish_are_at_any_node() -> None:
-    homes = [
-        client.addresses[0]
-        for seed in range(30)
-        for name, client in Small(seed, router="knowledge", topology="tree", cells=CELLS).world.clients.items()
-        if name.startswith("writer")
-    ]
-
-    assert set(homes) == {"phb1", "ib1", "ib2", "shb1"}

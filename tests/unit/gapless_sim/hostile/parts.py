@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
-from gapless.core.network.facts import Interest, NetworkMap, NetworkNode, Pub, SendFrame
+from gapless.core.network.facts import Interest, NetworkMap, NetworkNode, SendFrame
 from gapless.core.network.frames import Address, InterestPart, Message, decode
 from gapless.core.network.interest import parts_of
 from gapless.core.network.seam import Effect
-from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
+from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW, Stamp
@@ -18,13 +18,10 @@ from gapless.selectors.filters import Filter
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
 
-LIFE = 77
-TOLD = LIFE + 1
-"""That life, as it is told to the first process of a peer."""
 NODES = {"here": ("phb", "shb"), "there": ("shb",), "far": ("phb",), "between": ()}
 MAP = NetworkMap({name: NetworkNode(frozenset(roles)) for name, roles in NODES.items()})
 LINKS = {"there": 3, "far": 4}
-P, SHB, THERE = "p@1", "here@disk", "there@disk"
+P, SHB = "p@1", "here@disk"
 
 
 class Sent(NamedTuple):
@@ -38,12 +35,11 @@ class Sent(NamedTuple):
 class Parts:
     """What a part of a router is made with: the broker `here`, with links to `there` and `far`."""
 
-    def __init__(self, rates: Mapping[str, float] | None = None, *, linked: bool = True) -> None:
-        self.station = Station("here", Hostility(rates or {}, Random(5)), LIFE, now=1000)
+    def __init__(self, rates: Mapping[str, float] | None = None) -> None:
+        self.station = Station("here", Hostility(rates or {}, Random(5)), 77, now=1000)
         self.mesh = Mesh(self.station, MAP)
-        if linked:
-            for peer, link in LINKS.items():
-                self.mesh.link_up(link, peer, 1)
+        for peer, link in LINKS.items():
+            self.mesh.link_up(link, peer, 1)
 
     def sent(self) -> list[Sent]:
         """The messages that left since the last call; other effects stay."""
@@ -83,16 +79,10 @@ def knowledge(lo: int = 10, hi: int = 20, *topics: str, stamp: Stamp = RAW, repl
     return Knowledge(P, lo, hi, data, stamp=stamp, reply=reply)
 
 
-def full(version: int, shb: str = THERE, **filters: str) -> Interest:
+def full(version: int, shb: str, **filters: str) -> Interest:
     """A whole interest; each filter is a topic pattern."""
     add = {number: Filter((topic,)) for number, topic in enumerate(filters.values())}
     return Interest(shb, 0, version, add, full=True)
-
-
-def pub(first: int, *, publisher: str = "loader", epoch: int = 1, pubend: str = P) -> Pub:
-    """A batch of one event."""
-    event = encode_event("a", {"n": first}, None, b"")
-    return Pub(publisher, epoch, first, EventColumns.of([event], [0]), pubend, b"", principal="anonymous")
 
 
 def whole(interest: Interest) -> InterestPart:

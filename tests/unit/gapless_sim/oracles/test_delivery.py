@@ -6,7 +6,7 @@ import pytest
 
 from gapless.core.network.facts import Enrolled
 from gapless.core.stream.ticks import tick_at
-from gapless_sim.oracles.delivery import I2Order, I3Gapless
+from gapless_sim.oracles.delivery import I3Gapless
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.world.clocks import WALL_BEGIN
 from gapless_sim.world.options import SECOND
@@ -43,15 +43,6 @@ def released_early() -> ModelFixture:
     fixture.world.now = SECOND
     fixture.chop(AT)
     return fixture
-
-
-def test_i3_an_event_may_come_to_light_in_a_gap_that_was_told() -> None:
-    fixture = released_early()
-    row = fixture.row()
-    fixture.gap(fixture.attach(row, p=AT - 5), AT - 5, AT)
-    fixture.attach(row, p=AT)
-
-    fixture.receipt(1, AT - 2)
 
 
 def test_i3_but_not_in_what_another_application_was_told() -> None:
@@ -132,30 +123,3 @@ def test_i3_of_a_pubend_found_later_all_is_owed_that_was_published_since_it_coun
 
     with violates("I3"):
         fixture.hand_out(reader, (40, 4))
-
-
-def test_i3_and_what_came_before_that_is_not() -> None:
-    fixture = ModelFixture(I3Gapless)
-    fixture.opens(members=[])
-    fixture.log((10, 1))
-    reader = fixture.attach(fixture.row())
-    fixture.world.now += 1
-    fixture.log((20, 2))
-    fixture.model.informed("node1", 0, Enrolled("p@1", "node1@disk", 25))
-    fixture.world.now += 1
-    fixture.log((30, 3), (40, 4))
-
-    fixture.hand_out(reader, (30, 3))
-    fixture.hand_out(reader, (40, 4))
-
-
-def test_i2_ticks_rise() -> None:
-    fixture = ModelFixture(I2Order)
-    fixture.log((10, 1), (20, 2))
-    reader = fixture.attach(fixture.row(), p=5)
-
-    fixture.hand_out(reader, (10, 1))
-    fixture.silence(reader, 10, 15)
-    fixture.hand_out(reader, (20, 2))
-    with violates("I2"):
-        fixture.hand_out(reader, (20, 2))

@@ -11,7 +11,7 @@ from gapless.core.wire.messages import OnChange
 from gapless.errors import SubscriptionNotFoundError
 from gapless_sim.oracles.delivery import I10Start
 from gapless_sim.world.consumer import Row
-from unit.gapless_sim.oracles.model_fixture import EARLIEST, NODE, TOKEN, ModelFixture, violates
+from unit.gapless_sim.oracles.model_fixture import EARLIEST, TOKEN, ModelFixture, violates
 
 
 @pytest.mark.parametrize("lapsed", [False, True])
@@ -74,18 +74,6 @@ def test_i10_nor_what_lies_before_such_a_time_that_an_earlier_one_of_its_name_ha
 
     with nullcontext() if lapsed else violates("I10"):
         fixture.log((20, 1))
-
-
-def test_i10_who_gives_up_what_a_lost_disk_had_removes_what_was_made_anew() -> None:
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    before = fixture.row(name="s")
-    fixture.attach(before, p=5)
-    fixture.observe.wiped(fixture.world.brokers[NODE])
-    reader = fixture.attach(fixture.row(name="s"), p=9)
-    fixture.observe.unsubscribing(before)
-
-    fixture.observe.lost_subscription(reader, SubscriptionNotFoundError("it was removed"))
 
 
 def test_i10_who_asked_first_and_comes_late_resumes_where_another_one_has_acknowledged() -> None:
@@ -153,19 +141,3 @@ def test_i10_with_another_filter_nothing_is_kept_on_a_disk_that_is_lost() -> Non
     fixture.model.accounts[former.number].damaged = True
 
     fixture.attach(changed(fixture, former), p=20)
-
-
-def test_with_another_filter_nothing_is_kept_up_to_where_the_former_one_was_done() -> None:
-    """Its token may stand before that, and what was silent for the former one may have gone since."""
-    fixture = ModelFixture(I10Start)
-    fixture.opens()
-    for key, k in ((1, 2), (2, 1), (3, 2)):
-        fixture.publication(key, k)
-    former = fixture.row(1, keeps_token=False)
-    fixture.attach(former, p=5)
-    fixture.log((10, 1), (11, 2), (20, 3))
-
-    fixture.attach(changed(fixture, former), p=5)
-
-    [share] = fixture.model.accounts[fixture.rows].shares.values()
-    assert share.kept_from == 10

@@ -6,31 +6,6 @@ from gapless_sim.oracles.effects import I4ExactlyOnce
 from unit.gapless_sim.oracles.model_fixture import ModelFixture, violates
 
 
-def test_a_token_does_not_fall() -> None:
-    fixture = ModelFixture(I4ExactlyOnce)
-    fixture.log((10, 1))
-    reader = fixture.attach(fixture.row(), p=5)
-    fixture.hand_out(reader, (10, 1))
-    fixture.commit(reader, p=15)
-
-    with violates("I4"):
-        fixture.commit(reader, p=14)
-
-
-def test_who_goes_back_to_an_older_token_takes_his_effects_back() -> None:
-    fixture = ModelFixture(I4ExactlyOnce)
-    fixture.log((10, 1), (20, 2))
-    row = fixture.row()
-    reader = fixture.attach(row, p=5)
-    fixture.hand_out(reader, (10, 1), (20, 2))
-    fixture.commit(reader, p=20)
-    row.token = fixture.token(p=10)
-
-    again = fixture.attach(row, p=10)
-    fixture.hand_out(again, (20, 2))
-    fixture.commit(again, p=20)
-
-
 def test_a_token_that_names_no_pubend_takes_all_effects_back() -> None:
     """Found by the simulator (hostile 9011): it was read before there was any pubend."""
     fixture = ModelFixture(I4ExactlyOnce)

@@ -35,11 +35,3 @@ def test_there_are_no_leases() -> None:
 
     with violates("I8"):
         lapse(fixture, 100)
-
-
-def test_what_is_given_to_a_session_that_is_over_is_left() -> None:
-    fixture = served()
-    fixture.observe.left(NODE, 6)
-    fixture.observe.sent(NODE, 6, Subscribed(1, 1, 1, b"", False, []))
-
-    lapse(fixture, 2)

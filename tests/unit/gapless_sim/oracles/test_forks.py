@@ -47,15 +47,6 @@ def test_a_gap_for_another_reason_tells_nothing() -> None:
     assert not judge.settled()
 
 
-def test_where_nobody_knew_both_processes_nobody_can_tell() -> None:
-    fixture, judge = forked()
-    reader = fixture.attach(fixture.row(), p=AT + 5)
-    fixture.silence(reader, AT + 5, AT + 40)
-    fixture.observe.restored(HOST)
-
-    assert judge.settled()
-
-
 def test_at_a_tick_at_which_both_have_logged_something_either_is_right() -> None:
     fixture, _ = forked()
     fixture.observe.known_beside(HOST.name, fixture.knowledge(AT + 10, AT + 20, [(AT + 20, 3)]))

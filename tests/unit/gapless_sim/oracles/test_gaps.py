@@ -58,22 +58,6 @@ def test_a_token_of_what_was_lost_begins_with_a_gap() -> None:
         fixture.gap(reader, AT + 7, AT + 10)
 
 
-def test_that_gap_may_come_in_pieces_around_what_is_still_there_and_again_after_a_crash() -> None:
-    """A record reaches across the end of what is lost; and an application may forget what it had acknowledged."""
-    fixture = logged()
-    fixture.chop(AT + 5)
-    row = fixture.row(start=TOKEN, start_token=fixture.token(p=AT - 5))
-    reader = fixture.attach(row, p=AT - 5)
-
-    fixture.gap(reader, AT - 5, AT - 1)
-    fixture.hand_out(reader, (AT, 1))
-    fixture.gap(reader, AT, AT + 3)
-    fixture.acknowledge(reader, p=AT + 3)
-    again = fixture.attach(row, p=AT)
-    fixture.gap(again, AT, AT + 5)
-    assert fixture.world.hits["oracle.gap before the start"] == 3
-
-
 def test_so_does_a_token_that_makes_anew_what_a_lost_disk_had() -> None:
     """Found by the simulator (local 3999): its row said `latest`, and the token was of another one."""
     fixture = logged()

@@ -178,15 +178,6 @@ def test_who_asks_again_with_a_higher_need_gets_one_answer_that_is_good_for_both
         tree.judge.checkpoint()
 
 
-def test_an_ib_may_forget_who_has_asked_after_a_minute() -> None:
-    tree = asked()
-    tree.after(61 * SECOND)
-    tree.sends("phb1", "ib1", tree.know(0, 9, 5, reply=True))
-    tree.after(6 * SECOND)
-
-    tree.judge.checkpoint()
-
-
 # ------------------------------------------------------------------------------------------------ K6
 
 

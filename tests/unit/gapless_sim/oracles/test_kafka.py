@@ -6,20 +6,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.client import Gap, Silence
-from gapless.core.client.link.effects import Attached
-from gapless.core.network.facts import Interest, Progress, PubendMeta
+from gapless.core.network.facts import PubendMeta
 from gapless.core.wire.messages import StartAt
 from gapless.core.wire.messages.subscribing import GapReason
-from gapless.selectors.filters import Filter
 from gapless_phb.core.foreign_log.followed import END
-from gapless_sim.oracles.kafka import KI2Told, KI4Settled, KI4Whole, KI5Cut, KI6Published
+from gapless_sim.oracles.kafka import KI2Told, KI4Settled, KI4Whole, KI6Published
 from gapless_sim.recording.observation import Violation
 from gapless_sim.world.kafka_model import by_producer
-from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.kafka_rig import Rig
 
 
@@ -161,52 +157,6 @@ def test_latest_begins_where_the_gateway_says_and_earliest_at_the_beginning(rig:
 
     with pytest.raises(Violation, match="passes record 1"):
         whole.handed_out(earliest, Silence(rig.pubend, 0, 1))
-
-
-def cut_off(rig: Rig, *, joined: int, sent: int, told: int, anew: int = -1, honours: int = 1) -> tuple[KI4Whole, Any]:
-    """Record 2 is cut off, when an SHB was sent it at the second `sent`, and has told of it at `told`.
-
-    A subscription is there from `joined` on, and at `anew` the node is wiped, and another one is there in its place.
-    The knowledge honours subscriptions up to a version; that of this one is 1.
-    """
-    rig.write(1)
-    rig.partition.lag(waits=False)
-    rig.write(2)
-    whole, consumer = KI4Whole(rig.world, rig.logs), rig.consumer()
-    cut = KI5Cut(rig.world, rig.logs, whole)
-    stamp = {"shb": honours}
-    for second in range(4):
-        rig.world.run_until(second * SECOND)
-        if second == anew:
-            cut.wiped(cast("Any", SimpleNamespace(name="node1")))
-        if second in (joined, anew):
-            cut.wanted("node1", Interest("shb" if second == joined else "anew", 0, 1, {1: Filter(("t",), "")}))
-            for oracle in (whole, cut):
-                oracle.attached(consumer, Attached(1, 1, created=True), {rig.pubend: 1})
-        if second == sent:
-            cut.delivered("node1", replace(rig.know(0, 1, (1, 1)), stamp=stamp))
-            cut.delivered("node1", replace(rig.know(1, 2, (2, 2)), stamp=stamp))
-        if second == 2:
-            rig.partition.elect(1, is_clean=False)
-            rig.kafka.changed()
-        if second == told:
-            cut.progressed("node1", Progress("shb", rig.pubend, 0, 2))
-    return whole, consumer
-
-
-def test_who_was_made_anew_at_a_wiped_node_passes_what_another_had_matched_there(rig: Rig) -> None:
-    whole, consumer = cut_off(rig, joined=0, sent=1, told=1, anew=2)
-
-    whole.handed_out(consumer, Silence(rig.pubend, 1, (1 << 44) + 1))
-
-
-@pytest.mark.parametrize(("joined", "told", "honours"), [(2, 1, 1), (0, 3, 1), (0, 1, 0)])
-def test_who_was_not_counted_yet_or_whose_shb_did_not_keep_it_passes_it(
-    rig: Rig, joined: int, told: int, honours: int
-) -> None:
-    whole, consumer = cut_off(rig, joined=joined, sent=1, told=told, honours=honours)
-
-    whole.handed_out(consumer, Silence(rig.pubend, 1, (1 << 44) + 1))
 
 
 def test_a_second_receipt_is_for_the_same_place_unless_nobody_can_know_the_first(rig: Rig) -> None:

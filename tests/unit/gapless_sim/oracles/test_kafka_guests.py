@@ -54,18 +54,6 @@ def test_following_twice_is_found(rig: Rig) -> None:
         once.ended()
 
 
-def test_of_a_log_that_was_empty_nobody_is_caught_up(rig: Rig) -> None:
-    """An SHB may not have heard of it."""
-    once = KI7Once(rig.world, rig.logs, rig.kafka)
-    rig.kafka.begin_quiet()
-    rig.write(1)
-
-    for _ in range(2):
-        once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))
-
-    once.ended()
-
-
 def test_reading_although_one_is_caught_up_is_found(rig: Rig) -> None:
     rig.write(1)
     once = KI7Once(rig.world, rig.logs, rig.kafka)
@@ -73,27 +61,6 @@ def test_reading_although_one_is_caught_up_is_found(rig: Rig) -> None:
 
     with pytest.raises(Violation, match=r"KI7: node1 is caught up, and reads \[\(0, 0\)\]"):
         once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))
-
-
-def test_whoever_had_to_wait_for_room_on_its_link_is_not_caught_up(rig: Rig) -> None:
-    rig.write(1)
-    once = KI7Once(rig.world, rig.logs, rig.kafka)
-    rig.kafka.begin_quiet()
-
-    once.room("node1", 7)
-
-    once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))
-    once.ended()
-
-
-def test_where_records_are_missing_nobody_is_caught_up(rig: Rig) -> None:
-    for key in (1, 2, 3):
-        rig.write(key)
-    rig.partition.compact(1)
-    once = KI7Once(rig.world, rig.logs, rig.kafka)
-    rig.kafka.begin_quiet()
-
-    once._on_fetched("node1", fetch(rig, 0), answer(rig, 0))
 
 
 def test_it_waits_until_every_node_is_caught_up(rig: Rig) -> None:

@@ -63,13 +63,6 @@ def test_v1_of_a_pubend_that_is_gone_each_subscription_is_told_so() -> None:
     assert settled(fixture, V1LiveDelivery), "whatever it had behind the gap is lost with it"
 
 
-def test_v1_a_subscription_that_begins_when_a_pubend_is_gone_is_owed_nothing_of_it() -> None:
-    fixture, _ = delivering()
-    fixture.model.histories[P].gone_at = 0
-
-    assert settled(fixture, V1LiveDelivery)
-
-
 @pytest.mark.parametrize("knows", [True, False])
 def test_v1_what_a_former_consumer_may_have_committed(knows: bool) -> None:
     """A consumer whose broker commits for it, and did not know the pubend yet when it came, may owe nothing of it."""
@@ -126,14 +119,6 @@ def asking() -> ModelFixture:
     return fixture
 
 
-def test_v2_who_asks_no_more_has_his_answer() -> None:
-    fixture = asking()
-
-    assert not settled(fixture, V2LiveCuriosity)
-    fixture.world.now += 2 * SECOND
-    assert settled(fixture, V2LiveCuriosity)
-
-
 def test_v2_who_asks_for_the_same_again_and_again_has_none() -> None:
     fixture = asking()
 
@@ -143,13 +128,6 @@ def test_v2_who_asks_for_the_same_again_and_again_has_none() -> None:
     fixture.world.now += 30 * SECOND
     assert not settled(fixture, V2LiveCuriosity)
     fixture.world.now += 10 * SECOND
-    assert settled(fixture, V2LiveCuriosity)
-
-
-def test_v2_who_asks_for_something_else_comes_on() -> None:
-    fixture = asking()
-
-    fixture.ask((20, 30))
     assert settled(fixture, V2LiveCuriosity)
 
 
@@ -176,16 +154,6 @@ def test_v3_one_that_is_not_durable_and_waits_to_be_made_again_may_keep_somethin
 
     assert free
     assert settled(fixture, V3LiveRelease)
-
-
-def test_v3_the_log_is_empty_then() -> None:
-    fixture, reader = releasing()
-    fixture.acknowledge(reader, p=10)
-    fixture.chop(10)
-    full = [gauges.LOG_BYTES.gauge(7, P)]
-
-    fixture.world.brokers[NODE].gauges = lambda: full  # type: ignore[method-assign]
-    assert not settled(fixture, V3LiveRelease)
 
 
 def test_v3_and_so_is_the_pfs() -> None:

@@ -19,13 +19,6 @@ def runs(fixture: ModelFixture, *, boots: int) -> None:
     broker.boots, broker.life.over = boots, False
 
 
-def test_what_nobody_published_is_not_written() -> None:
-    fixture = ModelFixture(I6OneLog)
-
-    with violates("I6"):
-        writes(fixture, Put(f"phb.{P}", 10, b"anything"))
-
-
 def test_an_event_is_written_nowhere_else() -> None:
     fixture = ModelFixture(I6OneLog)
     runs(fixture, boots=1)

@@ -30,13 +30,6 @@ def told(lo: int, hi: int, lost: int) -> tuple[ModelFixture, I5Answered]:
     return fixture, judge
 
 
-def test_a_gap_ends_where_its_broker_was_told_that_something_is_lost() -> None:
-    _, judge = told(0, 40, 30)
-    judge.gap_sent(NODE, "", P, gap(10, 30))
-    judge.gap_sent(NODE, "", P, gap(10, 31))  # behind a place of events
-    judge.gap_sent(NODE, "", P, gap(10, 90, "damaged"))
-
-
 @pytest.mark.parametrize("reason", [EARLY, "this broker was retired"])
 def test_how_much_is_released_is_no_answer(reason: str) -> None:
     _, judge = told(30, 40, 30)
@@ -83,13 +76,6 @@ def test_what_it_had_before_it_began_anew_is_gone() -> None:
         judge.gap_sent("shb1", "", P, gap(60, 90))
 
 
-def test_where_two_processes_have_spoken_for_a_pubend_nobody_is_judged() -> None:
-    _, judge = cached(50)
-    judge.opened("phb1", PubendMeta(P, "phb1", stable=60, forks=((40, 60),)), {})
-
-    judge.gap_sent("shb1", "", P, gap(60, 90))
-
-
 # ----------------------------------------------------------------------------------------------- K11
 
 
@@ -99,13 +85,6 @@ def asked() -> Tree:
     tree.sends("shb1", "ib1", want((0, 40)))
     tree.sends("ib1", "phb1", want((0, 40)))
     return tree
-
-
-def test_what_was_called_lost_is_passed_on() -> None:
-    tree = asked()
-    tree.judge.known("phb1", tree.know(0, 40, lost=30, reply=True))
-    tree.sends("phb1", "ib1", tree.know(0, 30, lost=30, reply=True))
-    tree.sends("ib1", "shb1", tree.know(10, 20, 15, lost=30, reply=True))
 
 
 def test_nobody_says_by_himself_that_something_is_lost() -> None:
@@ -128,20 +107,3 @@ def test_what_a_broker_has_is_not_lost_to_who_asks_it(there: tuple[int, ...]) ->
 
     with violates("K11"):
         tree.sends("ib1", "shb1", tree.know(0, 30, lost=30, reply=True))
-
-
-def test_filtered_silence_is_no_better_answer() -> None:
-    tree = asked()
-    tree.sends("phb1", "ib1", tree.know(0, 9, stamp={"shb1@disk": 1}))
-    tree.after(2 * KNOWN_FOR)
-    tree.judge.known("phb1", tree.know(0, 40, lost=30, reply=True))
-    tree.judge.frame_arrived(tree.hop("phb1", "ib1"), tree.know(0, 30, lost=30, reply=True), ())
-    tree.sends("ib1", "shb1", tree.know(0, 30, lost=30, reply=True))
-
-
-def test_what_came_just_now_may_have_come_behind_the_answer() -> None:
-    tree = asked()
-    tree.judge.known("phb1", tree.know(0, 40, lost=30, reply=True))
-    tree.judge.frame_arrived(tree.hop("phb1", "ib1"), tree.know(0, 30, lost=30, reply=True), ())
-    tree.sends("phb1", "ib1", tree.know(0, 9, 5))
-    tree.sends("ib1", "shb1", tree.know(0, 30, lost=30, reply=True))

@@ -60,9 +60,3 @@ def test_what_nobody_was_told_may_be_granted_when_the_pubend_has_come_there() ->
     oracle.taken("c", NODE, P, 1000 + 2 * STEP)
     with violates("U03"):
         oracle.taken("c", NODE, P, 1001 + 2 * STEP)
-
-
-def test_a_broker_that_does_not_know_a_pubend_keeps_any_position_of_it() -> None:
-    _, oracle = looking()
-
-    oracle.taken("c", NODE, P, 1 << 62)

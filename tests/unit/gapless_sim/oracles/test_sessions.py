@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gapless.core.wire.codec import decode_server, deliver_head, range_head
+from gapless.core.wire.codec import decode_server, deliver_head
 from gapless.core.wire.messages import (
     Code,
     DeliverGap,
@@ -13,7 +13,6 @@ from gapless.core.wire.messages import (
     Position,
     PubendNumber,
     RangeGap,
-    RangeRead,
     ReadRange,
     Subscribed,
     Target,
@@ -91,50 +90,6 @@ def test_a_range_is_not_told_in_pieces_either() -> None:
     served.say(RangeGap(5, 10, 20, "released early"))
 
     with violates("I5"):
-        served.say(RangeGap(5, 20, 40, "released early"))
-
-
-def test_gaps_with_an_event_between_are_two() -> None:
-    served = lost_upto(90)
-    served.say(DeliverGap(1, 0, 10, 20, "released early"))
-    served.send(30)
-    served.say(DeliverGap(1, 0, 30, 40, "released early"))
-
-    served.say(RangeGap(5, 10, 20, "released early"))
-    served.say(decode_server(range_head(SESSION, 5) + served.fixture.batch([(25, 25)]).payload(1)))
-    served.say(RangeGap(5, 30, 40, "released early"))
-
-
-def test_what_is_lost_only_later_is_another_gap() -> None:
-    served = lost_upto(20)
-    served.say(DeliverGap(1, 0, 10, 20, "released early"))
-    served.fixture.chop(40)
-
-    served.say(DeliverGap(1, 0, 20, 40, "released early"))
-
-
-def test_what_is_lost_for_another_reason_is_another_gap() -> None:
-    served = lost_upto(90)
-    served.say(DeliverGap(1, 0, 10, 20, "released early"))
-
-    served.say(DeliverGap(1, 0, 20, 40, "this broker was retired"))
-
-
-@pytest.mark.parametrize("what", ["attached again", "another session", "a crash", "another range"])
-def test_a_gap_whose_end_did_not_arrive_is_told_again_from_there_on(what: str) -> None:
-    served = lost_upto(90)
-    served.say(DeliverGap(1, 0, 10, 20, "released early"), RangeGap(5, 10, 20, "released early"), RangeRead(5))
-    if what == "attached again":
-        served.say(served.given())
-    elif what == "another session":
-        served.fixture.observe.left(NODE, SESSION)
-    elif what == "a crash":
-        served.fixture.observe.crashed(served.fixture.world.brokers[NODE])
-    served.say(PubendNumber(0, P))
-
-    if what != "another range":
-        served.say(DeliverGap(1, 0, 20, 40, "released early"))
-    else:
         served.say(RangeGap(5, 20, 40, "released early"))
 
 

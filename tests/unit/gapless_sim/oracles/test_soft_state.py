@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from gapless.core.network.facts import Enrol, Opened, PubendMeta, Want
 from gapless.core.ports import Put, Set
@@ -13,7 +10,7 @@ from gapless.errors import VolumeForeignError
 from gapless_sim.oracles.soft_state import R1Soft, V2LivePath, V3Retired
 from gapless_sim.recording.frame_tap import Hop
 from gapless_sim.world.network import BrokerLink
-from gapless_sim.world.options import SECOND, NetworkFaults
+from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, violates
 
 CELLS = "phb1:phb ib1<phb1 shb1:shb<ib1"
@@ -79,34 +76,6 @@ def test_who_asks_its_router_for_the_same_again_and_again_has_no_answer() -> Non
     assert "asks p@1 for what is above 5" in fixture.oracles[V2LivePath].unsettled()
 
 
-def test_who_goes_on_or_is_silent_has_its_answer() -> None:
-    fixture = in_liveness()
-    asks(fixture, 5)
-    asks(fixture, 5)
-    asks(fixture, 10)
-
-    assert fixture.oracles[V2LivePath].settled()
-
-
-def test_a_want_without_a_path_is_not_missed() -> None:
-    fixture = in_liveness()
-    asks(fixture, 5)
-    asks(fixture, 5)
-    fixture.world.network.cut("ib1", "phb1")
-
-    assert fixture.oracles[V2LivePath].settled()
-
-
-def test_what_comes_to_a_phb_is_not_judged_here_and_a_new_start_asks_anew() -> None:
-    fixture = in_liveness()
-    asks(fixture, 5)
-    fixture.observe.asked("phb1", Want(P, ((5, 10),), None, FAR, again=False))
-    asks(fixture, 5)
-    watcher(fixture, V2LivePath).vanished("shb1")
-
-    assert fixture.oracles[V2LivePath].settled()
-
-
 # ------------------------------------------------------------------------------------------------ V3
 
 
@@ -161,12 +130,3 @@ def test_who_was_silent_before_the_pubend_gave_it_up_is_not_counted_again_howeve
 
     with violates("V3"):
         watcher(fixture, V3Retired).said("phb1", 0, Enrol(P, FAR))
-
-
-@pytest.mark.parametrize("fault", ["repeat", "late"])
-def test_where_frames_come_much_later_nobody_is_judged(fault: str) -> None:
-    fixture = retired(network=NetworkFaults(**{fault: 0.1}))  # type: ignore[arg-type]
-    counts(fixture)
-    fixture.world.options = replace(fixture.world.options, network=NetworkFaults())  # faults stop
-
-    counts(fixture)

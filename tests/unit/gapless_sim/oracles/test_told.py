@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.network.facts import Hold, Posted, Progress
+from gapless.core.network.facts import Posted, Progress
 from gapless.core.network.frames import ProgressRows
 from gapless_sim.oracles.told import FORGOTTEN_AFTER, REPEATED_WITHIN, K3Rows, K8Sideways
 from gapless_sim.world.options import SECOND
@@ -83,23 +83,6 @@ def test_what_only_comes_back_is_forgotten() -> None:
     assert tree.judge.settled()
 
 
-def test_who_is_gone_is_forgotten_by_each_broker_in_its_time() -> None:
-    tree = said_for_long("ib1", "ib2")
-    tree.sends("ib1", "phb1", rows(5, 9))
-    tree.after(REPEATED_WITHIN - SECOND)
-    tree.sends("shb1", "ib1", rows(5, 9))
-    tree.after(2 * SECOND)
-    tree.fixture.model.shb_of["shb1"] = "shb1@another"
-
-    assert tree.judge.settled()
-
-
-# ------------------------------------------------------------------------------------------------ C5
-
-
-# ------------------------------------------------------------------------------------------------ K9
-
-
 # ------------------------------------------------------------------------------------------------ K8
 
 
@@ -112,20 +95,6 @@ def test_mail_to_a_mate_may_come_over_another_one() -> None:
 
     with violates("K8"):
         tree.sends("ib2", "ib1", mail, ("phb1",))
-
-
-def test_what_has_come_from_elsewhere_meanwhile_or_was_asked_for_may_go_there() -> None:
-    tree = Tree(K8Sideways)
-    hold, said = Hold(FAR, P, 1, {1: 5}), tree.know(0, 9, 5)
-    for each in (hold, said):
-        tree.sends("ib1", "ib2", each)
-        tree.sends("shb1", "ib2", each)
-        tree.sends("ib2", "ib1", each)
-
-    tree.sends("ib1", "ib2", tree.know(0, 9, 5, reply=True))
-    tree.sends("ib2", "ib1", tree.know(0, 9, 5, reply=True))
-    tree.sends("ib1", "ib2", want((0, 9)))
-    tree.sends("ib2", "ib1", want((0, 9)))
 
 
 def test_a_row_only_rises_on_a_link() -> None:

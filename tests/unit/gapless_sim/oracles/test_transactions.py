@@ -61,15 +61,6 @@ def stage() -> Stage:
     return stage
 
 
-def test_one_of_unknown_fate_took_effect_if_its_inputs_did_not_come_again(stage: Stage) -> None:
-    stage.transaction(Fate.OPEN, 10, 20)
-    stage.transaction(Fate.COMMITTED, 10, 20, 30)
-    stage.end()
-
-    stage.transaction(Fate.OPEN, 30)
-    stage.end()
-
-
 def test_one_that_took_effect_in_part_is_found(stage: Stage) -> None:
     stage.transaction(Fate.OPEN, 10, 20)
     stage.transaction(Fate.COMMITTED, 20, 30)

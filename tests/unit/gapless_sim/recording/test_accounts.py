@@ -5,52 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from gapless_sim.recording.accounts import Account, History, Logged, Share, add_tick
 from unit.gapless_sim.worlds import row
-
-
-@pytest.mark.parametrize(
-    ("lo", "hi", "inside"), [(0, 30, [10, 20, 30]), (10, 30, [20, 30]), (10, 19, []), (29, 30, [30]), (30, 99, [])]
-)
-def test_an_interval_has_its_end_and_not_its_beginning(lo: int, hi: int, inside: list[int]) -> None:
-    share = Share(History("p@1", "node1"), ticks=[10, 20, 30])
-
-    assert share.between(lo, hi) == inside
-    assert share.first_between(lo, hi) == (inside[0] if inside else None)
-
-
-def test_nothing_is_the_newest_of_nothing() -> None:
-    history = History("p@1", "node1")
-
-    assert history.newest == 0
-    assert Share(history).newest == 0
-
-
-@pytest.mark.parametrize(("fate", "value"), [("gone_at", 7), ("damaged", True), ("forked", True)])
-def test_a_history_is_sound_while_its_disk_is(fate: str, value: object) -> None:
-    history = History("p@1", "node1")
-    assert history.sound
-
-    setattr(history, fate, value)
-    assert not history.sound
-
-
-@pytest.mark.parametrize("fate", ["removed", "damaged"])
-def test_a_subscription_exists_from_its_first_answer_on(fate: str) -> None:
-    account = Account(row(), "node1")
-    answers = [account.exists]
-    account.attached_at = 0
-    answers.append(account.exists)
-    setattr(account, fate, True)
-
-    assert [*answers, account.exists] == [False, True, False]
-
-
-def test_one_without_a_name_is_not_durable() -> None:
-    assert Account(row(), "node1").durable
-    assert not Account(row(name=None), "node1").durable
 
 
 def test_a_consumer_is_excused_where_it_was_told_of_gaps() -> None:
@@ -83,11 +39,3 @@ def test_what_matches_is_looked_at_above_a_tick_only() -> None:
     assert share.ticks == [20, 40]
     account.note(Logged("q@1", 50, history.events[40].publication))
     assert share.ticks == [20, 40], "another pubend's"
-
-
-def test_a_tick_gets_its_place_once() -> None:
-    ticks: list[int] = []
-    for tick in (20, 10, 30, 20, 10, 25):
-        add_tick(ticks, tick)
-
-    assert ticks == [10, 20, 25, 30]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gapless.core.stream.ticks import tick_at
-from gapless_sim.recording.event_ages import LEAP_MS, Present, passed_at_most
+from gapless_sim.recording.event_ages import LEAP_MS
 from gapless_sim.world.clocks import WALL_BEGIN
-from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, P
 
 AT = tick_at(WALL_BEGIN)
@@ -21,15 +20,6 @@ def with_an_event(**options: float) -> ModelFixture:
 
 def is_early(fixture: ModelFixture) -> bool:
     return fixture.model.ages.is_early(fixture.model.histories[P], AT)
-
-
-def test_an_event_grows_old_with_the_time() -> None:
-    fixture = with_an_event(max_retain_seconds=1.0)
-
-    fixture.world.now = SECOND // 2
-    assert not is_early(fixture)
-    fixture.world.now = SECOND
-    assert is_early(fixture)
 
 
 def test_an_event_may_be_too_old_by_a_clock_that_was_ahead() -> None:
@@ -53,24 +43,6 @@ def test_no_event_is_too_old_by_a_clock_that_has_leapt() -> None:
     assert not is_early(fixture), "nor after a restart"
     clock.jump(2000 - 2 * LEAP_MS)
     assert is_early(fixture)
-
-
-def test_without_a_policy_nothing_is_too_old() -> None:
-    fixture = with_an_event()
-    fixture.world.now = 1000 * SECOND
-
-    assert not is_early(fixture)
-
-
-def test_the_present_goes_on_and_never_back() -> None:
-    present = Present(10_000, 0, 0)
-    later = present.latest(SECOND)
-    present.show(SECOND, 5_000)
-
-    assert 11_000 < later < 11_100, "a fast clock gains a little"
-    assert present.latest(SECOND) == later + passed_at_most(0) - 1
-    present.show(SECOND, later + LEAP_MS)
-    assert present.latest(SECOND) == later + LEAP_MS + passed_at_most(0)
 
 
 def test_stamps_follow_a_leap_across_a_start_and_none_else() -> None:
@@ -98,16 +70,3 @@ def test_a_start_that_was_cut_off_may_have_followed_a_leap() -> None:
 
     assert fixture.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))
     assert not fixture.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 3 * LEAP_MS))
-
-
-def test_a_leap_that_was_over_before_a_start_is_not_followed() -> None:
-    fixture = with_an_event()
-    history, clock = fixture.model.histories[P], fixture.world.brokers[NODE].node_clock
-
-    clock.jump(2 * LEAP_MS)
-    clock.jump(-2 * LEAP_MS)
-    fixture.model.vanished(NODE)
-    fixture.model.vanished(NODE)
-    fixture.opens()
-
-    assert not fixture.model.ages.may_stamp(history, tick_at(WALL_BEGIN + 2 * LEAP_MS))

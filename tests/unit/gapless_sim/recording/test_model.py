@@ -4,43 +4,8 @@ from __future__ import annotations
 
 from gapless.core.client.link.effects import Attached
 from gapless.core.network.facts import Enrolled, Interest
-from gapless.core.ports import Chop, Operation, Put
-from gapless.core.stream.ticks import STEP
 from gapless.core.wire.messages import Subscribed
-from gapless_sim.recording.model import begins_of
-from gapless_sim.recording.pubend_logs import chops
 from unit.gapless_sim.oracles.model_fixture import NODE, SHB, ModelFixture, P
-
-
-def test_what_a_log_has_at_a_start_is_a_part_of_it() -> None:
-    fixture = ModelFixture()
-    fixture.opens()
-    fixture.log((2 * STEP, 1), (5 * STEP, 3))
-    fixture.publication(9)
-    heard: list[int] = []
-    fixture.model.listeners.append(lambda event: heard.append(event.publication.key))
-
-    fixture.boots((3 * STEP, fixture.record(1, 2)), (6 * STEP, fixture.record(3, 4)), (7 * STEP, fixture.record(5)))
-
-    assert heard == [2, 4, 5]
-    ticks = {tick: event.publication.key for tick, event in fixture.model.histories[P].events.items()}
-    assert ticks == {2 * STEP: 1, 3 * STEP: 2, 5 * STEP: 3, 6 * STEP: 4, 7 * STEP: 5}
-
-
-def test_what_came_while_nobody_used_a_row_is_looked_at_when_somebody_does() -> None:
-    fixture = ModelFixture()
-    row = fixture.row()
-    fixture.leave(fixture.attach(row, p=5))
-    row.ended = True
-    fixture.observe.checkpoint()
-    fixture.log((10, 1))
-    assert fixture.model.followed == []
-
-    row.ended = False
-    reader = fixture.attach(row, p=5)
-    share = fixture.model.share(reader, P)
-    assert share is not None
-    assert share.ticks == [10]
 
 
 def test_whatever_had_lapsed_is_resumed_when_it_is_attached_again_whoever_has_made_it_anew() -> None:
@@ -81,21 +46,6 @@ def test_who_reads_late_that_it_has_a_subscription_may_have_lost_it_already() ->
     assert not fixture.model.accounts[1].exists
     fixture.attached(consumer, 1, p=5)
     assert fixture.model.accounts[1].exists
-
-
-def test_a_consumer_begins_where_its_application_said() -> None:
-    fixture = ModelFixture()
-    row = fixture.row()
-    row.token = fixture.token(p=7)
-    reader = fixture.subscribe(row)
-
-    assert begins_of(reader, fixture.positions(p=9, q=3)) == fixture.positions(p=7, q=3)
-
-
-def test_chops_of_logs_are_found_among_other_writes() -> None:
-    operations: list[Operation] = [Put(f"phb.{P}", 5, b""), Chop(f"pfs/{P}", 5), Chop(f"phb.{P}", 9)]
-
-    assert list(chops(operations)) == [(P, 9)]
 
 
 def test_an_shb_may_give_a_subscription_before_anybody_saw_its_name() -> None:

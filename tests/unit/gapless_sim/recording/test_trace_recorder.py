@@ -84,23 +84,6 @@ def test_what_is_lost_is_recorded_where_it_left() -> None:
     assert "holds #2@" in lost[0].text
 
 
-def test_loss_is_recorded_as_often_as_it_comes() -> None:
-    party = Party(loss=0.3)
-    party.run(20)
-
-    lost = [line for line in party.world.trace.lines if line.kind == LOST]
-    assert len(lost) == party.world.hits["net.lost"] > 0
-
-
-def test_what_took_long_says_so() -> None:
-    party = Party(seed=7)
-    party.world.network.faults = NetworkFaults(bytewise=0.0, delay=SECOND)
-    party.publish(2)
-    party.run(120)
-
-    assert any("holds #2@" in line.text and "s ago]" in line.text for line in party.world.trace.lines)
-
-
 def test_nothing_changes_by_it() -> None:
     for seed in (1, 2, 3):
         with_ear, without = Party(seed=seed, loss=0.1), Party(seed=seed, loss=0.1, recorded=False)
@@ -112,13 +95,3 @@ def test_nothing_changes_by_it() -> None:
         assert with_ear.world.trace.digest() == without.world.trace.digest()
         assert len(with_ear.world.trace.lines) > 30
         assert without.world.trace.lines == []
-
-
-def test_a_refusal_is_recorded() -> None:
-    party = Party()
-    party.consumer.leave()
-    wanted = Row(2, "bert", "other", ("#",), "k >", lambda *_: True).wanted()
-    Consumer(party.world.clients["bert"], Row(2, "bert", "other", ("#",), "k >", lambda *_: True), wanted)
-    party.run(1)
-
-    assert "subscription over" in {line.kind for line in party.world.trace.lines}

@@ -1,40 +1,14 @@
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, islice
 
 import pytest
 
-from gapless_sim.search.campaign import Plan, Summary, Total, campaign, run_one
-from gapless_sim.search.result import Failure
+from gapless_sim.search.campaign import Plan, campaign, run_one
 from gapless_sim.world.options import Options
 from gapless_sim.world.topology import Topology
-
-
-def summary(seed: int, failure: Failure | None = None) -> Summary:
-    return Summary(seed, "local", "churn", 100, 5 * 10**9, "digest", Counter(x=seed), failure)
-
-
-def test_a_total_adds_up() -> None:
-    total = Total()
-    total.add(summary(1))
-    total.add(summary(2, Failure("I3", "lost", 7)))
-
-    assert (total.runs, total.steps, total.simulated) == (2, 200, 10 * 10**9)
-    assert total.hits == Counter(x=3)
-    assert [run.seed for run in total.failures] == [2]
-
-
-def test_a_plan_makes_the_options_of_a_seed() -> None:
-    plan = Plan(("local",), "scenarios", ("network",))
-    options = plan.options(7, "local")
-
-    assert options == plan.options(7, "local")
-    assert options.seed == 7
-    assert options.workload == "scenarios"
-    assert options.process.crash == 0
 
 
 def test_a_plan_can_shorten_the_phase_with_faults_and_changes_nothing_else() -> None:

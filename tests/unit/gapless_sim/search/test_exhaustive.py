@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from gapless_sim.faults.fault_injection import InjectionContext
@@ -13,7 +11,6 @@ from gapless_sim.search.exhaustive import (
     FAULTS,
     SCOPES,
     Case,
-    Counts,
     Injection,
     follow,
     perform,
@@ -107,24 +104,3 @@ def test_a_second_fault_is_not_looked_for_where_the_first_fails(monkeypatch: pyt
     monkeypatch.setattr(exhaustive, "run_case", lambda _case, **_: failure)
 
     assert perform(task).failures == [(task.cases[0], failure)]
-
-
-def test_the_collector_works_as_before_when_a_task_is_done() -> None:
-    assert gc.isenabled()
-    perform(tasks(SMALLEST, 1, stride=50)[1][0])
-
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
-
-
-def test_counts_add_up() -> None:
-    counts = Counts(1, 2, 3)
-    counts.add(Counts(10, 20, 30))
-
-    assert (counts.run, counts.equal, counts.nothing, counts.cases) == (11, 22, 33, 66)
-
-
-def test_a_case_reads_as_its_command_says() -> None:
-    case = Case(SMALLEST).also(Injection(5, "kill", 0)).also(Injection(7, "crash", 0))
-
-    assert [str(injection) for injection in case.injections] == ["5:kill:0", "7:crash:0"]

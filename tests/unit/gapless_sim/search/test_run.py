@@ -45,16 +45,6 @@ def with_oracle(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     monkeypatch.setattr(run, "all_oracles", oracles)
 
 
-@pytest.mark.parametrize("router", ["local", "hostile"])
-@pytest.mark.parametrize("workload", ["churn", "scenarios"])
-def test_a_gentle_run_keeps_every_promise(router: str, workload: str) -> None:
-    result = run_seed(replace(GENTLE, router=router, workload=workload))
-
-    assert result.violation is None
-    assert result.steps > 200
-    assert result.now >= GENTLE.duration
-
-
 def test_the_same_options_make_the_same_run_and_so_do_its_choice_sequences() -> None:
     options = replace(GENTLE, process=replace(GENTLE.process, crash=1.0, client_crash=1.0))
     first = run_seed(options)

@@ -32,19 +32,9 @@ def test_a_world_is_as_small_as_its_scope_says(scope: Scope) -> None:
     }
 
 
-@pytest.mark.parametrize("scope", [*SCOPES, *CELL_SCOPES], ids=str)
-def test_a_scope_is_known_by_its_name(scope: Scope) -> None:
-    assert scope_named(str(scope)) is scope
-
-
 def test_some_scopes_have_ibs_between_a_phb_and_an_shb() -> None:
     assert [str(scope) for scope in CELL_SCOPES[:3]] == ["1-1-1/1/1", "1-2-1/1/1", "1-1-1/1/2"]
     assert list(build(CELL_SCOPES[1].options(), Choices(0, {}), Trace()).brokers) == ["phb1", "ib1", "ib2", "shb1"]
-
-
-def test_there_are_no_other_scopes() -> None:
-    with pytest.raises(KeyError):
-        scope_named("3/1/1/1")
 
 
 @pytest.mark.parametrize("name", ["1/1/3/2", "2/2/2/2", "1-1-1/1/1", "1-2-1/2/2"])

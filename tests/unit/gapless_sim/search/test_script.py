@@ -24,35 +24,6 @@ def test_a_script_comes_out_the_same_every_time() -> None:
     assert play(*commands) == play(*commands) != []
 
 
-def test_an_event_that_matches_is_taken() -> None:
-    shown = play("start", "subscribe late where k > 1", "publish k=1, k=2")
-
-    assert any("publish #1 #2" in line for line in shown)
-    assert any("late takes #2 of flights" in line for line in shown)
-    assert all("takes #1" not in line for line in shown)
-
-
-def test_a_subscription_may_begin_at_the_earliest() -> None:
-    shown = play("start", "subscribe first", "crash subscriber", "publish k=1", "subscribe late from earliest")
-
-    assert shown == []
-
-
-def test_what_was_crashed_stays_down_until_it_is_booted() -> None:
-    assert any("crash" in line for line in play("start", "crash shb1"))
-    assert all("┊" in line for line in play("start", "crash shb1", "wait 2 s", "publish k=1"))
-    assert "boot: start 2" in "".join(play("start", "crash shb1", "run 2 s", "boot shb1"))
-
-
-def test_the_application_keeps_its_token() -> None:
-    commands = ("start", "subscribe late", "publish k=1", "crash subscriber", "publish k=2", "start subscriber")
-
-    shown = play(*commands, "run 1 s", "token late")
-
-    assert shown[-1].strip().startswith("late stands at flights 1.")
-    assert not any("#1" in line for line in play(*commands))
-
-
 def test_what_waits_is_not_shown() -> None:
     assert play("start", "wait 5 s") == []
     assert play("start", "run 5 s") != []
@@ -61,21 +32,6 @@ def test_what_waits_is_not_shown() -> None:
 def test_kinds_are_shown_and_hidden() -> None:
     assert any("alive" in line for line in play("start", "show alive", "run 60 s"))
     assert not any("alive" in line for line in play("start", "show alive", "hide alive", "run 60 s"))
-
-
-def test_a_slow_consumer_takes_one_at_a_time() -> None:
-    shown = play("start", "subscribe slow window 2 pace 200 ms", "publish k=1, k=2, k=3", "run 700 ms")
-
-    takes = [line for line in shown if "slow takes" in line]
-    assert [line.partition("#")[2][0] for line in takes] == ["1", "2", "3"]
-
-
-def test_early_release_makes_a_gap() -> None:
-    shown = play(
-        "retain 1 s", "start", "subscribe late", "crash subscriber", "publish k=1", "wait 5 s", "start subscriber"
-    )
-
-    assert any("late takes a GAP in flights" in line for line in shown)
 
 
 @pytest.mark.parametrize(
@@ -100,29 +56,6 @@ def test_early_release_makes_a_gap() -> None:
 def test_what_makes_no_sense_is_refused(command: str, says: str) -> None:
     with pytest.raises(ScriptError, match=says):
         play("start", command)
-
-
-def test_a_slow_link_takes_its_time() -> None:
-    script = Script()
-    for command in ("start", "subscribe late", "slow phb1 shb1 100 kB/s"):
-        script.do(command)
-
-    assert not any("deliver" in line for line in script.do("publish k=1 of 200 kB"))
-    assert not any("deliver" in line for line in script.do("run 1800 ms"))
-    assert any("deliver #1" in line for line in script.do("run 300 ms"))
-
-    script.do("fast phb1 shb1")
-    assert any("holds #2" in line for line in script.do("publish k=2 of 200 kB"))
-
-
-def test_a_network_has_a_lane_for_each_broker() -> None:
-    script = Script()
-    script.do("network phb1:phb ib1<phb1 shb1:shb<ib1")
-    script.do("start")
-    script.do("subscribe late")
-
-    assert script.heading().split() == ["seconds", "publisher", "phb1", "ib1", "shb1", "subscriber"]
-    assert sum("holds #1" in line for line in script.do("publish k=1")) == 2  # from phb1 to ib1, and on to shb1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from gapless_sim.search.result import Failure, Result
-from gapless_sim.search.shrink import Progress, draws, plain, shrink, sparse
+from gapless_sim.search.shrink import draws, plain, shrink, sparse
 from gapless_sim.world.choices import Choices, ChoiceSequences
 from gapless_sim.world.options import SECOND, NetworkFaults, Options, ProcessFaults
 from gapless_sim.world.topology import Topology
@@ -64,22 +64,6 @@ def test_of_the_draws_only_the_guilty_ones_remain() -> None:
     assert draws(smallest.choice_sequences) == 2
     assert smallest.violation is not None
     assert smallest.violation.oracle == "I1"
-
-
-def test_draws_far_apart_are_both_kept() -> None:
-    seen: list[int] = []
-
-    def fails(_: Options, step: int, network: int, process: int) -> str:
-        if step == 0:
-            seen.clear()
-        if network % 25 == 17:
-            seen.append(step)
-        return "I2" if len(seen) == 2 else ""
-
-    smallest = shrunk(Toy(fails))
-
-    assert [value % 25 for value in smallest.choice_sequences["network"] if value] == [17, 17]
-    assert draws({"process": smallest.choice_sequences["process"]}) == 0
 
 
 def test_options_that_do_not_matter_are_plain_again() -> None:
@@ -187,27 +171,6 @@ def test_the_number_of_runs_is_bounded() -> None:
     assert toy.runs == 10
     assert not outcome.complete
     assert "there may be a smaller one" in str(outcome)
-
-
-def test_it_stops_when_it_is_enough() -> None:
-    toy = Toy(lambda *_: "I1")
-
-    outcome = shrink(toy, toy(BUSY, None), enough=lambda: toy.runs >= 6)
-
-    assert toy.runs == 6
-    assert not outcome.complete
-
-
-def test_progress_is_told() -> None:
-    told: list[Progress] = []
-    toy = Toy(lambda _, step, *__: "I1" if step == 100 else "")
-
-    outcome = shrink(toy, toy(BUSY, None), on_progress=told.append)
-
-    assert [progress.runs for progress in told] == list(range(2, outcome.runs + 1))
-    assert tuple(progress.left_out for progress in told if progress.left_out) == outcome.left_out
-    assert "what comes behind the failure" in outcome.left_out
-    assert "disk faults" not in outcome.left_out, "there were none"
 
 
 def test_what_does_not_fail_can_not_be_shrunk() -> None:

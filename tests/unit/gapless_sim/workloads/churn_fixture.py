@@ -47,9 +47,6 @@ class ChurnFixture:
     def run(self, seconds: float) -> None:
         self.world.run_until(self.world.now + int(seconds * SECOND))
 
-    def hits_of(self, name: str) -> int:
-        return self.world.hits[f"churn.{name}"]
-
     def hold(self, name: str | None = "one", *, habits: Habits | None = None, **fields: Any) -> AppSubscription:
         """A subscription to everything, consumed by the first process."""
         row = Row(self.state.row_number(), self.application.name, name, ("#",), "", lambda *_: True, **fields)

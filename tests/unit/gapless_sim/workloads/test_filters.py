@@ -16,12 +16,9 @@ from gapless_sim.workloads.filters import (
     PATTERNS,
     SELECTORS,
     combine,
-    draw_terms,
-    other_terms,
 )
 from gapless_sim.workloads.headers import CORRELATIONS, PRIORITIES, TYPES
 from gapless_sim.workloads.publications import FLAGS, NUMBERS, PRICES, TOPICS, TREES, properties_of
-from gapless_sim.world.choices import Choices
 from unit.gapless_sim.workloads.logged_events import logged, selects
 
 HEADERS = [
@@ -74,19 +71,3 @@ def test_nonsense_is_refused() -> None:
     for topic in NONSENSE_TOPICS:
         with pytest.raises(InvalidTopicError):
             Filter((topic,))
-
-
-def test_any_of_several_patterns_will_do() -> None:
-    terms = combine([PATTERNS[2], PATTERNS[7]], "k = 1", dict(SELECTORS)["k = 1"])
-
-    assert [terms.matches(logged(topic, {"k": 1})) for topic in ("a", "b.b.c", "b")] == [True, True, False]
-    assert not terms.matches(logged("a", {"k": 2}))
-
-
-def test_other_terms_are_never_the_same() -> None:
-    choices = Choices(1, {}).stream("terms")
-    first = draw_terms(choices)
-
-    assert (first.topics, first.selector) == (("#",), "")
-    assert other_terms(choices, (("#",), "")).selector == "k = 1"
-    assert other_terms(choices, (("#",), "k = 1")).selector == ""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
-import msgspec
 import pytest
 
-from gapless.core.client.consuming.subscription import SubscriptionPhase
 from gapless.core.client.link.effects import Attached
-from gapless.core.ports import Set
 from gapless.errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -23,14 +18,11 @@ from gapless.errors import (
     TokenAheadError,
     TokenMismatchError,
 )
-from gapless_sim.recording.expired_subscriptions import LAPSED
 from gapless_sim.workloads.churn_consumers import ChurnConsumer
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
 from gapless_sim.workloads.scenario_filters import only
-from gapless_sim.workloads.scenario_publishers import Meters, OrderService
-from gapless_sim.workloads.scenario_sharers import Flicker, Owner
+from gapless_sim.workloads.scenario_publishers import Meters
 from gapless_sim.workloads.scenario_starts import Courier, Noting
-from gapless_sim.world.producer import Producer
 from unit.gapless_sim.workloads.churn_fixture import ChurnFixture
 from unit.gapless_sim.workloads.scenario_fixture import ScenarioFixture
 
@@ -62,21 +54,6 @@ def test_an_end_without_a_good_reason_is_wrong(error: GaplessError) -> None:
         subscription.on_over(attached(subscription), error)
 
 
-@pytest.mark.parametrize("lapsed", [False, True])
-def test_whoever_had_what_has_lapsed_ends_rightly_although_another_one_has_made_it_anew(*, lapsed: bool) -> None:
-    fixture = ChurnFixture()
-    subscription = fixture.hold()
-    before = attached(subscription)
-    if lapsed:
-        row = msgspec.msgpack.encode([subscription.sid, "client1", "one", 0, {}, {}])
-        fixture.state.written(fixture.world.brokers["node1"], [Set(LAPSED, b"key", row)])
-    subscription.sid += 1
-
-    with nullcontext() if lapsed else pytest.raises(AssertionError, match="the consumption is over"):
-        subscription.on_over(before, SubscriptionNotFoundError("?"))
-    assert fixture.hits_of("lapsed") == lapsed
-
-
 def test_an_attachment_that_should_have_been_refused_is_wrong() -> None:
     fixture = ChurnFixture()
     subscription = fixture.hold()
@@ -92,17 +69,6 @@ def test_another_subscription_under_its_name_is_wrong() -> None:
 
     with pytest.raises(AssertionError, match="it came into being twice"):
         subscription.before_attached(attached(subscription), Attached(subscription.sid + 1, 1, created=True))
-
-
-def test_one_that_is_not_durable_is_being_created_in_each_session() -> None:
-    fixture = ChurnFixture()
-    durable, other = fixture.hold(), fixture.hold(name=None)
-    settled = durable.is_being_created, other.is_being_created
-    for subscription in (durable, other):
-        attached(subscription).core.phase = SubscriptionPhase.ASKING
-
-    assert settled == (False, False)
-    assert (durable.is_being_created, other.is_being_created) == (False, True)
 
 
 def test_a_subscription_without_a_consumer_is_unsettled() -> None:
@@ -194,30 +160,6 @@ def test_an_unexpected_error_is_a_failure_until_data_was_lost() -> None:
     fixture.broker.replace_disk()
 
     state.check(TokenAheadError("x"))
-
-
-def test_a_publisher_that_ends_for_no_reason_is_a_failure() -> None:
-    fixture = ScenarioFixture(OrderService).begin().rest(2)
-    (scenario,) = fixture.scenarios.scenarios
-    producer: Producer = fixture.state.producers[0]
-    assert isinstance(scenario, OrderService)
-
-    with pytest.raises(AssertionError, match="PublisherFencedError"):
-        scenario.on_over(producer, PublisherFencedError("x"))
-
-
-def test_flicker_wants_an_answer_to_what_it_asked() -> None:
-    fixture = ScenarioFixture(Flicker).begin().rest(1)
-    (flicker,) = fixture.scenarios.scenarios
-    assert isinstance(flicker, Flicker)
-    client, row = flicker.client, flicker.row
-    assert row is not None
-    client.crash()
-    client.start()
-    consumer = Owner(client, row, row.wanted(), owners={}, claims=True)
-
-    with pytest.raises(AssertionError, match="no answer to its creation"):
-        flicker._was_answered(consumer)
 
 
 def test_the_courier_sees_what_is_missing() -> None:

@@ -24,21 +24,3 @@ def test_it_is_said_what_has_not_come_to_its_end() -> None:
 
     assert oracle(fixture).settled()
     assert oracle(fixture).unsettled() == ""
-
-
-def test_a_cut_for_ever_and_lost_data_excuse_everything() -> None:
-    fixture = ScenarioFixture(Report).begin(boot_after=500 * SECOND).rest(5).end(seconds=1)
-    assert not oracle(fixture).settled()
-    fixture.world.sometimes("liveness.left broken")
-    assert oracle(fixture).settled()
-
-
-def test_an_unfinished_removal_is_finished() -> None:
-    fixture = ScenarioFixture(OrderService, Report).begin().rest(5)
-    row = fixture.row("report2")
-    fixture.state.leaving[row.number] = row
-    fixture.end()
-
-    assert row.ended
-    assert fixture.hits["end.an unfinished removal"] == 1
-    assert fixture.ending.attached == []

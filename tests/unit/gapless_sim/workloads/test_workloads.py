@@ -29,16 +29,14 @@ SOMETIMES = {
 }
 """What each promises. Of `kafka`, tests/sim/test_seeds.py says how much of it may be missing."""
 
-RUNS: list[tuple[str, str, Sequence[int]]] = [
-    ("ranges", "local", range(18)),
-    ("ranges", "hostile", range(18)),
-    ("roaming", "knowledge", (10, 21, 22, 23, 58)),
-    ("transforms", "local", range(8)),
-    ("transforms", "hostile", (*range(5), 15, 20)),
-    ("committing", "local", (*range(7), 16, 21, 28)),
-    ("transactions", "local", range(6)),
-    ("transactions", "hostile", (*range(6), 9, 12)),
-]
+RUNS: dict[str, dict[str, Sequence[int]]] = {
+    "ranges": {"local": (1, 2, 4, 8), "hostile": (3,)},
+    "roaming": {"knowledge": (10, 21, 22, 23, 58)},
+    "transforms": {"local": (2, 4, 5), "hostile": (3, 20)},
+    "committing": {"local": (0, 1, 4, 6, 16, 21, 28)},
+    "transactions": {"local": (2, 4), "hostile": (1, 4)},
+}
+"""Seeds by router in which it happens, most of it twice: not many, for each day's seeds run these workloads, too."""
 
 RARE = {
     "ranges.range given up",
@@ -63,15 +61,14 @@ RARE = {
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    ("workload", "router", "seeds"), RUNS, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_nothing_breaks_and_everything_happens(workload: str, router: str, seeds: Sequence[int]) -> None:
-    plan, hits = Plan((router,), workload), Counter[str]()
-    for seed in seeds:
-        run = run_one(plan, seed, router)
-        assert run.failure is None, (seed, run.failure)
-        hits.update(run.hits)
+@pytest.mark.parametrize("workload", RUNS)
+def test_nothing_breaks_and_everything_happens(workload: str) -> None:
+    hits: Counter[str] = Counter()
+    for router, seeds in RUNS[workload].items():
+        for seed in seeds:
+            run = run_one(Plan((router,), workload), seed, router)
+            assert run.failure is None, (router, seed, run.failure)
+            hits.update(run.hits)
 
     assert [assertion for assertion in SOMETIMES[workload] if not hits[assertion] and assertion not in RARE] == []
 

@@ -7,13 +7,6 @@ from gapless_sim.world.clocks import WALL_BEGIN, NodeClock
 SECOND = 10**9
 
 
-def test_without_drift_it_is_the_time_of_the_world() -> None:
-    clock = NodeClock()
-
-    assert clock.monotonic(5 * SECOND) - clock.monotonic(2 * SECOND) == 3 * SECOND
-    assert clock.wall(5 * SECOND) == WALL_BEGIN + 5000
-
-
 @pytest.mark.parametrize("drift", [-20_000, -1, 0, 3, 20_000])
 def test_it_is_known_when_it_will_show_a_time(drift: int) -> None:
     clock = NodeClock(drift_ppm=drift)
@@ -22,13 +15,6 @@ def test_it_is_known_when_it_will_show_a_time(drift: int) -> None:
         when = clock.when(due)
         assert clock.monotonic(when) >= due
         assert clock.monotonic(when - 1) < due or when == at
-
-
-def test_it_drifts() -> None:
-    clock = NodeClock(drift_ppm=1000)
-
-    assert clock.monotonic(SECOND) - clock.monotonic(0) == SECOND + 10**6
-    assert clock.wall(1000 * SECOND) == WALL_BEGIN + 1_001_000
 
 
 def test_a_jump_sets_the_wall_clock_alone() -> None:

@@ -10,7 +10,7 @@ from sim.switches.edits import Edit, Replace, applied
 _FOLLOWED = "gapless_phb.core.foreign_log.followed:FollowedLog"
 _APPENDS = "gapless_phb.core.foreign_log.appends:Appends"
 _PUBLISHING = "gapless_phb.core.foreign_log.publishing:NumberedPublishing"
-SEEDS = 25
+SEEDS = 10
 SEARCHED = 400
 
 BROKEN: dict[str, tuple[tuple[Edit | Replace, ...], str]] = {

@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-import pytest
-
-from gapless_log.kafka.messages import UNKNOWN, Fetch, FetchAnswer, FetchFrom, MetadataRequest, Produce
+from gapless_log.kafka.messages import UNKNOWN, Fetch, FetchFrom, Produce
 from gapless_log.kafka.messages import Topic as TopicName
 from gapless_log.kafka.records import Compression, NewRecord, encode
 from gapless_sim.recording.trace import Trace
 from gapless_sim.world.choices import Choices
 from gapless_sim.world.kafka_network import LATE_MOST, PRODUCE_FATES, TOPIC, SimKafka
-from gapless_sim.world.options import MILLISECOND, SECOND, Options
+from gapless_sim.world.options import SECOND, Options
 from gapless_sim.world.virtual_loop import VirtualLoop
 from gapless_sim.world.world import World
 
@@ -50,73 +48,6 @@ class Rig:
         return Produce(TopicName(TOPIC, self.topic.id), 0, batch, 1000)
 
 
-def test_an_answer_takes_a_while() -> None:
-    rig = Rig()
-
-    async def work() -> tuple[int, str]:
-        metadata = await (await rig.connect()).ask(MetadataRequest((TOPIC,), ()))
-        return rig.world.now, metadata.topics[0].name
-
-    when, name = rig.run(work())
-
-    assert name == TOPIC
-    assert 0 < when < 100 * MILLISECOND
-
-
-def test_behind_a_fetch_that_waits_everything_waits() -> None:
-    rig = Rig()
-
-    async def work() -> list[tuple[str, int]]:
-        connection = await rig.connect()
-        done: list[tuple[str, int]] = []
-
-        async def ask(name: str, request: Any) -> None:
-            await connection.ask(request)
-            done.append((name, rig.world.now // SECOND))
-
-        await asyncio.gather(ask("fetch", rig.fetch(2000)), ask("metadata", MetadataRequest((), ())))
-        return done
-
-    assert rig.run(work()) == [("fetch", 2), ("metadata", 2)]
-
-
-def test_a_fetch_is_answered_when_something_comes() -> None:
-    rig = Rig()
-
-    async def work() -> tuple[FetchAnswer, int]:
-        answer = await (await rig.connect()).ask(rig.fetch(5000))
-        return answer, rig.world.now // SECOND
-
-    def write() -> None:
-        rig.topic.partitions[0].append(rig.produce().batch)
-        rig.kafka.changed()
-
-    rig.world.after(SECOND, "test", "write", write)
-    answer, when = rig.run(work())
-
-    assert answer.partitions[0].records
-    assert when == 1
-
-
-def test_when_a_broker_dies_who_waits_is_told_and_nobody_connects() -> None:
-    rig = Rig()
-
-    async def work() -> None:
-        connection = await rig.connect()
-        with pytest.raises(ConnectionError, match="the broker is gone"):
-            await connection.ask(rig.fetch(5000))
-        assert not connection.is_open
-        with pytest.raises(ConnectionError, match="closed"):
-            await connection.ask(MetadataRequest((), ()))
-        with pytest.raises(ConnectionError, match="nobody listens"):
-            await rig.connect()
-
-    rig.world.after(SECOND, "test", "kill", rig.kafka.kill, rig.kafka.cluster.brokers[0])
-    rig.run(work())
-
-    assert rig.topic.partitions[0].leader != 1
-
-
 def test_what_a_process_that_is_gone_has_sent_may_arrive_all_the_same() -> None:
     rig = Rig()
 
@@ -150,14 +81,3 @@ def test_some_produces_get_no_answer_and_some_come_much_later() -> None:
     assert lost
     assert all(rig.world.hits[f"kafka.a produce {fate}"] for fate in PRODUCE_FATES)
     assert 400 - lost < rig.topic.partitions[0].end
-
-
-def test_in_the_end_nothing_is_wrong_any_more() -> None:
-    rig = Rig()
-    rig.kafka.kill(rig.kafka.cluster.brokers[0])
-    rig.topic.partitions[0].lag(waits=True)
-
-    rig.kafka.calm()
-
-    assert all(broker.is_up for broker in rig.kafka.cluster.brokers)
-    assert rig.topic.partitions[0].copied is None

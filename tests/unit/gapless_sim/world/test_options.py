@@ -14,11 +14,6 @@ def drawn(seed: int, **arguments: object) -> Options:
     return draw_options(seed, Choices(seed), router="hostile", **arguments)  # type: ignore[arg-type]
 
 
-def test_a_seed_has_its_options() -> None:
-    assert drawn(5) == drawn(5)
-    assert len({drawn(seed) for seed in range(50)}) == 50
-
-
 def test_each_class_of_faults_is_off_in_some_seeds_and_on_in_others() -> None:
     all_of_them = [drawn(seed) for seed in range(300)]
     for rates in (
@@ -35,12 +30,6 @@ def test_only_the_classes_that_are_asked_for_can_be_on() -> None:
     for seed in range(100):
         options = drawn(seed, faults=("network",))
         assert options.process.crash == options.disk.fail_sync == options.clock.jumps == options.retires == 0
-
-
-def test_one_node_hosts_both_roles_under_the_local_router() -> None:
-    options = draw_options(3, Choices(3), router="local")
-
-    assert (options.phbs, options.shbs, options.together) == (1, 1, True)
 
 
 def test_benign_choice_sequences_give_a_gentle_run() -> None:
@@ -85,22 +74,6 @@ def test_faults_that_came_later_are_drawn_from_streams_of_their_own(fault: str) 
         assert without == replace(options, network=replace(options.network, **without_it))
         assert f"network.{fault}={rates[seed]:.2g}" in options.describe()
         assert getattr(drawn(seed, faults=("disk",)).network, fault) == 0
-
-
-def test_one_node_has_only_scenarios_that_need_no_second_one() -> None:
-    drawn_here = [draw_options(seed, Choices(seed), router="local") for seed in range(400)]
-
-    assert {options.scenario for options in drawn_here} == {
-        "",
-        *(name for name, n in SCENARIOS.items() if n["shbs"] == 1),
-    }
-    assert all(options.together and options.shbs == 1 for options in drawn_here)
-
-
-def test_nobody_is_told_a_scenario_who_asks_for_something_else() -> None:
-    for seed in range(100):
-        assert not drawn(seed, workload="churn").scenario
-        assert not drawn(seed, faults=("network",)).scenario
 
 
 def test_policies_are_drawn_apart_and_never_for_scenarios() -> None:

@@ -6,16 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gapless_sim.search.campaign import Plan
 from gapless_sim.world.choices import Choices
 from gapless_sim.world.options import NetworkFaults, Options
 from gapless_sim.world.topology import (
-    Cell,
     Topology,
     draw_topology,
     pair_of,
-    star,
-    topology_of,
     with_replacements,
     with_topology,
 )
@@ -51,17 +47,6 @@ def test_some_shbs_stand_between_others_and_some_share_their_node_with_a_phb() -
     assert any(hosted == ("phb", "shb") for network in networks for hosted in network.roles.values())
 
 
-def test_half_of_all_trees_have_two_levels_of_ibs() -> None:
-    deep = sum(any(_depth(network, node) >= 2 for node in network.roles) for network in map(drawn, range(200)))
-
-    assert deep > 80
-
-
-def _depth(network: Topology, node: str) -> int:
-    """How many cells of IBs a node is below, its own among them."""
-    return sum(not cell.roles for cell in network.cells_between(node, "phb1"))
-
-
 def test_what_is_written_is_read_again() -> None:
     for seed in range(50):
         assert str(Topology.parse(str(drawn(seed)))) == str(drawn(seed))
@@ -85,21 +70,6 @@ def test_there_are_links_between_neighbouring_cells_and_between_mates() -> None:
     }  # fmt: skip
     assert network.has_link("phb1", "ib1")
     assert not network.has_link("phb1", "ib3")
-
-
-def test_a_mesh_has_links_between_all_and_no_places() -> None:
-    network = Topology.parse(DIAMOND, mesh=True)
-
-    assert len(network.links) == 15
-    assert {node.place for node in network.map().nodes.values()} == {()}
-
-
-def test_the_map_says_who_hosts_what_and_in_which_cell() -> None:
-    nodes = Topology.parse(DIAMOND).map().nodes
-
-    assert {name: node.place for name, node in nodes.items()}["ib4"] == ("ib3",)
-    assert nodes["ib4"].roles == frozenset()
-    assert nodes["shb1"].roles == {"shb"}
 
 
 def test_the_cells_between_two_nodes_are_those_of_the_tree() -> None:
@@ -128,50 +98,12 @@ def test_two_hops_sideways_in_one_cell_are_no_path() -> None:
     assert without(*dead[:-1], topology=network)
 
 
-def test_everybody_needs_a_path_to_every_phb() -> None:
-    network = Topology.parse(DIAMOND)
-
-    assert network.joins_all(network.has_link)
-    assert not network.joins_all(lambda one, other: "ib4" not in (one, other) and network.has_link(one, other))
-
-
-def test_seeds_that_have_no_cells_are_what_they_were() -> None:
-    plain, cells = Plan(("hostile",), "churn"), Plan(("hostile",), "churn", topology="mesh")
-
-    assert plain.options(7, "hostile").cells == ""
-    assert topology_of(plain.options(7, "hostile")) is None
-    assert cells.options(7, "hostile").duration == plain.options(7, "hostile").duration
-
-
-def test_the_router_decides_whether_there_is_a_tree_unless_somebody_says_so() -> None:
-    assert Plan(("knowledge",)).options(3, "knowledge").topology == "tree"
-    assert Plan(("hostile",)).options(3, "hostile").topology == ""
-    assert Plan(("hostile",), topology="mesh").options(3, "hostile").topology == "mesh"
-
-
-def test_options_say_which_nodes_there_are() -> None:
-    options = with_topology(Options(4, router="knowledge"), Choices(4), "tree")
-
-    assert f"cells={options.cells}" in options.describe()
-    assert options.phbs == sum("phb" in hosted for hosted in drawn(4).roles.values())
-
-
 def test_links_of_a_tree_stay_whole_where_nothing_happens_to_the_network() -> None:
     calm = Options(4, router="knowledge")
     rough = Options(4, router="knowledge", network=NetworkFaults(loss=0.1))
 
     assert with_topology(calm, Choices(4), "tree").network == calm.network
     assert any(with_topology(rough, Choices(seed), "tree").network.dead for seed in range(10))
-
-
-def test_a_scenario_is_about_a_phb_with_its_shbs_around_it() -> None:
-    options = with_topology(Options(4, router="knowledge", scenario="newcomer", shbs=2), Choices(4), "tree")
-
-    assert options.cells == str(star(2)) == "phb1:phb shb1:shb<phb1 shb2:shb<phb1"
-
-
-def test_a_cell_is_called_like_its_first_node() -> None:
-    assert Cell(("ib1", "ib2"), (), "phb1").name == "ib1"
 
 
 def test_in_some_trees_shbs_are_replaced_and_in_no_scenario() -> None:

@@ -26,27 +26,6 @@ class Time:
         self.now = end
 
 
-def test_what_waits_for_time_or_for_others_goes_on() -> None:
-    time = Time()
-    seen: list[tuple[str, int]] = []
-
-    async def work() -> None:
-        event = asyncio.Event()
-        asyncio.get_running_loop().call_later(2, event.set)
-        try:
-            await asyncio.wait_for(event.wait(), 1)
-        except asyncio.TimeoutError:
-            seen.append(("too early", time.now // SECOND))
-        await event.wait()
-        seen.append(("set", time.now // SECOND))
-
-    task = time.loop.create_task(work())
-    time.pass_until(10 * SECOND)
-
-    assert task.done()
-    assert seen == [("too early", 1), ("set", 2)]
-
-
 def test_a_task_that_fails_ends_the_run() -> None:
     time = Time()
 
@@ -61,22 +40,3 @@ def test_a_task_that_fails_ends_the_run() -> None:
 
     with pytest.raises(ValueError, match="a bug"):
         time.pass_until(SECOND)
-
-
-def test_nothing_runs_any_more_when_its_process_is_gone() -> None:
-    time = Time()
-    seen: list[str] = []
-
-    async def work() -> None:
-        await asyncio.sleep(1)
-        seen.append("too late")
-
-    task = time.loop.create_task(work())
-    time.pass_until(SECOND // 2)
-    time.loop.end()
-    time.pass_until(10 * SECOND)
-    time.loop.call_soon(seen.append, "much too late")
-    time.pass_until(20 * SECOND)
-
-    assert seen == []
-    assert not task.done()

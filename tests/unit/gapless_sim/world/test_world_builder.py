@@ -1,43 +1,9 @@
 from __future__ import annotations
 
-import pytest
-
 from gapless_sim.recording.trace import Trace
 from gapless_sim.world.choices import Choices
 from gapless_sim.world.options import ClockFaults, Options
-from gapless_sim.world.world_builder import build, roles_of
-
-
-@pytest.mark.parametrize(
-    ("options", "roles"),
-    [
-        (Options(1), {"node1": ("phb", "shb")}),
-        (
-            Options(1, phbs=2, shbs=1, together=False),
-            {"phb1": ("phb",), "phb2": ("phb",), "shb1": ("shb",)},
-        ),
-        (Options(1, phbs=2, shbs=1), {"node1": ("phb", "shb"), "node2": ("phb",)}),
-        (Options(1, phbs=1, shbs=2), {"node1": ("phb", "shb"), "node2": ("shb",)}),
-    ],
-)
-def test_the_nodes_of_a_world(options: Options, roles: dict[str, tuple[str, ...]]) -> None:
-    assert roles_of(options) == roles
-
-
-def test_clients_are_spread_over_the_hosts_of_subscriptions() -> None:
-    world = build(Options(1, router="hostile", phbs=1, shbs=2, together=False, clients=3), Choices(1), Trace())
-
-    assert [client.addresses for client in world.clients.values()] == [["shb1"], ["shb2"], ["shb1"]]
-
-
-def test_workloads_beside_one_another_have_clients_of_their_own() -> None:
-    options = Options(1, router="hostile", phbs=1, shbs=2, together=False, clients=2, beside=("transforms",))
-    world = build(options, Choices(1), Trace())
-    names = {workload: [client.name for client in clients] for workload, clients in world.clients_of.items()}
-
-    assert names == {"churn": ["client1", "client2"], "transforms": ["transforms1", "transforms2"]}
-    assert [*world.clients] == [name for theirs in names.values() for name in theirs]
-    assert [world.number("row"), world.number("row"), world.number("publication")] == [1, 2, 1]
+from gapless_sim.world.world_builder import build
 
 
 def test_clocks_differ_as_far_as_they_may() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.network.facts import Enrol, Enrolled, Held, Hold, Know, LinkUp, Progress, Released, Seen, Wake
+from gapless.core.network.facts import Enrol, Enrolled, Held, Hold, Know, Progress, Released, Seen, Wake
 from gapless.core.stream.knowledge import Knowledge
 from gapless_testing.routing import Clause, ContractError
 from unit.gapless_testing.routing.seam import FISH, MEAT, PUBEND, Seam, breaks, events, full
@@ -30,15 +30,6 @@ def test_a_breach_says_what_where_and_when(seam: Seam) -> None:
     ) as breach:
         seam.deliver("s", 0, 11)
     assert (breach.value.clause, breach.value.broker, breach.value.now) == (Clause.TRUTH, "s", 3)
-
-
-def test_what_was_said_may_be_delivered_in_pieces_and_again(seam: Seam) -> None:
-    seam.know(0, 10, events(5))
-    seam.know(10, 20)
-
-    for lo, hi, data in ((0, 10, events(5)), (3, 7, events(5)), (5, 20, events()), (4, 5, events(5)), (0, 0, events())):
-        seam.deliver("s", lo, hi, data)
-        seam.deliver("s", lo, hi, data)
 
 
 def test_knowledge_of_an_unknown_pubend(seam: Seam) -> None:
@@ -191,9 +182,3 @@ def test_a_core_that_contradicts_itself_is_not_taken_for_a_router(seam: Seam) ->
         seam.call("s", Progress("s", "q@1", 1, 1))
     with breaks(Clause.CORES, "not opened at this broker"):
         seam.call("s", Enrolled(PUBEND, "t", 1))
-
-
-def test_calls_and_effects_that_concern_no_clause_pass(seam: Seam) -> None:
-    seam.call("p", LinkUp(1, "s", frozenset(), 1))
-    seam.call("p", Wake())
-    seam.contract.check_quiet()

@@ -21,7 +21,7 @@ from gapless.core.network.facts import Interest, Verdict
 from gapless.core.stream.knowledge import Knowledge
 from gapless_testing.routing import ALONE, RouterHarness
 from gapless_testing.routing.clients import columns
-from gapless_testing.routing.isolation import DIGESTS, GUARDED, CallDigest, live, live_elsewhere, plain, touches
+from gapless_testing.routing.isolation import DIGESTS, GUARDED, live, live_elsewhere, plain, touches
 from unit.gapless_testing.routing.seam import FISH, events
 
 
@@ -33,15 +33,6 @@ def test_a_value_is_compared_by_what_it_says() -> None:
     assert plain(columns("fish", 1, 1)) == plain(columns("fish", 1, 1)) != plain(columns("fish", 2, 1))
     interest = Interest("s", 0, 1, {1: FISH}, frozenset({2, 3}))
     assert plain(interest) == ("Interest", ["s", 0, 1, [(1, ("Filter", [["fish"], ""]))], [2, 3], False])
-
-
-def test_every_step_counts() -> None:
-    one, other = CallDigest(), CallDigest()
-    for record in (one, other):
-        record("p", 1, "wake", ())
-    assert str(one) == str(other)
-    other("p", 1, "wake", ())
-    assert str(one) != str(other)
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,6 @@ def seam() -> Seam:
     return seam
 
 
-def test_the_minima_of_all(seam: Seam) -> None:
-    seam.report("s", 5, 8)
-    seam.report("t", 6, 7)
-
-    seam.release(5, 7)
-    seam.release(5, 7)
-
-
 @pytest.mark.parametrize(("released", "delivered"), [(6, 7), (5, 8), (9, 9)])
 def test_above_the_minima(seam: Seam, released: int, delivered: int) -> None:
     seam.report("s", 5, 8)
@@ -96,28 +88,12 @@ def test_somebody_new_has_to_be_heard_after_the_call_in_which_it_is_counted(seam
     seam.release(5, 5)
 
 
-def test_who_is_retired_is_not_waited_for(seam: Seam) -> None:
-    seam.report("s", 5, 5)
-    seam.open({"s": 0})
-    seam.call("p", Wake())
-
-    seam.release(5, 5)
-
-
 def test_nobody_is_no_reason_to_release(seam: Seam) -> None:
     seam.open({})
     seam.call("p", Wake())
 
     with breaks(Clause.MINIMA, "has no member"):
         seam.release(5, 5)
-
-
-def test_a_member_at_the_brokers_own_shb_is_heard_without_a_frame() -> None:
-    seam = Seam()
-    seam.open({"p": 0})
-    seam.report("p", 5, 5, arrives=False)
-
-    seam.release(5, 5)
 
 
 def test_a_member_at_the_brokers_own_shb_may_be_heard_from_elsewhere() -> None:

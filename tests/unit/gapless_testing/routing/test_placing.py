@@ -16,7 +16,6 @@ from unit.gapless_testing.routing.seam import PUBEND, Seam, breaks
 BATCH = Pub("writer", 1, 4, columns("fish", 4, 2), PUBEND, b"", principal="anonymous")
 OPENING = OpenRequest("writer", "instance", 1, "fish", principal="anonymous")
 LOGGED = Outcome(Verdict.OK, sequence=5, ticks=(TickRun(1024, 1024, 2),))
-OPENED = Outcome(Verdict.OK, sequence=3, epoch=1)
 LATER = Outcome(Verdict.RETRY, "later")
 
 
@@ -32,20 +31,6 @@ def place(seam: Seam, outcome: Outcome, reply_to: Hashable = "me") -> None:
     seam.say("p", Submitted(reply_to, PUBEND, outcome))
 
 
-def test_as_the_phb_said(seam: Seam) -> None:
-    seam.say("p", Submit(BATCH, 7))
-    seam.call("p", Submitted(7, PUBEND, LOGGED))
-    place(seam, replace(LOGGED, ticks=tuple(LOGGED.ticks), reason="in other words"))
-    seam.contract.check_quiet()
-
-
-def test_an_opening_as_the_phb_said(seam: Seam) -> None:
-    seam.call("p", SubmitOpen(OPENING, "you"))
-    seam.say("p", SubmitOpen(replace(OPENING, pubend=PUBEND), 7))
-    seam.call("p", Submitted(7, PUBEND, OPENED))
-    place(seam, OPENED, "you")
-
-
 def test_openings_in_the_order_in_which_they_were_placed(seam: Seam) -> None:
     """A process, the one in its place, and the first one again: each fences the one before."""
     successor = replace(OPENING, instance="successor")
@@ -56,35 +41,6 @@ def test_openings_in_the_order_in_which_they_were_placed(seam: Seam) -> None:
 
     with breaks(Clause.PLACE, "behind one that was placed later"):
         seam.say("q", SubmitOpen(successor, None))
-
-
-def test_openings_of_a_broker_that_lost_its_volume_are_in_no_order(seam: Seam) -> None:
-    successor = replace(OPENING, instance="successor")
-    seam.call("p", SubmitOpen(OPENING, 1))
-    seam.contract.lost_volume("p")
-    seam.call("p", SubmitOpen(successor, 2))
-
-    seam.say("q", SubmitOpen(successor, None))
-    seam.say("q", SubmitOpen(OPENING, None))
-
-
-def test_openings_at_several_brokers_are_in_no_order(seam: Seam) -> None:
-    successor = replace(OPENING, instance="successor")
-    seam.call("p", SubmitOpen(OPENING, 1))
-    seam.call("q", SubmitOpen(successor, 2))
-
-    seam.say("p", SubmitOpen(successor, None))
-    seam.say("p", SubmitOpen(OPENING, None))
-
-
-def test_the_phb_of_another_broker_says_it(seam: Seam) -> None:
-    seam.say("q", Submit(BATCH, 7))
-    seam.call("q", Submitted(7, PUBEND, LOGGED))
-    place(seam, LOGGED)
-
-
-def test_a_refusal_may_be_the_routers_own(seam: Seam) -> None:
-    place(seam, LATER)
 
 
 @pytest.mark.parametrize(

@@ -30,27 +30,6 @@ def check(truth: PubendTruth, knowledge: Knowledge) -> None:
 
 
 @pytest.mark.parametrize(
-    "knowledge",
-    [
-        known(10, 30, events(15, 25, 26)),
-        known(10, 30, events(15, 25, 26), stamp={"s": 1}),
-        known(12, 25, events(15, 25)),
-        known(15, 24),
-        known(0, 20, events(15), lost=10),
-        known(0, 20, events(8, 15), lost=10),
-        known(0, 4, lost=10),
-        known(5, 15, events(15), lost=10),
-        known(7, 8, events(8)),
-        known(41, 50),
-        known(35, 35),
-    ],
-    ids=str,
-)
-def test_what_was_said(truth: PubendTruth, knowledge: Knowledge) -> None:
-    check(truth, knowledge)
-
-
-@pytest.mark.parametrize(
     ("knowledge", "words"),
     [
         (known(30, 31), "of which it said nothing"),
@@ -81,22 +60,6 @@ def test_a_body_that_is_cut_elsewhere_is_another_event(truth: PubendTruth) -> No
 
     with breaks(Clause.TRUTH, "not the one"):
         check(truth, known(10, 20, cut))
-
-
-def test_what_is_lost_later_stays_true(truth: PubendTruth) -> None:
-    truth.know(known(50, 60, lost=45))
-
-    check(truth, known(10, 30, events(15, 25, 26)))
-    check(truth, known(10, 60, lost=45))
-
-
-def test_an_answer_repeats_what_was_said(truth: PubendTruth) -> None:
-    truth.know(known(12, 28, events(15, 25, 26)))
-
-    assert truth.between(0, 100) == [8, 15, 25, 26]
-    assert truth.between(8, 25) == [15, 25]
-    assert (truth.stable, truth.lost) == (50, 10)
-    assert truth.event(25).topic == "fish"
 
 
 @pytest.mark.parametrize(

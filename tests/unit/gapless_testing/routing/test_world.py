@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conformance.broken_routers import BrokenHarness
-from gapless_testing.routing import ALONE, DIAMOND, Clause, ContractError
+from gapless.core.network.facts import Know
+from gapless.core.stream.knowledge import Knowledge
+from gapless_testing.routing import ALONE, Clause, ContractError
 from gapless_testing.routing.faults import SECOND, RoutingFaults
 from gapless_testing.routing.world import RouterWorld, live_through, naming
 from unit.gapless_testing.routing.seam import breaks
@@ -20,33 +22,10 @@ def world() -> RouterWorld:
     return made
 
 
-def test_it_is_busy_and_settles(world: RouterWorld) -> None:
-    (shb,), (pubend, _), (client,) = world.shbs, world.pubends, world.clients
-    following = shb.streams[pubend.pubend]
-    world.settle()
-
-    assert len(following.received) > 20
-    assert client.logged > 10
-    assert pubend.lost > 0
-    assert any(followed.row is not None for followed in shb.streams.values())
-    assert following.probed > 0
-    count = len(pubend.ticks)
-    world.run(5)
-    assert len(pubend.ticks) == count
-
-
 def test_interest_changes_when_it_should() -> None:
     changing = live_through(BrokenHarness(), ALONE, 1, RoutingFaults(change_every=SECOND))
     assert changing.shbs[0].version > 5
     assert live_through(BrokenHarness(), ALONE, 1, RoutingFaults()).shbs[0].version == 1
-
-
-def test_every_broker_has_who_belongs_there() -> None:
-    made = RouterWorld(BrokenHarness(), DIAMOND, 1)
-
-    assert [pubend.pubend for pubend in made.pubends] == ["p-events@1", "q-events@1"]
-    assert [shb.shb for shb in made.shbs] == ["q:store", "s:store"]
-    assert [client.host.name for client in made.clients] == ["p", "q"]
 
 
 def test_an_event_that_is_missing_at_the_end(world: RouterWorld) -> None:
@@ -67,6 +46,14 @@ def test_an_event_too_many_at_the_end(world: RouterWorld) -> None:
 
     with breaks(Clause.TRUTH, r"without \[\], and with \["):
         world.settle()
+
+
+def test_events_that_were_given_up_too_soon(world: RouterWorld) -> None:
+    shb, pubend = world.shbs[0], world.pubends[0].pubend
+    head = shb.streams[pubend].head
+
+    with breaks(Clause.MINIMA, "gave up"):
+        shb.attend(Know(Knowledge(pubend, head, head + 100, lost=head + 100)))
 
 
 def test_a_batch_that_never_gets_logged(world: RouterWorld) -> None:

@@ -117,8 +117,8 @@ def test_whoever_has_a_token_of_it_asks_again_or_is_refused(heard: float, code: 
 
 def test_no_position_is_kept_for_done_at_a_pubend_that_may_be_there() -> None:
     """A home that confirmed what it could not keep lost acknowledgements."""
-    desks: Any = SimpleNamespace(_hosting=an_shb(known("phb2", 300, 345)))
+    records: Any = SimpleNamespace(_hosting=an_shb(known("phb2", 300, 345)))
     there, gone = Acknowledged(pubend_of("phb2", 346), 5, 5), Acknowledged(pubend_of("phb2", 200), 5, 5)
 
-    assert CommitRecords.unknown_of(desks, [gone, there], 0) == there.pubend
-    assert CommitRecords.unknown_of(desks, [gone], 0) == ""
+    assert CommitRecords.unknown_of(records, [gone, there], 0) == there.pubend
+    assert CommitRecords.unknown_of(records, [gone], 0) == ""
