@@ -164,7 +164,7 @@ def test_what_was_pushed_after_all_says_nothing_of_how_long_answers_take() -> No
     net.pass_time(9 * SECOND)
     net.arrive("i", "s", knowledge(0, 20, "b", reply=True))
 
-    (stream,) = net.routers["s"]._streams._streams.values()
+    (stream,) = net.streams("s")._streams.values()
     assert stream.asked.forget == streams.TIMES.forget
 
 
@@ -516,7 +516,7 @@ def test_the_pubend_is_asked_in_the_name_of_this_life() -> None:
     net.tell("s", want(0, 20))
     (one,) = net.take(AskPubend, "p")
 
-    assert one.reply_to == net.routers["p"]._state.life
+    assert one.reply_to == net.life("p")
 
 
 def test_after_a_broker_in_between_began_anew_wants_find_the_pubend_again() -> None:
