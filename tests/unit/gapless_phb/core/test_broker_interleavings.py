@@ -375,7 +375,7 @@ class World:
 
     def check_release(self, lost: Tick) -> None:
         """I8, and I5 for holds: L only below what every member released, or where early release allows it."""
-        pubend = self.harness.role._pubends[self.harness.pubend]
+        pubend = self.harness.hosted()
         (clock,) = self.harness.role._clocks
         self.latest = max(self.latest, clock.latest)
         if not lost:

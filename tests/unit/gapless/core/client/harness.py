@@ -112,7 +112,7 @@ class World:
             for broker in {id(broker): broker for broker in map(self.at, self.links.values())}.values():
                 for link, payload in broker.take():
                     worked = True
-                    self._from_broker(link, payload)
+                    self.from_broker(link, payload)
             if not worked:
                 return
         raise AssertionError("they never stop talking")
@@ -155,7 +155,7 @@ class World:
         effects = self.core.take_effects()
         for effect in effects:
             if isinstance(effect, e.OpenLink):
-                self._dial(effect)
+                self.dial(effect)
             elif isinstance(effect, e.SendFrames):
                 self.sends.append(effect)
                 if effect.link in self.links:
@@ -168,7 +168,7 @@ class World:
                 self.told.append(effect)
         return bool(effects)
 
-    def _dial(self, dial: e.OpenLink) -> None:
+    def dial(self, dial: e.OpenLink) -> None:
         self.dialled.append(dial.address)
         if dial.address in self.unreachable:
             self.core.on_link_down(dial.link, "nobody answers", self.now)
@@ -180,7 +180,7 @@ class World:
     def _hang_up(self, link: int) -> None:
         self.at(self.links.pop(link)).disconnect(link)
 
-    def _from_broker(self, link: int, payload: bytes | None) -> None:
+    def from_broker(self, link: int, payload: bytes | None) -> None:
         if link not in self.links:
             return
         if payload is None:

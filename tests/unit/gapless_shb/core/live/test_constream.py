@@ -60,7 +60,7 @@ def test_silence_that_did_not_know_the_subscription_is_not_believed_for_it() -> 
     world, client, stream = world_with()
     lo = world.stable
     world.publish()
-    old = Knowledge(PUBEND, lo, world.stable, stamp={world.role._shb: world.known_version - 1})
+    old = Knowledge(PUBEND, lo, world.stable, stamp={world.shb: world.known_version - 1})
 
     world.deliver(old)
 
@@ -75,7 +75,7 @@ def test_since_is_no_lower_than_silence_accepted_before() -> None:
     """T45: silence above the head that is held under a lower stamp was computed without the subscription."""
     world, client, stream = world_with()
     version = world.known_version
-    shb = world.role._shb
+    shb = world.shb
     low, middle, high = BASE + 10 * STEP, BASE + 20 * STEP, BASE + 30 * STEP
     world.deliver(Knowledge(PUBEND, middle, high, stamp={shb: version - 1}))
     world.deliver(Knowledge(PUBEND, stream.head, low, stamp={shb: version}))
@@ -350,7 +350,7 @@ def test_where_ticks_are_no_times_none_is_read_as_one() -> None:
     """A start by time is the beginning there, and what is found later is owed from its creation."""
     world, _, timed = world_with()
     numbered = PubendMeta("orders@1", "broker", created=17, stable=17, grain=1)
-    stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.role._hosting)
+    stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.hosting)
     late = SubscriptionRecord(7, "client", "name", 1, ("#",), "", 1, late_start=tick_at(world.wall), start={})
 
     assert (stream.at(world.wall), stream.start_of(late)) == (0, 17)
@@ -361,7 +361,7 @@ def test_a_pubend_begins_where_it_was_heard_of_first() -> None:
     """Found by the simulator: a gateway lost its volume, and subscriptions got a gap for records that Kafka had."""
     world, _, _ = world_with()
     numbered = PubendMeta("orders@1", "broker", created=0, stable=17, grain=1)
-    stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.role._hosting)
+    stream = Constream(numbered, 17, Pfs("orders@1", 1, 17, 0), world.hosting)
     late = SubscriptionRecord(7, "client", "name", 1, ("#",), "", 1, late_start=tick_at(world.wall), start={})
 
     stream.learn(replace(numbered, created=17, stable=20))
@@ -373,11 +373,11 @@ def test_a_log_that_numbers_its_records_is_not_asked_for_what_lies_ahead() -> No
     """TK22: it alone moves its end, and every question would be in vain."""
     world, _, timed = world_with()
     numbered = Constream(
-        PubendMeta("orders@1", "broker", stable=17, grain=1), 17, Pfs("orders@1", 1, 17, 0), world.role._hosting
+        PubendMeta("orders@1", "broker", stable=17, grain=1), 17, Pfs("orders@1", 1, 17, 0), world.hosting
     )
 
     for stream in (numbered, timed):
-        stream.on_deadline(stream._moved_at + 10**10, 10**9)
+        stream.on_deadline(world.now + 10**10, 10**9)
 
     assert numbered._curiosity.deadline() is None
     assert timed._curiosity.deadline() is not None
@@ -387,7 +387,7 @@ def test_a_log_that_is_told_otherwise_later_holds_up_nothing() -> None:
     """Hostile 32970: a cut took the marker that aborted a transaction below it, and then that was committed."""
     world, _, _ = world_with()
     meta = PubendMeta("orders@1", "broker", stable=20, grain=1)
-    stream = Constream(meta, 10, Pfs("orders@1", 1, 10, 0), world.role._hosting)
+    stream = Constream(meta, 10, Pfs("orders@1", 1, 10, 0), world.hosting)
     event = EventBatch([17], [encode_event("t", {}, None, b"x")], [1])
     answer = Knowledge("orders@1", 10, 20, event, reply=True)
 
@@ -404,7 +404,7 @@ def test_what_a_log_told_before_it_was_cut_holds_up_nothing() -> None:
     """The event may come before the void or after it: from a broker on the way that has kept it."""
     world, _, _ = world_with()
     meta = PubendMeta("orders@1", "broker", stable=20, grain=1)
-    stream = Constream(meta, 10, Pfs("orders@1", 1, 10, 0), world.role._hosting)
+    stream = Constream(meta, 10, Pfs("orders@1", 1, 10, 0), world.hosting)
     event = EventBatch([17], [encode_event("t", {}, None, b"x")], [1])
     told = Knowledge("orders@1", 15, 20, event)
     silence = Knowledge("orders@1", 10, 100, reply=True)
@@ -422,7 +422,7 @@ def test_what_a_log_told_before_it_was_cut_holds_up_nothing() -> None:
 def test_a_position_inside_a_void_of_numbered_ticks_is_of_lost_data() -> None:
     world, _, _ = world_with()
     meta = PubendMeta("orders@1", "broker", stable=200, voids=((10, 100), (150, 160)), grain=1)
-    stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.role._hosting)
+    stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.hosting)
 
     assert [tick for tick in (5, 10, 11, 99, 100, 150, 155, 161) if stream.is_lost(tick)] == [11, 99, 155]
 
@@ -430,7 +430,7 @@ def test_a_position_inside_a_void_of_numbered_ticks_is_of_lost_data() -> None:
 def test_no_position_that_clients_get_stands_inside_a_void_of_numbered_ticks() -> None:
     world, _, _ = world_with()
     meta = PubendMeta("orders@1", "broker", stable=200, voids=((10, 100), (150, 160)), grain=1)
-    stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.role._hosting)
+    stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.hosting)
 
     behind = [stream.behind(tick) for tick in (5, 10, 11, 99, 100, 101, 150, 151, 160, 199)]
 
@@ -444,7 +444,7 @@ def test_what_a_numbered_log_does_not_tell_will_never_come() -> None:
     """
     world, _, timed = world_with()
     meta = PubendMeta("orders@1", "broker", stable=200, grain=1)
-    stream = Constream(meta, 18, Pfs("orders@1", 1, 18, 0), world.role._hosting)
+    stream = Constream(meta, 18, Pfs("orders@1", 1, 18, 0), world.hosting)
     columns = EventColumns.of([encode_event("topic", {}, None, b"") for _ in range(3)], [0] * 3)
     answer = Knowledge("orders@1", 10, 20, EventBatch.of([12, 13, 20], [columns]), reply=True)
 

@@ -31,9 +31,9 @@ class Node(World):
         self.messages: dict[int, list[object]] = {}
         super().__init__()
 
-    def _make(self, context: RoleContext) -> SubscriberHostingBroker:
+    def make_role(self, context: RoleContext) -> SubscriberHostingBroker:
         roaming = Roaming(NODES, self.secret)
-        return super()._make(replace(context, broker=self.node, storage_id=f"of-{self.node}", roaming=roaming))
+        return super().make_role(replace(context, broker=self.node, storage_id=f"of-{self.node}", roaming=roaming))
 
     def on_said(self, effect: object) -> None:
         if isinstance(effect, r.Post):
@@ -44,15 +44,14 @@ class Node(World):
         else:
             super().on_said(effect)
 
-    def _client_gets(self, session: int, message: object) -> None:
+    def client_gets(self, session: int, message: object) -> None:
         assert session > 0, "a session elsewhere gets mail"
         self.messages.setdefault(session, []).append(message)
-        super()._client_gets(session, message)
+        super().client_gets(session, message)
 
-    @property
-    def shb(self) -> str:
-        """Its id."""
-        return self.role._shb
+    def roams(self, *, on: bool) -> None:
+        """As a broker of an earlier version, which knew of no home, or as one of this version again."""
+        self.hosting.places._roaming = Roaming(NODES, self.secret) if on else None
 
 
 class Pair:

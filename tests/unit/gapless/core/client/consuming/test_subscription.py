@@ -624,7 +624,7 @@ def test_consumed_by_its_token_everything_is_consumed_exactly_once(seed: int, du
             world.broker.say_silence()
         if random.random() < 0.15 and world.links:
             for link, payload in world.broker.take()[: random.randrange(4)]:
-                world._from_broker(link, payload)
+                world.from_broker(link, payload)
             if world.links:
                 world.cut()
         elif random.random() < 0.8:
