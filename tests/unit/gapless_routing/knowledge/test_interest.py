@@ -185,17 +185,6 @@ def test_an_shb_that_is_silent_for_thirty_seconds_is_forgotten_everywhere() -> N
     assert net.interests("p").direction_of("s@disk") is None
 
 
-def test_mates_do_not_keep_a_dead_row_alive_for_each_other() -> None:
-    """T58: each hears of it from the other for ever, but what they say gets older."""
-    net = Net(DIAMOND, cut=("p-i", "j-s"))
-    net.tell("s", full(1, "s@disk", "a"))
-    net.pass_time(6 * SECOND)
-    net.lost = lambda sent: "s" in (sent.source, sent.to)
-    net.pass_time(FORGOTTEN_AFTER + 2 * CENSUS_EVERY)
-
-    assert [wants(net, *at) for at in (("i", "S"), ("j", "S"), ("p", "M"))] == [{}, {}, {}]
-
-
 def test_an_old_row_of_a_census_is_not_even_heard_of() -> None:
     net = Net(CHAIN)
     net.open()
@@ -320,34 +309,6 @@ def test_a_member_is_not_enrolled_again() -> None:
     net.pass_time(3 * CENSUS_EVERY)
 
     assert net.take(Enrol, "p") == []
-
-
-def test_only_who_spoke_after_the_hand_over_is_enrolled() -> None:
-    """T60: what a broker in between still says of a retired SHB does not bring it back."""
-    net = subscribed()
-    net.lost = lambda sent: sent.source == "s"
-    net.pass_time(SECOND)
-    net.open()  # without it: it was retired
-    net.pass_time(4 * CENSUS_EVERY)
-    assert net.take(Enrol, "p") == []
-
-    net.lost = lambda _: False
-    net.pass_time(2 * CENSUS_EVERY)
-    assert Enrol("p@1", "s@disk") in net.take(Enrol, "p"), "it is alive"
-
-
-def test_a_census_that_was_long_on_its_way_brings_no_retired_shb_back() -> None:
-    """T60: its ages do not count that time (seed 910003)."""
-    net = subscribed()
-    net.lost = lambda sent: sent.source == "s"
-    net.open()  # without it: it was retired
-    net.pass_time(4 * SECOND)
-    net.arrive("i", "p", census(CensusRow("s@disk", 1, 1, 3000)))
-    assert net.take(Enrol, "p") == [], "it seems to have spoken since; but the census left a while ago"
-
-    net.pass_time(2 * SECOND)
-    net.arrive("i", "p", census(CensusRow("s@disk", 1, 1, 0)))
-    assert Enrol("p@1", "s@disk") in net.take(Enrol, "p")
 
 
 @pytest.mark.parametrize("lost_kind", [InterestPart, Private])

@@ -128,16 +128,6 @@ def test_a_push_reaches_back_only_to_what_is_unknown() -> None:
     assert pushed(net, "p", "i")[1:] == [(20, 25, (21,)), (40, 45, (41,))]
 
 
-def test_a_push_that_reaches_back_has_the_events_that_lie_there() -> None:
-    """T51: this one came as an answer to somebody, and was never pushed."""
-    net = subscribed()
-    net.say(0, 20, "a", "a", reply=True)
-    assert pushed(net, "p", "i") == []
-
-    net.say(20, 40, "a")
-    assert pushed(net, "p", "i") == [(0, 40, (1, 2, 21))]
-
-
 def test_what_reaches_back_stops_at_silence_that_says_less() -> None:
     net = subscribed()
     net.arrive("p", "i", knowledge(0, 20, "c", stamp={}))
@@ -154,15 +144,6 @@ def test_only_what_is_new_is_said_again() -> None:
 
     net.arrive("p", "i", knowledge(10, 30, "a", stamp={"s@disk": 1}))
     assert pushed(net, "i", "s")[1:] == [(10, 11, (11,))], "and the silence above it waits"
-
-
-def test_an_answer_is_pushed_to_nobody() -> None:
-    """T37."""
-    net = subscribed(FORK)
-    net.say(0, 30, "a", reply=True)
-    net.arrive("p", "i", knowledge(0, 30, "a", reply=True))
-
-    assert net.messages(Knowledge, "i") == []
 
 
 def test_nothing_is_pushed_where_nobody_is_and_who_comes_later_is_not_sent_the_past() -> None:
@@ -249,17 +230,6 @@ def test_in_a_group_silence_does_not_wait() -> None:
     assert pushed(net, "i", "s") == [(0, 20, ())]
 
 
-def test_silence_that_waited_is_filtered_when_it_is_said() -> None:
-    """T52: the event in it was held back under a table that did not want it."""
-    net = subscribed()
-    net.say(0, 20, "b")
-    net.tell("s", full(2, "s@disk", "a", "b"))
-    net.pass_time(SILENCE_AFTER)
-
-    (one,) = net.messages(Knowledge, "p", "i")
-    assert (said([one]), one.stamp) == ([(0, 20, (1,))], {"s@disk": 2})
-
-
 def test_a_hole_does_not_end_the_silence() -> None:
     """T53: nobody ever fills it here."""
     net = subscribed()
@@ -310,17 +280,6 @@ def behind(net: Net) -> Net:
     net.fill("p", "i")
     net.say(20, 40, "a")
     return net
-
-
-def test_on_a_full_link_nothing_is_pushed_and_a_notice_says_that_there_is_something() -> None:
-    """T57. The broker in between says so too: it is not the one that needs it."""
-    net = behind(subscribed())
-    net.say(40, 60, "a")
-    net.pass_time(2 * SILENCE_AFTER)
-
-    assert net.messages(Knowledge) == []
-    assert private(net, PUBEND, "p", "i") != []
-    assert [seen.meta.stable for seen in net.take(Seen, "s")] == [60]
 
 
 def test_before_it_is_full_no_notice_says_more_than_was_pushed() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.storages import SMALL_BUFFERS, RocksdbHarness, copy_at_rest
+from conformance.storages import SMALL_BUFFERS, RocksdbHarness, copy_at_rest, inspect_here
 from gapless.errors import (
     ConfigurationError,
     StorageError,
@@ -94,6 +94,18 @@ def killed(directory: Path, *, unsynced: int = 0, closed_first: bool = False) ->
 
 
 @pytest.fixture
+def watched() -> None:
+    """An opening inspects the database in a process of its own, which may hang: as a broker's does."""
+
+
+@pytest.fixture(autouse=True)
+def inspected_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An opening starts no process, unless a test asks to be `watched`: where a MANIFEST is spoilt, it may hang."""
+    if "watched" not in request.fixturenames:
+        monkeypatch.setattr(opening, "inspect_within", inspect_here)
+
+
+@pytest.fixture
 def place(tmp_path: Path) -> Place:
     return killed(tmp_path)
 
@@ -112,7 +124,7 @@ def refuses(place: Place, words: str) -> None:
 # -------------------------------------------------------------------------- what a kill or a power cut leaves
 
 
-def test_a_killed_volume_opens(place: Place) -> None:
+def test_a_killed_volume_opens(place: Place, watched: None) -> None:
     assert place.newest() == SYNCED
 
 
@@ -151,7 +163,7 @@ def test_a_hole_behind_the_fence_ends_the_volume_before_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 30, b"\x99" * 30])
-def test_a_torn_end_of_the_manifest_is_cut_off(place: Place, tail: bytes) -> None:
+def test_a_torn_end_of_the_manifest_is_cut_off(place: Place, watched: None, tail: bytes) -> None:
     """RocksDB refuses it: a power cut may leave the length of a record and not its content."""
     before = place.manifest().read_bytes()
     header = b"\x12\x34\x56\x78" + (30).to_bytes(2, "little") + b"\x01"
@@ -199,13 +211,13 @@ def test_a_log_of_another_volume_is_refused(place: Place, tmp_path: Path) -> Non
     refuses(place, "not this volume's")
 
 
-def test_an_empty_manifest_is_refused(place: Place) -> None:
+def test_an_empty_manifest_is_refused(place: Place, watched: None) -> None:
     place.manifest().write_bytes(b"")
 
     refuses(place, "cannot be opened")
 
 
-def test_a_manifest_that_opens_empty_is_refused(place: Place) -> None:
+def test_a_manifest_that_opens_empty_is_refused(place: Place, watched: None) -> None:
     """One bit in the length of its first record: RocksDB takes the whole file for a torn tail."""
     content = bytearray(place.manifest().read_bytes())
     content[5] ^= 4
@@ -214,7 +226,7 @@ def test_a_manifest_that_opens_empty_is_refused(place: Place) -> None:
     refuses(place, "cannot be opened")
 
 
-def test_a_manifest_on_which_rocksdb_hangs_is_refused(place: Place) -> None:
+def test_a_manifest_on_which_rocksdb_hangs_is_refused(place: Place, watched: None) -> None:
     """One bit in a record's type: the open would never end, with the GIL held."""
     ends = [end for _, end in intact_records(place.manifest(), 1)]
     content = bytearray(place.manifest().read_bytes())
@@ -225,7 +237,7 @@ def test_a_manifest_on_which_rocksdb_hangs_is_refused(place: Place) -> None:
     refuses(place, "hangs")
 
 
-def test_any_flipped_byte_of_the_manifest_is_harmless_or_refused(place: Place) -> None:
+def test_any_flipped_byte_of_the_manifest_is_harmless_or_refused(place: Place, watched: None) -> None:
     content = place.manifest().read_bytes()
     before = place.directory
     for at in range(0, len(content), 7):

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from gapless.core.client import ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
+from gapless.core.client.consuming.subscription import SubscriptionCore
 from gapless.core.client.link import effects as e
 from gapless.core.client.link.attempts import Attempts
 from gapless.core.stream.columns import EventColumns
@@ -30,6 +31,13 @@ class Reader:
         self.number = number
         self.bodies: list[bytes] = []
         self.items: list[Any] = []
+
+    @property
+    def core(self) -> SubscriptionCore:
+        """What the client's core has of it."""
+        core = self.world.core.subscription(self.number)
+        assert core is not None
+        return core
 
     def take(self, events_max: int | None = None) -> bool:
         """Takes one thing; returns whether there was one."""
@@ -227,6 +235,12 @@ class World:
         ticket = self.core.publish(publisher, columns(*bodies), (), self.now)
         self.pump()
         return ticket
+
+    def log(self, *bodies: bytes, **options: Any) -> list[int]:
+        """Events are logged, and arrive. Their ticks."""
+        ticks = self.broker.log(*bodies, **options)
+        self.pump()
+        return ticks
 
     def subscribe(self, name: str | None = "s", **wanted: Any) -> Reader:
         number = self.core.subscribe(SubscribeOptions(wanted.pop("topics", ("#",)), name, **wanted), self.now)

@@ -55,34 +55,6 @@ def test_a_new_consumer_goes_live_with_the_first_knowledge_that_honours_it() -> 
     assert not world.wants
 
 
-def test_silence_that_did_not_know_the_subscription_is_not_believed_for_it() -> None:
-    """T3: what a soft filter dropped before it heard of a subscription is fetched by its own reader."""
-    world, client, stream = world_with()
-    lo = world.stable
-    world.publish()
-    old = Knowledge(PUBEND, lo, world.stable, stamp={world.shb: world.known_version - 1})
-
-    world.deliver(old)
-
-    assert stream.head == world.stable, "nobody else waits for a subscription that joins (T45)"
-    assert stream.positions[client.sid].since == FOREVER
-    world.answer_wants()
-    world.consume(client)
-    assert client.consumed == [world.log[0][0]]
-
-
-def test_since_is_no_lower_than_silence_accepted_before() -> None:
-    """T45: silence above the head that is held under a lower stamp was computed without the subscription."""
-    world, client, stream = world_with()
-    version = world.known_version
-    shb = world.shb
-    low, middle, high = BASE + 10 * STEP, BASE + 20 * STEP, BASE + 30 * STEP
-    world.deliver(Knowledge(PUBEND, middle, high, stamp={shb: version - 1}))
-    world.deliver(Knowledge(PUBEND, stream.head, low, stamp={shb: version}))
-
-    assert stream.positions[client.sid].since == high
-
-
 def test_a_hole_stops_the_head_and_is_asked_for_after_a_while() -> None:
     """Reordering is waited for; a loss is asked for (GCT)."""
     world, client, stream = world_with()
@@ -164,33 +136,6 @@ def test_two_filters_that_match_alike_share_one_payload() -> None:
     assert payloads[0] is payloads[1]
 
 
-def test_a_subscription_that_matches_nothing_does_not_pin_the_log() -> None:
-    """And its application, back with the token it stored long ago, sees no gap (T47)."""
-    world, client, _stream = world_with("w = 9")
-    push(world)
-    stored = client.begins
-    assert stored is not None
-    world.detach(client)
-    push(world, 10)
-    for _ in range(3):
-        world.pause(5_000)
-        world.sync()
-    world.release()
-    assert world.lost >= world.log[-2][0]
-
-    client.token = stored
-    world.attach(client, stored)
-    for _ in range(5):
-        world.read()
-        world.answer_wants()
-    while client.inbox:
-        world.consume(client)
-
-    assert client.gaps == []
-    assert client.consumed == []
-    assert client.token >= world.log[-2][0]
-
-
 def test_an_unacknowledged_event_pins_the_log_while_its_subscriber_is_away() -> None:
     """I8: only what every durable subscription has behind it may be forgotten."""
     world, client, _stream = world_with()
@@ -204,39 +149,6 @@ def test_an_unacknowledged_event_pins_the_log_while_its_subscriber_is_away() -> 
     world.release()
 
     assert world.lost < world.log[0][0]
-
-
-def test_an_shb_that_was_retired_and_returns_tells_its_durable_subscriptions_of_the_gap() -> None:
-    """T10: who was away and who is first to come back are told alike, in order, what may have been lost."""
-    world, client, _stream = world_with()
-    push(world)
-    world.consume(client)
-    away = Client("away", "")
-    world.clients.append(away)
-    world.attach(away, None)
-    world.sync()
-    push(world, 3)
-    world.detach(away)
-    for _ in range(3):
-        world.pause(5_000)
-        world.sync()
-    world.crash()
-    seen = world.log[-1][0]
-    for _ in range(5):
-        world.publish()
-    world.lost = world.log[-2][0]  # it was retired, and the log waits for it no longer
-
-    world.rest()
-
-    assert client.token == world.stable
-    newest = world.log[-1][0]
-    for one in (client, away):
-        assert one.consumed[-1] == newest
-        assert not any(seen < tick <= world.lost for tick in one.consumed)
-        owed = [row[0] for row in world.log if one.begins is not None and row[0] > one.begins]
-        missed = [tick for tick in owed if tick not in one.consumed]
-        assert missed
-        assert all(any(lo < tick <= hi for lo, hi in one.gaps) for tick in missed)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from gapless.core.alarms import Alarm
 from gapless.core.network import facts as r
@@ -190,6 +191,13 @@ class Pair:
         node.feed(request, session)
         return request.request
 
+    def come(self, node: Node, instance: str = "i", *, wait: int = 1000, **how: Any) -> ClientSession:
+        """A new session asks for the subscription, and this time passes."""
+        session = self.session(instance)
+        self.subscribe(node, session, **how)
+        self.settle(wait)
+        return session
+
     def answer(self, node: Node, session: ClientSession) -> object:
         """What the session was answered last to a request."""
         said = node.messages.get(session.number, [])
@@ -200,6 +208,12 @@ class Pair:
         """The same, of an attachment."""
         answer = self.answer(node, session)
         assert isinstance(answer, m.Subscribed), answer
+        return answer
+
+    def refused(self, node: Node, session: ClientSession) -> m.RequestFailed:
+        """The same, of a refusal."""
+        answer = self.answer(node, session)
+        assert isinstance(answer, m.RequestFailed), answer
         return answer
 
     def ticks(self, node: Node, session: ClientSession) -> list[int]:

@@ -124,9 +124,7 @@ def test_a_name_that_an_shb_has_is_read_there_wherever_its_home_would_be() -> No
 def test_the_shb_that_a_token_names_is_asked_before_its_name_is_created_elsewhere() -> None:
     pair = Pair()
     pair.other.roams(on=False)
-    consumer = pair.session("first")
-    pair.subscribe(pair.other, consumer)
-    pair.settle(500)
+    consumer = pair.come(pair.other, "first", wait=500)
     (last,) = pair.publish(1)
     token = Token(pair.attached(pair.other, consumer), last)
     pair.leave(pair.other, consumer)
@@ -146,9 +144,7 @@ def test_the_shb_that_a_token_names_is_asked_before_its_name_is_created_elsewher
 
 def test_while_that_shb_is_silent_nothing_is_created() -> None:
     pair = Pair()
-    consumer = pair.session("first")
-    pair.subscribe(pair.home, consumer)
-    pair.settle(500)
+    consumer = pair.come(pair.home, "first", wait=500)
     token = Token(pair.attached(pair.home, consumer), begins(pair.attached(pair.home, consumer)))
     strange = m.Subscribed(0, 7, 1, b"", created=False, positions=[], home=f"{OTHER}@of-{OTHER}")
     pair.home.feed(m.Unsubscribe(901, "s", CLIENT), pair.session("operator"))
@@ -166,16 +162,12 @@ def test_while_that_shb_is_silent_nothing_is_created() -> None:
 
 def test_an_attachment_beside_does_not_make_a_consumer_skip_what_it_is_owed() -> None:
     pair = Pair()
-    first = pair.session("one")
-    pair.subscribe(pair.home, first)
-    pair.settle(1000)
+    first = pair.come(pair.home, "one")
     pair.leave(pair.home, first)
     events = pair.publish(3)
 
     asked(pair, pair.other, attach())
-    consumer = pair.session("two")
-    pair.subscribe(pair.other, consumer)
-    pair.settle(2000)
+    consumer = pair.come(pair.other, "two", wait=2000)
 
     assert pair.ticks(pair.other, consumer) == events
 
