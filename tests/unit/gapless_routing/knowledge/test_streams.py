@@ -525,7 +525,9 @@ def test_where_no_shb_is_nothing_goes_but_notices() -> None:
 
     assert net.messages(Knowledge, "i", "q") == []
     assert private(net, PUBEND, "i", "q") != []
-    assert replace(net.streams("q").meta_of(P), stable=0) == PubendMeta(P, "p")
+    meta = net.streams("q").meta_of(P)
+    assert meta is not None
+    assert replace(meta, stable=0) == PubendMeta(P, "p")
 
 
 # ------------------------------------------------------------------------------------------- forks

@@ -177,7 +177,7 @@ def test_a_follower_that_is_stopped_at_any_moment_ends(monkeypatch: pytest.Monke
 
     advanced: list[None] = []
     with monkeypatch.context() as patched:
-        patched.setattr(fence_module.threading, "Event", Event)
+        patched.setattr(threading, "Event", Event)
         follower = FenceFollower(lambda: advanced.append(None))
     follower.follow()
     assert stopping.wait(20)

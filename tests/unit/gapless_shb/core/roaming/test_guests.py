@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from gapless.core.network import facts as r
+from gapless.core.ports import ClientSession
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import messages as m
@@ -18,10 +21,8 @@ from unit.gapless_shb.core.harness import PUBEND
 from unit.gapless_shb.core.roaming.harness import Pair, Token, begins
 
 
-def attached(pair: Pair, **how: object) -> tuple[object, m.Subscribed]:
-    session = pair.session()
-    pair.subscribe(pair.other, session, **how)
-    pair.settle(1000)
+def attached(pair: Pair, **how: Any) -> tuple[ClientSession, m.Subscribed]:
+    session = pair.come(pair.other, **how)
     return session, pair.attached(pair.other, session)
 
 
