@@ -450,7 +450,7 @@ def test_what_a_consumer_acknowledged_before_it_left_is_repeated_until_the_home_
 # ------------------------------------------------------------------------------------------------ gaps
 
 
-def with_old_token(*, silent: bool) -> tuple[Pair, object, Token, list[int]]:
+def with_old_token(*, silent: bool) -> tuple[Pair, ClientSession, Token, list[int]]:
     """A consumer with a token from before quiet ticks, whose events of others are gone from the log."""
     pair = Pair()
     session = pair.come(pair.other, "one", selector="n < 2")
