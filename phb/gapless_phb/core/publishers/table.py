@@ -5,7 +5,7 @@ A publisher is known by its name. The instance that opened the name last owns it
 - An instance that opens a name gets a new *term*. Each opening gets a new *epoch*, and the term is the upper part of
   the epoch. Only the newest epoch may publish. Two epochs with the same term belong to the same instance.
 - Terms come from one counter per pubend. So a publisher that was forgotten and comes back never gets an epoch that
-  an older twin of it may still be using.
+  an older rival of it may still be using.
 
 Sequences count events and go on across epochs and instances. One high-water mark is enough to recognise repeated
 events, because sequences arrive without holes: a batch is taken only if its first sequence is the next one (T39).

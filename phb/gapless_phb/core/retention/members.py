@@ -25,7 +25,7 @@ from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.source import SECOND, PubendContext, Source, Timer, Timers
 
 
-class Keeping:
+class Retention:
     """Enrols SHBs, keeps their holds, answers their wants, asks for progress, and has the source give up events."""
 
     def __init__(

@@ -35,10 +35,10 @@ from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.checks import called, check_positions, check_sealed, found_for_ranges, removed
-from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
-from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
+from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 
 
@@ -50,8 +50,8 @@ class Ranges:
         hosting: Hosting,
         subscribing: Subscribing,
         expiry: Expiry,
-        ahead: PositionsAhead,
-        desks: Desks,
+        ahead: UnverifiedPositions,
+        commit_records: CommitRecords,
         locks: RangeLocks,
         waiting: Waiting,
     ) -> None:
@@ -62,7 +62,7 @@ class Ranges:
         self._ahead = ahead
         self.used = False
         """Whether any request about ranges has come yet. Before that there is nothing to do here."""
-        self._attaching = Attaching(hosting, subscribing, ahead, desks, waiting)
+        self._attaching = Attaching(hosting, subscribing, ahead, commit_records, waiting)
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
@@ -182,11 +182,16 @@ class Attaching:
     """Answers Attach, when the subscription is durable and its start is final."""
 
     def __init__(
-        self, hosting: Hosting, subscribing: Subscribing, ahead: PositionsAhead, desks: Desks, waiting: Waiting
+        self,
+        hosting: Hosting,
+        subscribing: Subscribing,
+        ahead: UnverifiedPositions,
+        commit_records: CommitRecords,
+        waiting: Waiting,
     ) -> None:
         self._hosting = hosting
         self._ahead = ahead
-        self._desks = desks
+        self._commit_records = commit_records
         self._subscribing = subscribing
         self._waiting = waiting
 
@@ -194,8 +199,8 @@ class Attaching:
         """Creates the subscription, or finds it. Raises RefusedError."""
         sid = self._subscribing.define(session, as_subscribe(request), now, wall)
         subscription = self._hosting.registry.get(sid)
-        if subscription is not None and self._desks.needs_fence(sid):
-            self._desks.fence(subscription, partial(self._fenced, session, request, sid))
+        if subscription is not None and self._commit_records.needs_fence(sid):
+            self._commit_records.fence(subscription, partial(self._fenced, session, request, sid))
         else:
             self._answer_if_settled(session, request, now, wall, sid=sid)
 
@@ -215,7 +220,7 @@ class Attaching:
             if reason:
                 raise RefusedError(Code.RETRY, reason)
             if subscription is not None:
-                self._desks.advance(subscription, ticks, now)
+                self._commit_records.advance(subscription, ticks, now)
             self._answer_if_settled(session, request, now, wall, sid=sid)
         except BeyondError as beyond:
             self._ahead.put_off(session, request, beyond, self.on_attach, now)

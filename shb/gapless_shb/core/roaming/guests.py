@@ -52,8 +52,8 @@ from gapless_shb.core.roaming.mail import (
     Ask,
     CommitAtHome,
     CommittedAtHome,
-    Doubt,
     Ended,
+    LostRange,
     Matched,
     Renew,
     Renewed,
@@ -70,8 +70,8 @@ from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.takers import taker_of
 from gapless_shb.core.subscriptions.checks import EXISTS, checked_filter, elsewhere, not_from
-from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
 from gapless_shb.core.subscriptions.takeovers import taken_over_by
+from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 from gapless_shb.core.total_order.groups import Groups
 
 MILLISECOND: Final = 1_000_000
@@ -81,7 +81,7 @@ REPEAT: Final = 500 * MILLISECOND
 SILENT: Final = 3 * SECOND
 """How long a home may be silent before it counts as away."""
 RENEW: Final = 5 * SECOND
-"""How often a lease is renewed."""
+"""How often an attachment is renewed."""
 URGENT: Final = 250 * MILLISECOND
 """How soon acknowledgements are mailed."""
 ROWS_MOST: Final = 256
@@ -139,7 +139,7 @@ class Guest:
     """The newest commit of its consumer that the home has not answered."""
     handed: tuple[Unit, ...] | None = None
     """The units that the consumer was handed and did not commit, if it left in order."""
-    settled: tuple[PubendId, ...] | None = None
+    cleared: tuple[PubendId, ...] | None = None
     """The pubends on which the consumer was no longer in doubt; None: it was never in doubt."""
 
     @property
@@ -154,7 +154,7 @@ class Guests:
     def __init__(
         self,
         hosting: Hosting,
-        ahead: PositionsAhead,
+        ahead: UnverifiedPositions,
         groups: Groups,
         here: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
@@ -267,7 +267,7 @@ class Guests:
         guest = self._guests.get(request.sid)
         if guest is not None and request.handed is not None:
             guest.handed = tuple(request.handed)
-            guest.settled = None if request.settled is None else tuple(request.settled)
+            guest.cleared = None if request.cleared is None else tuple(request.cleared)
 
     def on_committed(self, committed: CommittedAtHome) -> None:
         """A commit is durable at the home: answers the consumer."""
@@ -323,7 +323,7 @@ class Guests:
             self._hosting.tell(question.session.number, message)
 
     def _give_back(self, node: BrokerId, answer: Answer, now: int) -> None:
-        """Gives back the lease that an answer has granted: its client has gone, or cannot be served here."""
+        """Gives back the attachment that an answer has granted: its client has gone, or cannot be served here."""
         attached = {guest.attachment for guest in self._guests.values()}
         if not isinstance(answer.message, Subscribed) or answer.number in self._leaving or answer.number in attached:
             return
@@ -361,7 +361,7 @@ class Guests:
                 self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
     def on_ended(self, ended: Ended, now: int, wall: int) -> None:
-        """A home has ended a lease."""
+        """A home has ended an attachment."""
         if ended.life != self._hosting.life:
             return
         if self._leaving.pop(ended.attachment, None) is not None:
@@ -378,7 +378,7 @@ class Guests:
         return self._timers.next()
 
     def on_deadline(self, now: int, wall: int) -> None:
-        """Repeats questions, commits and farewells without an answer, and renews leases."""
+        """Repeats questions, commits and farewells without an answer, and renews attachments."""
         for what, number in self._timers.take_due(now):
             assert isinstance(number, int)
             if what == "ask":
@@ -590,7 +590,7 @@ class Guests:
         self._end_consumption(guest.sid, now, wall)
 
     def _lose(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
-        """The home has ended a lease. The code `RETRY` means: for another attachment of the same client instance.
+        """The home has ended an attachment. The code `RETRY` means: for another attachment of the same client instance.
 
         If the other attachment comes from an older request that was late, the client still believes to be served here.
         So its session is ended, and it connects again.
@@ -650,12 +650,12 @@ class Guests:
         about = f"{record.client_id}/{record.name}"
         self._hosting.outbox.emit(Alarm(AlarmCode.HOME_SILENT, reason, about))
 
-    def _doubts(self, guest: Guest) -> tuple[Doubt, ...]:
+    def _doubts(self, guest: Guest) -> tuple[LostRange, ...]:
         """Returns the lost ticks that the next renewal asks about: as many as have room in one answer."""
         open_ones = [(pubend, doubt) for pubend, doubt in guest.doubts.items() if doubt.said is None]
         for _, doubt in open_ones[:DOUBTS_MOST]:
             doubt.asked = doubt.asked or guest.question
-        return tuple(Doubt(pubend, doubt.lo, doubt.hi) for pubend, doubt in open_ones[:DOUBTS_MOST])
+        return tuple(LostRange(pubend, doubt.lo, doubt.hi) for pubend, doubt in open_ones[:DOUBTS_MOST])
 
     def _renewal(self, guest: Guest, *, leaves: bool) -> Renew:
         acknowledged: list[Acknowledged] = []
@@ -665,9 +665,9 @@ class Guests:
             if len(acknowledged) + len(passed) >= ROWS_MOST:
                 break
             if position.acked > (0 if row is None else row.acked):
-                acknowledged.append(Acknowledged(stream.pubend, position.acked, position.quiet_from))
-            if position.passed > max(position.acked, 0 if row is None else max(row.passed, row.released)):
-                passed.append(Position(stream.pubend, position.passed))
+                acknowledged.append(Acknowledged(stream.pubend, position.acked, position.acked_event))
+            if position.nothing_upto > max(position.acked, 0 if row is None else max(row.nothing_upto, row.released)):
+                passed.append(Position(stream.pubend, position.nothing_upto))
         here, consumer = self._hosting, guest.consumer
         return Renew(
             here.shb,
@@ -683,7 +683,7 @@ class Guests:
             guest.in_use,
             leaves,
             guest.handed,
-            guest.settled,
+            guest.cleared,
             consumer.taker.attempt,
             consumer.subscription.wants,
             tuple(passed),
@@ -741,7 +741,7 @@ def _is_earlier(question: Question, guest: Guest) -> bool:
 
 def learn(position: SubscriptionPosition, row: Row) -> None:
     """Takes over a position from the home: the home's knowledge of what is done with never shrinks."""
-    position.acknowledge(row.acked, row.quiet_from)
+    position.acknowledge(row.acked, row.acked_event)
     position.released = max(position.released, row.released)
 
 

@@ -5,7 +5,7 @@ the first step (`waiting`):
 
 1. Does the subscription exist? By its id it has to; by its name it is created if it does not.
 2. Does the request want the same filter, and order? Does its token belong to the subscription? Are its positions real,
-   and known here? If that is not known yet, it waits for that (`positions_ahead`).
+   and known here? If that is not known yet, it waits for that (`unverified_positions`).
 3. Is the note that nobody has it deleted? It waits for that (`expiry`).
 4. Is it durable, with its final start and filter? Otherwise its creation goes on, for this request.
 5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over.
@@ -66,11 +66,11 @@ from gapless_shb.core.subscriptions.checks import (
     untaken,
 )
 from gapless_shb.core.subscriptions.claims import key_of
-from gapless_shb.core.subscriptions.commits import Desks, OpenedDesk
+from gapless_shb.core.subscriptions.commits import CommitRecords, OpenedRecord
 from gapless_shb.core.subscriptions.expiry import Expiry
-from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 from gapless_shb.core.total_order.groups import Groups
 
@@ -105,9 +105,9 @@ class Subscribing:
         self,
         hosting: Hosting,
         expiry: Expiry,
-        ahead: PositionsAhead,
+        ahead: UnverifiedPositions,
         groups: Groups,
-        desks: Desks,
+        commit_records: CommitRecords,
         takeovers: Takeovers,
         locks: RangeLocks,
         waiting: Waiting,
@@ -116,7 +116,7 @@ class Subscribing:
         self._takeovers = takeovers
         self._locks = locks
         self._waiting = waiting
-        self._desks = desks
+        self._commit_records = commit_records
         self._expiry = expiry
         self._ahead = ahead
         self._groups = groups
@@ -237,7 +237,7 @@ class Subscribing:
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.removed(sid)
-        operations += self._desks.remove(subscription)
+        operations += self._commit_records.remove(subscription)
         hosting.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
@@ -314,7 +314,7 @@ class Subscribing:
         elif request.start is StartAt.TIME:
             start = stream.at(request.start_wall)
         else:
-            start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
+            start = 0 if request.start is StartAt.EARLIEST else stream.client_position(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
     def _place(
@@ -347,7 +347,7 @@ class Subscribing:
                     continue
                 if subscription.origin[0]:  # it is a subscription's, and not only positions that somebody put together
                     at = stream.meta.created
-            at = stream.behind(at)
+            at = stream.client_position(at)
             position.start = at
             position.acknowledge(at, 0)
             subscription.start = {**subscription.start, stream.pubend: at}
@@ -481,7 +481,7 @@ class Subscribing:
         if not request.commits:
             return
         # The answer says that what is repeated is durable: so that is judged before.
-        if unknown := self._desks.unknown_of(request.acknowledged, now):
+        if unknown := self._commit_records.unknown_of(request.acknowledged, now):
             raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
         streams, sid = self._hosting.streams, subscription.sid
         news = [
@@ -541,7 +541,7 @@ class Subscribing:
         for stream in hosting.streams.values():
             position = stream.change(sid, subscription.version)
             operations.append(position_row(sid, stream.pubend, position))
-        operations += self._desks.changed(former, wall)
+        operations += self._commit_records.changed(former, wall)
         self._begin_creation(Creation(session, request, subscription, changes=True))
         hosting.write_interest(operations, add=subscription, former=former)
         self._await_record(sid)
@@ -593,9 +593,9 @@ class Subscribing:
         )
         for acknowledged in request.acknowledged:
             self._ahead.acknowledge(consumer, acknowledged, now)
-        opening = self._desks.open(consumer, request)
+        opening = self._commit_records.open(consumer, request)
         if opening is None:
-            self._serve(consumer, request, OpenedDesk(), now, wall, created=created)
+            self._serve(consumer, request, OpenedRecord(), now, wall, created=created)
             return
         opened, rows = opening
         self._hosting.take_consumer(consumer, Phase.ATTACHING)
@@ -609,7 +609,7 @@ class Subscribing:
             try:
                 if reason:
                     raise RefusedError(Code.RETRY, reason)
-                self._desks.advance(subscription, ticks, now)
+                self._commit_records.advance(subscription, ticks, now)
                 self._serve(consumer, request, opened, now, wall, created=created)
             except BeyondError as beyond:
                 self._hosting.detach(consumer.sid)
@@ -620,14 +620,14 @@ class Subscribing:
 
         def durable(now: int, wall: int) -> None:
             if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:
-                self._desks.claim(subscription, opened, claimed)
+                self._commit_records.claim(subscription, opened, claimed)
             else:
                 claimed({}, "", now, wall)
 
         self._hosting.outbox.write(rows, durable)
 
     def _serve(
-        self, consumer: Consumer, request: Subscribe, opened: OpenedDesk, now: int, wall: int, *, created: bool
+        self, consumer: Consumer, request: Subscribe, opened: OpenedRecord, now: int, wall: int, *, created: bool
     ) -> None:
         """Answers a consumer, and serves it from where it goes on."""
         hosting, subscription = self._hosting, consumer.subscription
@@ -658,7 +658,7 @@ class Subscribing:
             group=group,
             epoch=opened.epoch,
             doubt=opened.doubt,
-            settled=opened.settled,
+            cleared=opened.cleared,
             attempts=opened.attempts,
             units=opened.units,
             no_local=bool(subscription.not_from),

@@ -1,7 +1,7 @@
 """The acknowledged positions of a subscription, and the last event below each (protocol: acknowledging).
 
 An acknowledgement names two ticks per pubend: the position, and the last event at or below it. The broker keeps both
-as maxima: `acked` and `quiet_from`. Every tick of `(quiet_from, released]` is silence for each later reader of this
+as maxima: `acked` and `acked_event`. Every tick of `(acked_event, released]` is silence for each later reader of this
 subscription. So for the second tick:
 
 * Too low would hide events. If 100 was handed out and 90 is named, an application that comes back to 95 is answered
