@@ -100,7 +100,7 @@ def watched() -> None:
 
 @pytest.fixture(autouse=True)
 def inspected_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An opening starts no process, unless a test asks to be `watched`: where a MANIFEST is spoilt, it may hang."""
+    """An opening starts no process, unless a test asks to be `watched`: where a file of RocksDB's is spoilt, it may hang."""
     if "watched" not in request.fixturenames:
         monkeypatch.setattr(opening, "inspect_within", inspect_here)
 
@@ -321,7 +321,7 @@ def test_another_volumes_part_is_refused(place: Place, tmp_path: Path, what: str
     refuses(place, "another volume|not this volume's")
 
 
-def test_a_data_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_a_data_file_that_is_gone_is_refused(tmp_path: Path, watched: None) -> None:
     place = killed(tmp_path, closed_first=True)
     for path in place.database.glob("*.sst"):
         path.unlink()
