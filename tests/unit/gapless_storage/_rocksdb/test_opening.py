@@ -100,7 +100,7 @@ def watched() -> None:
 
 @pytest.fixture(autouse=True)
 def inspected_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An opening starts no process, unless a test asks to be `watched`: where a file of RocksDB's is spoilt, it may hang."""
+    """An opening starts no process, unless a test asks to be `watched`: where files are spoilt, it may hang."""
     if "watched" not in request.fixturenames:
         monkeypatch.setattr(opening, "inspect_within", inspect_here)
 
