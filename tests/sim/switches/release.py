@@ -73,8 +73,8 @@ MEMBERS = (
         (
             Edit(
                 f"{_KEEPING}.enrol",
-                "rows.key(self._number, shb), rows.encode(at))], durable)",
-                "rows.key(self._number, shb), rows.encode(at))])\n        durable(0, 0)",
+                "self._outbox.write([row], durable)",
+                "self._outbox.write([row])\n        durable(0, 0)",
             ),
         ),
         ("I8", "I5"),

@@ -76,6 +76,8 @@ class History:
     def _forget_first(self) -> None:
         forgotten = self._chunks.popleft()
         self._count -= _events_in(forgotten)
+        assert self._count >= 0, "what is handed out is forgotten in order, once"
+        assert forgotten[-1] >= self._known_after, "what is handed out is forgotten in order, once"
         self._known_after = self._last_below = forgotten[-1]
 
 

@@ -197,6 +197,9 @@ def test_a_chop_and_what_is_lost_are_one_write() -> None:
     batch = world.append()
     world.take()
     world.durable()
+    world.log.announce()
+    world.ms = 1500
+    world.log.promise(world.now, world.wall)
     world.take()
 
     world.log.chop(at(1500))
