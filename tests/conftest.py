@@ -1,12 +1,22 @@
-"""What all tests share: a generated case may take its time, for a slow machine is no fault of what it tries."""
+"""What all tests share.
+
+A generated case may take its time, for a slow machine is no fault of what it tries. Each run tries 40 others of each;
+GAPLESS_EXAMPLES says how many.
+"""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=int(os.environ.get("GAPLESS_EXAMPLES", "40")),
+)
 settings.load_profile("unhurried")
 
 

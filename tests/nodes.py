@@ -7,8 +7,19 @@ from typing import Any, cast
 
 from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import Outcome, Post, Posted, Submit, SubmitOpen, Submitted, Verdict, Wake
-from gapless.core.network.seam import Effects, RouterBase, RouterContext, RouterHandler
-from gapless.core.ports import ClientSession, Handler, Put, Read, ReadResult, RequestHandler, SessionEnded, Tell, Write
+from gapless.core.network.seam import Effect, Effects, RouterBase, RouterContext, RouterHandler
+from gapless.core.ports import (
+    ClientSession,
+    Handler,
+    LinkHasRoom,
+    Put,
+    Read,
+    ReadResult,
+    RequestHandler,
+    SessionEnded,
+    Tell,
+    Write,
+)
 from gapless.core.wire.messages import ListedPubend, ListPubends, PubendList, TickRun
 from gapless.errors import RemoteProtocolError
 
@@ -27,6 +38,8 @@ class StraightRouter(RouterBase):
         self.told: list[object] = []
         self.context: RouterContext | None = None
         self.wake_at: int | None = None
+        self.says: list[Effect] = []
+        """What it says when it is told something next."""
 
     def handlers(self) -> Mapping[type, RouterHandler]:
         straight = dict.fromkeys((Submit, SubmitOpen, Submitted), self._pass_on)
@@ -57,7 +70,8 @@ class StraightRouter(RouterBase):
 
     def _note(self, now: int, fact: object) -> Effects:
         self.told.append(fact)
-        return []
+        says, self.says = self.says, []
+        return says
 
 
 class LogRole:
@@ -70,12 +84,23 @@ class LogRole:
         self.last = last
         self.waiting: dict[int, tuple[Hashable, int, int]] = {}
         self.effects: list[object] = []
+        self.last_words: list[object] = []
+        """What it says when a session ends."""
+        self.openers: list[int] = []
+        """The sessions that have opened a publisher."""
+        self.rooms: list[int] = []
+        """The sessions that it was told of that there is room."""
         self.calls: list[tuple[str, Any]] = []
         self.deadline_at: int | None = None
         self.serial = 0
 
     def handlers(self) -> Mapping[type, Handler]:
-        return {Submit: self._on_submit, SubmitOpen: self._on_open, SessionEnded: self._on_ended}
+        return {
+            Submit: self._on_submit,
+            SubmitOpen: self._on_open,
+            SessionEnded: self._on_ended,
+            LinkHasRoom: self._on_room,
+        }
 
     def requests(self) -> Mapping[type, RequestHandler]:
         return {ListPubends: self._on_list}
@@ -124,11 +149,16 @@ class LogRole:
         self.effects.append(Write([Put(STREAM, self.last, pub.events.blob)], self.serial))
 
     def _on_open(self, submit: SubmitOpen, now: int, wall: int) -> None:
+        self.openers.append(cast("Any", submit.reply_to).session)
         outcome = Outcome(Verdict.OK, sequence=self.last, epoch=1)
         self.effects.append(Submitted(submit.reply_to, self.pubend, outcome))
 
     def _on_ended(self, ended: SessionEnded, now: int, wall: int) -> None:
         self.calls.append(("ended", ended.session.number))
+        self.effects += self.last_words
+
+    def _on_room(self, room: LinkHasRoom, now: int, wall: int) -> None:
+        self.rooms.append(room.session.number)
 
     def _on_list(self, session: ClientSession, message: ListPubends, now: int, wall: int) -> None:
         if message.request < 0:

@@ -29,7 +29,7 @@ HOME_PAUSE_MOST: Final = 2.0
 
 _Key: TypeAlias = tuple[int, str, str]
 
-_kept: dict[_Key, gapless.sync.Connection] = {}
+kept: dict[_Key, gapless.sync.Connection] = {}
 
 
 def connect(brokers: str, client_id: str, timeout: float) -> gapless.sync.Connection:
@@ -44,13 +44,13 @@ def connect(brokers: str, client_id: str, timeout: float) -> gapless.sync.Connec
 def shared_connection(brokers: str, client_id: str, timeout: float) -> Iterator[gapless.sync.Connection]:
     """This process's connection, for the length of a block. An error in the block closes it."""
     key = (os.getpid(), brokers, client_id)
-    connection = _kept.get(key)
+    connection = kept.get(key)
     if connection is None:
-        connection = _kept[key] = connect(brokers, client_id, timeout)
+        connection = kept[key] = connect(brokers, client_id, timeout)
     try:
         yield connection
     except Exception:
-        _kept.pop(key, None)
+        kept.pop(key, None)
         with suppress(Exception):
             connection.close(CLOSE_TIMEOUT)
         raise

@@ -109,7 +109,7 @@ class Stream:
     def stop_at_heads(self) -> None:
         """From now on ignores everything that comes later than now."""
         with self._coded():
-            self._target = self._at_home(lambda: self._connected().heads(timeout=self._options.broker_timeout)).ticks
+            self._target = self._at_home(lambda: self.connected().heads(timeout=self._options.broker_timeout)).ticks
 
     def at(self, offset: Offset) -> None:
         """Notes that Spark stands at this offset, or plans to."""
@@ -140,7 +140,7 @@ class Stream:
             end = self._no_further(position, self._within_limits(position, end, max_events, max_bytes))
         end = carried_on(position, end)
         if end != position and self._options.fail_on_gap:
-            gaps.check(self._connected(), position, end, self._options.broker_timeout)
+            gaps.check(self.connected(), position, end, self._options.broker_timeout)
         return end
 
     def head(self) -> gapless.CheckpointToken:
@@ -163,7 +163,7 @@ class Stream:
             return
         try:
             self._hold(due)
-            self._connected().ack(due, due, timeout=self._options.broker_timeout)
+            self.connected().ack(due, due, timeout=self._options.broker_timeout)
             self._acknowledged = due
         except (GaplessError, OSError, TimeoutError) as error:
             self._committed.pop()
@@ -194,7 +194,7 @@ class Stream:
     def _heads(self, position: gapless.CheckpointToken) -> gapless.CheckpointToken:
         poll = self._options.poll_timeout if self._target is None else 0
         timeout = poll + self._options.broker_timeout
-        return self._connected().heads(position, after=position, wait=poll, timeout=timeout)
+        return self.connected().heads(position, after=position, wait=poll, timeout=timeout)
 
     def _no_further(self, start: gapless.CheckpointToken, end: gapless.CheckpointToken) -> gapless.CheckpointToken:
         """Returns the end; in a run that ends, not beyond its target, and not before the start."""
@@ -219,7 +219,7 @@ class Stream:
         events, size = _lower(max_events, options.max_events), _lower(max_bytes, options.max_bytes)
         if events is not None or size is not None:
             timeout = options.broker_timeout
-            end = self._connected().bound(start, start, max_events=events, max_bytes=size, timeout=timeout)
+            end = self.connected().bound(start, start, max_events=events, max_bytes=size, timeout=timeout)
         if options.max_ticks is not None:
             end = self._at_a_position(start, end.advance(_shared(start.ticks, end.ticks, options.max_ticks)))
         return end
@@ -229,7 +229,7 @@ class Stream:
 
         While a pubend is down it assigns no ticks, and a position at such a time would be refused for ever.
         """
-        connection, timeout = self._connected(), self._options.broker_timeout
+        connection, timeout = self.connected(), self._options.broker_timeout
         try:
             connection.heads(start, after=end, timeout=timeout)
         except TokenAheadError:
@@ -237,7 +237,7 @@ class Stream:
         return end
 
     def _attach(self, start: Any) -> gapless.CheckpointToken:
-        return self._connected().attach(
+        return self.connected().attach(
             self._name,
             *self._options.topics,
             selector=self._options.selector,
@@ -245,7 +245,8 @@ class Stream:
             timeout=self._options.broker_timeout,
         )
 
-    def _connected(self) -> gapless.sync.Connection:
+    def connected(self) -> gapless.sync.Connection:
+        """The stream's connection, made when it is first needed."""
         if self._connection is None:
             self._connection = connect(self._options.brokers, self._options.client_id, self._options.broker_timeout)
         return self._connection
@@ -260,7 +261,7 @@ class Stream:
             return
         with suppress(SubscriptionNotFoundError):  # what becomes of that, the name says
             # A broker that is not the home may know the name as that of nobody.
-            self._connected().heads(position, timeout=self._options.broker_timeout)
+            self.connected().heads(position, timeout=self._options.broker_timeout)
         self._lease = self._leased()
         if self._initial is None:  # the query continues: check that the subscription still fits the options
             own = self._attach(None)
@@ -269,7 +270,7 @@ class Stream:
 
     def _leased(self) -> Lease:
         """Returns the lease, by the subscription's name. A subscription that does not exist is not created."""
-        connection, owner = self._connected(), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        connection, owner = self.connected(), f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         until = time.monotonic() + LEASE_PATIENCE
         while True:
             try:

@@ -11,8 +11,12 @@ from collections.abc import Iterator
 
 from architecture.project import ROOT, parse
 
-READS_MOST = 560
+READS_MOST = 242
 """The ratchet: so many there are. Whoever makes them fewer lowers it; it never rises."""
+
+
+PUBLIC = {("os", "_exit"), ("sys", "_getframe")}
+"""Of Python's own; documented for everyone's use, whatever their names look like."""
 
 
 def reads(tree: ast.AST) -> Iterator[str]:
@@ -22,7 +26,8 @@ def reads(tree: ast.AST) -> Iterator[str]:
             continue
         if not node.attr.startswith("_") or node.attr.startswith("__"):
             continue
-        if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}):
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        if owner not in {"self", "cls"} and (owner, node.attr) not in PUBLIC:
             yield node.attr
 
 
@@ -35,6 +40,8 @@ def test_tests_read_no_more_private_names_of_others_than_before() -> None:
 
 
 def test_what_counts_as_a_read() -> None:
-    source = parse("a._one\nself._two\ncls._three\nself.b._four\nc._five = 5\nd.__six__\ne._seven()\nf.eight\n")
+    source = parse(
+        "a._one\nself._two\ncls._three\nself.b._four\nc._five = 5\nd.__six__\ne._seven()\nf.eight\nos._exit(0)\n"
+    )
 
     assert [*reads(source.tree)] == ["_one", "_four", "_seven"]

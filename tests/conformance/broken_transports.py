@@ -106,6 +106,12 @@ def covers(breaches: Sequence[Breach], *suites: type) -> None:
     assert {breach.test.__name__ for breach in breaches} == tests
 
 
+def tell(link: BaseLink[Any], event: str, *arguments: Any) -> None:
+    """Calls the handler of a link, if it has one."""
+    if link._handler is not None:
+        link._tell(getattr(link._handler, event), *arguments)
+
+
 def nothing(*_: object, **__: object) -> None:
     """In place of anything that should be done."""
 
@@ -200,8 +206,7 @@ def resume_as_often_as_paused(link: MemoryLink) -> None:
 
 
 def note_sent_always(link: MemoryLink) -> None:
-    if link._handler is not None:
-        link._tell(link._handler.on_drained)
+    tell(link, "on_drained")
 
 
 def note_pending_without_limit(link: MemoryLink) -> None:
@@ -239,8 +244,7 @@ def close_with_the_last_reason(link: MemoryLink, reason: str = "") -> None:
 
 def take_after_closing(link: MemoryLink, payloads: list[bytes]) -> None:
     for payload in payloads:
-        if link._handler is not None:
-            link._tell(link._handler.on_frames, [payload])
+        tell(link, "on_frames", [payload])
 
 
 def break_in_silence(link: MemoryLink) -> None:
@@ -355,8 +359,7 @@ never_inside = property(lambda _: False)
 
 def send_and_drain(link: MemoryLink, payloads: Sequence[Payload], *, urgent: bool = False) -> None:
     send(link, payloads, urgent=urgent)
-    if link._handler is not None:
-        link._tell(link._handler.on_drained)
+    tell(link, "on_drained")
 
 
 def close_and_tell(link: MemoryLink, reason: str = "") -> None:
@@ -365,8 +368,7 @@ def close_and_tell(link: MemoryLink, reason: str = "") -> None:
 
 
 def pause_with_a_last_frame(link: MemoryLink) -> None:
-    if link._handler is not None:
-        link._tell(link._handler.on_frames, [b"one more"])
+    tell(link, "on_frames", [b"one more"])
     link._paused = True
 
 
@@ -439,13 +441,11 @@ def refuse_in_silence(link: MemoryLink, reason: str) -> None:
 def refuse_and_stay(link: MemoryLink, reason: str) -> None:
     link._is_broken = True
     link._inbox.clear()
-    if link._handler is not None:
-        link._tell(link._handler.on_broken, reason)
+    tell(link, "on_broken", reason)
 
 
 def refuse_and_hang_up(link: MemoryLink, reason: str) -> None:
-    if link._handler is not None:
-        link._tell(link._handler.on_broken, reason)
+    tell(link, "on_broken", reason)
     link.fail(reason)
 
 

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from gapless.errors import VolumeFailedError, VolumeFullError
 from gapless.spi import Create, LogVolume, VolumeIdentity
 from gapless_storage._rocksdb import opening, probe, wal, watchdog
+from gapless_storage._rocksdb.engine import Database
 from gapless_storage._rocksdb.layout import Mark
 from gapless_storage.memory import MemoryDisk, MemoryVolume
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
@@ -85,15 +86,22 @@ class RocksdbHarness(StorageHarness):
         with nullcontext() if self.watched else patch.object(opening, "inspect_within", inspect_here):
             volume = open_storage(str(self.directory), identity, self.options, create)
         self.synced_sizes = log_sizes(self.directory)  # opening syncs
-        sync_log = volume._engine.sync_log
+        engine = self.engine(volume)
+        sync_log = engine.sync_log
 
         def noting_sync_log() -> None:
             sizes = log_sizes(self.directory)
             sync_log()
             self.synced_sizes = sizes
 
-        volume._engine.sync_log = noting_sync_log  # type: ignore[method-assign]
+        engine.sync_log = noting_sync_log  # type: ignore[method-assign]
         return volume
+
+    @staticmethod
+    def engine(volume: LogVolume) -> Database:
+        """What is below the volume."""
+        assert isinstance(volume, RocksdbVolume)
+        return volume._engine
 
     def fresh(self) -> RocksdbHarness:
         self._others += 1
@@ -114,27 +122,23 @@ class RocksdbHarness(StorageHarness):
         flushed = probe.inspect(str(after / "rocksdb"), str(after))
         newest = max(Mark.decode(mark).counter if mark else 0 for mark in flushed)
         for log in (after / "rocksdb").glob("*.log"):
-            ends = [end for mark, _, end in wal._marks(log) if mark is not None and mark.counter <= newest]
+            ends = [end for mark, _, end in wal.marks(log) if mark is not None and mark.counter <= newest]
             with log.open("r+b") as file:
                 file.truncate(max([self.synced_sizes.get(log.name, 0), *ends]))
         volume.close()
         self.directory = after
 
     def fail_next_sync(self, volume: LogVolume) -> None:
-        assert isinstance(volume, RocksdbVolume)
-
         def fail() -> None:
             raise VolumeFailedError("IO error: While fdatasync: 000004.log: Input/output error")
 
-        volume._engine.sync_log = fail  # type: ignore[method-assign]
+        self.engine(volume).sync_log = fail  # type: ignore[method-assign]
 
     def fill(self, volume: LogVolume) -> None:
-        assert isinstance(volume, RocksdbVolume)
-
         def fail(batch: object) -> None:
             raise VolumeFullError(f"IO error: No space left on device: {errno.ENOSPC}")
 
-        volume._engine.write = fail  # type: ignore[method-assign]
+        self.engine(volume).write = fail  # type: ignore[method-assign]
 
 
 class UncompressedRocksdbHarness(RocksdbHarness):

@@ -608,7 +608,7 @@ MUTATIONS = st.tuples(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutations=st.lists(MUTATIONS, min_size=1, max_size=4), chop=st.sampled_from([50, 300, 1 << 20]))
 def test_no_mutation_of_a_conversation_hurts(
     stage: Stage, mutations: list[tuple[str, float, float, bytes]], chop: int
@@ -636,7 +636,7 @@ async def converse(bystander: Bystander, mutations: list[tuple[str, float, float
     assert bystander.is_undisturbed()
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=200), known=st.booleans(), framed=st.booleans())
 def test_no_bytes_hurt(stage: Stage, data: bytes, known: bool, framed: bool) -> None:
     """Anything at all, in a frame and without one, before and after the handshake."""

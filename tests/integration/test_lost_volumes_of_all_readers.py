@@ -225,7 +225,7 @@ def read_by_spark(stream: Stream, start: gapless.CheckpointToken, *, fails: bool
     end = stream.latest(offset_of(start), capped=False)
     found: list[Any] = []
     for each in ranges_between(offset_of(start), offset_of(end), 0):
-        reading = stream._connected().read_range(start, each.pubend, each.start, each.end, on_gap="deliver")
+        reading = stream.connected().read_range(start, each.pubend, each.start, each.end, on_gap="deliver")
         with reading as reader:
             found += [item.reason if isinstance(item, gapless.Gap) else item.body for item in reader]
     stream.commit(offset_of(end))

@@ -111,7 +111,7 @@ async def test_after_a_disk_was_replaced_a_stored_token_is_let_in_as_often_as_th
         network.nodes[home].lose_volume()
         await network.nodes[home].start()
         expected = []
-        for attempt in range(3):
+        for attempt in range(2):
             async with gapless.connect(network.url(node), client_id=CLIENT) as reader, reader.session() as session:
                 subscription = await bounded(session.subscribe("t", name="job", start=stored), LONG)
                 await asyncio.sleep(7)  # its SHB passes silence, and its home hears of that

@@ -53,7 +53,7 @@ def items(part: Delivery | Gap) -> list[Any]:
 def between(stream: Stream, start: gapless.CheckpointToken, end: gapless.CheckpointToken) -> list[int]:
     found: list[int] = []
     for each in ranges_between(offset_of(start), offset_of(end), 0):
-        with stream._connected().read_range(start, each.pubend, each.start, each.end) as reader:
+        with stream.connected().read_range(start, each.pubend, each.start, each.end) as reader:
             found += [int(bytes(event.body)) for event in reader]
     return found
 

@@ -24,10 +24,9 @@ async def test_a_topic_that_no_pubend_takes_is_warned_of_where_it_is_subscribed_
     async with running_node(tmp_path / "v", **ORDERS) as node:
         async with gapless.connect(node.url) as connection, connection.session() as session:
             with pytest.warns(UserWarning, match="takes events on 'order.new', 'b': until there is one, nothing comes"):
-                await bounded(session.subscribe("order.new", "orders.*", "b", name="s"))
+                former = await bounded(session.subscribe("order.new", "orders.*", "b", name="s"))
             for topics in (["orders.new"], ["#"], ["*"], ["bills"]):
                 await bounded(session.subscribe(*topics))
-            [former] = [each for each in session._subscriptions if each.name == "s"]
             await former.close()
             await bounded(session.subscribe("order.new", "orders.*", "b", name="s"))
 

@@ -88,7 +88,7 @@ class Upkeep:
         except Exception as error:  # noqa: BLE001 - a volume that cannot be asked has failed
             self._on_failed(error)
             return
-        self._look()
+        self.look()
 
     def stop(self) -> None:
         """Looks no more; what runs in a thread goes on."""
@@ -102,8 +102,8 @@ class Upkeep:
             await asyncio.wait(working)
             await asyncio.sleep(0)  # their callbacks come first
 
-    def _look(self) -> None:
-        """In a thread first: a disk that hangs must not keep the loop."""
+    def look(self) -> None:
+        """Looks now, unless it does. In a thread first: a disk that hangs must not keep the loop."""
         if not self._stopped and self._tending is None:
             self._tending = self._loop.run_in_executor(None, self._tend, self._closed())
             self._tending.add_done_callback(self._on_tended)
@@ -126,7 +126,7 @@ class Upkeep:
             self._on_failed(error)
             return
         near = self._free is not None and self._free < NEAR_BYTES
-        self._timer = self._loop.call_later(min(INTERVAL, INTERVAL_NEAR) if near else INTERVAL, self._look)
+        self._timer = self._loop.call_later(min(INTERVAL, INTERVAL_NEAR) if near else INTERVAL, self.look)
 
     def _look_at_space(self) -> None:
         free = self._free = self._volume.free_bytes

@@ -38,6 +38,7 @@ from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, STEP, Tick
 from gapless_phb.core import gauges, rows
 from gapless_phb.core.broker import PublisherHostingBroker
+from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.publishers.table import term_of
 from gapless_phb.core.settings import PubendSettings, Settings
 from unit.rig import Rig
@@ -84,6 +85,10 @@ class Harness(Rig[PublisherHostingBroker]):
     def pubend(self) -> str:
         """The only pubend, or the first."""
         return self.pubends[0]
+
+    def hosted(self, pubend: str | None = None) -> Pubend:
+        """A pubend, as the broker has it."""
+        return self.role._pubends[pubend or self.pubend]
 
     @property
     def pubends(self) -> list[str]:

@@ -226,7 +226,7 @@ class NumberedRig(Harness):
         before = len(self.said)
         while True:
             while self.asked:
-                self._answer(self.asked.pop(0))
+                self.answer_log(self.asked.pop(0))
             for name, after in self.following.items():
                 log = self.logs[name]
                 if log.decided > after:
@@ -243,7 +243,7 @@ class NumberedRig(Harness):
         """The plugin describes logs, anew."""
         return self.feed(LogsFound([self.logs[name].described() for name in names or self.logs]))
 
-    def _answer(self, question: Any) -> None:
+    def answer_log(self, question: Any) -> None:
         if isinstance(question, OpenLogs):
             self.find()
         elif isinstance(question, Follow):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless_spark.properties import columns_of, texts
@@ -21,7 +21,6 @@ def text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@settings(max_examples=200)
 @given(ALIKE | MIXED)
 def test_every_event_has_its_properties(properties: list[dict[str, Any]]) -> None:
     columns = columns_of(properties)

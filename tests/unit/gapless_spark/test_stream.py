@@ -32,7 +32,7 @@ def opened() -> Iterator[list[Stream]]:
 
 def publish(one: Stream, numbers: range) -> None:
     """Its broker is its own connection's."""
-    with one._connected().session() as session:
+    with one.connected().session() as session:
         session.publisher("t").send_batch([gapless.Message(b"%d" % n, {"n": n}) for n in numbers])
 
 
@@ -40,20 +40,22 @@ def between(one: Stream, start: CheckpointToken, end: CheckpointToken) -> list[i
     """The numbers of a batch, as its tasks read them."""
     found: list[int] = []
     for each in ranges(offset_of(start), offset_of(end), 0):
-        with one._connected().read_range(start, each.pubend, each.start, each.end) as reader:
+        with one.connected().read_range(start, each.pubend, each.start, each.end) as reader:
             found += [int(bytes(event.body)) for event in reader]
     return found
 
 
 def acknowledged(one: Stream) -> CheckpointToken:
-    return one._connected().attach("s", "t", timeout=10)
+    return one.connected().attach("s", "t", timeout=10)
 
 
-def test_nothing_is_connected_before_it_is_needed() -> None:
-    one = stream(brokers="nowhere.invalid:1")
+def test_nothing_is_connected_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: list[object] = []
+    monkeypatch.setattr("gapless_spark.stream.connect", lambda *where: connected.append(where))
 
-    assert one._connection is None
-    one.stop()
+    stream().stop()
+
+    assert connected == []
 
 
 def test_a_query_takes_what_comes_and_acknowledges_what_is_done(opened: list[Stream]) -> None:
@@ -131,9 +133,9 @@ def test_acknowledging_may_lag_behind(opened: list[Stream]) -> None:
 def test_a_query_that_goes_on_with_another_selector_is_told(opened: list[Stream]) -> None:
     one = stream()
     opened.append(one)
-    position = one._attach(None)  # by the run before
+    position = acknowledged(one)  # attached by the run before
     other = stream(selector="n > 3")
-    other._connection = one._connection
+    other._connection = one.connected()
 
     with pytest.raises(SubscriptionMismatchError):
         other.latest(offset_of(position), capped=True)
@@ -145,10 +147,10 @@ def test_an_acknowledgement_that_fails_is_made_good_by_the_next(opened: list[Str
     start = one.initial()
     publish(one, range(1))
     end = one.latest(offset_of(start), capped=True)
-    connection = one._connection
-    one._connection, one._lease = gapless.sync.connect("embedded:"), None  # one that knows nothing of it
-    one.commit(offset_of(end))
-    one._connection.close()
+    connection = one.connected()
+    with gapless.sync.connect("embedded:") as unknowing:
+        one._connection, one._lease = unknowing, None
+        one.commit(offset_of(end))
     one._connection = connection
     one.commit(offset_of(end))
 

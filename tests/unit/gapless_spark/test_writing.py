@@ -20,9 +20,9 @@ KEYS = Keys("query/0", 7)
 def no_connection_is_left() -> Any:
     """The connection of this process is the broker here; the next test has one of its own."""
     yield
-    for connection in connections._kept.values():
+    for connection in connections.kept.values():
         connection.close()
-    connections._kept.clear()
+    connections.kept.clear()
 
 
 def rows(*numbers: int) -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def rows(*numbers: int) -> list[dict[str, Any]]:
 
 def logged() -> list[int]:
     """All that was published."""
-    (connection,) = connections._kept.values()
+    (connection,) = connections.kept.values()
     position = connection.attach("all", "t", start="earliest")
     ((pubend, head),) = connection.heads("all", after=position, wait=5).ticks.items()
     with connection.read_range("all", pubend, position.ticks.get(pubend, 0), head) as reader:
@@ -65,11 +65,11 @@ def test_rows_in_another_order_have_the_same_keys_where_a_column_tells_them_apar
 
 def test_a_connection_that_a_task_failed_on_is_not_used_again() -> None:
     publish(rows(0), MEMORY, KEYS)
-    (before,) = connections._kept.values()
+    (before,) = connections.kept.values()
     with pytest.raises(GaplessError, match="GAPLESS_NO_PAYLOAD"):
         publish([{"payload": None}], MEMORY, KEYS)
 
-    assert connections._kept == {}
+    assert connections.kept == {}
     assert not before.connected
 
 

@@ -70,7 +70,7 @@ def outcome(name, act):
         said[name] = type(error).__name__
 
 def opened():
-    return open_storage(os.environ["SHIM_ROOT"], VolumeIdentity("n", "a"), {}, Create.YES)
+    return open_storage(os.environ["SHIM_ROOT"], VolumeIdentity("n", "a"), {"reserve_bytes": 1 << 20}, Create.YES)
 
 def synced(number):
     write_batch(volume, number)

@@ -14,7 +14,7 @@ from gapless.spi import Create
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 from gapless_testing.storage import IDENTITY
 
-KILLS = 12
+KILLS = 5
 
 PROGRAM = """
 import os, sys, threading, time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -27,6 +28,12 @@ class BareLink(BaseLink[bytes]):
     def _abort(self) -> None:
         self.aborted += 1
 
+    def over(self, reason: str) -> None:
+        self._end(reason)
+
+    def hear(self, callback: Callable[..., None]) -> None:
+        self._tell(callback)
+
     def at(self, level: int) -> BareLink:
         self.level = level
         self._note_pending(level)
@@ -42,8 +49,8 @@ def begun() -> tuple[BareLink, End]:
 
 def test_a_link_ends_once() -> None:
     link, end = begun()
-    link._end("over")
-    link._end("again")
+    link.over("over")
+    link.over("again")
     link.fail("late")
 
     assert end.closed == ["over"]
@@ -55,7 +62,7 @@ def test_the_first_reason_counts() -> None:
     link.fail("first")
     link.fail("second")
     assert end.closed == []
-    link._end("third")
+    link.over("third")
 
     assert end.closed == ["first"]
 
@@ -67,7 +74,7 @@ def test_what_accept_raises_is_kept_and_breaks_the_link() -> None:
         raise LookupError("on purpose")
 
     link.begin(cast("Link", link), accept)
-    link._end("")
+    link.over("")
 
     assert isinstance(link.refusal, LookupError)
     assert link.aborted == 1
@@ -79,8 +86,8 @@ def test_what_a_handler_raises_breaks_the_link_and_is_logged(caplog: pytest.LogC
     def fail() -> None:
         raise LookupError("on purpose")
 
-    link._tell(fail)
-    link._end("")
+    link.hear(fail)
+    link.over("")
 
     assert end.closed == ["its handler failed"]
     assert "on purpose" in caplog.text
@@ -93,7 +100,7 @@ def test_what_a_handler_raises_at_the_end_is_logged(caplog: pytest.LogCaptureFix
         raise LookupError("on purpose")
 
     end.on_closed_do = fail
-    link._end("")
+    link.over("")
 
     assert "on purpose" in caplog.text
     assert link.aborted == 0
@@ -113,7 +120,7 @@ def test_too_much_breaks_the_link() -> None:
     link.at(1000)
     assert link.aborted == 0
     link.at(1001)
-    link._end("")
+    link.over("")
 
     assert link.aborted == 1
     assert end.closed == ["1001 bytes were waiting to be sent, more than 1000"]

@@ -66,7 +66,7 @@ def follow(directory: Path, volume: bytes, flushed: int) -> Chain:
         size = path.stat().st_size
         keep = 0
         if not hole:
-            for mark, repeats, end in _marks(path):
+            for mark, repeats, end in marks(path):
                 if mark is None or mark.volume != volume:
                     reason = f"{path.name} holds a record that is not this volume's at byte {keep}"
                     break
@@ -97,7 +97,7 @@ def log_files(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.log"), key=lambda path: int(path.stem))
 
 
-def _marks(path: Path) -> Iterator[tuple[Mark | None, bool, int]]:
+def marks(path: Path) -> Iterator[tuple[Mark | None, bool, int]]:
     """Of each record that is whole: its mark, or None; whether it repeats that of another batch; where it ends."""
     for head, end in intact_records(path, _HEAD_BYTES):
         mark = None

@@ -32,6 +32,13 @@ def is_connected(connection: Any) -> bool:
     return bool(connection.connected)
 
 
+def die(subscription: Any) -> None:
+    """The application's process is gone: its connection ends, and says nothing."""
+    driver = subscription._driver
+    driver.core.close(driver.now())
+    driver.pump()
+
+
 async def until(holds: Callable[[], object]) -> None:
     """Waits until something holds: how long that takes is the machine's affair."""
     while not holds():  # noqa: ASYNC110 - nothing tells

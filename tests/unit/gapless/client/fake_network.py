@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gapless.core.wire.codec import session_of
 from gapless.spi import Link, LinkHandler
 from unit.gapless.client.fake_broker import FakeBroker
+
+T = TypeVar("T")
 
 
 class FakeLink:
@@ -72,6 +74,7 @@ class FakeNetwork:
 
     async def dial(self, address: str, accept: Callable[[Link], LinkHandler]) -> Link:
         self.dialled.append(address)
+        self._loop = asyncio.get_running_loop()
         await asyncio.sleep(0)
         if self.unreachable:
             raise ConnectionRefusedError("nobody there")
@@ -118,6 +121,14 @@ class FakeNetwork:
         ticks = self.broker.log(*bodies, **properties)
         self.settle()
         return ticks
+
+    def do(self, act: Callable[[], T]) -> T:
+        """Does something in the loop of who has connected, from another thread."""
+
+        async def done() -> T:
+            return act()
+
+        return asyncio.run_coroutine_threadsafe(done(), self._loop).result(60)
 
     def silence(self, upto: int | None = None) -> int:
         """The broker says that nothing came."""

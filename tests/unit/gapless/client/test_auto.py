@@ -12,7 +12,7 @@ import pytest
 
 import gapless
 from gapless.core.wire import messages as m
-from unit.gapless.client.conftest import ADDRESS, until
+from unit.gapless.client.conftest import ADDRESS, die, until
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
 
@@ -32,8 +32,7 @@ async def dies_with(count: int) -> None:
     subscription = await session.subscribe("t", name="s")
     for _ in range(count):
         await anext(subscription)
-    subscription._driver.core.close(subscription._driver.now())
-    subscription._driver.pump()
+    die(subscription)
 
 
 async def test_the_next_event_comes_when_the_one_before_is_durably_committed(network: FakeNetwork) -> None:

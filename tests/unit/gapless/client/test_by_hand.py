@@ -11,7 +11,7 @@ import pytest
 
 import gapless
 from gapless.core.wire import messages as m
-from unit.gapless.client.conftest import ADDRESS, until
+from unit.gapless.client.conftest import ADDRESS, die, until
 from unit.gapless.client.fake_broker import BASE, PUBEND
 from unit.gapless.client.fake_network import FakeNetwork
 
@@ -38,12 +38,6 @@ def firsts(bodies: str, count: int = 1) -> list[tuple[bytes, int]]:
 def units(network: FakeNetwork) -> list[tuple[int, int]]:
     """What was announced."""
     return [(c.unit.first, c.unit.last) for c in network.broker.messages(m.Commit) if c.unit is not None]
-
-
-async def die(subscription: Any) -> None:
-    """The connection ends, and says nothing."""
-    subscription._driver.core.close(subscription._driver.now())
-    subscription._driver.pump()
 
 
 async def test_nothing_is_acknowledged_before_the_application_says_so(network: FakeNetwork) -> None:
@@ -113,7 +107,7 @@ async def test_after_an_unclean_end_all_of_the_unit_is_marked(network: FakeNetwo
         await take(subscription, 1)
         await session.acknowledge()
         await take(subscription, 2)
-        await die(subscription)
+        die(subscription)
     network.log(b"e")
 
     async with consuming() as (_, subscription):

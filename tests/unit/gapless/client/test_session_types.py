@@ -38,7 +38,7 @@ async def test_options_decide_what_is_yielded(network: FakeNetwork) -> None:
 def test_without_a_loop_too(network: FakeNetwork) -> None:
     with gapless.sync.connect(ADDRESS) as connection, connection.session() as session:
         with session.subscribe("t") as plain, session.subscribe("t", on_gap="deliver") as gaps:
-            connection._runner.do(lambda: network.log(b"a", b"b"))
+            network.do(lambda: network.log(b"a", b"b"))
 
             assert_type(plain.receive(timeout=5), gapless.Event | None)
             assert_type(next(gaps), gapless.Event | gapless.Gap)

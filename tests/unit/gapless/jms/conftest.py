@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import gapless.sync
 from gapless import jms
 
 LONG = 20_000
@@ -27,6 +28,11 @@ def factory() -> jms.ConnectionFactory:
 def context(factory: jms.ConnectionFactory) -> Iterator[jms.JMSContext]:
     with factory.create_context() as context:
         yield context
+
+
+def plain_session(context: jms.JMSContext) -> gapless.sync.Session:
+    """A session of the SDK, at the same broker."""
+    return context._connection.below.session()
 
 
 def until(holds: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ import gapless
 from gapless import jms
 from unit.gapless.client.conftest import ADDRESS, network
 from unit.gapless.client.fake_network import FakeNetwork
-from unit.gapless.jms.conftest import LONG, SHORT, InThread, texts, until
+from unit.gapless.jms.conftest import LONG, SHORT, InThread, plain_session, texts, until
 
 __all__ = ["network"]
 
@@ -102,7 +102,7 @@ def test_one_thread_at_a_time_receives(context: jms.JMSContext) -> None:
 def test_two_consumers_of_one_context_may_be_waited_for_by_two_threads(context: jms.JMSContext) -> None:
     one, other = context.create_consumer("orders"), context.create_consumer("orders")
     waiting = [InThread(lambda consumer=consumer: consumer.receive_body(str, LONG)) for consumer in (one, other)]  # type: ignore[misc]
-    until(lambda: all(each._busy_in for each in (one, other)))
+    until(lambda: all(each.is_busy_elsewhere for each in (one, other)))
     context.create_producer().send("orders", "x")
 
     assert [each.result() for each in waiting] == ["x", "x"]
@@ -301,7 +301,7 @@ def test_what_is_held_while_stopped_was_not_delivered(context: jms.JMSContext) -
 def test_a_garbled_body_is_an_error_and_the_next_message_follows(context: jms.JMSContext) -> None:
     got: SimpleQueue[object] = SimpleQueue()
     consumer = context.create_consumer("orders")
-    publisher = context._connection.below.session().publisher("orders")
+    publisher = plain_session(context).publisher("orders")
     publisher.send(b"{", {"JMS_gapless_body": "json"})
     publisher.send(b"fine")
     with pytest.raises(jms.MessageFormatError, match="no JSON"):
@@ -323,8 +323,7 @@ def test_a_gap_is_raised_as_it_is_and_told_to_the_exception_listener(network: Fa
         def lose(name: str) -> jms.JMSConsumer:
             """A consumer of a subscription that has lost an event, and has one more."""
             context.create_durable_consumer("t", name).close()
-            runner = context._connection.below._runner
-            runner.do(lambda: network.broker.release(network.log(b"lost", b"x")[0]))
+            network.do(lambda: network.broker.release(network.log(b"lost", b"x")[0]))
             return context.create_durable_consumer("t", name)
 
         consumer = lose("receives")

@@ -488,7 +488,7 @@ def test_the_error_of_a_close_has_the_error_below_as_its_cause(
     def close(_: object) -> None:
         raise gapless.PublishUncertainError("closed before the answer")
 
-    monkeypatch.setattr(type(context._session), "close", close)
+    monkeypatch.setattr(gapless.sync.Session, "close", close)
     with pytest.raises(jms.JMSError) as raised:
         context.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 import gapless
 from gapless import jms
-from unit.gapless.jms.conftest import LONG, SHORT
+from unit.gapless.jms.conftest import LONG, SHORT, plain_session
 
 
 class Heard:
@@ -208,7 +208,7 @@ def test_more_topics_than_publishers(context: jms.JMSContext) -> None:
 
 
 def test_a_plain_subscriber_gets_body_and_properties(context: jms.JMSContext) -> None:
-    with context._connection.below.session() as session, session.subscribe("t") as subscription:
+    with plain_session(context) as session, session.subscribe("t") as subscription:
         context.create_producer().set_property("a", 1).set_jms_type("order").send("t", "ü")
         event = subscription.receive(LONG / 1000)
 
@@ -219,7 +219,7 @@ def test_a_plain_subscriber_gets_body_and_properties(context: jms.JMSContext) ->
 
 def test_what_a_plain_publisher_sends_comes_as_bytes(context: jms.JMSContext) -> None:
     consumer = context.create_consumer("t")
-    context._connection.below.session().publisher("t").send(b"octets", {"a": 1.5}, priority=9)
+    plain_session(context).publisher("t").send(b"octets", {"a": 1.5}, priority=9)
     message = consumer.receive(LONG)
 
     assert isinstance(message, jms.BytesMessage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
@@ -15,16 +16,18 @@ from gapless.core.gauges import value_of
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import NetworkMap
 from gapless.core.network.seam import Router, RouterContext
-from gapless.core.ports import AllowAll, Put, Read, SessionEnded, Write
+from gapless.core.ports import AllowAll, Put, Read, Write
 from gapless.core.server import BrokerIdentity, SessionLimits
 from gapless.core.wire.messages import Closing, Heartbeat, ListPubends, OpenPublisher, Publish
 from gapless.errors import VolumeCorruptError, VolumeFailedError
+from gapless.node import upkeep
 from gapless.node.auth import Anonymous
 from gapless.node.gauges import SESSIONS
 from gapless.node.machine import Machine
 from gapless.node.shell import SYNC_SECONDS, SYNCS, AsyncShell
 from links import FakeLink
 from nodes import STREAM, LogRole, StraightRouter
+from unit.gapless.client.conftest import until
 from volumes import FakeVolume
 from wire import columns, hello, kinds
 
@@ -208,27 +211,28 @@ async def test_a_deadline_is_kept(rig: Rig) -> None:
     assert rig.role.calls == [("deadline", (rig.now, WALL))]
 
 
-async def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_does_not(rig: Rig) -> None:
-    link = await rig.connect()
-    rig.role.deadline_at = rig.now + 4 * 10**9
-    rig.call_roles()
-    link.say(Heartbeat())
-    await rig.settle()
-    later = rig.shell._timer
-    rig.role.deadline_at = rig.now + 2 * 10**9
-    rig.call_roles()
-    link.say(Heartbeat())
-    await rig.settle()
-    earlier = rig.shell._timer
-    rig.role.deadline_at = rig.now + 3 * 10**9
-    rig.call_roles()
-    link.say(Heartbeat())
-    await rig.settle()
+async def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_does_not(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, timers = asyncio.get_running_loop(), []
+    call_later = loop.call_later
 
-    assert earlier is not later
-    assert later is not None
-    assert later.cancelled()
-    assert rig.shell._timer is earlier
+    def noted(delay: float, *call: Any, **how: Any) -> asyncio.TimerHandle:
+        timers.append((round(delay), timer := call_later(delay, *call, **how)))
+        return timer
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    link = await rig.connect()
+    for seconds in (4, 2, 3):
+        rig.role.deadline_at = rig.now + seconds * 10**9
+        rig.call_roles()
+        link.say(Heartbeat())
+        await rig.settle()
+
+    assert [(seconds, timer.cancelled()) for seconds, timer in timers if seconds in (2, 3, 4)] == [
+        (4, True),
+        (2, False),
+    ]
 
 
 async def test_a_deadline_that_never_moves_does_not_starve_the_loop(rig: Rig) -> None:
@@ -340,22 +344,24 @@ async def test_a_closed_link_ends_its_session(rig: Rig) -> None:
     assert rig.role.calls[-1][0] == "ended"
 
 
-async def test_low_space_is_told_to_the_roles(rig: Rig) -> None:
-    rig.volume.free_bytes = 99
-    rig.shell._upkeep._look()
-    await rig.settle()
-    rig.volume.free_bytes = 100
-    rig.shell._upkeep._look()
-    await rig.settle()
+@pytest.fixture
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "INTERVAL", 0.01)
 
-    assert [call for call in rig.role.calls if call[0] == "space"] == [("space", True), ("space", False)]
+
+async def test_low_space_is_told_to_the_roles(quick_looks: None, rig: Rig) -> None:
+    rig.volume.free_bytes = 99
+    await until(lambda: ("space", True) in rig.role.calls)
+    rig.volume.free_bytes = 100
+    await until(lambda: ("space", False) in rig.role.calls)
 
 
 async def test_alarms_are_logged_and_remembered(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     alarm = Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
     rig.role.effects += [alarm]
     rig.call_roles()
-    rig.machine._queue.extend([routing.Dial("b")])
+    rig.router.says = [routing.Dial("b")]
+    rig.machine.on_broker_frame(0, b"")
     await rig.connect()
 
     [raised] = rig.alarms.alarms()
@@ -436,11 +442,7 @@ async def test_stopping_answers_what_is_being_written_tells_the_clients_and_clos
 
 
 async def test_what_roles_write_while_sessions_end_is_written_before_the_volume_closes(rig: Rig) -> None:
-    def on_ended(*_: Any) -> None:
-        rig.role.effects.append(Write([Put("last", 1, b"x")]))
-        rig.call_roles()
-
-    rig.machine._dispatch.of_sessions[SessionEnded][:] = [on_ended]
+    rig.role.last_words = [Write([Put("last", 1, b"x")])]
     await rig.connect()
 
     await rig.shell.stop("the node stops", 5)
@@ -468,7 +470,7 @@ class Syncing:
         self.released: list[list[Any]] = []
         self.failed: list[BaseException] = []
         machine = SimpleNamespace(
-            on_durable=self.released.append, fail=self.failed.append, on_space=None, on_log_answer=None
+            on_durable=self.released.append, fail=self.failed.append, on_space=None, on_log_answer=None, abandon=dict
         )
         self.shell = AsyncShell(self.volume, lambda _: cast("Machine", machine), lambda *_: None, AlarmBook())
 
@@ -485,8 +487,7 @@ async def test_syncs_run_in_threads_two_at_a_time_and_release_in_order() -> None
     await asyncio.sleep(0.01)
     assert rig.released == []
     rig.volume.gate.set()
-
-    await rig.shell._idle()
+    await until(lambda: sum(map(len, rig.released)) == 7)
 
     assert [cookie for group in rig.released for _, cookie in group] == [1, 2, 3, 4, 5, 6, 7]
     assert rig.volume.calls.count("sync") == 3
@@ -510,14 +511,14 @@ async def test_an_error_of_the_storage_that_is_not_one_of_ours_is_a_failure_too(
     rig = Syncing()
     rig.volume.sync_errors = [RuntimeError("a bug in a plugin")]
     rig.put(1)
-
-    await rig.shell._idle()
+    await until(lambda: rig.failed)
 
     assert rig.released == []
     assert [type(error) for error in rig.failed] == [RuntimeError]
 
 
 async def test_what_lives_in_memory_is_released_without_a_thread_and_not_at_once() -> None:
+    threads = threading.active_count()
     rig = Syncing(durable=False)
     rig.put(1)
     assert rig.released == []
@@ -525,23 +526,24 @@ async def test_what_lives_in_memory_is_released_without_a_thread_and_not_at_once
     await asyncio.sleep(0)
 
     assert rig.released == [[(0, 1)]]
-    assert rig.shell._threads is None
+    assert threading.active_count() == threads
 
 
-async def test_the_loop_may_be_gone_when_a_sync_ends() -> None:
-    rig = Syncing()
-    rig.volume.gate.clear()
-    rig.put(1)
-    threads = rig.shell._threads
-    assert threads is not None
+def test_the_loop_may_be_gone_when_a_sync_ends() -> None:
+    async def begin() -> Syncing:
+        rig = Syncing()
+        rig.volume.gate.clear()
+        rig.put(1)
+        await until(lambda: rig.volume.syncing_most)
+        return rig
 
-    class ClosedLoop:
-        def call_soon_threadsafe(self, *_: Any) -> None:
-            raise RuntimeError("Event loop is closed")
-
-    threads._loop = ClosedLoop()  # type: ignore[assignment]
+    others = set(threading.enumerate())
+    rig = asyncio.run(begin())
+    threads = set(threading.enumerate()) - others
+    assert threads
     rig.volume.gate.set()
-    threads.close()
-    for thread in threads._threads:
-        await asyncio.to_thread(thread.join, 5)
+    rig.shell.let_go()
+
+    for thread in threads:
+        thread.join(5)
         assert not thread.is_alive()

@@ -33,7 +33,7 @@ class Rig:
 
     async def look(self, times: int = 1) -> None:
         for _ in range(times):
-            self.upkeep._look()
+            self.upkeep.look()
             await self.upkeep.idle()
 
 
@@ -105,8 +105,8 @@ async def test_one_reclaim_runs_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(rig.volume, "reclaim", reclaim)
     rig.volume.reclaimable = RECLAIM_BYTES
-    rig.upkeep._look()
-    rig.upkeep._look()
+    rig.upkeep.look()
+    rig.upkeep.look()
     await asyncio.sleep(0.01)
     assert started == [1]
     gate.set()
@@ -122,7 +122,7 @@ async def test_a_reclaim_that_fails_is_a_failure_of_the_storage(
 
     monkeypatch.setattr(rig.volume, "reclaim", reclaim)
     rig.volume.reclaimable = RECLAIM_BYTES
-    rig.upkeep._look()
+    rig.upkeep.look()
     if stopped:
         rig.upkeep.stop()
     await asyncio.sleep(0.02)

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.selectors import group as groups
 from gapless.selectors.columns import ColumnBatch
-from gapless.selectors.compile import MaskCompiler
+from gapless.selectors.compile import MaskCompiler, SharedPredicate
 from gapless.selectors.group import FEW_MAX, Entry, Filed, SelectorGroup
 from gapless.selectors.selector import Selector
+from gapless.selectors.slots import SlotIndex
 from gapless.selectors.values import Value
 from unit.gapless.selectors.strategies import events, headers, selectors, truth
+from unit.held import assert_nothing_is_left
 
 BITS = [1 << event for event in range(512)]
 COMPILER = MaskCompiler()
@@ -86,22 +91,33 @@ def test_what_it_finds_joins_what_was_found_before() -> None:
         assert found == {one: 0b110}
 
 
-def test_a_filter_waits_behind_its_least_crowded_equality() -> None:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[SharedPredicate]:
+    """The predicates that were evaluated, one event at a time."""
+    asked: list[SharedPredicate] = []
+    holds = SharedPredicate.holds
+
+    def noted(predicate: SharedPredicate, *event: Mapping[str, Value]) -> bool:
+        asked.append(predicate)
+        return holds(predicate, *event)
+
+    monkeypatch.setattr(SharedPredicate, "holds", noted)
+    return asked
+
+
+def test_a_filter_waits_behind_its_least_crowded_equality(asked: list[SharedPredicate]) -> None:
     group = group_of([entry(f"kind = 'quote' AND symbol = 'S{n}'") for n in range(20)])
 
-    assert {name: len(constants) for name, constants in group._gates.items()}["symbol"] >= 19
+    assert len(found_alone(group, {"kind": "quote", "symbol": "S7"})) == 1
+    assert len(asked) <= 2
 
 
-def test_filters_behind_one_equality_are_told_apart_by_the_next() -> None:
+def test_filters_behind_one_equality_are_told_apart_by_the_next(asked: list[SharedPredicate]) -> None:
     """A crowded bucket is a group of its own; intervals of one name are looked at once on the way."""
     group = group_of([entry(f"kind = 'quote' AND price BETWEEN {n} AND {n + 1.5}") for n in range(1000)])
-    asked = []
-    for bucket in group._gates["kind"].values():
-        assert bucket._many is not None
-        asked += [len(inner) for inner in bucket._many._spans["price"].around(500.25)]
 
-    assert sum(asked) < 10
     assert len(found_alone(group, {"kind": "quote", "price": 500.25})) == 2
+    assert len(asked) < 20
 
 
 @pytest.mark.parametrize(
@@ -110,51 +126,87 @@ def test_filters_behind_one_equality_are_told_apart_by_the_next() -> None:
 )
 @pytest.mark.parametrize("count", [1, FEW_MAX + 1])
 def test_nothing_is_left_behind(expression: str, count: int) -> None:
-    entries = [entry(expression) for _ in range(count)]
-    group = group_of(entries)
-    found_alone(group, {"a": 1, "b": 3})
-    for one in entries:
-        group.remove(one)
+    group = group_of([])
 
-    assert (len(group), group._open, group._gates, group._spans, group._gated) == (0, {}, {}, {}, {})
-    assert not group._slots
-    assert not group._slot_of
+    def come_and_go(number: int) -> None:
+        entries = [entry(expression.replace("a", f"a{number}")) for _ in range(count)]
+        for one in entries:
+            group.add(Filed(one, one.node))
+        found_alone(group, {f"a{number}": 1, "b": 3})
+        for one in entries:
+            group.remove(one)
+
+    assert_nothing_is_left(group, come_and_go)
+    assert len(group) == 0
 
 
-def test_many_filters_without_a_gate_are_matched_by_slots() -> None:
+class Slots(SlotIndex[Entry]):
+    """Notes that it was made and that it was asked."""
+
+    made: ClassVar[list[Slots]] = []
+    asked: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Slots.made.append(self)
+
+    def match(self, properties: Mapping[str, Value], headers: Mapping[str, Value]) -> list[Entry]:
+        Slots.asked += 1
+        return super().match(properties, headers)
+
+
+@pytest.fixture
+def slots(monkeypatch: pytest.MonkeyPatch) -> type[Slots]:
+    monkeypatch.setattr(groups, "SlotIndex", Slots)
+    monkeypatch.setattr(Slots, "made", [])
+    monkeypatch.setattr(Slots, "asked", 0)
+    return Slots
+
+
+@pytest.mark.parametrize(
+    ("expression", "count", "uses_slots"),
+    [
+        ("a > {0} AND b < {1}", FEW_MAX, False),
+        ("a > {0} AND b < {1}", 3000, True),
+        ("a = {0} AND b > {0}", 3000, False),
+        ("a > {0} AND a < {1}", 3000, False),
+    ],
+    ids=["few", "many", "gated", "intervals"],
+)
+def test_many_filters_without_a_gate_are_matched_by_slots(
+    slots: type[Slots], expression: str, count: int, uses_slots: bool
+) -> None:
     batch = ColumnBatch([{"a": event, "b": event} for event in range(256)], [{}] * 256)
-    few = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(FEW_MAX)])
-    many = group_of([entry(f"a > {n} AND b < {n + 2}") for n in range(3000)])
-    gated = group_of([entry(f"a = {n} AND b > {n}") for n in range(3000)])
-    spans = group_of([entry(f"a > {n} AND a < {n + 2}") for n in range(3000)])
-    for group in (few, many, gated, spans):
-        group.match(batch, batch.full, {})
+    group_of([entry(expression.format(n, n + 2)) for n in range(count)]).match(batch, batch.full, {})
 
-    assert [group._slots is not None for group in (few, many, gated, spans)] == [False, True, False, False]
+    assert (slots.asked > 0) is uses_slots
 
 
-def test_slots_are_shared_by_so_many_and_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_are_shared_by_so_many_and_used_again(slots: type[Slots], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "SLOTS_MAX", 100)
     entries = [entry(f"a > {n}") for n in range(1000)]
     group = group_of(entries)
-    assert [len(index) for index in group._slot_indexes()] == [100] * 10
+    assert [len(index) for index in slots.made] == [100] * 10
 
     for one in entries[:300]:
         group.remove(one)
     for one in entries[:150]:
         group.add(Filed(one, one.node))
 
-    assert len(group._slot_indexes()) == 9
+    assert sorted(len(index) for index in slots.made if len(index)) == [50] + [100] * 8
     assert set(found_alone(group, {"a": 200})) == set(entries[:150])
 
 
-def test_slots_are_left_when_they_find_too_much() -> None:
+def test_slots_are_left_when_they_find_too_much(slots: type[Slots]) -> None:
     """What they cost follows what they find, so the last batch tells what to expect of the next."""
     group = group_of([entry(f"a > {n}") for n in range(1000)])
     sparse = ColumnBatch([{"a": 1} for _ in range(256)], [{}] * 256)
     dense = ColumnBatch([{"a": 1000} for _ in range(256)], [{}] * 256)
-    group.match(sparse, sparse.full, {})
-    assert group._prefers_slots(256)
 
-    group.match(dense, dense.full, {})
-    assert not group._prefers_slots(256)
+    used = []
+    for batch in (sparse, dense, dense):
+        before = slots.asked
+        group.match(batch, batch.full, {})
+        used.append(slots.asked > before)
+
+    assert used == [True, True, False]

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Collection
 
 import pytest
@@ -13,6 +10,7 @@ from gapless.selectors import BatchMatcher, Filter
 from gapless.selectors.index import TOPICS_CACHED_MAX
 from gapless.selectors.values import Value
 from unit.gapless.selectors.strategies import events, headers, patterns, selectors, topics
+from unit.held import assert_nothing_is_left, held
 
 filters = st.builds(
     lambda chosen, selector: Filter(tuple(chosen), selector),
@@ -141,54 +139,29 @@ def test_an_empty_batch_matches_nothing() -> None:
 
 def test_an_emptied_matcher_keeps_nothing() -> None:
     matcher = BatchMatcher()
-    for key in range(20):
-        matcher.add(key, Filter((f"a.{key % 3}", "b.*"), f"x = {key % 5} AND y > {key}"))
-    matcher.match(["a.1"] * 3, [{"x": 1}] * 3, [{}] * 3)
-    for key in range(20):
-        matcher.remove(key)
 
-    assert len(matcher) == len(matcher._compiler) == 0
-    assert (matcher._entries, matcher._buckets, matcher._buckets_of_topic) == ({}, {}, {})
-    assert matcher._patterns._root.following == {}
+    def come_and_go(number: int) -> None:
+        for key in range(20):
+            matcher.add(key, Filter((f"a{number}.{key % 3}", "b.*"), f"x{number} = {key % 5} AND y > {key}"))
+        matcher.match([f"a{number}.1"] * 3, [{f"x{number}": 1}] * 3, [{}] * 3)
+        for key in range(20):
+            matcher.remove(key)
+
+    assert_nothing_is_left(matcher, come_and_go)
+    assert len(matcher) == 0
 
 
 def test_what_is_remembered_of_topics_is_bounded_and_forgotten_when_patterns_change() -> None:
     matcher = BatchMatcher()
     matcher.add(1, Filter(("a.#",)))
-    for topic in range(TOPICS_CACHED_MAX + 100):
+    for topic in range(TOPICS_CACHED_MAX):
         matcher.match_one(f"a.{topic}", {}, {})
-    assert len(matcher._buckets_of_topic) == TOPICS_CACHED_MAX
+    before = held(matcher)
+    for topic in range(TOPICS_CACHED_MAX, TOPICS_CACHED_MAX + 100):
+        matcher.match_one(f"a.{topic}", {}, {})
+    assert held(matcher) <= before
 
     matcher.add(2, Filter(("a.9",)))
     assert matcher.match_one("a.9", {}, {}) == [1, 2]
     matcher.remove(1)
     assert matcher.match_one("a.9", {}, {}) == [2]
-
-
-SCENARIO = """
-from gapless.selectors import BatchMatcher, Filter
-matcher = BatchMatcher()
-for key in range(60):
-    selector = f"a IN ('x{key % 7}', 'y', 'z') OR b > {key} AND NOT c = 'q{key % 5}'"
-    matcher.add(key, Filter((f"t.{key % 3}", "t.*"), selector))
-rows = [{"a": f"x{n % 9}", "b": n, "c": f"q{n % 6}"} for n in range(40)]
-for mask, keys in matcher.match([f"t.{n % 4}" for n in range(40)], rows, [{}] * 40):
-    print(mask, list(keys))
-print(matcher.match_one("t.1", rows[7], {}))
-"""
-
-
-def test_order_does_not_depend_on_the_hash_seed() -> None:
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", SCENARIO],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for seed in ("0", "1", "2")
-    }
-
-    assert len(outputs) == 1
-    assert outputs.pop().count("\n") > 10

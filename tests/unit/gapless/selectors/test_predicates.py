@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.selectors.columns import ColumnBatch
@@ -49,7 +49,6 @@ COMPUTED: list[Predicate] = [
 ]
 
 
-@settings(max_examples=500)
 @given(st.sampled_from([*UNARY, *REFUTED, *COMPUTED]), st.lists(st.tuples(events, headers), max_size=12))
 def test_both_forms_agree(predicate: Predicate, rows: list[tuple[dict[str, Value], dict[str, Value]]]) -> None:
     test = predicate.event_test()

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.selectors.group import LIMIT_MAX, Bucket, Entry, Filed, Spans, cells_of, grid_of
+from unit.held import assert_nothing_is_left
 
 bounds = st.floats(-LIMIT_MAX, LIMIT_MAX) | st.integers(-20, 20) | st.floats(-5, 5, width=16)
 
@@ -38,14 +39,17 @@ def test_whoever_contains_a_number_is_found_and_nobody_twice(
 
 def test_nothing_is_left_behind() -> None:
     spans = Spans(Bucket)
-    for low, high in ((1, 5), (5, 1), (3, 3), (-1e9, 1e9)):
-        entry = Entry(("a",), None)
-        for bucket in spans.take(low, high):
-            bucket.add(Filed(entry, None))
-        for bucket in spans.give(low, high):
-            bucket.remove(entry)
 
-    assert (len(spans), spans._cells, spans._grids) == (0, {}, {})
+    def come_and_go(number: int) -> None:
+        for low, high in ((1, 5), (5, 1), (3, 3), (-1e9, 1e9)):
+            entry = Entry(("a",), None)
+            for bucket in spans.take(low + number, high * (number + 1)):
+                bucket.add(Filed(entry, None))
+            for bucket in spans.give(low + number, high * (number + 1)):
+                bucket.remove(entry)
+
+    assert_nothing_is_left(spans, come_and_go)
+    assert len(spans) == 0
 
 
 def test_those_far_away_are_not_looked_at() -> None:

@@ -17,6 +17,7 @@ from gapless.selectors.topics import (
     pattern_covers,
     topic_matches,
 )
+from unit.held import assert_nothing_is_left
 
 level_names = st.sampled_from(("a", "b"))
 some_topics = st.lists(level_names, min_size=1, max_size=4).map(".".join)
@@ -100,12 +101,14 @@ def test_a_tree_finds_what_matches_and_forgets_what_is_discarded(filed: dict[str
 
 def test_an_emptied_tree_keeps_nothing() -> None:
     tree: PatternTree[int] = PatternTree()
-    for pattern in ("a.b.*", "a.b.#", "a"):
-        tree.put(pattern, 1)
-    for pattern in ("a.b.#", "a", "a.b.*"):
-        tree.discard(pattern)
 
-    assert tree._root.following == {}
+    def come_and_go(number: int) -> None:
+        for pattern in ("a.b.*", "a.b.#", "a"):
+            tree.put(f"{number}.{pattern}", 1)
+        for pattern in ("a.b.#", "a", "a.b.*"):
+            tree.discard(f"{number}.{pattern}")
+
+    assert_nothing_is_left(tree, come_and_go)
 
 
 def test_a_value_takes_the_place_of_the_one_before() -> None:

@@ -21,10 +21,10 @@ class World:
         self.connection = connection
 
     def log(self, *bodies: bytes) -> list[int]:
-        return self.connection._runner.do(lambda: self.network.log(*bodies))
+        return self.network.do(lambda: self.network.log(*bodies))
 
     def silence(self) -> int:
-        return self.connection._runner.do(self.network.silence)
+        return self.network.do(self.network.silence)
 
 
 @pytest.fixture

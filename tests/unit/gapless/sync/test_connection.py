@@ -97,7 +97,7 @@ def test_a_call_that_times_out_goes_on(network: FakeNetwork) -> None:
         with pytest.raises(TimeoutError, match=r"not done within 0\.05 s"):
             publisher.send(b"a", timeout=0.05)
         assert network.broker.streams[PUBEND].ticks == []
-        connection._runner.do(network.flow)
+        network.do(network.flow)
         publisher.flush(timeout=5)
 
     assert len(network.broker.streams[PUBEND].ticks) == 1
@@ -141,7 +141,7 @@ def test_several_threads_use_one_connection(network: FakeNetwork) -> None:
 def test_a_blocking_call_in_the_loops_own_thread_is_refused(network: FakeNetwork) -> None:
     with gapless.sync.connect(ADDRESS) as connection:
         with pytest.raises(RuntimeError, match="wait for itself"):
-            connection._runner.do(connection.pubends)
+            network.do(connection.pubends)
 
 
 def test_drain_from_another_thread(network: FakeNetwork) -> None:
@@ -186,7 +186,7 @@ def test_a_forked_child_is_handed_nothing_that_its_parent_has_at_hand(network: F
         subscription = session.subscribe("t", name="s")
         batches = subscription.batches(max_events=1)
         publisher = session.publisher("t")
-        connection._runner.do(lambda: network.log(*(b"%d" % n for n in range(5))))
+        network.do(lambda: network.log(*(b"%d" % n for n in range(5))))
         assert next(subscription).body == b"0"
         sends = network.sends
         child = os.fork()

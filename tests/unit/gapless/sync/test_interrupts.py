@@ -123,7 +123,7 @@ def test_a_silence_goes_back(world: World) -> None:
 
         def interrupted(place: Place) -> None:
             before = subscription.token.ticks.get(PUBEND, 0)
-            upto = world.connection._runner.do(lambda: world.network.silence(BASE + place.number * STEP))
+            upto = world.network.do(lambda: world.network.silence(BASE + place.number * STEP))
             try:
                 with place:
                     item = subscription.receive(timeout=30)
@@ -290,7 +290,7 @@ def test_what_has_no_receipt_is_told_at_close(network: FakeNetwork, send: Callab
     network.stalled = True
     with pytest.raises(TimeoutError):
         send(publisher)
-    connection._runner.do(network.cut)
+    network.do(network.cut)
     network.unreachable = True
 
     try:
@@ -310,7 +310,7 @@ def test_a_close_that_was_interrupted_is_told_by_the_next(network: FakeNetwork) 
         network.kept.clear()
         with pytest.raises(TimeoutError):
             publisher.send(b"a", timeout=0.01)
-        connection._runner.do(network.cut)
+        network.do(network.cut)
         network.unreachable = True
 
         told = 0
@@ -342,8 +342,8 @@ def test_a_send_that_is_interrupted_anywhere_is_logged_or_told(network: FakeNetw
                 publisher.send(b"a", timeout=0.01)
         except (Interrupt, TimeoutError):
             pass
-        was_sent = connection._runner.do(lambda: publisher._awaited.has_unanswered)
-        connection._runner.do(network.cut)
+        was_sent = network.do(lambda: publisher._awaited.has_unanswered)
+        network.do(network.cut)
         network.unreachable = True
         try:
             connection.close()

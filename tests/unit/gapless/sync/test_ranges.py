@@ -54,12 +54,12 @@ class NeverRead:
     """A reader to which nothing comes, and whose broker is there or not."""
 
     def __init__(self, *connected: bool) -> None:
-        self._connected = iter(connected)
+        self.states = iter(connected)
         self.cancelled = threading.Event()
 
     @property
     def connected(self) -> bool:
-        return next(self._connected)
+        return next(self.states)
 
     async def parts(self) -> AsyncIterator[Any]:
         try:
@@ -79,7 +79,7 @@ def test_a_broker_that_is_away_is_not_waited_for_for_ever(monkeypatch: pytest.Mo
     with pytest.raises(TimeoutError, match=r"^no broker for 0\.2 s$"):
         next(reader.parts(0.2))
 
-    assert 50 <= 1053 - sum(1 for _ in away._connected) - 3 < 1000, "it was looked at all along"
+    assert 50 <= 1053 - sum(1 for _ in away.states) - 3 < 1000, "it was looked at all along"
     assert away.cancelled.wait(5), "nobody waits any more"
     runner.stop()
 

@@ -130,7 +130,7 @@ def test_stop_ends_the_thread_and_whatever_runs_in_it() -> None:
     runner.stop()
 
     assert not runner.alive
-    assert not runner._thread.alive
+    assert not runner.loop.is_running()
     with pytest.raises(ConnectionClosedError, match="was closed"):
         waiting.result()
     waiting.leave()
@@ -153,7 +153,7 @@ def test_what_is_shared_lives_as_long_as_one_uses_it(tmp_path: Path) -> None:
     finally:
         second.stop()
         other.stop()
-    assert not second._thread.alive
+    assert not second.loop.is_running()
 
     again = Runner(tmp_path)
     try:

@@ -174,7 +174,7 @@ def test_errors_come_through(world: World) -> None:
 def test_the_block_survives_a_reconnect(world: World) -> None:
     with world.connection.session() as session, session.subscribe("t", name="s") as subscription:
         world.log(b"a")
-        world.connection._runner.do(world.network.cut)
+        world.network.do(world.network.cut)
         world.log(b"b")
         assert [next(subscription).body for _ in range(2)] == [b"a", b"b"]
 
@@ -184,9 +184,9 @@ def test_an_archive_fills_a_gap(network: FakeNetwork, in_batches: bool) -> None:
     archive = FakeArchive(network.broker)
     with gapless.sync.connect(ADDRESS, archive=archive, timeout=5) as connection, connection.session() as session:
         session.subscribe("t", name="s").close()
-        ticks = connection._runner.do(lambda: network.log(*(b"%d" % n for n in range(10))))
+        ticks = network.do(lambda: network.log(*(b"%d" % n for n in range(10))))
         archive.store(network.broker)
-        connection._runner.do(lambda: network.broker.release(ticks[7]))
+        network.do(lambda: network.broker.release(ticks[7]))
 
         with session.subscribe("t", name="s") as subscription:
             found: list[bytes] = []
@@ -202,7 +202,7 @@ def test_a_refused_second_thread_leaves_the_first_ones_time_limit_alone(world: W
     with world.connection.session() as session, session.subscribe("t", name="s") as subscription:
         with ThreadPoolExecutor() as threads:
             first = threads.submit(subscription.receive, 0.5)
-            while world.connection._runner.do(lambda: subscription._awaited._waiting) is None:
+            while world.network.do(lambda: subscription._awaited._waiting) is None:
                 time.sleep(0.001)
             for again in (lambda: subscription.receive(timeout=0), lambda: next(subscription), subscription.wait):
                 with pytest.raises(gapless.SubscriptionError, match="one at a time iterates"):
@@ -217,7 +217,7 @@ def test_a_subscription_that_gave_up_leaves_nothing_attached(world: World) -> No
             world.network.stalled = True
             with pytest.raises(TimeoutError):
                 session.subscribe("t", name=name, timeout=0.01)
-            world.connection._runner.do(world.network.flow)
+            world.network.do(world.network.flow)
             session.subscribe("t", name=name, timeout=20).close()
         world.connection.pubends()
 
@@ -232,6 +232,6 @@ def test_a_subscription_that_could_not_be_closed_in_time_is_detached(world: Worl
         world.network.stalled = True
         with pytest.raises(TimeoutError):
             subscription.close(timeout=0.01)
-        world.connection._runner.do(world.network.flow)
+        world.network.do(world.network.flow)
 
         session.subscribe("t", name="s", timeout=20).close()

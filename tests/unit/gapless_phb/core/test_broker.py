@@ -66,7 +66,7 @@ class TestPubends:
         harness.crash()
         harness.sync()
 
-        assert [pubend.number for pubend in harness.role._pubends.values()] == [0, 1, 2]
+        assert [harness.hosted(name).number for name in harness.pubends] == [0, 1, 2]
         assert [name.partition("@")[0] for name in harness.pubends] == ["rest", "flights", "new"]
 
     def test_there_can_be_1024_in_a_volumes_life(self) -> None:

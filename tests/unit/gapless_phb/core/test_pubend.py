@@ -67,8 +67,8 @@ class TestBeginning:
         harness.wall += 60_000
         row = msgspec.msgpack.decode(harness.row(TABLES.pubends) or b"")
         row = [*row[:3], [[at(1000), at(2000)]]]
-        harness.role._outbox.write([Set(TABLES.pubends, rows.key(0), msgspec.msgpack.encode(row))])
         harness.sync()
+        harness.change_rows(Set(TABLES.pubends, rows.key(0), msgspec.msgpack.encode(row)))
         harness.crash()
         said = harness.sync()
 
@@ -92,7 +92,7 @@ class TestBeginning:
         said = harness.sync()
 
         (held,) = [effect for effect in said if isinstance(effect, Held)]
-        assert held.stable == harness.role._pubends[harness.pubend].log.stable > 0
+        assert held.stable == harness.hosted().log.stable > 0
 
     def test_every_event_is_above_the_void(self) -> None:
         harness = ready()
@@ -103,7 +103,7 @@ class TestBeginning:
         publisher.send()
         (know,) = knows(harness.sync())
 
-        assert know.knowledge.data.ticks[0] > harness.role._pubends[harness.pubend].row.voids[0][1]
+        assert know.knowledge.data.ticks[0] > harness.hosted().row.voids[0][1]
 
     def test_the_latest_voids_are_remembered(self) -> None:
         harness = Harness(void_limit=3)
@@ -113,7 +113,7 @@ class TestBeginning:
             harness.crash()
             harness.sync()
 
-        voids = harness.role._pubends[harness.pubend].row.voids
+        voids = harness.hosted().row.voids
         assert [hi + 1 for _, hi in voids] == [at(31_000), at(41_000), at(51_000)]
 
     def test_a_quick_restart_within_the_reservation_makes_no_void(self) -> None:
@@ -121,7 +121,7 @@ class TestBeginning:
         harness.crash()
         harness.sync()
 
-        assert harness.role._pubends[harness.pubend].row.voids == ()
+        assert harness.hosted().row.voids == ()
 
     def test_members_and_holds_survive(self) -> None:
         harness = ready("shb1")

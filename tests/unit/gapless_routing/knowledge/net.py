@@ -36,7 +36,10 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW, Stamp
 from gapless.core.stream.ticks import EPOCH_MS
 from gapless.selectors.filters import Filter
-from gapless_routing.knowledge.router import KnowledgeRouter
+from gapless_routing.knowledge.interest import Interests
+from gapless_routing.knowledge.router import CACHED, KnowledgeRouter
+from gapless_routing.knowledge.state import LIFE
+from gapless_routing.knowledge.streams import Streams
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
@@ -76,8 +79,11 @@ class Sent(NamedTuple):
 class Net:
     """Routers on one map. Links are up from the beginning but for those in `cut`, and frames arrive at once."""
 
-    def __init__(self, network: NetworkMap, *, cut: Iterable[str] = (), seed: int = 1) -> None:
+    def __init__(
+        self, network: NetworkMap, *, cut: Iterable[str] = (), seed: int = 1, cache_bytes: int = 64 << 20
+    ) -> None:
         self.network = network
+        self._config = {"cache_bytes": cache_bytes}
         self.now = 10 * SECOND
         self.routers: dict[str, KnowledgeRouter] = {}
         self.effects: dict[str, list[Effect]] = {name: [] for name in network.nodes}
@@ -90,7 +96,7 @@ class Net:
         self._unsynced: list[tuple[str, Save]] = []
         self.lost: Callable[[Sent], bool] = lambda _: False
         """Which messages are lost."""
-        self._links: dict[tuple[str, str], int] = {}
+        self.links: dict[tuple[str, str], int] = {}
         self._waiting: list[tuple[str, int, bytes]] = []
         self._numbers = 0
         self._seed = seed
@@ -105,7 +111,7 @@ class Net:
         """A router begins, or one that knows no more than its volume takes its place."""
         router = self.routers[name] = KnowledgeRouter()
         self._unsynced = [(at, save) for at, save in self._unsynced if at != name]
-        context = RouterContext(name, self._seed, self.network, saved=dict(self.saved[name]))
+        context = RouterContext(name, self._seed, self.network, self._config, dict(self.saved[name]))
         self._carry_out(name, router.start(self.now, context))
 
     def sync(self) -> None:
@@ -154,14 +160,14 @@ class Net:
         """A link between two brokers comes up."""
         for name, peer in ((one, other), (other, one)):
             self._numbers += 1
-            self._links[name, peer] = self._numbers
+            self.links[name, peer] = self._numbers
         for name, peer in ((one, other), (other, one)):
             roles = self.network.nodes[peer].roles
-            self._tell(name, LinkUp(self._links[name, peer], peer, roles, 1))
+            self._tell(name, LinkUp(self.links[name, peer], peer, roles, 1))
 
     def cut(self, one: str, other: str) -> None:
         """The link between two brokers goes down."""
-        links = {name: self._links.pop(pair) for name, pair in ((one, (one, other)), (other, (other, one)))}
+        links = {name: self.links.pop(pair) for name, pair in ((one, (one, other)), (other, (other, one)))}
         self._waiting = [frame for frame in self._waiting if links.get(frame[0]) != frame[1]]
         for name, link in links.items():
             self._tell(name, LinkDown(link))
@@ -169,12 +175,31 @@ class Net:
 
     def fill(self, one: str, other: str, pending: int = 2 << 20) -> None:
         """So much waits on the link from one broker to another."""
-        self.tell(one, LinkRoom(self._links[one, other], pending))
+        self.tell(one, LinkRoom(self.links[one, other], pending))
 
     def arrive(self, source: str, to: str, message: Message | bytes, address: Address = ()) -> list[Effect]:
         """A message arrives that no router of this network sent. Returns what the receiver's cores are told."""
         frame = message if isinstance(message, bytes) else encode(message, address)
-        return self.tell(to, FrameArrived(self._links[to, source], frame, WALL))
+        return self.tell(to, FrameArrived(self.links[to, source], frame, WALL))
+
+    # ------------------------------------------------------------------------------- what is in them
+
+    def interests(self, name: str) -> Interests:
+        """What a router knows of what SHBs want."""
+        return self.routers[name]._interests
+
+    def streams(self, name: str) -> Streams:
+        """What a router knows of pubends."""
+        return self.routers[name]._streams
+
+    def life(self, name: str) -> int:
+        """Which life a router has saved last."""
+        return int(self.saved[name][LIFE])
+
+    def cached_bytes(self, name: str) -> int:
+        """How much a router says it keeps of events."""
+        [cached] = [gauge.value for gauge in self.routers[name].gauges() if gauge.name == CACHED.name]
+        return int(cached)
 
     # ------------------------------------------------------------------------------- what was seen
 
@@ -223,13 +248,13 @@ class Net:
         self._carry_out(name, router.handlers()[type(fact)](self.now, fact))
 
     def _carry_out(self, name: str, effects: Iterable[Effect]) -> None:
-        peers = {link: peer for (at, peer), link in self._links.items() if at == name}
+        peers = {link: peer for (at, peer), link in self.links.items() if at == name}
         for effect in effects:
             if isinstance(effect, SendFrame):
                 sent = Sent(name, peers[effect.link], *decode(effect.frame))
                 self.sent.append(sent)
                 if not self.lost(sent):
-                    self._waiting.append((sent.to, self._links[sent.to, name], effect.frame))
+                    self._waiting.append((sent.to, self.links[sent.to, name], effect.frame))
             elif isinstance(effect, Save):
                 self._unsynced.append((name, effect))
                 if self.syncs:
@@ -238,9 +263,9 @@ class Net:
                 self.effects[name].append(effect)
 
 
-def subscribed(network: NetworkMap = CHAIN, **topics: str) -> Net:
+def subscribed(network: NetworkMap = CHAIN, *, cache_bytes: int = 64 << 20, **topics: str) -> Net:
     """A network that has settled: its SHBs want a topic each (`a`, unless another one is named), and are enrolled."""
-    net = Net(network)
+    net = Net(network, cache_bytes=cache_bytes)
     net.open()
     for name, node in network.nodes.items():
         if "shb" in node.roles:

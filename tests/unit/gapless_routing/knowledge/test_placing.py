@@ -66,7 +66,7 @@ def renewed(net: Net, name: str, life: int, *, keeps: bool = False) -> None:
     """A broker's process begins anew at this time, with a new volume unless it `keeps` it; its links are up again."""
     if not keeps:
         net.saved[name].clear()
-    peers = [peer for at, peer in list(net._links) if at == name]
+    peers = [peer for at, peer in list(net.links) if at == name]
     for peer in peers:
         net.cut(name, peer)
     now, net.now = net.now, life
@@ -148,7 +148,7 @@ def test_a_batch_that_nobody_answers_is_uncertain_in_the_end() -> None:
 def test_a_message_of_a_broker_that_is_not_on_the_map_is_dropped() -> None:
     """It could not be answered."""
     net = opened()
-    life = net.routers["p"]._state.life
+    life = net.life("p")
     net.arrive("i", "p", pub(1), ("p", "nobody", life, 1, 1, 0, 1))
     net.arrive("i", "p", pub(1), ("nobody", "s", life, 1, 1, 0, 1))
 
@@ -235,15 +235,15 @@ def test_a_process_whose_clock_was_set_back_is_told_and_goes_on() -> None:
     net = opened()
     net.tell("s", Submit(pub(1), "r1"))
     assert submitted(net) == [1]
-    before = net.routers["s"]._state.life
+    before = net.life("s")
     renewed(net, "s", 1)
     net.pass_time(6 * SECOND)
-    assert net.routers["s"]._state.life < before
+    assert net.life("s") < before
 
     net.tell("s", Submit(pub(2), "r2"))
     assert submitted(net) == [2]
     assert answers(net) == [("r2", Verdict.OK)]
-    assert net.routers["s"]._state.life > before
+    assert net.life("s") > before
 
 
 def test_a_process_whose_clock_was_set_back_surpasses_what_it_had_saved() -> None:
@@ -278,20 +278,18 @@ def test_nothing_is_asked_before_the_life_is_durable() -> None:
 
 def test_an_answer_to_another_life_does_not_raise_this_one() -> None:
     net = opened()
-    router = net.routers["s"]
-    life = router._state.life
+    life = net.life("s")
     net.arrive("i", "s", Answer(P, OK), ("s", "p", life - 1, 1, 5, LATER))
 
-    assert router._state.life == life
+    assert net.life("s") == life
 
 
 def test_a_pubends_broker_that_takes_a_higher_life_is_found_again() -> None:
     """The pubend's own broker was set back, and learns of it from another PHB: who places here has to name its life."""
     net = opened()
-    router = net.routers["p"]
-    life = router._state.life
+    life = net.life("p")
     net.arrive("i", "p", Answer(P, OK), ("p", "s", life, 1, 5, life + 7))
-    assert router._state.life > life + 7
+    assert net.life("p") > life + 7
 
     net.tell("s", Submit(pub(1), "r1"))
     assert submitted(net) == [1]
@@ -384,7 +382,7 @@ def test_an_answer_that_does_not_fit_ends_the_link_it_came_on_and_its_client_is_
     (told,) = net.take(Submitted, "s")
     assert told.outcome.verdict is Verdict.UNCERTAIN
     assert "does not fit" in told.outcome.reason
-    assert net.take(Hangup, "s") == [Hangup(net._links["s", "i"])]
+    assert net.take(Hangup, "s") == [Hangup(net.links["s", "i"])]
     assert [(alarm.code, alarm.about) for alarm in net.take(Alarm, "s")] == [(AlarmCode.NODE_REFUSED, "i")]
 
 
@@ -395,9 +393,9 @@ def test_no_life_is_beyond_what_a_frame_can_say() -> None:
     (sent,) = [one for one in net.sent if isinstance(one.message, Pub) and one.to == "p"]
     to, source, _, life, number, *_ = sent.address
     answer = Answer(P, Outcome(Verdict.RETRY, "a later process of this broker was seen"))
-    net.arrive("i", "s", answer, (source, to, life, number, net.routers["p"]._state.life, FOREVER))
+    net.arrive("i", "s", answer, (source, to, life, number, net.life("p"), FOREVER))
 
-    assert net.routers["s"]._state.life == FOREVER
+    assert net.life("s") == FOREVER
     assert not net.take(Alarm, "s")
     net.arrive("i", "s", answer, (source, to, FOREVER, number, 1, 1 << 63))
     assert net.take(Hangup, "s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.network.facts import Enrolled, Progress, Released
+from gapless.core.network.facts import Progress, Released
 from gapless.core.network.frames import ProgressRows
 from gapless_routing.knowledge import progress
 from gapless_routing.knowledge.progress import ALL_EVERY, EVERY_MIN
@@ -30,30 +30,6 @@ def test_a_row_goes_to_every_broker_on_the_way_and_the_minimum_to_the_pubend() -
 
     assert sorted(net.ways(ProgressRows)) == [("i", "p"), ("j", "p"), ("s", "i"), ("s", "j")]
     assert net.take(Released, "p") == [Released(P, 10, 20)]
-
-
-def test_each_shb_keeps_a_row_of_its_own_up_to_the_pubend() -> None:
-    """T48: nobody on the way takes a minimum."""
-    net = quiet(FORK)
-    net.tell("s", done(10, 20))
-    net.tell("t", done(5, 30, "t@disk"))
-    net.pass_time(2 * EVERY_MIN)
-
-    assert sorted(rows(net, "i", "p"), key=lambda row: row.shb) == [done(10, 20), done(5, 30, "t@disk")]
-    assert net.take(Released, "p")[-1] == Released(P, 5, 20)
-
-
-def test_nothing_is_released_before_every_member_was_heard() -> None:
-    """T20."""
-    net = quiet(FORK)
-    net.tell("s", done(10, 20))
-    net.pass_time(2 * EVERY_MIN)
-    assert net.take(Released, "p") == []
-
-    net.tell("p", Enrolled(P, "later@disk", 3))
-    net.tell("t", done(5, 30, "t@disk"))
-    net.pass_time(2 * EVERY_MIN)
-    assert net.take(Released, "p") == [], "one was enrolled since"
 
 
 def test_after_a_hand_over_every_member_is_heard_again() -> None:

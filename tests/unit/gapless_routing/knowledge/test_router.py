@@ -159,7 +159,7 @@ def test_a_notice_of_a_tick_that_cannot_be_ends_the_link_and_is_told(change: dic
 
     assert hung_up(net, "i")
     assert [(alarm.code, alarm.about) for alarm in net.take(Alarm, "i")] == [(AlarmCode.IMPOSSIBLE_TICK, "p")]
-    assert net.routers["i"]._streams.meta_of(P).stable < FALSE  # type: ignore[union-attr]
+    assert net.streams("i").meta_of(P).stable < FALSE  # type: ignore[union-attr]
 
 
 def _notice(net: Net) -> bytes:
@@ -181,7 +181,7 @@ def test_nobody_else_speaks_of_a_nodes_own_pubends() -> None:
     notice = PubendNotice(PubendMeta("q@1", "s"), {}, 1, behind=False, number=1)
     net.arrive("i", "s", Private(PUBEND, msgspec.msgpack.encode(notice)))
 
-    assert net.routers["s"]._streams.meta_of("q@1") is None
+    assert net.streams("s").meta_of("q@1") is None
 
 
 def test_false_silence_reaches_no_shb_and_what_comes_after_it_does() -> None:
@@ -238,7 +238,7 @@ def test_only_a_mate_says_something_sideways_and_only_for_a_neighbouring_cell() 
 
 def test_a_frame_of_a_link_that_is_gone_means_nothing() -> None:
     net = subscribed()
-    link = net._links["p", "i"]
+    link = net.links["p", "i"]
     net.cut("p", "i")
     assert net.tell("p", FrameArrived(link, encode(want(0, 20)), 0)) == []
 

@@ -16,7 +16,6 @@ from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
     FORK,
-    MILLISECOND,
     PHB,
     SECOND,
     SHB,
@@ -31,12 +30,6 @@ from unit.gapless_routing.knowledge.net import (
     said,
     subscribed,
     want,
-)
-
-FORTY = network_map(
-    {"P": {"p": PHB}, "M": {"i": (), "j": ()}, **{f"S{n}": {f"s{n}": SHB} for n in range(40)}},
-    *("p-i", "p-j", "i-j"),
-    *(f"{broker}-s{n}" for broker in "ij" for n in range(40)),
 )
 
 
@@ -69,16 +62,6 @@ def test_what_a_cache_holds_under_too_low_a_stamp_is_asked_for() -> None:
     assert said(net.messages(Knowledge, "p", "i")[-1:]) == [(1, 20, ())], "the pubend's broker has it unfiltered"
 
 
-def test_an_answer_goes_to_the_broker_that_asked() -> None:
-    """T54: not to the one of its cell that the hash prefers."""
-    for asker in "ij":
-        net = subscribed(DIAMOND)
-        net.arrive(asker, "p", want(0, 20))
-        net.say(0, 20, "a", reply=True)
-
-        assert [way for way in net.ways(Knowledge) if way[0] == "p"] == [("p", asker)]
-
-
 def test_a_want_that_came_sideways_is_answered_sideways() -> None:
     net = Net(DIAMOND, cut=("p-i", "j-s"))
     net.open()
@@ -91,55 +74,6 @@ def test_a_want_that_came_sideways_is_answered_sideways() -> None:
     net.say(0, 20, "a", reply=True)
     assert net.ways(Knowledge) == [("p", "j"), ("j", "i"), ("i", "s")]
     assert said(delivered(net)) == [(0, 20, (1,))]
-
-
-def test_a_late_answer_still_finds_who_asked() -> None:
-    """T55."""
-    net = subscribed()
-    net.tell("s", want(0, 20))
-    net.pass_time(50 * SECOND)
-    net.forget()
-    net.say(0, 20, "a", reply=True)
-    assert net.ways(Knowledge) == [("p", "i"), ("i", "s")]
-
-    net.tell("s", want(20, 40))
-    net.pass_time(61 * SECOND)
-    net.forget()
-    net.say(20, 40, "a", reply=True)
-    assert net.ways(Knowledge) == []
-
-
-def test_what_was_asked_lately_is_not_asked_again_and_the_repetition_of_a_lost_want_is() -> None:
-    """T7."""
-    net = subscribed()
-    net.lost = lambda sent: sent.to == "p"
-    net.tell("s", want(0, 20))
-    net.lost = lambda _: False
-    net.pass_time(300 * MILLISECOND)
-    net.arrive("s", "i", want(0, 20))
-    assert asked(net) == []
-
-    net.pass_time(100 * MILLISECOND)
-    net.arrive("s", "i", want(0, 20))
-    assert len(asked(net)) == 1, "what was held back has not put it off"
-
-
-@pytest.mark.parametrize("what", ["the link comes back", "its PHB was down"])
-def test_a_want_whose_way_is_gone_holds_back_no_repetition(what: str) -> None:
-    """Whoever asked waits twice as long each time: an outage must not last on for as long as it was remembered (T7)."""
-    net = subscribed()
-    net.lost = lambda sent: sent.to == "p" and isinstance(sent.message, Want)
-    net.tell("s", want(0, 20))
-    net.lost = lambda _: False
-    if what == "the link comes back":
-        net.cut("p", "i")
-        net.connect("p", "i")
-        net.flow()
-    else:
-        net.open(members={"s@disk": 0}, voids=((100, 200),), stable=200)
-    net.arrive("s", "i", want(0, 20))
-
-    assert len(asked(net)) == 1
 
 
 def test_what_a_log_told_before_it_was_cut_is_in_no_cache() -> None:
@@ -164,21 +98,8 @@ def test_what_was_pushed_after_all_says_nothing_of_how_long_answers_take() -> No
     net.pass_time(9 * SECOND)
     net.arrive("i", "s", knowledge(0, 20, "b", reply=True))
 
-    (stream,) = net.routers["s"]._streams._streams.values()
+    (stream,) = net.streams("s")._streams.values()
     assert stream.asked.forget == streams.TIMES.forget
-
-
-def test_forty_shbs_that_miss_the_same_cost_the_pubend_one_want_of_each_neighbour() -> None:
-    """T56: their needs differ, and none of them covers another one."""
-    net = subscribed(FORTY)
-    for n in range(40):
-        net.tell(f"s{n}", want(0, 20, {f"s{n}@disk": 1}, f"s{n}@disk"))
-    wants = asked(net)
-
-    assert len(wants) <= 2
-    assert all(one.need == {f"s{n}@disk": 1 for n in range(40)} for one in wants)
-    net.say(0, 20, "a", reply=True)
-    assert all(said(delivered(net, f"s{n}")) == [(0, 20, (1,))] for n in range(40))
 
 
 def test_two_that_wait_for_the_same_are_each_answered() -> None:
@@ -516,7 +437,7 @@ def test_the_pubend_is_asked_in_the_name_of_this_life() -> None:
     net.tell("s", want(0, 20))
     (one,) = net.take(AskPubend, "p")
 
-    assert one.reply_to == net.routers["p"]._state.life
+    assert one.reply_to == net.life("p")
 
 
 def test_after_a_broker_in_between_began_anew_wants_find_the_pubend_again() -> None:

@@ -109,17 +109,22 @@ class World(Rig[SubscriberHostingBroker]):
         """The sessions that the broker has ended."""
         self.room_asked: list[AskRoom] = []
         """Which links ought to say when they have room."""
-        super().__init__(self._make, role="shb", now=1_000_000_000, wall=WALL)
+        super().__init__(self.make_role, role="shb", now=1_000_000_000, wall=WALL)
 
     # ------------------------------------------------------------------------------------- the broker
 
-    def _make(self, context: RoleContext) -> SubscriberHostingBroker:
+    def make_role(self, context: RoleContext) -> SubscriberHostingBroker:
         return SubscriberHostingBroker(context, self.timing, self.catch_up)
 
     @property
     def hosting(self) -> Hosting:
         """What the broker's parts share."""
         return self.role._hosting
+
+    @property
+    def shb(self) -> str:
+        """What the broker calls itself between brokers."""
+        return self.role._shb
 
     @property
     def stream(self) -> Constream:
@@ -150,18 +155,18 @@ class World(Rig[SubscriberHostingBroker]):
 
     def on_said(self, effect: object) -> None:
         if isinstance(effect, Tell):
-            self._client_gets(effect.session, effect.message)
+            self.client_gets(effect.session, effect.message)
         elif isinstance(effect, Transmit):
             for head, body in effect.payloads:
-                self._client_gets(effect.session, decode_server(head + body))
+                self.client_gets(effect.session, decode_server(head + body))
         elif isinstance(effect, r.Want):
             self.wants.append(effect)
         elif isinstance(effect, r.Interest):
             self._interest(effect)
         elif isinstance(effect, r.Hold):
-            self._hold(effect)
+            self.hold(effect)
         elif isinstance(effect, r.Progress):
-            self._progressed(effect)
+            self.progressed(effect)
         elif isinstance(effect, r.SubmitOpen):
             self.claims.append(effect)
         elif isinstance(effect, EndSession):
@@ -208,14 +213,14 @@ class World(Rig[SubscriberHostingBroker]):
         elif interest.version != self.known_version:
             self.feed(r.AskInterest())
 
-    def _hold(self, row: r.Hold) -> None:
+    def hold(self, row: r.Hold) -> None:
         if row.version < self.hold_version:
             return
         self.hold_version = row.version
         self.holds = {sid: max(at, self.lost) for sid, at in row.at.items()}
         self.held_answers.append(r.Held(row.shb, PUBEND, row.version, dict(self.holds), self.stable))
 
-    def _progressed(self, progress: r.Progress) -> None:
+    def progressed(self, progress: r.Progress) -> None:
         assert progress.released <= progress.delivered, "released beyond delivered"
         self.progress = (max(self.progress[0], progress.released), max(self.progress[1], progress.delivered))
 
@@ -234,7 +239,7 @@ class World(Rig[SubscriberHostingBroker]):
         if not raw:
             events = [row for row in events if any(f.matches("t", row[1], {}) for f in self.filters.values())]
         batch = EventBatch([row[0] for row in events], [row[2] for row in events], [len(self.body)] * len(events))
-        stamp = None if raw else {self.role._shb: self.known_version}
+        stamp = None if raw else {self.shb: self.known_version}
         lost = min(self.lost, hi)
         return Knowledge(PUBEND, lo, hi, batch, lost if lost > lo else 0, stamp, reply)
 
@@ -246,7 +251,7 @@ class World(Rig[SubscriberHostingBroker]):
     def _client(self, session: int) -> Client | None:
         return next((client for client in self.clients if client.session == session), None)
 
-    def _client_gets(self, session: int, message: object) -> None:
+    def client_gets(self, session: int, message: object) -> None:
         if isinstance(message, m.PubendNumber):
             self.numbers.setdefault(session, {})[message.number] = message.pubend
             return

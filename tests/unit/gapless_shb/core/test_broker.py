@@ -75,7 +75,7 @@ def test_clients_do_not_see_each_other() -> None:
 def test_an_shb_answers_that_it_runs_where_somebody_looks_for_it_before_retiring_it() -> None:
     """By its id and by the name of its node; another SHB of that name is not meant."""
     world = World()
-    own = world.role._shb
+    own = world.shb
     node = own.partition("@")[0]
 
     said = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.storages import RocksdbHarness
 from gapless.errors import RecordsDamagedError, VolumeCorruptError
 from gapless.spi import Create, VolumeIdentity
 from gapless_storage._rocksdb import excision
@@ -65,14 +66,14 @@ def holes(volume: RocksdbVolume) -> list[tuple[int, int]]:
 def test_the_database_is_made_anew_and_the_old_one_is_kept(tmp_path: Path) -> None:
     hole = spoilt(tmp_path)
     volume = opened(tmp_path)
-    assert not volume._engine.compacting, "what was found is remembered"
+    assert not RocksdbHarness.engine(volume).compacting, "what was found is remembered"
 
     said = volume.excise()
 
     assert "rocksdb.damaged-1" in said
     assert (tmp_path / "rocksdb.damaged-1").is_dir()
     with closing(opened(tmp_path)) as volume:
-        assert (volume.damage, volume._engine.compacting) == ("", True)
+        assert (volume.damage, RocksdbHarness.engine(volume).compacting) == ("", True)
         assert holes(volume) == [hole]
         volume.stream("a").put(COUNT + 1, b"goes on")
         volume.stream("a").chop(COUNT - 1)

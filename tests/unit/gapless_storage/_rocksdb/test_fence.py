@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -157,20 +159,29 @@ def test_what_was_written_and_not_synced_is_nobody_elses(path: Path, monkeypatch
         assert fence.mark == before
 
 
-def test_a_follower_that_is_stopped_at_any_moment_ends() -> None:
+def test_a_follower_that_is_stopped_at_any_moment_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it is stopped between its waiting and its beginning: it takes the call for one that the fence is due."""
+    events: list[threading.Event] = []
+    stopping = threading.Event()
+
+    class Event(threading.Event):
+        def __init__(self) -> None:
+            super().__init__()
+            events.append(self)
+
+        def clear(self) -> None:
+            stopping.set()
+            while not all(event.is_set() for event in events):
+                time.sleep(0.001)
+            super().clear()
+
     advanced: list[None] = []
-    follower = FenceFollower(lambda: advanced.append(None))
-    clear = follower._due.clear
-
-    def stop_and_clear() -> None:
-        follower._stopped.set()
-        follower._due.set()
-        clear()
-
-    follower._due.clear = stop_and_clear  # type: ignore[method-assign]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "Event", Event)
+        follower = FenceFollower(lambda: advanced.append(None))
     follower.follow()
-    follower._thread.join(20)
+    assert stopping.wait(20)
+    follower.stop()
 
-    assert not follower._thread.is_alive()
+    assert not any(thread.name == "gapless-fence" for thread in threading.enumerate())
     assert advanced == []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.storages import SMALL_BUFFERS, RocksdbHarness, copy_at_rest
+from conformance.storages import SMALL_BUFFERS, RocksdbHarness, copy_at_rest, inspect_here
 from gapless.errors import (
     ConfigurationError,
     StorageError,
@@ -24,9 +24,10 @@ from gapless.errors import (
     VolumeLockedError,
 )
 from gapless.spi import Create
-from gapless_storage._rocksdb import fence, opening, wal
+from gapless_storage._rocksdb import opening, wal
 from gapless_storage._rocksdb.engine import Database
 from gapless_storage._rocksdb.fence import Fence
+from gapless_storage._rocksdb.layout import Mark
 from gapless_storage._rocksdb.logformat import intact_records
 from gapless_storage.rocksdb import RocksdbVolume, open_storage
 from gapless_testing.storage import IDENTITY
@@ -93,6 +94,18 @@ def killed(directory: Path, *, unsynced: int = 0, closed_first: bool = False) ->
 
 
 @pytest.fixture
+def watched() -> None:
+    """An opening inspects the database in a process of its own, which may hang: as a broker's does."""
+
+
+@pytest.fixture(autouse=True)
+def inspected_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An opening starts no process, unless a test asks to be `watched`: where files are spoilt, it may hang."""
+    if "watched" not in request.fixturenames:
+        monkeypatch.setattr(opening, "inspect_within", inspect_here)
+
+
+@pytest.fixture
 def place(tmp_path: Path) -> Place:
     return killed(tmp_path)
 
@@ -111,7 +124,7 @@ def refuses(place: Place, words: str) -> None:
 # -------------------------------------------------------------------------- what a kill or a power cut leaves
 
 
-def test_a_killed_volume_opens(place: Place) -> None:
+def test_a_killed_volume_opens(place: Place, watched: None) -> None:
     assert place.newest() == SYNCED
 
 
@@ -150,7 +163,7 @@ def test_a_hole_behind_the_fence_ends_the_volume_before_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 30, b"\x99" * 30])
-def test_a_torn_end_of_the_manifest_is_cut_off(place: Place, tail: bytes) -> None:
+def test_a_torn_end_of_the_manifest_is_cut_off(place: Place, watched: None, tail: bytes) -> None:
     """RocksDB refuses it: a power cut may leave the length of a record and not its content."""
     before = place.manifest().read_bytes()
     header = b"\x12\x34\x56\x78" + (30).to_bytes(2, "little") + b"\x01"
@@ -198,13 +211,13 @@ def test_a_log_of_another_volume_is_refused(place: Place, tmp_path: Path) -> Non
     refuses(place, "not this volume's")
 
 
-def test_an_empty_manifest_is_refused(place: Place) -> None:
+def test_an_empty_manifest_is_refused(place: Place, watched: None) -> None:
     place.manifest().write_bytes(b"")
 
     refuses(place, "cannot be opened")
 
 
-def test_a_manifest_that_opens_empty_is_refused(place: Place) -> None:
+def test_a_manifest_that_opens_empty_is_refused(place: Place, watched: None) -> None:
     """One bit in the length of its first record: RocksDB takes the whole file for a torn tail."""
     content = bytearray(place.manifest().read_bytes())
     content[5] ^= 4
@@ -213,7 +226,7 @@ def test_a_manifest_that_opens_empty_is_refused(place: Place) -> None:
     refuses(place, "cannot be opened")
 
 
-def test_a_manifest_on_which_rocksdb_hangs_is_refused(place: Place) -> None:
+def test_a_manifest_on_which_rocksdb_hangs_is_refused(place: Place, watched: None) -> None:
     """One bit in a record's type: the open would never end, with the GIL held."""
     ends = [end for _, end in intact_records(place.manifest(), 1)]
     content = bytearray(place.manifest().read_bytes())
@@ -224,7 +237,7 @@ def test_a_manifest_on_which_rocksdb_hangs_is_refused(place: Place) -> None:
     refuses(place, "hangs")
 
 
-def test_any_flipped_byte_of_the_manifest_is_harmless_or_refused(place: Place) -> None:
+def test_any_flipped_byte_of_the_manifest_is_harmless_or_refused(place: Place, watched: None) -> None:
     content = place.manifest().read_bytes()
     before = place.directory
     for at in range(0, len(content), 7):
@@ -280,12 +293,10 @@ def test_a_database_of_the_same_generation_but_another_opening_is_refused(place:
         other.open()
 
 
-def test_a_fence_that_is_one_sync_behind_is_none_the_worse(place: Place) -> None:
-    old = (place.directory / "fence").read_bytes()
-    spoilt = bytearray(old)
-    with closing(Fence(place.directory / "fence")) as open_fence:
-        newest = open_fence._slot
-    spoilt[newest * fence._SLOT_BYTES] ^= 1
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_fence_that_is_one_sync_behind_is_none_the_worse(place: Place, slot: int) -> None:
+    spoilt = bytearray((place.directory / "fence").read_bytes())
+    spoilt[slot * len(spoilt) // 2] ^= 1
     (place.directory / "fence").write_bytes(spoilt)
 
     assert place.newest() == SYNCED
@@ -310,7 +321,7 @@ def test_another_volumes_part_is_refused(place: Place, tmp_path: Path, what: str
     refuses(place, "another volume|not this volume's")
 
 
-def test_a_data_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_a_data_file_that_is_gone_is_refused(tmp_path: Path, watched: None) -> None:
     place = killed(tmp_path, closed_first=True)
     for path in place.database.glob("*.sst"):
         path.unlink()
@@ -324,7 +335,8 @@ def test_families_that_disagree_are_refused(tmp_path: Path) -> None:
     volume = harness.open()
     write_batch(volume, 1)
     volume.sync()
-    volume._engine.write(volume._engine.repeating_batch(volume._mark.next()))
+    engine = harness.engine(volume)
+    engine.write(engine.repeating_batch(Mark.decode(engine.mark() or b"").next()))
     volume.close()
 
     with pytest.raises(VolumeCorruptError, match="disagrees with itself"):
@@ -337,7 +349,7 @@ def test_data_files_ahead_of_the_log_are_refused(tmp_path: Path) -> None:
     volume = harness.open()
     for number in range(1, SYNCED + 1):
         write_batch(volume, number)
-    volume._engine._database.flush()
+    harness.engine(volume).flush_default_family()
     place = Place(harness.directory).copy_to(tmp_path / "killed")
     volume.close()
     for log in wal.log_files(place.database):

@@ -55,7 +55,7 @@ def follow(directory: Path, flushed: int = 0) -> wal.Chain:
 
 def batches_of(path: Path) -> list[tuple[int, int]]:
     """Number and end of each batch in a log."""
-    return [(mark.counter, end) for mark, _, end in wal._marks(path) if mark is not None]
+    return [(mark.counter, end) for mark, _, end in wal.marks(path) if mark is not None]
 
 
 def recovered(directory: Path) -> list[int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -26,6 +28,14 @@ async def away(network: FakeNetwork, **subscription: Any) -> None:
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         async with session.subscribe("t", name="s", **subscription):
             pass
+
+
+@asynccontextmanager
+async def back(archive: Any, **subscription: Any) -> AsyncIterator[Any]:
+    """The application comes back, and what it missed is in an archive."""
+    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
+        async with session.subscribe("t", name="s", **subscription) as consumed:
+            yield consumed
 
 
 def archived(network: FakeNetwork, count: int = 10, *, beyond: int = 2, **options: Any) -> FakeArchive:
@@ -62,27 +72,25 @@ async def test_the_events_are_those_that_the_broker_would_have_delivered(network
     await away(network, selector="n <> 4")
     archive = archived(network)
     expected = [event for event in archive.stored if event.properties["n"] != 4]
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s", selector="n <> 4") as subscription:
-            healed = await take(subscription, 9)
-            assert healed == expected
-            assert not any(event.redelivered for event in healed)
-            assert [event.message_id for event in healed] == [event.message_id for event in expected]
-            network.log(b"later", n=99)
-            assert (await anext(subscription)).body == b"later"
+    async with back(archive, selector="n <> 4") as subscription:
+        healed = await take(subscription, 9)
+        assert healed == expected
+        assert not any(event.redelivered for event in healed)
+        assert [event.message_id for event in healed] == [event.message_id for event in expected]
+        network.log(b"later", n=99)
+        assert (await anext(subscription)).body == b"later"
 
 
 async def test_the_token_follows_the_events_and_ends_behind_the_gap(network: FakeNetwork) -> None:
     await away(network)
     archive = archived(network, 10, beyond=2)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            assert subscription.token.ticks == {PUBEND: BASE}
-            for n in range(9):
-                await anext(subscription)
-                assert subscription.token.ticks == {PUBEND: tick(n)}
+    async with back(archive) as subscription:
+        assert subscription.token.ticks == {PUBEND: BASE}
+        for n in range(9):
             await anext(subscription)
-            assert subscription.token.ticks == {PUBEND: tick(11)}
+            assert subscription.token.ticks == {PUBEND: tick(n)}
+        await anext(subscription)
+        assert subscription.token.ticks == {PUBEND: tick(11)}
 
 
 @pytest.mark.parametrize("in_batches", [False, True])
@@ -126,9 +134,8 @@ async def test_whoever_stops_within_a_gap_and_comes_back_with_the_token_has_each
 async def test_what_is_not_covered_stays_a_gap_in_its_place(network: FakeNetwork) -> None:
     await away(network)
     archive = archived(network, 6, holes=[(BASE, tick(0)), (tick(2), tick(3))], beyond=0)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s", on_gap="deliver") as subscription:
-            items = [(await anext(subscription), subscription.token.ticks[PUBEND]) for _ in range(6)]
+    async with back(archive, on_gap="deliver") as subscription:
+        items = [(await anext(subscription), subscription.token.ticks[PUBEND]) for _ in range(6)]
 
     reason = "released early"
     assert [at for _, at in items] == [tick(n) for n in (0, 1, 2, 3, 4, 5)]
@@ -140,14 +147,13 @@ async def test_what_is_not_covered_stays_a_gap_in_its_place(network: FakeNetwork
 async def test_a_smaller_gap_is_raised_once_and_the_iteration_lives_on(network: FakeNetwork) -> None:
     await away(network)
     archive = archived(network, 6, holes=[(tick(1), tick(2))])
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            assert numbers(await take(subscription, 2)) == [0, 1]
-            with pytest.raises(gapless.GapError) as caught:
-                await anext(subscription)
-            assert (caught.value.gap.start, caught.value.gap.end) == (tick(1), tick(2))
-            assert subscription.token.ticks == {PUBEND: tick(2)}
-            assert numbers(await take(subscription, 3)) == [3, 4, 5]
+    async with back(archive) as subscription:
+        assert numbers(await take(subscription, 2)) == [0, 1]
+        with pytest.raises(gapless.GapError) as caught:
+            await anext(subscription)
+        assert (caught.value.gap.start, caught.value.gap.end) == (tick(1), tick(2))
+        assert subscription.token.ticks == {PUBEND: tick(2)}
+        assert numbers(await take(subscription, 3)) == [3, 4, 5]
 
 
 async def test_batches_have_what_was_asked_for_and_their_tokens(
@@ -156,14 +162,13 @@ async def test_batches_have_what_was_asked_for_and_their_tokens(
     monkeypatch.setattr(archives, "EVENTS_AT_ONCE", 5)
     await away(network)
     archive = archived(network, 12, holes=[(tick(9), tick(10))])
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            batches = subscription.batches(max_events=3, max_wait=0.01)
-            found = [await anext(batches) for _ in range(4)]
-            with pytest.raises(gapless.GapError):
-                await anext(batches)
-            assert subscription.token.ticks == {PUBEND: tick(10)}
-            found.append(await anext(batches))
+    async with back(archive) as subscription:
+        batches = subscription.batches(max_events=3, max_wait=0.01)
+        found = [await anext(batches) for _ in range(4)]
+        with pytest.raises(gapless.GapError):
+            await anext(batches)
+        assert subscription.token.ticks == {PUBEND: tick(10)}
+        found.append(await anext(batches))
 
     assert [numbers(batch) for batch in found] == [[0, 1, 2], [3, 4], [5, 6, 7], [8, 9], [11]]
     assert [batch.token.ticks[PUBEND] for batch in found] == [*map(tick, (2, 4, 7, 9)), tick(13)]
@@ -189,44 +194,41 @@ async def test_silence_moves_the_position_of_whom_does_not_ask(
     archive = archived(network, 20)
     archive.hold_at = tick(12)
     archive.held.clear()
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s", selector="n = 18 OR n = 100") as subscription:
-            waiting = asyncio.ensure_future(anext(subscription))
-            await until(lambda: subscription.token.ticks == {PUBEND: tick(9)})
-            archive.held.set()
-            assert (await waiting).properties["n"] == 18
-            assert subscription.token.ticks == {PUBEND: tick(18)}
-            waiting = asyncio.ensure_future(anext(subscription))
-            await until(lambda: subscription.token.ticks == {PUBEND: tick(21)})
-            network.log(b"", n=100)
-            assert (await waiting).properties["n"] == 100
+    async with back(archive, selector="n = 18 OR n = 100") as subscription:
+        waiting = asyncio.ensure_future(anext(subscription))
+        await until(lambda: subscription.token.ticks == {PUBEND: tick(9)})
+        archive.held.set()
+        assert (await waiting).properties["n"] == 18
+        assert subscription.token.ticks == {PUBEND: tick(18)}
+        waiting = asyncio.ensure_future(anext(subscription))
+        await until(lambda: subscription.token.ticks == {PUBEND: tick(21)})
+        network.log(b"", n=100)
+        assert (await waiting).properties["n"] == 100
 
 
 async def test_a_gap_in_which_nothing_is_selected_is_silence(network: FakeNetwork) -> None:
     await away(network, selector="n = 100")
     archive = archived(network, 20)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s", selector="n = 100") as subscription:
-            network.log(b"", n=100)
-            assert (await anext(subscription)).properties["n"] == 100
+    async with back(archive, selector="n = 100") as subscription:
+        network.log(b"", n=100)
+        assert (await anext(subscription)).properties["n"] == 100
 
 
 async def test_an_acknowledgement_within_a_gap_hides_nothing_of_it(network: FakeNetwork) -> None:
     """A position is named with an event at or below it: one too low would be silence for an older token."""
     await away(network)
     archive = archived(network)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            await take(subscription, 4)
-            early = subscription.token
-            await take(subscription, 4)
-            await subscription.acknowledge(early)
-            broker = network.broker.subscriptions[1]
-            await until(lambda: broker.acknowledged == {PUBEND: tick(3)})
-            assert broker.quiet_from == {PUBEND: tick(3)}
-            await take(subscription, 2)
-            await subscription.acknowledge()
-            await until(lambda: broker.acknowledged == {PUBEND: tick(11)})
+    async with back(archive) as subscription:
+        await take(subscription, 4)
+        early = subscription.token
+        await take(subscription, 4)
+        await subscription.acknowledge(early)
+        broker = network.broker.subscriptions[1]
+        await until(lambda: broker.acknowledged == {PUBEND: tick(3)})
+        assert broker.quiet_from == {PUBEND: tick(3)}
+        await take(subscription, 2)
+        await subscription.acknowledge()
+        await until(lambda: broker.acknowledged == {PUBEND: tick(11)})
 
 
 async def test_auto_acknowledges_what_was_asked_past(network: FakeNetwork) -> None:
@@ -247,14 +249,13 @@ async def test_the_archive_is_read_in_threads_and_no_further_than_needed(network
     await away(network)
     archive = archived(network, 30)
     archive.held.clear()
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            waiting = asyncio.ensure_future(anext(subscription))
-            for _ in range(5):
-                await asyncio.sleep(0.01)
-            assert not waiting.done(), "and the loop turns meanwhile"
-            archive.held.set()
-            assert (await waiting).properties["n"] == 0
+    async with back(archive) as subscription:
+        waiting = asyncio.ensure_future(anext(subscription))
+        for _ in range(5):
+            await asyncio.sleep(0.01)
+        assert not waiting.done(), "and the loop turns meanwhile"
+        archive.held.set()
+        assert (await waiting).properties["n"] == 0
     assert threading.get_ident() not in archive.threads
 
 
@@ -262,40 +263,37 @@ async def test_it_reads_one_portion_ahead(network: FakeNetwork, monkeypatch: pyt
     monkeypatch.setattr(archives, "EVENTS_AT_ONCE", 4)
     await away(network)
     archive = archived(network, 30)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            for n in range(30):
-                await anext(subscription)
-                await asyncio.sleep(0.005)
-                assert archive.read <= n + 1 + 8
+    async with back(archive) as subscription:
+        for n in range(30):
+            await anext(subscription)
+            await asyncio.sleep(0.005)
+            assert archive.read <= n + 1 + 8
 
 
 async def test_a_cancelled_anext_loses_nothing(network: FakeNetwork) -> None:
     await away(network)
     archive = archived(network)
     archive.held.clear()
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            for _ in range(3):
-                waiting = await waiting_for(subscription)
-                waiting.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await waiting
-            archive.held.set()
-            assert numbers(await take(subscription, 10)) == list(range(10))
+    async with back(archive) as subscription:
+        for _ in range(3):
+            waiting = await waiting_for(subscription)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        archive.held.set()
+        assert numbers(await take(subscription, 10)) == list(range(10))
 
 
 async def test_one_at_a_time_iterates(network: FakeNetwork) -> None:
     await away(network)
     archive = archived(network)
     archive.held.clear()
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            waiting = await waiting_for(subscription)
-            with pytest.raises(gapless.SubscriptionError, match="one at a time"):
-                await anext(subscription)
-            archive.held.set()
-            assert (await waiting).properties["n"] == 0
+    async with back(archive) as subscription:
+        waiting = await waiting_for(subscription)
+        with pytest.raises(gapless.SubscriptionError, match="one at a time"):
+            await anext(subscription)
+        archive.held.set()
+        assert (await waiting).properties["n"] == 0
 
 
 @pytest.mark.parametrize("at_portions_end", [False, True])
@@ -305,27 +303,25 @@ async def test_drain_leaves_the_position_behind_what_was_handed_out(
     monkeypatch.setattr(archives, "EVENTS_AT_ONCE", 4 if at_portions_end else 5)
     await away(network)
     archive = archived(network)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            await take(subscription, 4)
-            subscription.drain()
-            assert [event async for event in subscription] == []
-            assert subscription.token.ticks == {PUBEND: tick(3)}
-            await subscription.acknowledge()
-        async with session.subscribe("t", name="s") as subscription:
-            assert numbers(await take(subscription, 6)) == list(range(4, 10))
+    async with back(archive) as subscription:
+        await take(subscription, 4)
+        subscription.drain()
+        assert [event async for event in subscription] == []
+        assert subscription.token.ticks == {PUBEND: tick(3)}
+        await subscription.acknowledge()
+    async with back(archive) as subscription:
+        assert numbers(await take(subscription, 6)) == list(range(4, 10))
 
 
 async def test_closing_does_not_wait_for_the_archive(network: FakeNetwork) -> None:
     await away(network)
     archive = archived(network)
     archive.held.clear()
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            waiting = await waiting_for(subscription)
-            subscription.drain()
-            with pytest.raises(StopAsyncIteration):
-                await waiting
+    async with back(archive) as subscription:
+        waiting = await waiting_for(subscription)
+        subscription.drain()
+        with pytest.raises(StopAsyncIteration):
+            await waiting
     archive.held.set()
 
 
@@ -333,17 +329,16 @@ async def test_nothing_is_read_for_a_subscription_that_is_over(network: FakeNetw
     await away(network)
     archive = archived(network)
     archive.held.clear()
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            waiting = asyncio.ensure_future(anext(subscription))
-            await until(lambda: archive.threads)
-            await subscription.close()
-            with pytest.raises(gapless.SubscriptionError, match="was closed"):
-                await waiting
-            archive.held.set()
-            await asyncio.sleep(0.05)
-            assert archive.read == 0
-            assert subscription.token.ticks == {PUBEND: BASE}
+    async with back(archive) as subscription:
+        waiting = asyncio.ensure_future(anext(subscription))
+        await until(lambda: archive.threads)
+        await subscription.close()
+        with pytest.raises(gapless.SubscriptionError, match="was closed"):
+            await waiting
+        archive.held.set()
+        await asyncio.sleep(0.05)
+        assert archive.read == 0
+        assert subscription.token.ticks == {PUBEND: BASE}
 
 
 async def test_what_the_archive_raises_is_raised_and_the_next_try_goes_on_there(
@@ -354,34 +349,32 @@ async def test_what_the_archive_raises_is_raised_and_the_next_try_goes_on_there(
     await away(network)
     archive = archived(network)
     archive.errors = [OSError("not mounted")]
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            with pytest.raises(OSError, match="not mounted"):
-                await anext(subscription)
-            assert subscription.token.ticks == {PUBEND: BASE}
-            found = await take(subscription, 1)
-            await asyncio.sleep(0.02)
-            archive.errors = [gapless.ArchiveError("garbled")]
-            found += await take(subscription, 3)
-            await asyncio.sleep(0.02)
-            found += await take(subscription, 4)
-            with pytest.raises(gapless.ArchiveError, match="garbled"):
-                await anext(subscription)
-            assert subscription.token.ticks == {PUBEND: tick(7)}
-            found += await take(subscription, 2)
+    async with back(archive) as subscription:
+        with pytest.raises(OSError, match="not mounted"):
+            await anext(subscription)
+        assert subscription.token.ticks == {PUBEND: BASE}
+        found = await take(subscription, 1)
+        await asyncio.sleep(0.02)
+        archive.errors = [gapless.ArchiveError("garbled")]
+        found += await take(subscription, 3)
+        await asyncio.sleep(0.02)
+        found += await take(subscription, 4)
+        with pytest.raises(gapless.ArchiveError, match="garbled"):
+            await anext(subscription)
+        assert subscription.token.ticks == {PUBEND: tick(7)}
+        found += await take(subscription, 2)
     assert numbers(found) == list(range(10))
 
 
 async def test_a_lost_connection_does_not_disturb_it(network: FakeNetwork) -> None:
     await away(network)
     archive = archived(network)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            found = await take(subscription, 4)
-            network.cut()
-            await asyncio.sleep(0.05)
-            network.log(b"", n=10)
-            found += await take(subscription, 7)
+    async with back(archive) as subscription:
+        found = await take(subscription, 4)
+        network.cut()
+        await asyncio.sleep(0.05)
+        network.log(b"", n=10)
+        found += await take(subscription, 7)
     assert numbers(found) == list(range(11))
 
 
@@ -415,8 +408,7 @@ async def test_without_a_gap_the_archive_is_not_asked(network: FakeNetwork) -> N
     await away(network)
     network.log(b"", n=1)
     archive = FakeArchive(network.broker)
-    async with gapless.connect(ADDRESS, archive=archive) as connection, connection.session() as session:
-        async with session.subscribe("t", name="s") as subscription:
-            assert numbers(await take(subscription, 1)) == [1]
+    async with back(archive) as subscription:
+        assert numbers(await take(subscription, 1)) == [1]
     assert not archive.threads
     assert numbers(events_of(network.broker)) == [1]

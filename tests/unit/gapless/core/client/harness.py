@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from gapless.core.client import ClientCore, ClientSettings, Delivery, Gap, Silence, SubscribeOptions
+from gapless.core.client.consuming.subscription import SubscriptionCore
 from gapless.core.client.link import effects as e
 from gapless.core.client.link.attempts import Attempts
 from gapless.core.stream.columns import EventColumns
@@ -30,6 +31,13 @@ class Reader:
         self.number = number
         self.bodies: list[bytes] = []
         self.items: list[Any] = []
+
+    @property
+    def core(self) -> SubscriptionCore:
+        """What the client's core has of it."""
+        core = self.world.core.subscription(self.number)
+        assert core is not None
+        return core
 
     def take(self, events_max: int | None = None) -> bool:
         """Takes one thing; returns whether there was one."""
@@ -112,7 +120,7 @@ class World:
             for broker in {id(broker): broker for broker in map(self.at, self.links.values())}.values():
                 for link, payload in broker.take():
                     worked = True
-                    self._from_broker(link, payload)
+                    self.from_broker(link, payload)
             if not worked:
                 return
         raise AssertionError("they never stop talking")
@@ -155,7 +163,7 @@ class World:
         effects = self.core.take_effects()
         for effect in effects:
             if isinstance(effect, e.OpenLink):
-                self._dial(effect)
+                self.dial(effect)
             elif isinstance(effect, e.SendFrames):
                 self.sends.append(effect)
                 if effect.link in self.links:
@@ -168,7 +176,7 @@ class World:
                 self.told.append(effect)
         return bool(effects)
 
-    def _dial(self, dial: e.OpenLink) -> None:
+    def dial(self, dial: e.OpenLink) -> None:
         self.dialled.append(dial.address)
         if dial.address in self.unreachable:
             self.core.on_link_down(dial.link, "nobody answers", self.now)
@@ -180,7 +188,7 @@ class World:
     def _hang_up(self, link: int) -> None:
         self.at(self.links.pop(link)).disconnect(link)
 
-    def _from_broker(self, link: int, payload: bytes | None) -> None:
+    def from_broker(self, link: int, payload: bytes | None) -> None:
         if link not in self.links:
             return
         if payload is None:
@@ -227,6 +235,12 @@ class World:
         ticket = self.core.publish(publisher, columns(*bodies), (), self.now)
         self.pump()
         return ticket
+
+    def log(self, *bodies: bytes, **options: Any) -> list[int]:
+        """Events are logged, and arrive. Their ticks."""
+        ticks = self.broker.log(*bodies, **options)
+        self.pump()
+        return ticks
 
     def subscribe(self, name: str | None = "s", **wanted: Any) -> Reader:
         number = self.core.subscribe(SubscribeOptions(wanted.pop("topics", ("#",)), name, **wanted), self.now)

@@ -45,7 +45,7 @@ def test_it_comes_back_from_any_state(phase: ConnectionPhase) -> None:
     if phase is ConnectionPhase.DIALLING:
         world.core.on_link_down(dial.link, "refused", world.now)
     else:
-        world._dial(dial)
+        world.dial(dial)
         if phase is not ConnectionPhase.GREETING:
             world.pump()
         assert world.core.phase is (

@@ -68,30 +68,6 @@ def message(shb: str, versions: History, version: int, *, whole: bool) -> Intere
     return delta(shb, version - 1, version, add, *(sid for sid in before if sid not in after))
 
 
-@given(histories, histories, messages)
-def test_whatever_is_lost_or_late_a_table_is_what_the_shb_wanted_at_its_version(
-    first: list[dict[int, int | None]],
-    second: list[dict[int, int | None]],
-    said: list[tuple[str, int, bool]],
-) -> None:
-    """Versions are worth nothing if changes are taken with holes or out of order (T4)."""
-    told, table = {"a": history(first), "b": history(second)}, InterestTable()
-    for shb, version, whole in said:
-        before, news = table.versions.get(shb), message(shb, told[shb], version, whole=whole)
-        applied = table.apply(news)
-        after = table.versions.get(shb)
-
-        missing = not whole and (before is None or (news.version > before and news.base != before))
-        assert applied == (not missing)
-        assert after == (before if missing else max(news.version, before or 0))
-        for known, reached in table.versions.items():
-            assert table.filters(known) == told[known][reached]
-            assert table.summary(known) == (reached, digest(told[known][reached]))
-        wanted = [wanted for known, reached in table.versions.items() for wanted in told[known][reached].values()]
-        assert selected(table) == {number for number in range(4) if wants(number) in wanted}
-        assert len(table) == len(wanted)
-
-
 @given(histories, histories, messages, st.none() | st.dictionaries(st.sampled_from(SHBS), st.integers(0, 5)))
 def test_no_filter_that_was_honoured_contradicts_the_silence(
     first: list[dict[int, int | None]],
@@ -150,12 +126,6 @@ def test_a_decision_filters_only_what_the_table_has_reached(
     table: InterestTable, stamp: Stamp, shbs: tuple[str, ...], flood: bool, passed_on: Stamp
 ) -> None:
     assert table.decide(stamp, shbs) == Decision(flood, passed_on)
-
-
-def test_an_empty_table_is_not_trusted() -> None:
-    """A broker that has just started would filter everything out (T27)."""
-    assert InterestTable().decide(RAW, ("a",)) == Decision(flood=True, stamp=RAW)
-    assert InterestTable().decide({"a": 1}, ("a",)) == Decision(flood=True, stamp={"a": 1})
 
 
 def test_the_stamp_does_not_depend_on_the_order_of_a_set(table: InterestTable) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.network.timer_queue import SECOND
@@ -91,7 +91,6 @@ def do(step: str, stream: CuriosityStream, table: Table, ranges: tuple[int, int]
             table.clear(0, lo, RAW)
 
 
-@settings(max_examples=200)
 @given(steps)
 def test_what_is_due_is_what_the_table_says(steps: list[tuple[int, str, tuple[int, int], Stamp]]) -> None:
     stream, table, now = CuriosityStream(TIMES), Table(), 0
@@ -305,7 +304,6 @@ def test_the_defaults_are_those_of_the_specification() -> None:
 wants = st.lists(st.tuples(st.integers(0, 6), intervals, stamps), max_size=12)
 
 
-@settings(max_examples=200)
 @given(wants)
 def test_what_was_asked_for_lately_is_not_asked_for_again(wants: list[tuple[int, tuple[int, int], Stamp]]) -> None:
     recent, now = RecentWants(TIMES), 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.stream.columns import EMPTY, EventBatch
@@ -191,7 +191,6 @@ def members(ranges: Ranges) -> set[int]:
 # ----------------------------------------------------------------------------------------- what is stated
 
 
-@settings(max_examples=300)
 @given(statements(), st.lists(ticks, max_size=8))
 def test_a_delta_is_what_the_table_did_not_know(said: list[Knowledge], trims: list[int]) -> None:
     held, table = KnowledgeStream("p@1"), Table()
@@ -217,7 +216,6 @@ def contents(held: KnowledgeStream) -> object:
     return list(held.runs(0, TICKS)), events.ticks, events.events, held.lost, held.base, held.known_upto
 
 
-@settings(max_examples=300)
 @given(statements())
 def test_a_contradiction_is_refused_and_changes_nothing(said: list[Knowledge]) -> None:
     held, table = KnowledgeStream("p@1"), Table()
@@ -299,7 +297,6 @@ def test_two_stamps_for_one_tick_are_both_true() -> None:
 # ------------------------------------------------------------------------------------------ what is known
 
 
-@settings(max_examples=300)
 @given(told())
 def test_the_horizon_ends_at_the_first_unknown_tick(known: tuple[KnowledgeStream, Table]) -> None:
     held, table = known
@@ -308,7 +305,6 @@ def test_the_horizon_ends_at_the_first_unknown_tick(known: tuple[KnowledgeStream
             assert held.horizon(start, need) == table.horizon(start, need)
 
 
-@settings(max_examples=300)
 @given(told(), intervals)
 def test_the_events_of_an_interval(known: tuple[KnowledgeStream, Table], asked: tuple[int, int]) -> None:
     held, table = known
@@ -321,7 +317,6 @@ def test_the_events_of_an_interval(known: tuple[KnowledgeStream, Table], asked: 
     assert held.size == sum(map(len, table.events.values()))
 
 
-@settings(max_examples=300)
 @given(told(), intervals, stamps)
 def test_what_to_ask_for(known: tuple[KnowledgeStream, Table], asked: tuple[int, int], need: Stamp) -> None:
     held, table = known
@@ -334,7 +329,6 @@ def test_what_to_ask_for(known: tuple[KnowledgeStream, Table], asked: tuple[int,
     assert all(lo + 1 in unknown and hi in unknown for lo, hi in ranges), "a range begins and ends unknown"
 
 
-@settings(max_examples=300)
 @given(told(), intervals, stamps)
 def test_what_is_lost(known: tuple[KnowledgeStream, Table], asked: tuple[int, int], need: Stamp) -> None:
     held, table = known
@@ -348,7 +342,6 @@ def test_what_is_lost(known: tuple[KnowledgeStream, Table], asked: tuple[int, in
     assert held.lost_in(lo, hi, need) == IntervalSet((tick - 1, tick) for tick in expected).ranges
 
 
-@settings(max_examples=300)
 @given(told(), st.lists(intervals, max_size=3).map(IntervalSet), stamps)
 def test_answers_are_true_and_complete(known: tuple[KnowledgeStream, Table], asked: IntervalSet, need: Stamp) -> None:
     held, table = known
@@ -367,7 +360,6 @@ def test_answers_are_true_and_complete(known: tuple[KnowledgeStream, Table], ask
             assert tick in table.gone if tick <= reply.lost else table.is_silent(tick, reply.stamp)
 
 
-@settings(max_examples=300)
 @given(told(), st.integers(0, 3), st.sampled_from("abc"))
 def test_the_highest_silence_under_a_lower_stamp(known: tuple[KnowledgeStream, Table], version: int, shb: str) -> None:
     held, table = known
@@ -380,7 +372,6 @@ def test_the_highest_silence_under_a_lower_stamp(known: tuple[KnowledgeStream, T
     assert held.highest_silence_below(version, shb) == max(lower, default=0)
 
 
-@settings(max_examples=300)
 @given(told(), intervals)
 def test_runs_are_maximal_and_say_what_each_tick_is(
     known: tuple[KnowledgeStream, Table], asked: tuple[int, int]
@@ -400,7 +391,6 @@ def test_runs_are_maximal_and_say_what_each_tick_is(
             assert run.kind is not Kind.SILENCE or run.stamp == table.silence[tick]
 
 
-@settings(max_examples=300)
 @given(told())
 def test_nothing_is_known_above_the_highest_known_tick(known: tuple[KnowledgeStream, Table]) -> None:
     held, table = known
@@ -488,16 +478,6 @@ def test_what_was_trimmed_is_ignored_when_it_is_said_again() -> None:
     )
     assert held.horizon(0, RAW) == 12
     assert held.unknown(0, 12, RAW) == ()
-
-
-def test_forgetting_never_turns_into_silence() -> None:
-    """Forgotten data is Q in a cache, never S (T1)."""
-    held = stream(say(0, 10, 5))
-    held.forget(4, 6)
-
-    assert held.horizon(0, RAW) == 4
-    assert held.unknown(0, 10, RAW) == ((4, 6),)
-    assert held.known_upto == 10
 
 
 def test_forgetting_never_turns_into_loss() -> None:

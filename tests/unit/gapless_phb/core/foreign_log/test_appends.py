@@ -85,7 +85,7 @@ def test_an_opening_that_waits_for_the_past_is_placed_anew_too() -> None:
     log = ModelLog(topic="topic", rules=b"topic")
     log.add("old")
     rig = NumberedRig(log)
-    rig._answer(rig.asked.pop(0))
+    rig.answer_log(rig.asked.pop(0))
     rig.sync()
     TestPublisher(rig, "ann").open("topic")
     assert rig.sent(Submitted) == []

@@ -119,7 +119,7 @@ def test_what_may_be_logged_is_read_for_and_appended_again_if_it_is_not_there() 
     rig.lose_appends = True
     publisher.send()
     (lost,) = rig.asked
-    rig._answer(rig.asked.pop(0))
+    rig.answer_log(rig.asked.pop(0))
     rig.lose_appends = False
 
     rig.serve()

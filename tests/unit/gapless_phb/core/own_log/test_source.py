@@ -7,7 +7,7 @@ from unit.gapless_phb.harness import Harness, at
 
 
 def own(harness: Harness) -> OwnLogSource:
-    source = harness.role._pubends[harness.pubend].source
+    source = harness.hosted().source
     assert isinstance(source, OwnLogSource)
     return source
 

@@ -110,7 +110,7 @@ def test_a_checkpoint_that_covers_less_than_the_one_before_is_noticed() -> None:
     harness.sync()
     harness.publisher().send()
     harness.sync()
-    source = harness.role._pubends[harness.pubend].source
+    source = harness.hosted().source
     assert isinstance(source, OwnLogSource)
     source._checkpoints.tick = source.log.newest + 1
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
@@ -216,33 +214,3 @@ def test_no_publisher_can_have_a_producers_name_in_the_log() -> None:
     harness.feed(SubmitOpen(OpenRequest(logged_name("query/0"), "i", 1, None, principal="anonymous"), "open"))
 
     assert outcomes(harness.said)[-1].verdict is Verdict.REJECTED
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_sink_that_crashes_and_repeats_publishes_each_event_once(seed: int) -> None:
-    """However often it repeats itself, and cuts its batches: in the end each key is there once, in order."""
-    rng = random.Random(seed)
-    harness = ready()
-    epochs = [rng.randrange(1, 12) for _ in range(6)]
-    for epoch, count in enumerate(epochs):
-        done = 0
-        while done < count:
-            at, first = 0, len(harness.said)
-            while at < count and rng.random() < 0.9:
-                size = min(rng.randrange(1, 5), count - at)
-                keyed(harness, epoch, at, size)
-                if rng.random() < 0.2:
-                    harness.crash(rng.randrange(3))
-                    break
-                harness.sync()
-                harness.advance(rng.randrange(3))
-                if any(one.verdict is Verdict.OK for one in outcomes(harness.said[first:])):
-                    at += size
-            else:
-                done = at
-            harness.sync()
-    harness.said.clear()
-    harness.ask((0, harness.status()["stable"]))
-    harness.read()
-
-    assert logged(harness) == [f"{epoch}/{index}" for epoch, count in enumerate(epochs) for index in range(count)]

@@ -199,7 +199,7 @@ def test_of_a_record_that_cannot_be_read_nothing_is_said_and_all_else_is(garbled
     assert answers[0].hi <= at(1110) - 1
     assert answers[1].lo == index
     assert any("damaged" in line or "cannot be read" in line for line in lines(said))
-    assert [(hi, bool(why)) for _, hi, why in harness.role._pubends[harness.pubend].listing().damaged] == [
+    assert [(hi, bool(why)) for _, hi, why in harness.hosted().listing().damaged] == [
         (records[2] - 1 if not garbled else index, True)
     ]
 
@@ -351,7 +351,7 @@ def test_however_a_log_is_damaged_nothing_of_it_is_called_silent_and_all_else_is
 def test_an_answer_beyond_what_is_decided_is_noticed() -> None:
     harness = written(3)
     harness.ask((0, FOREVER))
-    log = harness.role._pubends[harness.pubend].log
+    log = harness.hosted().log
     log.stable = at(1010) - 1
 
     with pytest.raises(AssertionError, match="not decided"):

@@ -195,9 +195,10 @@ class TestJoining:
 
     def test_a_minimum_that_does_not_count_a_new_member_is_not_remembered_either(self) -> None:
         """T48: a maximum over changing members would keep 89 s beyond the end of the bound."""
-        one = release(of=log(stable_ms=50_000))
+        of = log(stable_ms=50_000)
+        one = release(of=of)
         joining = one.join("shb2")
-        one._log.stable = at(90_000)
+        of.stable = at(90_000)
         one.on_released(at(89_000), at(89_000), now=1)
         assert one.target(NOW) == joining.at == at(50_000)
 
@@ -217,8 +218,9 @@ class TestJoining:
         assert one.members == {"shb2": at(90_000)}
 
     def test_one_that_joins_begins_where_it_can_still_have_everything(self) -> None:
-        one = release(of=log(stable_ms=50_000))
-        one._log.lost_asked = at(60_000)
+        of = log(stable_ms=50_000)
+        one = release(of=of)
+        of.lost_asked = at(60_000)
 
         assert one.join("shb2").at == at(60_000)
 
@@ -237,9 +239,10 @@ class TestJoining:
         assert one.members == {"shb2": at(90_000)}
 
     def test_one_that_is_given_up_bounds_nothing(self) -> None:
-        one = release(of=log(stable_ms=50_000))
+        of = log(stable_ms=50_000)
+        one = release(of=of)
         one.join("shb2")
-        one._log.stable = at(90_000)
+        of.stable = at(90_000)
         one.hold("shb2", 1, {1: at(5)})
 
         one.retire("shb2")
@@ -250,8 +253,9 @@ class TestJoining:
 
 
 def test_holds_are_raised_to_what_is_handed_over() -> None:
-    one = release()
-    one._log.lost_asked = at(60)
+    of = log()
+    one = release(of=of)
+    of.lost_asked = at(60)
 
     assert one.hold("shb1", 1, {1: 0, 2: at(59), 3: at(61)}).at == {1: at(60), 2: at(60), 3: at(61)}
 

@@ -121,14 +121,6 @@ def test_what_arrived_behind_a_hole_is_not_asked_for_again() -> None:
     assert fetch.upto == 90
 
 
-def test_silence_that_was_filtered_for_others_says_nothing_to_a_range() -> None:
-    """T13: only RAW silence will do."""
-    fetch = RangeFetch("p@1", 0, 100, BatchMatcher())
-    fetch.offer(Knowledge("p@1", 0, 50, stamp={"h": 9}))
-
-    assert not fetch.complete
-
-
 def test_a_lost_range_is_one_gap_that_ends_where_silence_begins() -> None:
     """Of an unknown range every lost tick may have been an event; silence at its end is no part of the gap."""
     fetch = RangeFetch("p@1", 0, 100, BatchMatcher())

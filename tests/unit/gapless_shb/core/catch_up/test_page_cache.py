@@ -89,35 +89,11 @@ def test_who_stands_lowest_is_read_for_and_the_others_come_along() -> None:
     assert rig.page(50).index == 60
 
 
-def test_a_read_that_ended_early_says_nothing_of_the_rest() -> None:
-    """T12: the oldest come first, and what they leave out is no silence."""
-    rig = Rig().with_blocks([20], [30])
-
-    assert rig.page_cache.page(30) is None
-    assert rig.page_cache.silent_upto(30, LATER) == 30
-
-
 def test_a_read_that_found_nothing_is_silence_as_far_as_it_went() -> None:
     rig = Rig().with_blocks()
 
     assert rig.page_cache.page(5) is None
     assert rig.page_cache.silent_upto(5, LATER + 9) == LATER
-
-
-def test_nothing_is_silence_at_or_below_the_chop_point() -> None:
-    """T43: it is sampled after the read."""
-    rig = Rig()
-    rig.page_cache.want_blocks(7, 0)
-    rig.page_cache.start_reads()
-    rig.answer([60], first=40)
-
-    assert rig.page_cache.page(0) is None
-    assert rig.page(40).index == 60
-    rig.page_cache.want_blocks(7, 60)
-    rig.page_cache.start_reads()
-    rig.answer(first=80)
-    assert rig.page_cache.silent_upto(60, LATER) == 60
-    assert rig.page_cache.silent_upto(80, LATER) == LATER
 
 
 def test_who_stands_within_a_block_goes_on_in_it() -> None:

@@ -152,31 +152,6 @@ def test_nothing_in_the_pfs_means_silence_without_a_single_read() -> None:
     assert bench.said == ["silence 100"]
 
 
-def test_below_since_it_fetches_the_range_and_filters_again() -> None:
-    """The PFS knows nothing of what came before the constream covered the subscription (T46)."""
-    bench = Bench(since=FOREVER, head=3000)
-    bench.step()
-    assert bench.fetches == [((0, 3000),)]
-
-    bench.offer(0, 3000, 10, 2000)
-
-    assert bench.said[0] == 1
-    assert not bench.reads
-
-
-def test_a_chop_during_the_read_makes_the_range_unknown() -> None:
-    """T43: what the read did not return below the chop point is not silence."""
-    bench = Bench()
-    bench.matched(50)
-    bench.step()
-    bench.pfs.chop(40)
-
-    bench.answer(chopped=40)
-
-    assert bench.fetches == [((0, 40),)]
-    assert bench.said == []
-
-
 def test_a_read_that_failed_is_replaced_by_fetching() -> None:
     """S08: an unreadable PFS is never taken for silence."""
     bench = Bench()

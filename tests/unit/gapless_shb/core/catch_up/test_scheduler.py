@@ -19,34 +19,6 @@ from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.live.test_constream import push, world_with
 
 
-def test_who_has_no_credit_is_served_by_a_reader_and_holds_nothing_up() -> None:
-    """T26: nothing is queued for a slow consumer; it goes on from where it stands when it has room."""
-    world, client, stream = world_with()
-    push(world)
-    consumer = world.hosting.consumers[client.sid]
-    consumer.credit_events = 2
-    client.credit = 2
-
-    push(world, 5)
-
-    assert client.sid in stream.scheduler.readers
-    world.pause(300)
-    for _ in range(5):
-        world.sync()
-        world.read()
-        world.answer_wants()
-    world.consume(client)
-    client.credit += 100
-    world.feed(m.Credit(client.sid, 100, 0), world.session_of(client))
-    for _ in range(5):
-        world.read()
-        world.answer_wants()
-    while client.inbox:
-        world.consume(client)
-    assert client.consumed == [row[0] for row in world.log]
-    assert client.sid in stream.live
-
-
 def fall_behind(world: World, client: Client, count: int) -> None:
     """The consumer has no credit while so many events come."""
     world.hosting.consumers[client.sid].credit_events = client.credit = 0

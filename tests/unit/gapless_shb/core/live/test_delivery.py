@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gapless.core.ports import Transmit
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.ticks import STEP
 from gapless.core.wire import messages as m
@@ -26,36 +25,6 @@ def test_only_matches_are_recorded_and_only_for_durable_subscriptions() -> None:
     record = stream.pfs.open_ticks(client.sid, 0)
 
     assert record == [row[0] for row in world.log if row[1]["w"] == 1]
-
-
-def test_a_consumer_ahead_of_the_head_gets_nothing_twice() -> None:
-    """T11: its own position is the floor."""
-    world, client, stream = world_with()
-    push(world)
-    while client.inbox:
-        world.consume(client)
-    stream.floors[client.sid] = stream.head + 3 * STEP
-    floor = stream.floors[client.sid]
-
-    push(world, 8)
-    while client.inbox:
-        world.consume(client)
-
-    assert client.consumed[1:] == [row[0] for row in world.log[1:] if row[0] > floor]
-
-
-def test_the_part_before_since_is_left_to_the_reader() -> None:
-    """A subscription is covered from `since` on, in the middle of a step if need be (T45)."""
-    world, client, stream = world_with()
-    push(world)
-    stream.positions[client.sid].since = stream.head + 2 * STEP
-    since = stream.positions[client.sid].since
-    world.said.clear()
-
-    push(world, 6)
-
-    count = sum(int.from_bytes(body[:4], "little") for effect in world.sent(Transmit) for _, body in effect.payloads)
-    assert count == sum(row[0] > since for row in world.log)
 
 
 def test_bytes_are_credit_too() -> None:

@@ -77,7 +77,7 @@ def test_no_silence_that_was_filtered_for_another_process_of_this_shb_is_believe
     world, client, stream = world_with("k = 1")
     push(world, 1)
     before = world.hosting.registry.version
-    theirs = {world.role._shb: before + 5}
+    theirs = {world.shb: before + 5}
     head = stream.head
 
     said = world.feed(RanTwice(7))

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gapless.core.ports import ClientSession
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.wire import messages as m
+from gapless_shb.core.ranges.service import Ranges
 from gapless_shb.core.state.broker_state import CatchUp
 from unit.gapless_shb.core.harness import BASE, CACHED, FORGETFUL, PUBEND, World
 
@@ -60,6 +61,11 @@ class RangeWorld(World):
         return ClientSession(self.session, "c", f"ranges-{self.session}", "")
 
     @property
+    def ranges(self) -> Ranges:
+        """The part of the broker that reads are asked of."""
+        return self.role._ranges
+
+    @property
     def target(self) -> m.Target:
         return m.Target(NAME)
 
@@ -97,9 +103,9 @@ class RangeWorld(World):
 
     # ------------------------------------------------------------------------------------ what it is told
 
-    def _client_gets(self, session: int, message: object) -> None:
+    def client_gets(self, session: int, message: object) -> None:
         if session < SESSIONS:
-            super()._client_gets(session, message)
+            super().client_gets(session, message)
             return
         if session != self.session:
             self.answers[-session] = message

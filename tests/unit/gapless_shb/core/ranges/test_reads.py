@@ -19,7 +19,7 @@ from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
 def parts(world: RangeWorld) -> int:
     """How many reads are under way."""
-    return len(world.role._ranges._reads)
+    return len(world.ranges._reads)
 
 
 def test_it_goes_as_far_as_the_credit_and_on_with_more() -> None:
@@ -63,7 +63,7 @@ def test_an_event_larger_than_the_credit_is_not_stuck() -> None:
 def test_a_pubend_that_was_found_just_before_a_crash_is_waited_for() -> None:
     """Its heads were told before it was durable that it had been found; soon it is found once more."""
     world = attached()
-    world.role._hosting.started_at = world.now
+    world.hosting.started_at = world.now
     number = world.number()
     world.readings[number] = Reading(0, 10, 0, 0, 10)
 
@@ -108,7 +108,7 @@ def test_who_wants_no_more_is_not_sent_any() -> None:
 
 def test_what_cannot_be_read_is_refused() -> None:
     world = attached()
-    world.role._hosting.started_at = world.now - FOUND_AGAIN
+    world.hosting.started_at = world.now - FOUND_AGAIN
     target, start, end = world.target, world.start, world.stable
 
     def code(target: m.Target, pubend: str, lo: int = start) -> m.Code:
@@ -181,7 +181,7 @@ def test_an_expired_event_is_read_all_the_same() -> None:
 def test_events_that_were_cut_off_are_a_gap_to_whoever_reads_a_range() -> None:
     """As they are to a subscription's consumer: otherwise the read would wait for them for ever."""
     world = attached(CatchUp(0))
-    stream = world.role._hosting.streams[PUBEND]
+    stream = world.stream
     reading = world.readings[world.read_range(world.start, world.stable)]
     world.read()
     assert world.wants
@@ -199,7 +199,7 @@ def test_events_that_were_cut_off_are_a_gap_to_whoever_reads_a_range() -> None:
 def test_what_contradicts_what_came_before_is_an_alarm_and_no_crash() -> None:
     """Of a log that is cut, brokers on the way may say both for a while: what they contradict is asked for again."""
     world = attached(FORGETFUL)
-    stream = world.role._hosting.streams[PUBEND]
+    stream = world.stream
     fetch = FirstTicks(PUBEND, world.start, world.stable)
     stream.scheduler.join(fetch)
     stream.meta = replace(stream.meta, grain=1)
@@ -216,7 +216,7 @@ def test_what_contradicts_what_came_before_is_an_alarm_and_no_crash() -> None:
 
 def test_what_contradicts_one_of_them_reaches_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     world = attached(FORGETFUL)
-    scheduler = world.role._hosting.streams[PUBEND].scheduler
+    scheduler = world.stream.scheduler
     contradicted, other = (FirstTicks(PUBEND, world.start, world.stable) for _ in range(2))
     for each in (contradicted, other):
         scheduler.join(each)
@@ -233,7 +233,7 @@ def test_what_contradicts_one_of_them_reaches_the_others(monkeypatch: pytest.Mon
 
 def test_whoever_is_done_is_told_of_nothing_any_more() -> None:
     world = attached()
-    scheduler = world.role._hosting.streams[PUBEND].scheduler
+    scheduler = world.stream.scheduler
     for _ in range(3):
         world.read_range(world.start, world.stable, 7)
     world.say(m.AskBound(world.number(), world.target, [], 10, None))

@@ -6,7 +6,6 @@ from gapless.core.ports import SessionEnded
 from gapless.core.wire import messages as m
 from gapless_shb.core.broker import Timing
 from unit.gapless_shb.core.harness import FORGETFUL
-from unit.gapless_shb.core.live.test_constream import push, world_with
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached
 
@@ -36,14 +35,14 @@ def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
 
 def test_who_asks_nothing_costs_nothing() -> None:
     """What is going on in a broker without ranges is what it was."""
-    world, client, _ = world_with()
-    push(world, 20)
-    world.detach(client)
+    world = RangeWorld(FORGETFUL, selector="")
+    for _ in range(20):
+        world.publish()
     world.crash()
     world.rest()
 
-    assert world.role._ranges.used is False
-    assert world.role._ranges.deadline is None
+    assert world.ranges.used is False
+    assert world.ranges.deadline is None
 
 
 def test_every_part_forgets_a_session_that_is_over() -> None:
@@ -54,17 +53,15 @@ def test_every_part_forgets_a_session_that_is_over() -> None:
     world.say(m.AskEarliest(world.number(), None))
     world.say(m.AskBound(world.number(), world.target, [], 3, 3))
     world.say(m.TakeLease(world.number(), world.target, "q", m.InUse.ERROR))
-    ranges = world.role._ranges
     session = world.client
     assert len(world.hosting.session_ends) > 3
     world.feed(SessionEnded(session))
     world.new_session()
     world.calm(3)
 
-    assert ranges.deadline is None
-    assert len(ranges._reads) == 0
-    assert ranges._bounds._bounds == {}
-    assert ranges._earliest._questions == []
-    assert ranges._locks._held == {}
+    assert world.ranges.deadline is None
+    assert not world.stream.scheduler.is_listening
+    assert isinstance(world.ask(m.TakeLease(world.number(), world.target, "q", m.InUse.ERROR)), m.Leased)
+    world.feed(SessionEnded(world.client))
     assert -session.number not in world.answers
     assert len(world.hosting.session_ends) == 0

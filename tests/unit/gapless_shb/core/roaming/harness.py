@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from gapless.core.alarms import Alarm
 from gapless.core.network import facts as r
@@ -31,9 +32,9 @@ class Node(World):
         self.messages: dict[int, list[object]] = {}
         super().__init__()
 
-    def _make(self, context: RoleContext) -> SubscriberHostingBroker:
+    def make_role(self, context: RoleContext) -> SubscriberHostingBroker:
         roaming = Roaming(NODES, self.secret)
-        return super()._make(replace(context, broker=self.node, storage_id=f"of-{self.node}", roaming=roaming))
+        return super().make_role(replace(context, broker=self.node, storage_id=f"of-{self.node}", roaming=roaming))
 
     def on_said(self, effect: object) -> None:
         if isinstance(effect, r.Post):
@@ -44,15 +45,14 @@ class Node(World):
         else:
             super().on_said(effect)
 
-    def _client_gets(self, session: int, message: object) -> None:
+    def client_gets(self, session: int, message: object) -> None:
         assert session > 0, "a session elsewhere gets mail"
         self.messages.setdefault(session, []).append(message)
-        super()._client_gets(session, message)
+        super().client_gets(session, message)
 
-    @property
-    def shb(self) -> str:
-        """Its id."""
-        return self.role._shb
+    def roams(self, *, on: bool) -> None:
+        """As a broker of an earlier version, which knew of no home, or as one of this version again."""
+        self.hosting.places._roaming = Roaming(NODES, self.secret) if on else None
 
 
 class Pair:
@@ -191,6 +191,13 @@ class Pair:
         node.feed(request, session)
         return request.request
 
+    def come(self, node: Node, instance: str = "i", *, wait: int = 1000, **how: Any) -> ClientSession:
+        """A new session asks for the subscription, and this time passes."""
+        session = self.session(instance)
+        self.subscribe(node, session, **how)
+        self.settle(wait)
+        return session
+
     def answer(self, node: Node, session: ClientSession) -> object:
         """What the session was answered last to a request."""
         said = node.messages.get(session.number, [])
@@ -201,6 +208,12 @@ class Pair:
         """The same, of an attachment."""
         answer = self.answer(node, session)
         assert isinstance(answer, m.Subscribed), answer
+        return answer
+
+    def refused(self, node: Node, session: ClientSession) -> m.RequestFailed:
+        """The same, of a refusal."""
+        answer = self.answer(node, session)
+        assert isinstance(answer, m.RequestFailed), answer
         return answer
 
     def ticks(self, node: Node, session: ClientSession) -> list[int]:

@@ -112,9 +112,9 @@ def test_a_name_that_an_shb_has_is_read_there_wherever_its_home_would_be() -> No
     """Where a network has grown, names stay where they are; and so do those that were made twice once."""
     pair = Pair()
     grown_from = pair.other
-    grown_from.role._hosting.places._roaming = None
+    grown_from.roams(on=False)
     assert isinstance(asked(pair, grown_from, attach()), m.AttachedTo)
-    grown_from.role._hosting.places._roaming = pair.home.hosting.places._roaming
+    grown_from.roams(on=True)
 
     assert isinstance(asked(pair, grown_from, attach()), m.AttachedTo)
     assert isinstance(asked(pair, grown_from, m.AskHeads(900, BY_NAME, None, 0)), m.Ticks)
@@ -123,15 +123,12 @@ def test_a_name_that_an_shb_has_is_read_there_wherever_its_home_would_be() -> No
 
 def test_the_shb_that_a_token_names_is_asked_before_its_name_is_created_elsewhere() -> None:
     pair = Pair()
-    roaming = pair.home.hosting.places._roaming
-    pair.other.hosting.places._roaming = None
-    consumer = pair.session("first")
-    pair.subscribe(pair.other, consumer)
-    pair.settle(500)
+    pair.other.roams(on=False)
+    consumer = pair.come(pair.other, "first", wait=500)
     (last,) = pair.publish(1)
     token = Token(pair.attached(pair.other, consumer), last)
     pair.leave(pair.other, consumer)
-    pair.other.hosting.places._roaming = roaming
+    pair.other.roams(on=True)
 
     failed = refused(asked(pair, pair.home, attach(token)))
     assert (failed.code, failed.node) == (m.Code.CONFIGURATION, OTHER)
@@ -147,9 +144,7 @@ def test_the_shb_that_a_token_names_is_asked_before_its_name_is_created_elsewher
 
 def test_while_that_shb_is_silent_nothing_is_created() -> None:
     pair = Pair()
-    consumer = pair.session("first")
-    pair.subscribe(pair.home, consumer)
-    pair.settle(500)
+    consumer = pair.come(pair.home, "first", wait=500)
     token = Token(pair.attached(pair.home, consumer), begins(pair.attached(pair.home, consumer)))
     strange = m.Subscribed(0, 7, 1, b"", created=False, positions=[], home=f"{OTHER}@of-{OTHER}")
     pair.home.feed(m.Unsubscribe(901, "s", CLIENT), pair.session("operator"))
@@ -167,16 +162,12 @@ def test_while_that_shb_is_silent_nothing_is_created() -> None:
 
 def test_an_attachment_beside_does_not_make_a_consumer_skip_what_it_is_owed() -> None:
     pair = Pair()
-    first = pair.session("one")
-    pair.subscribe(pair.home, first)
-    pair.settle(1000)
+    first = pair.come(pair.home, "one")
     pair.leave(pair.home, first)
     events = pair.publish(3)
 
     asked(pair, pair.other, attach())
-    consumer = pair.session("two")
-    pair.subscribe(pair.other, consumer)
-    pair.settle(2000)
+    consumer = pair.come(pair.other, "two", wait=2000)
 
     assert pair.ticks(pair.other, consumer) == events
 
@@ -185,9 +176,9 @@ def test_each_of_two_that_have_one_name_is_ended_where_it_is() -> None:
     """An earlier version could make a second one beside the first: see `gapless doctor`."""
     pair = Pair()
     asked(pair, pair.home, attach())
-    pair.other.hosting.places._roaming = None
+    pair.other.roams(on=False)
     asked(pair, pair.other, attach())
-    pair.other.hosting.places._roaming = pair.home.hosting.places._roaming
+    pair.other.roams(on=True)
     assert kept(pair) == [HOME, OTHER]
     for node in (pair.home, pair.other):
         listed = asked(pair, node, m.ListSubscriptions(904))

@@ -121,12 +121,9 @@ def test_without_its_home_nobody_attaches_even_with_a_token() -> None:
     pair.leave(pair.other, session)
     pair.settle(1000)
     pair.cut = True
-    again = pair.session()
-    pair.subscribe(pair.other, again, token=Token(answer, tick), commits=True)
-    pair.settle(5000)
+    again = pair.come(pair.other, token=Token(answer, tick), commits=True, wait=5000)
 
-    failed = pair.answer(pair.other, again)
-    assert isinstance(failed, m.RequestFailed)
+    failed = pair.refused(pair.other, again)
     assert failed.code is m.Code.RETRY
 
 
@@ -200,9 +197,7 @@ def test_a_commit_at_a_pubend_that_was_made_anew_waits_until_its_home_has_heard_
 
 def test_what_a_guest_acknowledged_there_is_kept_although_it_leaves_before_its_home_has_heard() -> None:
     pair = MadeAnew()
-    session = pair.session()
-    pair.subscribe(pair.other, session)
-    pair.settle(1000)
+    session = pair.come(pair.other)
     sid = pair.attached(pair.other, session).sid
     pair.hear(pair.other)
     tick = pair.made + STEP

@@ -17,9 +17,7 @@ def test_a_request_that_comes_late_does_not_leave_its_client_where_nobody_serves
     under_way = [*late]
     late.clear()
     pair.leave(pair.other, first)
-    second = pair.session("same")
-    pair.subscribe(pair.home, second)
-    pair.settle(500)
+    second = pair.come(pair.home, "same", wait=500)
     pair.attached(pair.home, second)
     late += under_way
     pair.settle(500)
@@ -34,13 +32,9 @@ def test_a_request_that_comes_late_does_not_leave_its_client_where_nobody_serves
 
 def test_a_request_that_comes_late_at_the_home_ends_the_session_elsewhere_without_an_error() -> None:
     pair = Pair()
-    first = pair.session()
-    pair.subscribe(pair.other, first)
-    pair.settle(1000)
+    first = pair.come(pair.other)
     answer = pair.attached(pair.other, first)
-    late = pair.session(first.instance)
-    pair.subscribe(pair.home, late, token=Token(answer, begins(answer)), again=True)
-    pair.settle(1000)
+    pair.come(pair.home, first.instance, token=Token(answer, begins(answer)), again=True)
 
     assert pair.other.ended == [first.number]
     assert not pair.got(pair.other, first, m.Detached)
@@ -50,21 +44,15 @@ def test_a_request_that_comes_late_at_the_home_ends_the_session_elsewhere_withou
 def test_one_that_has_gone_takes_nothing_over() -> None:
     """It came while the home was silent, and has left since: it tells the home, and its client is there by now."""
     pair = Pair()
-    first = pair.session()
-    pair.subscribe(pair.other, first)
-    pair.settle(1000)
+    first = pair.come(pair.other)
     answer = pair.attached(pair.other, first)
     pair.leave(pair.other, first)
     pair.settle(1000)
     pair.cut = True
-    guest = pair.session("same")
-    pair.subscribe(pair.other, guest, token=Token(answer, begins(answer)), in_use=m.InUse.TAKEOVER)
-    pair.settle(5000)
+    guest = pair.come(pair.other, "same", token=Token(answer, begins(answer)), in_use=m.InUse.TAKEOVER, wait=5000)
     pair.attached(pair.other, guest)
     pair.leave(pair.other, guest)
-    at_home = pair.session("same")
-    pair.subscribe(pair.home, at_home)
-    pair.settle(500)
+    at_home = pair.come(pair.home, "same", wait=500)
     pair.attached(pair.home, at_home)
     pair.cut = False
     pair.settle(7000)
@@ -78,9 +66,7 @@ def test_one_that_has_gone_takes_nothing_over() -> None:
 def test_of_two_requests_of_one_session_the_later_one_has_the_consumer(answers: bool) -> None:
     """In whichever order their mails come, or those with the answers: an application has given the first one up."""
     pair = Pair()
-    first = pair.session()
-    pair.subscribe(pair.other, first)
-    pair.settle(1000)
+    first = pair.come(pair.other)
     pair.leave(pair.other, first)
     pair.settle(1000)
     session = pair.session()
@@ -109,9 +95,7 @@ def test_a_request_that_a_client_made_elsewhere_before_does_not_take_its_subscri
     """Found by the simulator (roaming 24): its mail was long on the way, and the client had come to the home itself."""
     pair = Pair()
     if created:
-        session = pair.session()
-        pair.subscribe(pair.home, session)
-        pair.settle(1000)
+        session = pair.come(pair.home)
         pair.leave(pair.home, session)
         pair.settle(1000)
     pair.subscribe(pair.other, pair.session(), in_use=m.InUse.TAKEOVER)
@@ -156,9 +140,7 @@ def test_who_asks_again_away_from_home_does_not_take_it_from_who_was_asked_for_l
 def test_what_was_asked_for_later_has_the_consumer_though_it_was_asked_of_the_home_before(turned: bool) -> None:
     """The home hears of the earlier one first, and lets the later one take it over."""
     pair = Pair()
-    first = pair.session()
-    pair.subscribe(pair.other, first)
-    pair.settle(1000)
+    first = pair.come(pair.other)
     pair.leave(pair.other, first)
     pair.settle(1000)
     session = pair.session("same")
@@ -182,15 +164,12 @@ def test_what_was_asked_for_later_has_the_consumer_though_it_was_asked_of_the_ho
 def test_a_home_takes_nobody_back_after_a_later_one_of_the_process_has_come_and_gone() -> None:
     """The earlier one was served elsewhere all the time, out of reach, and has heard of nothing."""
     pair = Pair()
-    session = pair.session("one")
-    pair.subscribe(pair.other, session, process="p", asked=1)
-    pair.settle(1000)
+    session = pair.come(pair.other, "one", process="p", asked=1)
     pair.cut = True
     pair.settle(30_000, 1000)
     later = pair.session("two")
     number = pair.subscribe(pair.home, later, process="p", asked=2)
-    asked = pair.answer(pair.home, later)
-    assert isinstance(asked, m.RequestFailed)
+    asked = pair.refused(pair.home, later)
     pair.subscribe(pair.home, later, process="p", asked=2, number=number, confirms=asked.confirm)
     pair.settle(500)
     sid = pair.attached(pair.home, later).sid
@@ -206,9 +185,7 @@ def test_a_home_takes_nobody_back_after_a_later_one_of_the_process_has_come_and_
 def test_a_home_that_is_behind_takes_what_is_acknowledged_elsewhere_and_asks_nothing() -> None:
     """It would ask for all that it misses with each acknowledgement: on a slow link it would get most of that twice."""
     pair = Pair()
-    session = pair.session()
-    pair.subscribe(pair.other, session)
-    pair.settle(1000)
+    session = pair.come(pair.other)
     both, pair.nodes, pair.cut = pair.nodes, {OTHER: pair.other}, True
     for _ in range(10):
         pair.home.publish()
@@ -231,9 +208,7 @@ def test_a_home_that_is_behind_takes_what_is_acknowledged_elsewhere_and_asks_not
 def test_a_subscription_gets_another_filter_from_anywhere() -> None:
     """The home changes it, and the other SHB serves it with the new filter from where it stands."""
     pair = Pair()
-    first = pair.session()
-    pair.subscribe(pair.other, first, selector="w = 1")
-    pair.settle(1000)
+    first = pair.come(pair.other, selector="w = 1")
     answer = pair.attached(pair.other, first)
     pair.leave(pair.other, first)
     pair.settle(1000)
@@ -252,20 +227,14 @@ def test_a_subscription_gets_another_filter_from_anywhere() -> None:
 def test_one_that_came_while_the_home_was_silent_is_told_that_its_filter_is_another_one_now() -> None:
     """Whoever is served by the old filter must not acknowledge what the new one selects."""
     pair = Pair()
-    first = pair.session()
-    pair.subscribe(pair.other, first, selector="w = 1")
-    pair.settle(1000)
+    first = pair.come(pair.other, selector="w = 1")
     answer = pair.attached(pair.other, first)
     pair.leave(pair.other, first)
     pair.settle(1000)
     pair.cut = True
-    guest = pair.session()
-    pair.subscribe(pair.other, guest, token=Token(answer, begins(answer)), selector="w = 1")
-    pair.settle(5000)
+    guest = pair.come(pair.other, token=Token(answer, begins(answer)), selector="w = 1", wait=5000)
     pair.attached(pair.other, guest)
-    other = pair.session("another")
-    pair.subscribe(pair.home, other, selector="w = 0", on_change=m.OnChange.KEEP_POSITION)
-    pair.settle(1000)
+    other = pair.come(pair.home, "another", selector="w = 0", on_change=m.OnChange.KEEP_POSITION)
     pair.leave(pair.home, other)
 
     pair.cut = False

@@ -19,9 +19,7 @@ def node_of(pair: Pair, where: str) -> Node:
 
 def let_in(pair: Pair, node: Node, token: Token) -> ClientSession:
     """A process comes with the token. Returns its session."""
-    session = pair.session(f"process {pair.sessions}")
-    pair.subscribe(node, session, token=token, in_use=m.InUse.TAKEOVER)
-    pair.settle(1000)
+    session = pair.come(node, f"process {pair.sessions}", token=token, in_use=m.InUse.TAKEOVER)
     assert begins(pair.attached(node, session)) == token.tick
     return session
 
@@ -29,9 +27,7 @@ def let_in(pair: Pair, node: Node, token: Token) -> ClientSession:
 def made_anew() -> tuple[Pair, Token, list[int]]:
     """A subscription that was removed, and nothing has been published since: there is a token of it."""
     pair = Pair()
-    first = pair.session("first")
-    pair.subscribe(pair.home, first)
-    pair.settle(500)
+    first = pair.come(pair.home, "first", wait=500)
     (last,) = pair.publish(1)
     token = Token(pair.attached(pair.home, first), last)
     pair.leave(pair.home, first)
@@ -83,12 +79,9 @@ def test_once_something_newer_is_acknowledged_it_is_of_an_earlier_subscription(w
     pair.leave(node, session)
     pair.settle(6000)
 
-    again = pair.session("again")
-    pair.subscribe(node, again, token=token)
-    pair.settle(1000)
+    again = pair.come(node, "again", token=token)
 
-    refused = pair.answer(node, again)
-    assert isinstance(refused, m.RequestFailed)
+    refused = pair.refused(node, again)
     assert refused.code is m.Code.TOKEN_MISMATCH
 
 

@@ -57,7 +57,7 @@ def waits(world: Claiming, session: ClientSession, **more: Any) -> None:
 def test_a_pubend_is_enlisted_durably_and_claimed_before_the_answer(world: Claiming) -> None:
     session = world.session("a")
     answer = world.come(session)
-    assert (answer.key, answer.claim, answer.enlisted) == (f"{world.role._shb}/1/1", 1, ())
+    assert (answer.key, answer.claim, answer.enlisted) == (f"{world.shb}/1/1", 1, ())
     world.enlist(session, answer, 1)
     assert world.claims == []
 

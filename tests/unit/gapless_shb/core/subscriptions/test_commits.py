@@ -23,7 +23,7 @@ class CommittingRig(World):
         super().__init__()
         self.sync()
 
-    def _client_gets(self, session: int, message: object) -> None:
+    def client_gets(self, session: int, message: object) -> None:
         self.heard.setdefault(session, []).append(message)
 
     def session(self, instance: str) -> ClientSession:

@@ -24,22 +24,22 @@ def meta(pubend: str = "p@2", *, created: int = LATER, volume: str = "", broker:
 class OneOfTwo(World):
     """The applications look at the first pubend alone, and at nothing of the one that is in its place."""
 
-    def _client_gets(self, session: int, message: object) -> None:
+    def client_gets(self, session: int, message: object) -> None:
         number = getattr(message, "number", None)
         is_numbered = isinstance(message, m.Deliver | m.DeliverSilence | m.DeliverGap)
         if not is_numbered or self.numbers[session].get(number) == PUBEND:  # type: ignore[arg-type]
-            super()._client_gets(session, message)
+            super().client_gets(session, message)
 
-    def _hold(self, row: Hold) -> None:
+    def hold(self, row: Hold) -> None:
         if row.pubend == PUBEND:
-            super()._hold(row)
+            super().hold(row)
         else:
             at = {sid: max(tick, LATER) for sid, tick in row.at.items()}
             self.held_answers.append(Held(row.shb, row.pubend, row.version, at, LATER))
 
-    def _progressed(self, progress: Progress) -> None:
+    def progressed(self, progress: Progress) -> None:
         if progress.pubend == PUBEND:
-            super()._progressed(progress)
+            super().progressed(progress)
 
 
 def with_events(events: int = 3) -> tuple[World, Client, Client]:

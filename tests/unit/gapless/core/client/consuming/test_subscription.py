@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -21,12 +20,16 @@ from gapless.errors import (
     SubscriptionTakenOverError,
 )
 from unit.gapless.client.fake_broker import BASE, PUBEND, FakeBroker
-from unit.gapless.core.client.harness import World
+from unit.gapless.core.client.harness import Reader, World
+
+
+def consuming(name: str | None = "s", **wanted: Any) -> tuple[World, Reader]:
+    world = World().start()
+    return world, world.subscribe(name, **wanted)
 
 
 def test_events_arrive_in_order_once() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     world.broker.log(*(b"%d" % i for i in range(10)))
 
     assert reader.take_all() == [b"%d" % i for i in range(10)]
@@ -36,26 +39,20 @@ def test_events_arrive_in_order_once() -> None:
 
 
 def test_arrived_is_said_once_until_nothing_is_found() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     for i in range(5):
-        world.broker.log(b"%d" % i)
-        world.pump()
+        world.log(b"%d" % i)
     assert len(world.effects(e.Arrived)) == 1
 
     reader.take_all()
-    world.broker.log(b"x")
-    world.pump()
+    world.log(b"x")
     assert len(world.effects(e.Arrived)) == 2
 
 
 def test_the_position_stands_behind_what_was_handed_out_not_what_arrived() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    ticks = world.broker.log(b"a", b"b", b"c")
-    world.pump()
-    core = world.core.subscription(reader.number)
-    assert core is not None
+    world, reader = consuming()
+    ticks = world.log(b"a", b"b", b"c")
+    core = reader.core
     assert core.positions() == {PUBEND: BASE}
 
     reader.take(2)
@@ -68,10 +65,8 @@ def test_the_position_stands_behind_what_was_handed_out_not_what_arrived() -> No
 
 
 def test_a_reconnect_resumes_after_what_arrived_by_id_and_never_creates() -> None:
-    world = World().start()
-    reader = world.subscribe(in_use=m.InUse.TAKEOVER, start=m.StartAt.EARLIEST)
-    ticks = world.broker.log(b"a", b"b", b"c")
-    world.pump()
+    world, reader = consuming(in_use=m.InUse.TAKEOVER, start=m.StartAt.EARLIEST)
+    ticks = world.log(b"a", b"b", b"c")
     reader.take(1)
     world.reconnect()
     world.broker.log(b"d")
@@ -87,10 +82,8 @@ def test_a_reconnect_resumes_after_what_arrived_by_id_and_never_creates() -> Non
 
 
 def test_a_subscription_that_was_removed_meanwhile_is_not_created_again() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    world.broker.log(b"a", b"b")
-    world.pump()
+    world, reader = consuming()
+    world.log(b"a", b"b")
     world.cut()
     world.broker.subscriptions.clear()
     world.advance(5)
@@ -101,8 +94,7 @@ def test_a_subscription_that_was_removed_meanwhile_is_not_created_again() -> Non
 
 
 def test_another_generation_is_another_subscription() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     world.cut()
     world.broker.subscriptions[1].generation += 1
     world.advance(5)
@@ -115,23 +107,19 @@ def test_another_generation_is_another_subscription() -> None:
     [(m.Code.TAKEN_OVER, SubscriptionTakenOverError), (m.Code.UNSUBSCRIBED, SubscriptionNotFoundError)],
 )
 def test_detached_drops_the_buffer(code: m.Code, error: type[Exception]) -> None:
-    world = World().start()
-    reader = world.subscribe()
-    world.broker.log(b"a", b"b")
-    world.pump()
+    world, reader = consuming()
+    world.log(b"a", b"b")
     world.broker.tell(world.broker.session, m.Detached(1, code, "because"))
     world.pump()
 
     assert isinstance(world.failure(reader.number), error)
     assert reader.take() is False
-    world.broker.log(b"c")
-    world.pump()
+    world.log(b"c")
     assert world.core.connected
 
 
 def test_a_consumer_that_came_while_we_were_away_has_taken_it_over() -> None:
-    world = World().start()
-    reader = world.subscribe(in_use=m.InUse.WAIT)
+    world, reader = consuming(in_use=m.InUse.WAIT)
     world.cut()
     other = world.broker
     other.connect(99)
@@ -162,8 +150,7 @@ def test_a_refused_subscription_says_why_and_leaves_the_other_alone(
 
 
 def test_the_error_of_a_selector_shows_the_place() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     number = reader.number + 1
     world.core.subscribe(world.core.subscription(reader.number).wanted, world.now)  # type: ignore[union-attr]
     world.core.take_effects()
@@ -197,8 +184,7 @@ def test_a_session_that_ends_while_one_is_put_off_does_not_ask_twice() -> None:
 
 
 def test_one_that_is_not_durable_comes_back_as_a_new_one_where_the_old_one_was() -> None:
-    world = World().start()
-    reader = world.subscribe(None)
+    world, reader = consuming(None)
     ticks = world.broker.log(b"a", b"b")
     assert reader.take_all() == [b"a", b"b"]
     world.cut()
@@ -209,8 +195,7 @@ def test_one_that_is_not_durable_comes_back_as_a_new_one_where_the_old_one_was()
     assert reader.take_all() == [b"a", b"b", b"c", b"d"]
     again = world.broker.messages(m.Subscribe)[1]
     assert (again.sid, again.start, again.positions) == (0, m.StartAt.TOKEN, [m.Position(PUBEND, ticks[1])])
-    core = world.core.subscription(reader.number)
-    assert core is not None
+    core = reader.core
     assert (core.sid, list(core.former_sids)) == (2, [("", 1)])
 
 
@@ -229,10 +214,8 @@ def test_credit_is_never_exceeded_and_always_given_back() -> None:
     broker.batch_max = 50
     world = World(broker).start()
     reader = world.subscribe(window_events=8, window_bytes=100_000)
-    world.broker.log(*(b"%d" % i for i in range(100)))
-    world.pump()
-    core = world.core.subscription(reader.number)
-    assert core is not None
+    world.log(*(b"%d" % i for i in range(100)))
+    core = reader.core
     assert core.buffered_events == 8
 
     assert len(reader.take_all()) == 100
@@ -241,10 +224,8 @@ def test_credit_is_never_exceeded_and_always_given_back() -> None:
 
 def test_what_is_taken_while_it_attaches_makes_room_again() -> None:
     """It asked with a buffer that was full; nobody grants what was taken before the answer came (hostile 1744)."""
-    world = World().start()
-    reader = world.subscribe(window_events=2)
-    world.broker.log(b"a", b"b")
-    world.pump()
+    world, reader = consuming(window_events=2)
+    world.log(b"a", b"b")
     attach = world.broker._attach
 
     def after_a_while(session: Any, message: m.Subscribe, sub: Any, *, created: bool) -> None:
@@ -262,14 +243,12 @@ def test_what_is_taken_while_it_attaches_makes_room_again() -> None:
 
 def test_credit_in_bytes_is_kept_exactly_on_both_sides() -> None:
     """A difference of a few bytes per delivery would starve the subscription after a while."""
-    world = World().start()
-    reader = world.subscribe(window_bytes=2000, window_events=1000)
+    world, reader = consuming(window_bytes=2000, window_events=1000)
     for i in range(500):
         world.broker.log(b"x" * (i % 90))
         reader.take_all()
 
-    core = world.core.subscription(reader.number)
-    assert core is not None
+    core = reader.core
     sub = world.broker.subscriptions[1]
     assert (sub.credit_events, sub.credit_bytes) == (core._credit_events, core._credit_bytes)
     assert sub.credit_bytes > 1500
@@ -277,19 +256,16 @@ def test_credit_in_bytes_is_kept_exactly_on_both_sides() -> None:
 
 
 def test_an_event_larger_than_the_window_passes() -> None:
-    world = World().start()
-    reader = world.subscribe(window_bytes=1000)
+    world, reader = consuming(window_bytes=1000)
     world.broker.log(b"a", b"x" * 5000, b"y" * 3000, b"b")
 
     assert [len(body) for body in reader.take_all()] == [1, 5000, 3000, 1]
 
 
 def test_more_than_the_credit_ends_the_link() -> None:
-    world = World().start()
-    reader = world.subscribe(window_events=4)
+    world, reader = consuming(window_events=4)
     world.broker.subscriptions[1].credit_events = 1000
-    world.broker.log(*(b"%d" % i for i in range(9)))
-    world.pump()
+    world.log(*(b"%d" % i for i in range(9)))
 
     assert "more than the credit" in world.effects(e.CloseLink)[0].reason
     world.advance(5)
@@ -297,10 +273,8 @@ def test_more_than_the_credit_ends_the_link() -> None:
 
 
 def test_events_that_came_before_are_not_handed_out_again() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    world.broker.log(b"a", b"b")
-    world.pump()
+    world, reader = consuming()
+    world.log(b"a", b"b")
     world.broker.subscriptions[1].position[PUBEND] = BASE
     world.broker.log(b"c")
     world.broker.subscriptions[1].position[PUBEND] = BASE
@@ -310,10 +284,8 @@ def test_events_that_came_before_are_not_handed_out_again() -> None:
 
 
 def test_a_delivery_out_of_order_ends_the_link() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    world.broker.log(b"a")
-    world.pump()
+    world, reader = consuming()
+    world.log(b"a")
     stream = world.broker.streams[PUBEND]
     good = list(stream.ticks)
     stream.ticks += [stream.newest + 2 * STEP, stream.newest + STEP]
@@ -329,27 +301,23 @@ def test_a_delivery_out_of_order_ends_the_link() -> None:
 
 
 def test_silence_moves_the_position_and_takes_no_room() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     for i in range(1000):
         upto = world.broker.say_silence(BASE + i + 1)
     world.pump()
 
-    core = world.core.subscription(reader.number)
-    assert core is not None
+    core = reader.core
     assert core.positions() == {PUBEND: upto}
     assert world.effects(e.Arrived) == []
     assert reader.take() is False
 
 
 def test_silence_behind_buffered_events_moves_the_position_only_when_they_are_done_with() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     ticks = world.broker.log(b"a", b"b")
     upto = world.broker.say_silence()
     world.pump()
-    core = world.core.subscription(reader.number)
-    assert core is not None
+    core = reader.core
     assert core.positions() == {PUBEND: BASE}
 
     reader.take(1)
@@ -367,8 +335,7 @@ def test_silence_behind_buffered_events_moves_the_position_only_when_they_are_do
 
 
 def test_silences_are_handed_out_where_they_are_wanted_merged_while_they_wait() -> None:
-    world = World().start()
-    reader = world.subscribe(silence=True)
+    world, reader = consuming(silence=True)
     world.broker.say_silence(BASE + 1)
     world.broker.say_silence(BASE + 2)
     (tick,) = world.broker.log(b"a")
@@ -386,10 +353,8 @@ def test_silences_are_handed_out_where_they_are_wanted_merged_while_they_wait() 
 
 
 def test_a_gap_is_handed_out_in_order_with_its_range() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    (first,) = world.broker.log(b"a")
-    world.pump()
+    world, reader = consuming()
+    (first,) = world.log(b"a")
     world.cut()
     ticks = world.broker.log(b"b", b"c", b"d")
     world.broker.release(ticks[1])
@@ -403,10 +368,8 @@ def test_a_gap_is_handed_out_in_order_with_its_range() -> None:
 
 
 def test_a_gap_that_is_known_is_not_handed_out_again() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    (tick,) = world.broker.log(b"a")
-    world.pump()
+    world, reader = consuming()
+    (tick,) = world.log(b"a")
     session = world.broker.session
     world.broker.tell(session, m.DeliverGap(1, 0, BASE - 10, tick, "old"))
     world.broker.tell(session, m.DeliverGap(1, 0, BASE - 10, tick + 10, "half new"))
@@ -417,8 +380,7 @@ def test_a_gap_that_is_known_is_not_handed_out_again() -> None:
 
 def test_a_broker_that_begins_later_than_asked_makes_a_gap() -> None:
     """Nobody has said what lies between: it is not silence."""
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     (tick,) = world.broker.log(b"a")
     reader.take_all()
     world.cut()
@@ -431,8 +393,7 @@ def test_a_broker_that_begins_later_than_asked_makes_a_gap() -> None:
 
 
 def test_a_token_sets_the_position_and_its_unknown_pubends_are_kept() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     ticks = world.broker.log(b"a", b"b", b"c")
     reader.take_all()
     world.core.detach(reader.number, world.now)
@@ -450,8 +411,7 @@ def test_a_token_sets_the_position_and_its_unknown_pubends_are_kept() -> None:
 
 def test_silence_on_a_pubend_that_the_token_does_not_name_needs_nobodys_word() -> None:
     """A broker that has crashed would else keep all that follows where it begins, until there is an event."""
-    world = World().start()
-    reader = world.subscribe(start=m.StartAt.TOKEN, positions={"q@1": 77})
+    world, reader = consuming(start=m.StartAt.TOKEN, positions={"q@1": 77})
     upto = world.broker.say_silence(BASE + 9)
     reader.take_all()
     world.reconnect()
@@ -461,8 +421,7 @@ def test_silence_on_a_pubend_that_the_token_does_not_name_needs_nobodys_word() -
 
 def test_silence_is_acknowledged_for_an_application_that_waits_and_ever_less_often() -> None:
     """Found by the simulator (committing 159): it never says anything, and its broker kept all for it."""
-    world = World().start()
-    reader = world.subscribe(name="s")
+    world, reader = consuming(name="s")
     said: list[float] = []
     for second in range(1, 101):
         world.advance(1)
@@ -483,8 +442,7 @@ def test_silence_is_acknowledged_for_an_application_that_waits_and_ever_less_oft
 
 def test_silence_behind_a_token_is_not_acknowledged_by_an_older_one() -> None:
     """Found by the simulator (hostile 3864): what lies between the two is not acknowledged yet."""
-    world = World().start()
-    reader = world.subscribe(start=m.StartAt.TOKEN, positions={PUBEND: BASE + 5})
+    world, reader = consuming(start=m.StartAt.TOKEN, positions={PUBEND: BASE + 5})
     world.core.acknowledge(reader.number, {PUBEND: BASE + 2}, world.now)
     upto = world.broker.say_silence(BASE + 9)
     reader.take_all()
@@ -496,22 +454,19 @@ def test_silence_behind_a_token_is_not_acknowledged_by_an_older_one() -> None:
 
 
 def test_a_pubend_that_comes_later_is_taken_from_its_first_event_and_in_turn() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     world.broker.add_pubend("q@1")
     assert "q@1" not in reader.position
     for i in range(3):
         world.broker.log(b"p%d" % i)
-        world.broker.log(b"q%d" % i, pubend="q@1")
-        world.pump()
+        world.log(b"q%d" % i, pubend="q@1")
 
     assert reader.take_all() == [b"p0", b"q0", b"p1", b"q1", b"p2", b"q2"]
     assert set(reader.position) == {PUBEND, "q@1"}
 
 
 def test_a_batch_is_of_one_pubend_and_as_large_as_there_is() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     world.broker.add_pubend("q@1")
     for i in range(10):
         world.broker.log(b"p%d" % i)
@@ -529,10 +484,8 @@ def test_a_batch_is_of_one_pubend_and_as_large_as_there_is() -> None:
 
 
 def test_drain_hands_out_nothing_more_and_wakes_whoever_waits() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    world.broker.log(b"a", b"b")
-    world.pump()
+    world, reader = consuming()
+    world.log(b"a", b"b")
     reader.take(1)
     told = len(world.effects(e.Arrived))
     world.core.drain(reader.number, world.now)
@@ -546,10 +499,8 @@ def test_drain_hands_out_nothing_more_and_wakes_whoever_waits() -> None:
 
 
 def test_an_acknowledgement_goes_out_at_once_and_then_every_100_ms() -> None:
-    world = World().start()
-    reader = world.subscribe()
-    world.broker.log(*(b"%d" % i for i in range(40)))
-    world.pump()
+    world, reader = consuming()
+    world.log(*(b"%d" % i for i in range(40)))
     sent_at = []
     for _ in range(40):
         reader.take(1)
@@ -567,8 +518,7 @@ def test_an_acknowledgement_goes_out_at_once_and_then_every_100_ms() -> None:
 
 
 def test_an_acknowledgement_that_was_lost_is_repeated_with_the_next_session() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     (tick,) = world.broker.log(b"a")
     reader.take_all()
     world.core.acknowledge(reader.number, {PUBEND: tick}, world.now)
@@ -581,8 +531,7 @@ def test_an_acknowledgement_that_was_lost_is_repeated_with_the_next_session() ->
 
 
 def test_an_acknowledgement_while_it_attaches_is_sent_when_it_is() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     (tick,) = world.broker.log(b"a")
     reader.take_all()
     world.cut()
@@ -595,8 +544,7 @@ def test_an_acknowledgement_while_it_attaches_is_sent_when_it_is() -> None:
 
 
 def test_what_is_acknowledged_is_told_before_letting_go() -> None:
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     (tick,) = world.broker.log(b"a")
     reader.take_all()
     world.core.acknowledge(reader.number, {PUBEND: tick}, world.now)
@@ -605,52 +553,6 @@ def test_what_is_acknowledged_is_told_before_letting_go() -> None:
 
     assert world.broker.subscriptions[1].acknowledged == {PUBEND: tick}
     assert [type(message) for message in world.broker.received[-2:]] == [m.Acknowledge, m.Detach]
-
-
-@pytest.mark.parametrize("durable", [True, False], ids=["durable", "not durable"])
-@pytest.mark.parametrize("seed", range(40))
-def test_consumed_by_its_token_everything_is_consumed_exactly_once(seed: int, durable: bool) -> None:
-    """Links that break at any frame; an application that dies, and comes back with the position it stored."""
-    random = Random(seed)
-    world = World(seed=seed).start()
-    name = "s" if durable else None
-    small = {"window_events": 6, "window_bytes": 400}
-    reader = world.subscribe(name, **small)
-    stored, consumed = reader.position, []
-    for step in range(150):
-        if random.random() < 0.5:
-            world.broker.log(*(b"%d.%d" % (step, i) for i in range(random.randrange(1, 6))))
-        if random.random() < 0.2:
-            world.broker.say_silence()
-        if random.random() < 0.15 and world.links:
-            for link, payload in world.broker.take()[: random.randrange(4)]:
-                world._from_broker(link, payload)
-            if world.links:
-                world.cut()
-        elif random.random() < 0.8:
-            world.pump()
-        if random.random() < 0.5:
-            before = len(reader.bodies)
-            reader.take(random.choice([None, 1, 2]))
-            consumed += reader.bodies[before:]
-            stored = reader.position
-        if random.random() < 0.3:
-            world.core.acknowledge(reader.number, stored, world.now)
-        if random.random() < 0.05 and durable:
-            core = world.core.subscription(reader.number)
-            assert core is not None
-            own = {"token_sid": core.sid, "token_generation": core.generation, "token_seal": core.seal}
-            if core.sid:
-                world.core.detach(reader.number, world.now)
-                reader = world.subscribe(name, start=m.StartAt.TOKEN, positions=stored, **own, **small)
-        world.advance(random.choice([0, 0, 0.05, 1]))
-    world.advance(20)
-    before = len(reader.bodies)
-    consumed += reader.take_all()[before:]
-
-    stream = world.broker.streams[PUBEND]
-    assert consumed == [event[-n:] for event, n in zip(stream.events, stream.body_lengths, strict=True)]
-    assert world.failure(reader.number) is None
 
 
 def _attach_later(broker: FakeBroker) -> Any:
@@ -669,13 +571,10 @@ def _attach_later(broker: FakeBroker) -> Any:
 
 def test_the_window_is_never_exceeded_and_what_is_buffered_never_negative() -> None:
     """The client counts as the broker does; a count that is off would stall a subscription for ever."""
-    world = World().start()
-    reader = world.subscribe()
+    world, reader = consuming()
     for body in (b"a", b"b"):
-        world.broker.log(body)
-        world.pump()
-    core = world.core.subscription(reader.number)
-    assert core is not None
+        world.log(body)
+    core = reader.core
 
     core._credit_events += 10_000_000
     with pytest.raises(AssertionError, match="more is granted"):
@@ -715,8 +614,7 @@ def test_one_whose_broker_finds_too_many_pubends_later_ends_before_it_is_handed_
     handed_out = reader.position
 
     world.broker.add_pubend("p@3")
-    world.broker.log(b"b", pubend="p@3")
-    world.pump()
+    world.log(b"b", pubend="p@3")
 
     assert isinstance(world.failure(reader.number), ConfigurationError)
     assert isinstance(world.failure(other.number), ConfigurationError)

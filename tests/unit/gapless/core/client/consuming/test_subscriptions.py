@@ -17,8 +17,7 @@ def test_a_takeover_within_one_connection_ends_the_older() -> None:
     """Both have the broker's id in common: what is meant for the newer must not reach the older."""
     world = World().start()
     first = world.subscribe()
-    world.broker.log(b"a")
-    world.pump()
+    world.log(b"a")
     second = world.subscribe(in_use=m.InUse.TAKEOVER)
     world.broker.log(b"b")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from gapless.core.client.link import effects as e
@@ -441,40 +439,6 @@ def test_what_is_said_of_a_publisher_that_is_over_means_nothing() -> None:
     world.pump()
 
     assert world.core.connected
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_whatever_happens_each_batch_is_logged_once_in_order(seed: int) -> None:
-    """Links that break at any frame, a disk that fills and empties, batches that are refused."""
-    random = Random(seed)
-    world = World(seed=seed).start()
-    world.broker.rejects = b"bad"
-    publisher = world.open()
-    sent: list[bytes] = []
-    for step in range(120):
-        body = b"%d" % step + (b"bad" if random.random() < 0.05 else b"")
-        sent.append(body)
-        world.core.publish(publisher, columns(body), (), world.now)
-        if random.random() < 0.1:
-            for effect in world.core.take_effects():
-                if isinstance(effect, e.SendFrames):
-                    frames = [joined(payload) for payload in effect.payloads]
-                    world.broker.frames(effect.link, frames[: random.randrange(len(frames) + 1)])
-            if world.links:
-                world.cut()
-        world.broker.full_disk = random.random() < 0.1
-        if random.random() < 0.7:
-            world.pump()
-        world.advance(random.choice([0, 0.01, 0.3]))
-    world.broker.full_disk = False
-    world.advance(60)
-
-    assert bodies(world) == [body for body in sent if b"bad" not in body]
-    found = world.receipts(publisher)
-    assert len(found) == len(sent)
-    ticks = [ticks[0] for ticket, ticks in sorted(found.items()) if isinstance(ticks, list)]
-    assert ticks == world.broker.streams[PUBEND].ticks
-    assert all(isinstance(error, PublishRejectedError) for error in found.values() if not isinstance(error, list))
 
 
 class TestForgotten:
