@@ -90,10 +90,14 @@ def is_within(module: str, packages: Iterable[str]) -> bool:
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function and method, nested ones too."""
-    for node in ast.walk(tree):
+    """Every function and method, nested ones too. Expressions are not walked: no function is in one."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node
+        for block in ("finalbody", "orelse", "cases", "handlers", "body"):
+            waiting += reversed(getattr(node, block, ()))
 
 
 def imported_modules(node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 
 import pluggy
 import pytest
@@ -20,15 +21,19 @@ def hooks() -> list[str]:
     return sorted(name for name in vars(manager.hook) if not name.startswith("_"))
 
 
+@cache
+def names_of_tests() -> frozenset[str]:
+    """The names of all functions of tests."""
+    return frozenset(function.name for source in sources(ROOT / "tests") for function in functions(source.tree))
+
+
 def test_there_are_hooks() -> None:
     assert hooks() != []
 
 
 @pytest.mark.parametrize("hook", hooks())
 def test_the_hook_has_a_test(hook: str) -> None:
-    tests = {function.name for source in sources(ROOT / "tests") for function in functions(source.tree)}
-
-    assert any(f"{name}_".startswith(f"test_hook_{hook}_") for name in tests)
+    assert any(f"{name}_".startswith(f"test_hook_{hook}_") for name in names_of_tests())
 
 
 @pytest.mark.parametrize("hook", hooks())

@@ -152,8 +152,9 @@ def _owners() -> dict[str, set[str]]:
     """Which distributions install a module; by their files, for `packages_distributions` of Python 3.10 misses most."""
     owners: dict[str, set[str]] = {}
     for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"]  # which is parsed anew at each look
         for file in distribution.files or ():
-            owners.setdefault(file.parts[0].removesuffix(".py"), set()).add(distribution.metadata["Name"])
+            owners.setdefault(file.parts[0].removesuffix(".py"), set()).add(name)
     return owners
 
 
