@@ -152,13 +152,7 @@ class Ranges:
         if request.target.sid:
             check_sealed(subscription, request.target.home, request.token_seal, self._hosting)
         check_positions(request.positions, self._hosting, called(subscription.name), now)
-        streams = self._hosting.streams
-        news = [
-            said
-            for said in request.positions
-            if said.pubend in streams and said.tick > streams[said.pubend].positions[subscription.sid].acked
-        ]
-        self._ahead.check(news, called(subscription.name))
+        self._ahead.news(subscription, request.positions)
         consumer = self._hosting.consumers.get(subscription.sid)
         lock = self._locks.holder(subscription.sid)
         others = set() if lock is None else {lock.session.number}

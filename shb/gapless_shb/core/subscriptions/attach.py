@@ -478,18 +478,8 @@ class Subscribing:
         self._check_positions(request, now)
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
-        if not request.commits:
-            return
-        # The answer says that what is repeated is durable: so that is judged before.
-        if unknown := self._desks.unknown_of(request.acknowledged, now):
-            raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
-        streams, sid = self._hosting.streams, subscription.sid
-        news = [
-            Position(acknowledged.pubend, acknowledged.tick)
-            for acknowledged in request.acknowledged
-            if acknowledged.pubend in streams and acknowledged.tick > streams[acknowledged.pubend].positions[sid].acked
-        ]
-        self._ahead.check(news, called(subscription.name))
+        if request.commits:  # the answer says that what is repeated is durable: so that is judged before
+            self._desks.news(subscription, request.acknowledged, now)
 
     def _may_have(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, makes_anew: bool
