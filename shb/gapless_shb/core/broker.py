@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.deadlines import Deadlines
@@ -203,9 +202,9 @@ class SubscriberHostingBroker:
             Unsubscribe: self._subscribing.on_unsubscribe,
             Attach: self._ranges.requests()[Attach],
         }
-        self._named = {kind: self._where_it_is_kept(handler) for kind, handler in here.items()}
+        self._guests = Guests(self._hosting, self._subscribing, self._waiting, self._end_consumption)
+        self._named = {kind: self._guests.asking(handler) for kind, handler in here.items()}
         """The requests that may create a subscription, or are about one of any SHB, by its name."""
-        self._guests = Guests(self._hosting, self._ahead, self._groups, here, self._end_consumption)
         self._home = Home(
             self._hosting,
             self._expiry,
@@ -501,20 +500,6 @@ class SubscriberHostingBroker:
                 self._hosting.outbox.emit(Alarm(AlarmCode.IMPOSSIBLE_TICK, text, node))
                 return False
         return True
-
-    def _where_it_is_kept(self, here: RequestHandler) -> RequestHandler:
-        """Returns the handler of a request of clients; `here` is that of one about a subscription that is kept here."""
-
-        def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
-            try:
-                is_elsewhere = self._guests.takes(session, request, now)
-            except RefusedError as refused:
-                self._hosting.tell(session.number, refused.answer(request.request))
-                return
-            if not is_elsewhere:
-                here(session, request, now, wall)
-
-        return handle
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
         consumer = self._hosting.consumer_of(session.number, credit.sid)

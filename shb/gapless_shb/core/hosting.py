@@ -9,7 +9,7 @@ from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import Interest
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
-from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
+from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
 from gapless.core.wire.token_room import TokenRoom
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.broker_state import BrokerState
@@ -20,6 +20,7 @@ from gapless_shb.core.state.rows import position_row, pubend_row
 from gapless_shb.core.state.seals import Seals
 from gapless_shb.core.state.session_ends import SessionEnds
 from gapless_shb.core.state.subscription import Phase
+from gapless_shb.core.state.takers import Taker
 from gapless_shb.core.total_order.delivery import Ordering
 
 MOVED = "its client has attached a subscription in another session, or an older request for it came late"
@@ -175,6 +176,16 @@ class Hosting(BrokerState):
             channel = Channel(session, self.outbox.emit, self._unflushed, credit, self.memory)
             self.channels[session] = channel
         return channel
+
+    def new_consumer(
+        self, subscription: SubscriptionRecord, session: int, taker: Taker, request: Subscribe | None, wall: int
+    ) -> Consumer:
+        """Returns a consumer of a subscription. `request`: None if another SHB serves it, and has told of it later."""
+        number, events, size, most = 0, 0, 0, 0
+        if request is not None:
+            number, events, size = request.request, request.credit_events, request.credit_bytes
+            most = self.payload_max
+        return Consumer(subscription, self.channel(session), taker, events, size, most, number, since=wall)
 
     def attach(self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int) -> None:
         """Answers the client, then serves the consumer from these positions on, unless it is at another SHB."""

@@ -34,7 +34,14 @@ from gapless_shb.core.state.positions import last_event
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.subscriptions.attach import Subscribing
-from gapless_shb.core.subscriptions.checks import called, check_positions, check_sealed, found_for_ranges, removed
+from gapless_shb.core.subscriptions.checks import (
+    called,
+    check_positions,
+    check_sealed,
+    found_for_ranges,
+    removed,
+    ticks_of,
+)
 from gapless_shb.core.subscriptions.commits import Desks
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
@@ -231,7 +238,7 @@ class Attaching:
         hosting = self._hosting
         subscription = hosting.registry.get(sid)
         assert subscription is not None
-        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+        given = ticks_of(request)
         positions = [
             Position(stream.pubend, self._subscribing.attach_at(stream, stream.positions[sid], given))
             for stream in hosting.streams.values()

@@ -334,10 +334,9 @@ class Home:
         hosting = self._hosting
         session = self._new_session(renew.client_id, renew.instance, "")
         hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
-        channel = hosting.channel(session.number)
         taker = _taker_of(renew)
         self._takeovers.taken(renew.sid, taker)
-        hosting.take_consumer(Consumer(subscription, channel, taker, 0, 0, 0, 0, since=wall), Phase.CONSUMED)
+        hosting.take_consumer(hosting.new_consumer(subscription, session.number, taker, None, wall), Phase.CONSUMED)
         lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
         self._leases[renew.sid] = lease
         return lease

@@ -186,48 +186,13 @@ class Registry:
         """Returns the durable subscription with this client id and name."""
         return self._by_name.get((client_id, name))
 
-    def create(
-        self,
-        client_id: str,
-        name: str,
-        topics: tuple[str, ...],
-        selector: str,
-        late_start: Tick,
-        start: dict[PubendId, Tick],
-        *,
-        begun: bool = True,
-        origin: tuple[int, int, int] | None = None,
-        group: str = "",
-        home: ShbId = "",
-        not_from: str,
-        unnamed: tuple[PubendId, ...],
-    ) -> tuple[SubscriptionRecord, list[Operation]]:
-        """Creates a subscription under the next version. Returns it, with the writes that precede its announcement.
-
-        `begun`: no pubend has to be asked whether it still has the events after the start. `group`, `not_from`,
-        `unnamed`: see there.
-        """
+    def create(self, subscription: SubscriptionRecord) -> list[Operation]:
+        """Gives a new subscription its id and the next version. Returns the writes that precede its announcement."""
         self._meta.last_sid += 1
         operations = self.next_version()
-        subscription = SubscriptionRecord(
-            self._meta.last_sid,
-            client_id,
-            name,
-            1,
-            topics,
-            selector,
-            self.version,
-            late_start,
-            start,
-            begun,
-            origin,
-            group,
-            home,
-            not_from,
-            unnamed,
-        )
+        subscription.sid, subscription.version = self._meta.last_sid, self.version
         self._insert(subscription)
-        return subscription, [*operations, *self.save(subscription)]
+        return [*operations, *self.save(subscription)]
 
     def save(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Returns the write of a durable subscription's record."""

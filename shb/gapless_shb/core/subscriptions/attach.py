@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
 from gapless.core.ports import ClientSession, Operation
-from gapless.core.stream.ticks import PubendId, Tick, tick_at, time_at
+from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at, time_at
 from gapless.core.wire.messages import (
     Code,
     Detached,
@@ -51,6 +51,7 @@ from gapless_shb.core.state.rows import delete_positions, position_row
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import taker_of
 from gapless_shb.core.subscriptions.checks import (
+    EXISTS,
     called,
     check_mail_room,
     check_positions,
@@ -63,7 +64,9 @@ from gapless_shb.core.subscriptions.checks import (
     of_concern,
     origin_of,
     removed,
+    ticks_of,
     untaken,
+    wanted,
 )
 from gapless_shb.core.subscriptions.claims import key_of
 from gapless_shb.core.subscriptions.commits import Desks, OpenedDesk
@@ -279,26 +282,25 @@ class Subscribing:
         named = {position.pubend for position in request.positions or ()}
         lapsed = self._expiry.late_start(session.client_id, request.name)
         elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
-        subscription, operations = hosting.registry.create(
-            session.client_id,
-            request.name or "",
-            request.topics,
-            request.selector,
-            _late_start(original, wall) if lapsed is None else lapsed,
-            known | elsewhere,
-            begun=not any(needs_hold for _, needs_hold in starts.values()),
-            origin=origin_of(original) if request.start is StartAt.TOKEN else None,
-            group=group,
-            not_from=not_from(session, request),
-            unnamed=tuple(pubend for pubend in known if pubend not in named) if request.start is StartAt.TOKEN else (),
+        subscription = wanted(session, request)
+        subscription.late_start = _late_start(original, wall) if lapsed is None else lapsed
+        subscription.start = known | elsewhere
+        subscription.begun = not any(needs_hold for _, needs_hold in starts.values())
+        subscription.group = group
+        if request.start is StartAt.TOKEN:
+            subscription.origin = origin_of(original)
+            subscription.unnamed = tuple(pubend for pubend in known if pubend not in named)
+        operations = self._enter(
+            subscription,
+            {
+                pubend: SubscriptionPosition(at, acked=at, held=needs_hold)
+                for pubend, (at, needs_hold) in starts.items()
+            },
+            now,
         )
         operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
-        hosting.matcher.add(subscription.sid, subscription.filter)
-        for pubend, (start, needs_hold) in starts.items():
-            position = SubscriptionPosition(start, acked=start, held=needs_hold)
-            stream = hosting.streams[pubend]
-            operations += self._place(stream, subscription, position, now)
-            if position.held and request.start is StartAt.TIME and not stream.meta.timed:
+        for stream in hosting.streams.values():
+            if starts[stream.pubend][1] and request.start is StartAt.TIME and not stream.meta.timed:
                 stream.holds.times[subscription.sid] = request.start_wall
         self._begin_creation(Creation(session, request, subscription))
         hosting.write_interest(operations, add=subscription)
@@ -317,14 +319,39 @@ class Subscribing:
             start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
-    def _place(
-        self, stream: Constream, subscription: SubscriptionRecord, position: SubscriptionPosition, now: int
+    def _enter(
+        self, subscription: SubscriptionRecord, positions: Mapping[PubendId, SubscriptionPosition], now: int
     ) -> list[Operation]:
-        stream.add(subscription.sid, position, subscription.version)
-        if not position.held:
-            return []
-        stream.holds.put(subscription.sid, position.start, now)
-        return [position_row(subscription.sid, stream.pubend, position)]
+        """A subscription is there from now on, at these positions. Returns what has to be written."""
+        hosting = self._hosting
+        operations = hosting.registry.create(subscription)
+        sid = subscription.sid
+        hosting.matcher.add(sid, subscription.filter)
+        for pubend, position in positions.items():
+            stream = hosting.streams[pubend]
+            stream.add(sid, position, subscription.version)
+            if position.held:
+                stream.holds.put(sid, position.start, now)
+                operations.append(position_row(sid, pubend, position))
+        return operations
+
+    def create_guest(
+        self, session: ClientSession, request: Subscribe, home: ShbId, late_start: Tick, starts: dict[PubendId, Tick]
+    ) -> SubscriptionRecord:
+        """A subscription that another SHB keeps is going to be consumed here. Nothing of it becomes durable.
+
+        It begins at `starts`, and at `late_start` on other pubends. Raises RefusedError.
+        """
+        checked_filter(session, request, EXISTS)
+        subscription = wanted(session, request)
+        subscription.home, subscription.begun = home, True
+        subscription.late_start, subscription.start = late_start, starts
+        if request.order is Order.TOTAL:
+            subscription.group = self._groups.group_of(request.topics)
+        on = self._hosting.streams.values()
+        positions = {s.pubend: SubscriptionPosition(s.start_of(subscription), guest=True) for s in on}
+        self._hosting.write_interest(self._enter(subscription, positions, 0), add=subscription)
+        return subscription
 
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on.
@@ -571,21 +598,10 @@ class Subscribing:
         if subscription.group:
             self._groups.group_of(subscription.topics)
         self._takeovers.taken(subscription.sid, taker_of(session, request))
-        consumer = Consumer(
-            subscription,
-            self._hosting.channel(session.number),
-            taker_of(session, request),
-            request.credit_events,
-            request.credit_bytes,
-            self._hosting.payload_max,
-            request.request,
-            since=wall,
-        )
-        for acknowledged in request.acknowledged:
-            self._ahead.acknowledge(consumer, acknowledged, now)
+        consumer = self.new_consumer(session, request, subscription, now, wall)
         opening = self._desks.open(consumer, request)
         if opening is None:
-            self._serve(consumer, request, OpenedDesk(), now, wall, created=created)
+            self._answer(consumer, request, OpenedDesk(), now, wall, created=created)
             return
         opened, rows = opening
         self._hosting.take_consumer(consumer, Phase.ATTACHING)
@@ -600,7 +616,7 @@ class Subscribing:
                 if reason:
                     raise RefusedError(Code.RETRY, reason)
                 self._desks.advance(subscription, ticks, now)
-                self._serve(consumer, request, opened, now, wall, created=created)
+                self._answer(consumer, request, opened, now, wall, created=created)
             except BeyondError as beyond:
                 self._hosting.detach(consumer.sid)
                 self._ahead.put_off(session, request, beyond, self.on_subscribe, now)
@@ -616,36 +632,32 @@ class Subscribing:
 
         self._hosting.outbox.write(rows, durable)
 
-    def _serve(
+    def new_consumer(
+        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
+    ) -> Consumer:
+        """Returns the consumer that a request makes. What it has acknowledged before counts."""
+        consumer = self._hosting.new_consumer(subscription, session.number, taker_of(session, request), request, wall)
+        for acknowledged in request.acknowledged:
+            self._ahead.acknowledge(consumer, acknowledged, now)
+        return consumer
+
+    def _answer(
         self, consumer: Consumer, request: Subscribe, opened: OpenedDesk, now: int, wall: int, *, created: bool
     ) -> None:
-        """Answers a consumer, and serves it from where it goes on."""
+        """Serves the consumer of a subscription that is kept here, from where it goes on."""
         hosting, subscription = self._hosting, consumer.subscription
-        sid = subscription.sid
-        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
-        group = self._groups.group_of(subscription.topics) if subscription.group else ""
-        at = {
-            stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
-        }
-        if group:
-            members = self._groups.members(group)
-            at.update(self._groups.late_starts(subscription, members, at, given or {}))
-            if not consumer.is_elsewhere:
-                starts = {pubend: stream.positions[sid].start for pubend, stream in members.items()}
-                too_late = self._groups.too_late(members, at, starts)
-                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
-            if group != subscription.group:
-                subscription.group = group
-                hosting.outbox.write(hosting.registry.save(subscription))
+        sid, given = subscription.sid, ticks_of(request)
+        positions = {pubend: stream.positions[sid] for pubend, stream in hosting.streams.items()}
+        at = {pubend: self.attach_at(hosting.streams[pubend], on, given) for pubend, on in positions.items()}
+        starts = {pubend: on.start for pubend, on in positions.items()}
         answer = Subscribed(
             request.request,
             sid,
             subscription.generation,
             hosting.seals.of(subscription),
             created,
-            [Position(pubend, tick) for pubend, tick in at.items()],
+            [],
             hosting.seals.home,
-            group=group,
             epoch=opened.epoch,
             doubt=opened.doubt,
             settled=opened.settled,
@@ -658,7 +670,35 @@ class Subscribing:
             earlier=opened.earlier,
             untaken=untaken(subscription.topics, hosting.streams) if created else (),
         )
-        hosting.attach(consumer, at, answer, now, wall)
+        self.serve(consumer, request, at, starts, answer, now, wall)
+
+    def serve(
+        self,
+        consumer: Consumer,
+        request: Subscribe,
+        at: dict[PubendId, Tick],
+        starts: Mapping[PubendId, Tick],
+        answer: Subscribed,
+        now: int,
+        wall: int,
+    ) -> None:
+        """Answers a consumer, and serves it from `at` on.
+
+        `starts`: where its subscription began. `answer`: without the positions, and without the group.
+        """
+        hosting, subscription = self._hosting, consumer.subscription
+        group = self._groups.group_of(subscription.topics) if subscription.group else ""
+        if group:
+            members = self._groups.members(group)
+            at.update(self._groups.late_starts(subscription, members, at, ticks_of(request) or {}))
+            if not consumer.is_elsewhere:
+                too_late = self._groups.too_late(members, at, starts)
+                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
+            if group != subscription.group:
+                subscription.group = group
+                hosting.outbox.write(hosting.registry.save(subscription))
+        positions = [Position(pubend, tick) for pubend, tick in at.items()]
+        hosting.attach(consumer, at, replace(answer, positions=positions, group=group), now, wall)
         self._ahead.watch(consumer, at, now)
 
     def attach_at(self, stream: Constream, position: SubscriptionPosition, given: dict[PubendId, Tick] | None) -> Tick:

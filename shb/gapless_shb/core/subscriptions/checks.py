@@ -8,8 +8,8 @@ from zlib import crc32
 
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
 from gapless.core.ports import ClientSession
-from gapless.core.stream.ticks import PubendId, ShbId
-from gapless.core.wire.messages import Code, OnChange, Order, Position, StartAt, Subscribe, Target
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target
 from gapless.core.wire.token_room import TokenRoom
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter, leaving_out
@@ -37,6 +37,19 @@ EXISTS: Final = SelectorLimits(CHARACTERS_MAX, CHARACTERS_MAX)
 def not_from(session: ClientSession, request: Subscribe) -> str:
     """Returns the JMSXAppID of the events that a request leaves out; "" if it leaves out none."""
     return session.app_id if request.no_local else ""
+
+
+def wanted(session: ClientSession, request: Subscribe) -> SubscriptionRecord:
+    """Returns the record of the subscription that a request asks for, without what its creation decides."""
+    selects = tuple(request.topics), request.selector
+    record = SubscriptionRecord(0, session.client_id, request.name or "", 1, *selects, 0, 0, {})
+    record.not_from = not_from(session, request)
+    return record
+
+
+def ticks_of(request: Subscribe | Attach) -> dict[PubendId, Tick] | None:
+    """Returns the positions that a request names, by pubend; None if it has no token."""
+    return None if request.positions is None else {at.pubend: at.tick for at in request.positions}
 
 
 def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorLimits) -> Filter:

@@ -15,6 +15,7 @@ from typing import Any
 
 from gapless.core.gauges import Gauge
 from gapless.core.ports import ClientSession, RequestHandler
+from gapless.core.wire.messages import ServerMessage
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.refusals import RefusedError
@@ -32,6 +33,8 @@ class Reason(Enum):
     """Until that is durable."""
     POSITION = "its position is ahead of all that is known here"
     """Until the pubend has said how far it is."""
+    HOME = "its home has not answered"
+    """Until the SHB that keeps the subscription has; it makes the checks, and the request goes on with its answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,18 +68,22 @@ class Waiting:
         """Lets a request wait."""
         waiting = WaitingRequest(reason, session, request, again, sid)
         self._requests.setdefault(sid, {})[waiting] = None
-        self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self._drop(waiting))
+        self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self.take(waiting))
         return waiting
 
     def go_on(self, waiting: WaitingRequest, now: int, wall: int) -> None:
         """What a request has waited for has come, unless it waits no more."""
-        if self._take(waiting):
+        if self.take(waiting):
             waiting.again(waiting.session, waiting.request, now, wall)
 
     def refuse(self, waiting: WaitingRequest, why: RefusedError) -> None:
         """What a request has waited for will not come."""
-        if self._take(waiting):
-            self._hosting.tell(waiting.session.number, why.answer(waiting.request.request))
+        self.answer(waiting, why.answer(waiting.request.request))
+
+    def answer(self, waiting: WaitingRequest, message: ServerMessage) -> None:
+        """Somebody else has answered a request, unless it waits no more."""
+        if self.take(waiting):
+            self._hosting.tell(waiting.session.number, message)
 
     def wake(self, sid: int, reason: Reason, now: int, wall: int) -> None:
         """What several requests have waited for has come."""
@@ -115,7 +122,7 @@ class Waiting:
         """A client does not want what it has asked for any more."""
         for waiting in list(self):
             if (waiting.session.number, waiting.request.request) == (session, request):
-                self._take(waiting)
+                self.take(waiting)
 
     def is_awaited(self, sid: int, reason: Reason) -> bool:
         """Whether a request about a subscription waits for this."""
@@ -141,11 +148,7 @@ class Waiting:
             return None
         return next((waiting for waiting in self._requests.get(sid, ()) if waiting.reason is Reason.IN_USE), None)
 
-    def _drop(self, waiting: WaitingRequest) -> None:
-        """Nobody waits for an answer any more."""
-        self._take(waiting)
-
-    def _take(self, waiting: WaitingRequest) -> bool:
+    def take(self, waiting: WaitingRequest) -> bool:
         """Takes a request out. Returns whether it was there."""
         if not waiting.waits:
             return False
