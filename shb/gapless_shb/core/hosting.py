@@ -7,6 +7,7 @@ from typing import Any
 
 from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import Interest
+from gapless.core.outbox import Then
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
@@ -83,12 +84,13 @@ class Hosting(BrokerState):
     def write_interest(
         self,
         operations: Iterable[Operation],
+        then: Then | None = None,
         *,
         add: SubscriptionRecord | None = None,
         drop: SubscriptionRecord | None = None,
         former: SubscriptionRecord | None = None,
     ) -> None:
-        """Writes a new version of the interest, and announces it when it is durable.
+        """Writes a new version of the interest, and announces it when it is durable. `then` is called after that.
 
         `former`: what `add` was before, if it was there and has another filter now.
         """
@@ -100,6 +102,8 @@ class Hosting(BrokerState):
         if before is not None:
             self._dropping[version] = before
         self.outbox.write(operations, lambda _now, _wall: self.announce(version))
+        if then is not None:
+            self.outbox.write((), then)
 
     def write_start(self) -> None:
         """Makes the first write of a life: a new version of the interest, because undurable changes are gone."""

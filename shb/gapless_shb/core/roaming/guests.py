@@ -236,11 +236,9 @@ class Guests:
         if request.sid:
             if request.home in {"", self._hosting.seals.home}:
                 return []
-        elif self._hosting.registry.find(session.client_id, request.name) is not None:
-            return []
-        if not self._places.roams:
-            if request.sid:
+            if not self._places.roams:
                 raise elsewhere(node_of(request.home), self._hosting)
+        elif not self._places.roams or self._hosting.registry.find(session.client_id, request.name) is not None:
             return []
         places = self._places.of(request, session.client_id)
         if not self._places.have(places[0]):

@@ -309,8 +309,10 @@ class Home:
         if isinstance(request, Unsubscribe) or (isinstance(request, Subscribe) and request.sid):
             return False
         name = request.name or ""
-        known = self._hosting.registry.find(ask.client_id, name)
-        return known is None and self._expiry.late_start(ask.client_id, name) is None
+        return (
+            self._hosting.registry.find(ask.client_id, name) is None
+            and (ask.client_id, name) not in self._expiry.lapsed
+        )
 
     def _make_way(self, renew: Renew, wall: int) -> None:
         """Lets a consumer take over now, that attached elsewhere while this SHB was out of reach."""

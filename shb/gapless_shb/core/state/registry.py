@@ -149,7 +149,7 @@ class Registry:
         if meta is not None:
             registry._meta = _decode_meta(meta)
         for _, value in records:
-            registry._insert(_decode_subscription(value))
+            registry._insert(_decode_subscription(value), Phase.FREE)
         return registry
 
     def __len__(self) -> int:
@@ -186,12 +186,12 @@ class Registry:
         """Returns the durable subscription with this client id and name."""
         return self._by_name.get((client_id, name))
 
-    def create(self, subscription: SubscriptionRecord) -> list[Operation]:
+    def create(self, subscription: SubscriptionRecord, phase: Phase) -> list[Operation]:
         """Gives a new subscription its id and the next version. Returns the writes that precede its announcement."""
         self._meta.last_sid += 1
         operations = self.next_version()
         subscription.sid, subscription.version = self._meta.last_sid, self.version
-        self._insert(subscription)
+        self._insert(subscription, phase)
         return [*operations, *self.save(subscription)]
 
     def save(self, subscription: SubscriptionRecord) -> list[Operation]:
@@ -241,14 +241,14 @@ class Registry:
             operations += self.save(subscription)
         return operations
 
-    def _insert(self, subscription: SubscriptionRecord) -> None:
+    def _insert(self, subscription: SubscriptionRecord, phase: Phase) -> None:
         # Saves memory: there may be very many subscriptions, but few clients and topics, and many with the same start.
         subscription.client_id = _shared(subscription.client_id)
         subscription.topics = _shared(subscription.topics)
         if subscription.start == self._last_start:
             subscription.start = self._last_start
         self._last_start = subscription.start
-        self._by_sid[subscription.sid] = Subscription(subscription)
+        self._by_sid[subscription.sid] = Subscription(subscription, phase)
         if subscription.durable:
             self._by_name[subscription.client_id, subscription.name] = subscription
             self.durable_sids.add(subscription.sid)

@@ -26,6 +26,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
+from gapless.core.outbox import Then
 from gapless.core.ports import ClientSession, Operation
 from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at, time_at
 from gapless.core.wire.messages import (
@@ -53,15 +54,11 @@ from gapless_shb.core.state.takers import taker_of
 from gapless_shb.core.subscriptions.checks import (
     EXISTS,
     called,
-    check_mail_room,
-    check_positions,
-    check_room,
-    check_token,
+    check_existing,
     checked_filter,
-    is_changed,
+    checked_new,
     known_by_id,
     not_from,
-    of_concern,
     origin_of,
     removed,
     ticks_of,
@@ -88,11 +85,11 @@ BEGUN = 3
 class Creation:
     """A subscription whose creation, or change, is not answered yet, and what is done of it."""
 
-    session: ClientSession | None
-    """The session that waits for the answer; None if it has ended."""
-    request: Subscribe | None
-    """Its request."""
     subscription: SubscriptionRecord
+    session: ClientSession | None = None
+    """The session that waits for the answer; None if it has ended."""
+    request: Subscribe | None = None
+    """Its request."""
     durable: bool = False
     """Whether the record is durable in its present form."""
     resolved: bool = False
@@ -137,7 +134,6 @@ class Subscribing:
     def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         """Creates the subscription or attaches to it. Exactly one answer follows."""
         try:
-            check_room(request, self._hosting)
             existing = self._existing(session, request)
             if existing is None:
                 self._create(session, request, now, wall)
@@ -156,18 +152,13 @@ class Subscribing:
 
         Until the subscription is durable and its start is final, `is_settled` says no.
         """
-        check_room(request, self._hosting)
         found = self._existing(session, request)
         if found is None:
-            self._create(session, request, now, wall)
-            found = self._existing(session, request)
-            assert found is not None
-            self._set_creator(self._creations[found.sid], None, request)
-            return found.sid
-        same = not is_changed(session, request, found, self._hosting)
-        assert same, "who attaches without consuming changes nothing"
-        check_token(request, found, self._hosting)
-        self._check_positions(request, now)
+            creation = self._create(session, request, now, wall)
+            self._set_creator(creation, None, request)
+            return creation.subscription.sid
+        changes = check_existing(session, request, found, self._hosting, now)
+        assert not changes, "who attaches without consuming changes nothing"
         self.is_settled(found, request)
         return found.sid
 
@@ -178,15 +169,15 @@ class Subscribing:
         """
         sid, registry = subscription.sid, self._hosting.registry
         if not subscription.begun and registry.phase(sid) is Phase.FREE:
-            self._begin_creation(Creation(None, request, subscription, durable=True))
+            self._hosting.registry.become(sid, Phase.CREATING)
+            self._begin_creation(Creation(subscription, durable=True), None, request)
             self.may_complete = True
         return subscription.begun and not registry.is_preparing(sid)
 
-    def _begin_creation(self, creation: Creation) -> None:
-        sid = creation.subscription.sid
-        self._hosting.registry.become(sid, Phase.CHANGING if creation.changes else Phase.CREATING)
-        self._creations[sid] = creation
-        self._set_creator(creation, creation.session, creation.request)
+    def _begin_creation(self, creation: Creation, session: ClientSession | None, request: Subscribe | None) -> None:
+        """A subscription is being created, or changed, from now on: its phase says so already."""
+        self._creations[creation.subscription.sid] = creation
+        self._set_creator(creation, session, request)
 
     def _set_creator(self, creation: Creation, session: ClientSession | None, request: Subscribe | None) -> None:
         """Says whose request a creation is to answer; None: nobody's."""
@@ -264,26 +255,21 @@ class Subscribing:
             return known_by_id(self._hosting, session, request)
         return registry.find(session.client_id, request.name) if request.name else None
 
-    def _check_positions(self, request: Subscribe, now: int) -> None:
-        concerned = of_concern(request.positions or (), self._hosting.streams, request.topics)
-        check_positions(concerned, self._hosting, called(request.name), now)
-
-    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        checked_filter(session, request, self._hosting.selector_limits)
-        check_mail_room(session, request, self._hosting)
+    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> Creation:
+        """Begins the creation of a subscription. Raises RefusedError, and BeyondError for what is not known yet."""
+        hosting, original = self._hosting, request
+        lapsed = self._expiry.lapsed.get((session.client_id, request.name or ""))
+        if lapsed is not None:
+            request = self._expiry.resumed(request, lapsed)
+        subscription = checked_new(session, request, hosting, now)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
-        original, request = request, self._expiry.resumed(session.client_id, request)
-        hosting = self._hosting
         if request.start is StartAt.TOKEN:
-            self._check_positions(request, now)
             self._ahead.check(request.positions or (), called(request.name))
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
         named = {position.pubend for position in request.positions or ()}
-        lapsed = self._expiry.late_start(session.client_id, request.name)
         elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
-        subscription = wanted(session, request)
-        subscription.late_start = _late_start(original, wall) if lapsed is None else lapsed
+        subscription.late_start = _late_start(original, wall) if lapsed is None else lapsed.late_start
         subscription.start = known | elsewhere
         subscription.begun = not any(needs_hold for _, needs_hold in starts.values())
         subscription.group = group
@@ -296,18 +282,21 @@ class Subscribing:
                 pubend: SubscriptionPosition(at, acked=at, held=needs_hold)
                 for pubend, (at, needs_hold) in starts.items()
             },
+            Phase.CREATING,
             now,
         )
-        operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
+        if lapsed is not None:
+            operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
         for stream in hosting.streams.values():
             if starts[stream.pubend][1] and request.start is StartAt.TIME and not stream.meta.timed:
                 stream.holds.times[subscription.sid] = request.start_wall
-        self._begin_creation(Creation(session, request, subscription))
-        hosting.write_interest(operations, add=subscription)
-        self._await_record(subscription.sid)
         for pubend, (_, needs_hold) in starts.items():
             if needs_hold:
                 hosting.write_holds(hosting.streams[pubend])
+        creation = Creation(subscription)
+        self._begin_creation(creation, session, request)
+        hosting.write_interest(operations, self._when_durable(subscription.sid), add=subscription)
+        return creation
 
     def _requested_start(self, stream: Constream, request: Subscribe) -> tuple[Tick, bool]:
         """Returns (start, whether it needs a hold). Start 0 asks for the earliest tick."""
@@ -320,11 +309,15 @@ class Subscribing:
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
     def _enter(
-        self, subscription: SubscriptionRecord, positions: Mapping[PubendId, SubscriptionPosition], now: int
+        self,
+        subscription: SubscriptionRecord,
+        positions: Mapping[PubendId, SubscriptionPosition],
+        phase: Phase,
+        now: int,
     ) -> list[Operation]:
         """A subscription is there from now on, at these positions. Returns what has to be written."""
         hosting = self._hosting
-        operations = hosting.registry.create(subscription)
+        operations = hosting.registry.create(subscription, phase)
         sid = subscription.sid
         hosting.matcher.add(sid, subscription.filter)
         for pubend, position in positions.items():
@@ -350,7 +343,7 @@ class Subscribing:
             subscription.group = self._groups.group_of(request.topics)
         on = self._hosting.streams.values()
         positions = {s.pubend: SubscriptionPosition(s.start_of(subscription), guest=True) for s in on}
-        self._hosting.write_interest(self._enter(subscription, positions, 0), add=subscription)
+        self._hosting.write_interest(self._enter(subscription, positions, Phase.FREE, 0), add=subscription)
         return subscription
 
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
@@ -449,17 +442,16 @@ class Subscribing:
         for stream in self._hosting.streams.values():
             if stream.positions[sid].held and subscription.durable:
                 operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
-        self._hosting.outbox.write(operations)
-        self._await_record(sid)
+        self._hosting.outbox.write(operations, self._when_durable(sid))
 
-    def _await_record(self, sid: int) -> None:
-        """Lets the creation go on when everything that was written for it is durable."""
+    def _when_durable(self, sid: int) -> Then:
+        """Returns what lets a creation go on when everything that was written for it is durable."""
 
         def durable(_now: int, _wall: int) -> None:
             if sid in self._creations:
                 self._creations[sid].durable = self.may_complete = True
 
-        self._hosting.outbox.write((), durable)
+        return durable
 
     def is_awaited(self, sid: int) -> bool:
         """Whether a session waits for a subscription that is being created."""
@@ -476,8 +468,11 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
-        changed = is_changed(session, request, subscription, self._hosting)
-        self._check(session, request, subscription, now)
+        changed = check_existing(session, request, subscription, self._hosting, now)
+        if request.order is Order.TOTAL:
+            self._groups.group_of(request.topics)
+        if request.commits:  # the answer says that what is repeated is durable: so that is judged before
+            self._desks.news(subscription, request.acknowledged, now)
         sid = subscription.sid
         if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
@@ -498,15 +493,6 @@ class Subscribing:
             self._change(session, request, subscription, wall)
         else:
             self._attach(session, request, subscription, now, wall, created=False)
-
-    def _check(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int) -> None:
-        """Raises RefusedError for what a request must not ask for, and BeyondError for what is not known yet."""
-        check_token(request, subscription, self._hosting)
-        self._check_positions(request, now)
-        if request.order is Order.TOTAL:
-            self._groups.group_of(request.topics)
-        if request.commits:  # the answer says that what is repeated is durable: so that is judged before
-            self._desks.news(subscription, request.acknowledged, now)
 
     def _may_have(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, makes_anew: bool
@@ -559,9 +545,9 @@ class Subscribing:
             position = stream.change(sid, subscription.version)
             operations.append(position_row(sid, stream.pubend, position))
         operations += self._desks.changed(former, wall)
-        self._begin_creation(Creation(session, request, subscription, changes=True))
-        hosting.write_interest(operations, add=subscription, former=former)
-        self._await_record(sid)
+        hosting.registry.become(sid, Phase.CHANGING)
+        self._begin_creation(Creation(subscription, changes=True), session, request)
+        hosting.write_interest(operations, self._when_durable(sid), add=subscription, former=former)
 
     def _adopt(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, changed: bool

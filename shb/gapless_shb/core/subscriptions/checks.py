@@ -66,6 +66,33 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
         raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
 
 
+def checked_new(session: ClientSession, request: Subscribe, hosting: Hosting, now: int) -> SubscriptionRecord:
+    """Returns the record of the subscription that a request creates. Raises RefusedError if it may not."""
+    check_room(request, hosting)
+    checked_filter(session, request, hosting.selector_limits)
+    check_mail_room(session, request, hosting)
+    if request.start is StartAt.TOKEN:
+        check_stands(request, hosting, now)
+    return wanted(session, request)
+
+
+def check_existing(
+    session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting, now: int
+) -> bool:
+    """Returns whether a request changes a subscription. Raises RefusedError if it may not even have it free."""
+    check_room(request, hosting)
+    changed = is_changed(session, request, subscription, hosting)
+    check_token(request, subscription, hosting)
+    check_stands(request, hosting, now)
+    return changed
+
+
+def check_stands(request: Subscribe, hosting: Hosting, now: int) -> None:
+    """Raises RefusedError if a request names positions at which no subscription to its topics can stand."""
+    concerned = of_concern(request.positions or (), hosting.streams, request.topics)
+    check_positions(concerned, hosting, called(request.name), now)
+
+
 def check_room(request: Subscribe, hosting: Hosting) -> None:
     """Raises RefusedError if the subscription stands on more pubends than a token, or a request, has room for.
 

@@ -92,8 +92,8 @@ class Expiry:
         """When each subscription without a consumer was noticed, the earliest first."""
         self._returning: set[int] = set()
         """The subscriptions whose return is not durable yet."""
-        self._lapsed: dict[tuple[str, str], Lapsed] = {}
-        """The lapsed subscriptions, the earliest first."""
+        self.lapsed: dict[tuple[str, str], Lapsed] = {}
+        """The lapsed subscriptions, by client id and name, the earliest first."""
         self._obsolete: list[Operation] = []
         self._recover(reader)
 
@@ -111,7 +111,7 @@ class Expiry:
         lapsed = (_decode_lapsed(value) for _, value in reader.scan(LAPSED))
         for one in sorted(lapsed, key=lambda one: one.lapsed_at):
             if self._hosting.registry.find(one.client_id, one.name) is None:
-                self._lapsed[one.client_id, one.name] = one
+                self.lapsed[one.client_id, one.name] = one
             else:  # a crash lost the removal of the subscription
                 self._obsolete.append(_forget(one.client_id, one.name))
 
@@ -175,11 +175,11 @@ class Expiry:
         }
         lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, subscription.late_start)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
-        self._lapsed.pop((client_id, name), None)
-        self._lapsed[client_id, name] = lapsed
-        while len(self._lapsed) > LAPSED_MAX:
-            oldest = next(iter(self._lapsed))
-            del self._lapsed[oldest]
+        self.lapsed.pop((client_id, name), None)
+        self.lapsed[client_id, name] = lapsed
+        while len(self.lapsed) > LAPSED_MAX:
+            oldest = next(iter(self.lapsed))
+            del self.lapsed[oldest]
             operations.append(_forget(*oldest))
         hosting.outbox.write(operations)
         text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
@@ -223,17 +223,14 @@ class Expiry:
 
     def forget_lapsed(self, client_id: str, name: str) -> list[Operation]:
         """Returns the writes that forget a lapsed subscription; none if there is none."""
-        return [] if self._lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
+        return [] if self.lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
 
-    def resumed(self, client_id: str, request: Subscribe) -> Subscribe:
+    def resumed(self, request: Subscribe, lapsed: Lapsed) -> Subscribe:
         """Returns a request to create a subscription, changed so that a lapsed name continues at its old position.
 
         Like a subscription that exists, it continues there whatever start the request has for a new one. With a token,
         the old position counts for the pubends that the token does not name. Events that are gone will be a gap.
         """
-        lapsed = self._lapsed.get((client_id, request.name or ""))
-        if lapsed is None:
-            return request
         given = list(request.positions or ()) if request.start is StartAt.TOKEN else []
         named = {position.pubend for position in given}
         given += [
@@ -242,11 +239,6 @@ class Expiry:
             if pubend not in named
         ]
         return replace(request, start=StartAt.TOKEN, positions=given)
-
-    def late_start(self, client_id: str, name: str | None) -> Tick | None:
-        """Returns where a lapsed subscription would start on pubends found later; None if none has lapsed."""
-        lapsed = self._lapsed.get((client_id, name or ""))
-        return None if lapsed is None else lapsed.late_start
 
     def _there(self, ticks: dict[PubendId, Tick]) -> Iterable[tuple[PubendId, Tick]]:
         """Yields the ticks without those of pubends that have begun anew since.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gapless.core.ports import Operation
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless_shb.core.state.registry import Registry, SubscriptionRecord
+from gapless_shb.core.state.subscription import Phase
 
 
 def create(
@@ -20,4 +21,4 @@ def create(
 ) -> tuple[SubscriptionRecord, list[Operation]]:
     """A new subscription, and what is written of it."""
     subscription = SubscriptionRecord(0, client_id, name, 1, topics, selector, 0, late_start, start or {}, begun)
-    return subscription, registry.create(subscription)
+    return subscription, registry.create(subscription, Phase.FREE)
