@@ -103,7 +103,7 @@ from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
 from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers
-from gapless_shb.core.subscriptions.waiting import Reason, Waiting
+from gapless_shb.core.subscriptions.waiting import Waiting
 from gapless_shb.core.total_order.groups import Groups
 
 _MILLISECOND = 1_000_000
@@ -638,7 +638,7 @@ class SubscriberHostingBroker:
             elif timer is ShbTimer.LISTING:
                 self._listings.tell()
             elif timer is ShbTimer.EXPIRY:
-                self._expiry.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
+                self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now))
                 self._await_beat(now)
         self._guests.on_deadline(now, wall)
         for stream in self._hosting.streams.values():
@@ -669,9 +669,6 @@ class SubscriberHostingBroker:
         self._hosting.announce_version()
         for stream in self._hosting.streams.values():
             self._checkpoints.report(stream)
-
-    def _is_awaited(self, sid: int) -> bool:
-        return self._subscribing.is_awaited(sid) or self._waiting.is_awaited(sid, Reason.PREPARING)
 
     def _await_beat(self, now: int) -> None:
         if self._expiry.beat_ms is not None:

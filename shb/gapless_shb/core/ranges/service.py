@@ -32,6 +32,7 @@ from gapless_shb.core.ranges.heads import Earliest, Heads
 from gapless_shb.core.ranges.reads import Reads
 from gapless_shb.core.state.positions import last_event
 from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.checks import (
@@ -46,7 +47,7 @@ from gapless_shb.core.subscriptions.commits import Desks
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
-from gapless_shb.core.subscriptions.waiting import Reason, Waiting
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
 
 class Ranges:
@@ -69,7 +70,7 @@ class Ranges:
         self._ahead = ahead
         self.used = False
         """Whether any request about ranges has come yet. Before that there is nothing to do here."""
-        self._attaching = Attaching(hosting, subscribing, ahead, desks, waiting)
+        self._desks = desks
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
@@ -96,7 +97,7 @@ class Ranges:
             return handle
 
         return {
-            Attach: guarded(self._attaching.on_attach),
+            Attach: guarded(self._on_attach),
             AskHeads: guarded(lambda session, request, now, _: self._heads.on_ask(session, request, now)),
             AskEarliest: guarded(lambda session, request, now, _: self._earliest.on_ask(session, request, now)),
             AskBound: guarded(self._on_ask_bound),
@@ -178,67 +179,52 @@ class Ranges:
         self._hosting.write_then_tell(rows, session.number, Done(request.request))
         self._hosting.unsaved = True
 
-
-class Attaching:
-    """Answers Attach, when the subscription is durable and its start is final."""
-
-    def __init__(
-        self, hosting: Hosting, subscribing: Subscribing, ahead: PositionsAhead, desks: Desks, waiting: Waiting
-    ) -> None:
-        self._hosting = hosting
-        self._ahead = ahead
-        self._desks = desks
-        self._subscribing = subscribing
-        self._waiting = waiting
-
-    def on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
-        """Creates the subscription, or finds it. Raises RefusedError."""
+    def _on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
+        """Creates a subscription, or finds it. It is answered when that is durable, and its start is final."""
         sid = self._subscribing.define(session, as_subscribe(request), now, wall)
-        subscription = self._hosting.registry.get(sid)
+        subscription, answer = self._hosting.registry.get(sid), partial(self._answer_if_settled, sid)
         if subscription is not None and self._desks.needs_fence(sid):
-            self._desks.fence(subscription, partial(self._fenced, session, request, sid))
+            waiting = self._waiting.put(Reason.CLAIM, session, request, answer, sid)
+            self._desks.fence(subscription, partial(self._fenced, waiting, subscription))
         else:
-            self._answer_if_settled(session, request, now, wall, sid=sid)
+            answer(session, request, now, wall)
 
     def _fenced(
         self,
-        session: ClientSession,
-        request: Attach,
-        sid: int,
+        waiting: WaitingRequest,
+        subscription: SubscriptionRecord,
         ticks: Mapping[PubendId, Tick],
         reason: str,
         now: int,
         wall: int,
     ) -> None:
         """No transaction stores anything for the subscription any more, unless somebody consumes it again."""
-        subscription = self._hosting.registry.get(sid)
+        if not waiting.waits:
+            return
         try:
             if reason:
                 raise RefusedError(Code.RETRY, reason)
-            if subscription is not None:
-                self._desks.advance(subscription, ticks, now)
-            self._answer_if_settled(session, request, now, wall, sid=sid)
+            self._desks.advance(subscription, ticks, now)
+            self._waiting.go_on(waiting, now, wall)
         except BeyondError as beyond:
-            self._ahead.put_off(session, request, beyond, self.on_attach, now)
+            self._waiting.take(waiting)
+            self._ahead.put_off(waiting.session, waiting.request, beyond, self._handlers[Attach], now)
         except RefusedError as refused:
-            self._hosting.tell(session.number, refused.answer(request.request))
+            self._waiting.refuse(waiting, refused)
 
-    def _answer_if_settled(self, session: ClientSession, request: Attach, _now: int, _wall: int, *, sid: int) -> None:
+    def _answer_if_settled(self, sid: int, session: ClientSession, request: Attach, _now: int, _wall: int) -> None:
         """Answers, when the subscription is created. What was fenced before need not be fenced again."""
         subscription = self._hosting.registry.get(sid)
         if subscription is None:
             self._hosting.tell(session.number, removed().answer(request.request))
         elif self._subscribing.is_settled(subscription):
-            self._answer(session.number, request, sid)
+            self._answer_attach(session.number, request, subscription)
         else:
-            again = partial(self._answer_if_settled, sid=sid)
+            again = partial(self._answer_if_settled, sid)
             self._waiting.put(Reason.PREPARING, session, request, again, sid)
 
-    def _answer(self, session: int, request: Attach, sid: int) -> None:
-        hosting = self._hosting
-        subscription = hosting.registry.get(sid)
-        assert subscription is not None
-        given = ticks_of(request)
+    def _answer_attach(self, session: int, request: Attach, subscription: SubscriptionRecord) -> None:
+        hosting, given, sid = self._hosting, ticks_of(request), subscription.sid
         positions = [
             Position(stream.pubend, self._subscribing.attach_at(stream, stream.positions[sid], given))
             for stream in hosting.streams.values()

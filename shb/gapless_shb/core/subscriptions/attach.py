@@ -71,7 +71,7 @@ from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
-from gapless_shb.core.subscriptions.waiting import Reason, Waiting
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 from gapless_shb.core.total_order.groups import Groups
 
 TOPICS_TOLD = 5
@@ -86,10 +86,8 @@ class Creation:
     """A subscription whose creation, or change, is not answered yet, and what is done of it."""
 
     subscription: SubscriptionRecord
-    session: ClientSession | None = None
-    """The session that waits for the answer; None if it has ended."""
-    request: Subscribe | None = None
-    """Its request."""
+    creator: WaitingRequest | None = None
+    """The request that it is to answer, if that still waits."""
     durable: bool = False
     """Whether the record is durable in its present form."""
     resolved: bool = False
@@ -155,14 +153,15 @@ class Subscribing:
         found = self._existing(session, request)
         if found is None:
             creation = self._create(session, request, now, wall)
-            self._set_creator(creation, None, request)
+            assert creation.creator is not None
+            self._waiting.take(creation.creator)  # who does not consume is answered by `is_settled`
             return creation.subscription.sid
         changes = check_existing(session, request, found, self._hosting, now)
         assert not changes, "who attaches without consuming changes nothing"
-        self.is_settled(found, request)
+        self.is_settled(found)
         return found.sid
 
-    def is_settled(self, subscription: SubscriptionRecord, request: Subscribe | None = None) -> bool:
+    def is_settled(self, subscription: SubscriptionRecord) -> bool:
         """Whether a subscription is durable, with its final start and filter.
 
         If a crash has interrupted that, it goes on now.
@@ -170,23 +169,15 @@ class Subscribing:
         sid, registry = subscription.sid, self._hosting.registry
         if not subscription.begun and registry.phase(sid) is Phase.FREE:
             self._hosting.registry.become(sid, Phase.CREATING)
-            self._begin_creation(Creation(subscription, durable=True), None, request)
+            self._creations[sid] = Creation(subscription, durable=True)
             self.may_complete = True
         return subscription.begun and not registry.is_preparing(sid)
 
-    def _begin_creation(self, creation: Creation, session: ClientSession | None, request: Subscribe | None) -> None:
-        """A subscription is being created, or changed, from now on: its phase says so already."""
-        self._creations[creation.subscription.sid] = creation
-        self._set_creator(creation, session, request)
-
-    def _set_creator(self, creation: Creation, session: ClientSession | None, request: Subscribe | None) -> None:
-        """Says whose request a creation is to answer; None: nobody's."""
-        ends = self._hosting.session_ends
-        if creation.session is not None:
-            ends.remove(creation.session.number, creation)
-        creation.session, creation.request = session, request
-        if session is not None:
-            ends.add(session.number, creation, partial(self._creator_left, creation))
+    def _await(self, creation: Creation, session: ClientSession, request: Subscribe) -> None:
+        """A request waits for a creation, which is to answer it."""
+        created, left = partial(self._attach_created, creation), partial(self._creator_left, creation)
+        sid = creation.subscription.sid
+        creation.creator = self._waiting.put(Reason.PREPARING, session, request, created, sid, left)
 
     def _nobody_has(self, client_id: str, name: str) -> str:
         reason = f"there is no subscription {name!r} of client {client_id!r}"
@@ -227,7 +218,8 @@ class Subscribing:
         hosting.detach(sid)
         self._locks.end(sid, Code.UNSUBSCRIBED, "the subscription was removed")
         self._takeovers.forget(sid)
-        self._refuse_waiting(sid)
+        self._creations.pop(sid, None)
+        self._waiting.refuse_all(sid, removed())
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.removed(sid)
@@ -243,7 +235,6 @@ class Subscribing:
 
     def _creator_left(self, creation: Creation, now: int, _wall: int) -> None:
         """The session has ended that waits for a creation. The subscription stays if it is durable."""
-        creation.session = None
         if not creation.subscription.durable:
             self.remove(creation.subscription, now)
 
@@ -293,9 +284,9 @@ class Subscribing:
         for pubend, (_, needs_hold) in starts.items():
             if needs_hold:
                 hosting.write_holds(hosting.streams[pubend])
-        creation = Creation(subscription)
-        self._begin_creation(creation, session, request)
         hosting.write_interest(operations, self._when_durable(subscription.sid), add=subscription)
+        creation = self._creations[subscription.sid] = Creation(subscription)
+        self._await(creation, session, request)
         return creation
 
     def _requested_start(self, stream: Constream, request: Subscribe) -> tuple[Tick, bool]:
@@ -408,12 +399,15 @@ class Subscribing:
             self._begin(creation.subscription)
             return
         del self._creations[sid]
-        session, request = creation.session, creation.request
-        self._set_creator(creation, None, None)
         self._hosting.registry.become(sid, Phase.FREE)
         self._note(creation)
-        if session is None or request is None:
-            return
+        if creation.creator is not None:
+            self._waiting.go_on(creation.creator, now, wall)
+
+    def _attach_created(
+        self, creation: Creation, session: ClientSession, request: Subscribe, now: int, wall: int
+    ) -> None:
+        """A creation is complete. Nobody can have had the subscription, so there is nothing to be checked anew."""
         try:
             self._attach(session, request, creation.subscription, now, wall, created=not creation.changes)
         except RefusedError as refused:  # its topics are no longer all of one group
@@ -453,11 +447,6 @@ class Subscribing:
 
         return durable
 
-    def is_awaited(self, sid: int) -> bool:
-        """Whether a session waits for a subscription that is being created."""
-        creation = self._creations.get(sid)
-        return creation is not None and creation.session is not None
-
     def _is_ready(self, creation: Creation) -> bool:
         sid = creation.subscription.sid
         streams = self._hosting.streams.values()
@@ -476,7 +465,7 @@ class Subscribing:
         sid = subscription.sid
         if self._expiry.returns(session, request, sid, self.on_subscribe):
             return
-        if not self.is_settled(subscription, request):
+        if not self.is_settled(subscription):
             self._adopt(session, request, subscription, changed=changed)
             return
         makes_anew = changed and request.on_change is OnChange.JMS
@@ -546,8 +535,9 @@ class Subscribing:
             operations.append(position_row(sid, stream.pubend, position))
         operations += self._desks.changed(former, wall)
         hosting.registry.become(sid, Phase.CHANGING)
-        self._begin_creation(Creation(subscription, changes=True), session, request)
         hosting.write_interest(operations, self._when_durable(sid), add=subscription, former=former)
+        creation = self._creations[sid] = Creation(subscription, changes=True)
+        self._await(creation, session, request)
 
     def _adopt(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, changed: bool
@@ -559,16 +549,17 @@ class Subscribing:
         if changed:
             raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
         creation = self._creations[subscription.sid]
-        if creation.session is not None and creation.session.instance != session.instance:
-            # Whoever may wait, or take it over, asks again until it is there.
-            code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
-            raise RefusedError(code, "the subscription is being created by another consumer")
-        if creation.session is not None and creation.request is not None:  # the same client has asked twice
-            if taker_of(session, request).is_before(taker_of(creation.session, creation.request)):
+        creator = creation.creator
+        if creator is not None and creator.waits:
+            if creator.session.instance != session.instance:
+                # Whoever may wait, or take it over, asks again until it is there.
+                code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
+                raise RefusedError(code, "the subscription is being created by another consumer")
+            if taker_of(session, request).is_before(taker_of(creator.session, creator.request)):
                 raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
-            self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
-        self._set_creator(creation, session, request)
+            self._waiting.refuse(creator, taken_over)
+        self._await(creation, session, request)
         self.may_complete = True
 
     def _attach(
@@ -591,27 +582,30 @@ class Subscribing:
             return
         opened, rows = opening
         self._hosting.take_consumer(consumer, Phase.ATTACHING)
+        waiting = self._waiting.put(Reason.RECORD, session, request, self.on_subscribe, consumer.sid)
 
         def claimed(ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
             if self._hosting.consumers.get(consumer.sid) is not consumer:
-                gone = self._hosting.registry.get(consumer.sid) is not subscription
                 taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over while it was being attached")
-                self._hosting.tell(session.number, (removed() if gone else taken_over).answer(request.request))
+                self._waiting.refuse(waiting, taken_over)
                 return
             try:
                 if reason:
                     raise RefusedError(Code.RETRY, reason)
                 self._desks.advance(subscription, ticks, now)
                 self._answer(consumer, request, opened, now, wall, created=created)
+                self._waiting.take(waiting)
             except BeyondError as beyond:
                 self._hosting.detach(consumer.sid)
+                self._waiting.take(waiting)
                 self._ahead.put_off(session, request, beyond, self.on_subscribe, now)
-            except RefusedError as refused:  # as in `_go_on`
+            except RefusedError as refused:  # as in `_attach_created`
                 self._hosting.detach(consumer.sid)
-                self._hosting.tell(session.number, refused.answer(request.request))
+                self._waiting.refuse(waiting, refused)
 
         def durable(now: int, wall: int) -> None:
             if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:
+                waiting.reason = Reason.CLAIM
                 self._desks.claim(subscription, opened, claimed)
             else:
                 claimed({}, "", now, wall)
@@ -690,14 +684,6 @@ class Subscribing:
     def attach_at(self, stream: Constream, position: SubscriptionPosition, given: dict[PubendId, Tick] | None) -> Tick:
         """Returns where a consumer goes on: at its token, or without a token where the subscription stands."""
         return position.acked if given is None else given.get(stream.pubend, position.start)
-
-    def _refuse_waiting(self, sid: int) -> None:
-        """Answers every request that waits for a subscription that is removed: its creator's and all others."""
-        creation = self._creations.pop(sid, None)
-        if creation is not None and creation.session is not None and creation.request is not None:
-            self._hosting.tell(creation.session.number, removed().answer(creation.request.request))
-            self._set_creator(creation, None, None)
-        self._waiting.refuse_all(sid, removed())
 
 
 def _late_start(request: Subscribe, wall: int) -> Tick:

@@ -127,16 +127,13 @@ class Expiry:
         if self._obsolete:
             self._hosting.outbox.write(self._obsolete)
 
-    def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[SubscriptionRecord], None]) -> None:
-        """One more beat has passed: notes subscriptions that lost their consumer, removes those whose lease is over.
-
-        `is_awaited`: whether a session waits for a subscription that is being created.
-        """
+    def on_beat(self, remove: Callable[[SubscriptionRecord], None]) -> None:
+        """One more beat has passed: notes subscriptions that lost their consumer, removes those whose lease is over."""
         assert self._lease_ms is not None
         beat = beat_of(self._lease_ms)
         self._uptime += beat
         operations: list[Operation] = [Set(LEASES, _UPTIME, _encode(self._uptime))]
-        for sid in self._newly_left(is_awaited):
+        for sid in self._newly_left():
             self._left[sid] = self._uptime
             operations.append(Set(LEASES, _KEY.pack(sid), _encode(self._uptime)))
         self._hosting.outbox.write(operations)
@@ -148,7 +145,7 @@ class Expiry:
             self._lapse(subscription)
             remove(subscription)
 
-    def _newly_left(self, is_awaited: Callable[[int], bool]) -> Iterable[int]:
+    def _newly_left(self) -> Iterable[int]:
         hosting = self._hosting
         consumers = hosting.consumers
         if len(self._left) + len(self._returning) + len(consumers) >= len(hosting.registry):
@@ -160,7 +157,7 @@ class Expiry:
             and subscription.sid not in self._left
             and subscription.sid not in self._returning
             and hosting.registry.phase(subscription.sid) in _NOBODY_HAS_IT
-            and not is_awaited(subscription.sid)
+            and not self._waiting.is_awaited(subscription.sid, Reason.PREPARING)
         ]
 
     def _lapse(self, subscription: SubscriptionRecord) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from gapless.core.gauges import Gauge
@@ -19,6 +20,7 @@ from gapless.core.wire.messages import ServerMessage
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.session_ends import End
 from gapless_shb.core.state.subscription import Phase
 
 
@@ -28,7 +30,11 @@ class Reason(Enum):
     IN_USE = "somebody else has it"
     """Until it is free; whoever has waited longest comes first."""
     PREPARING = "it is being created or changed"
-    """Until that is durable, and answered."""
+    """Until that is durable, and answered: to whoever has asked for it first of all."""
+    RECORD = "its commit record is being written"
+    """Until that is durable. Its consumer is chosen."""
+    CLAIM = "pubends where transactions store its position have not answered"
+    """Until they have, and nobody else stores it there any more."""
     RETURN = "its return is being noted"
     """Until that is durable."""
     POSITION = "its position is ahead of all that is known here"
@@ -48,6 +54,8 @@ class WaitingRequest:
     """Handles it from the top."""
     sid: int
     """Of its subscription; 0: that does not exist yet."""
+    left: End | None
+    """What follows if its session ends first."""
     waits: bool = True
     """Whether it still does."""
 
@@ -63,12 +71,18 @@ class Waiting:
         """The subscriptions whose requests go on just now, one after the other."""
 
     def put(
-        self, reason: Reason, session: ClientSession, request: Any, again: RequestHandler, sid: int = 0
+        self,
+        reason: Reason,
+        session: ClientSession,
+        request: Any,
+        again: RequestHandler,
+        sid: int = 0,
+        left: End | None = None,
     ) -> WaitingRequest:
         """Lets a request wait."""
-        waiting = WaitingRequest(reason, session, request, again, sid)
+        waiting = WaitingRequest(reason, session, request, again, sid, left)
         self._requests.setdefault(sid, {})[waiting] = None
-        self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self.take(waiting))
+        self._hosting.session_ends.add(session.number, waiting, partial(self._left, waiting))
         return waiting
 
     def go_on(self, waiting: WaitingRequest, now: int, wall: int) -> None:
@@ -141,6 +155,11 @@ class Waiting:
     def __iter__(self) -> Iterator[WaitingRequest]:
         for requests in self._requests.values():
             yield from requests
+
+    def _left(self, waiting: WaitingRequest, now: int, wall: int) -> None:
+        self.take(waiting)
+        if waiting.left is not None:
+            waiting.left(now, wall)
 
     def _first_in_line(self, sid: int) -> WaitingRequest | None:
         """Returns the request that may have a subscription now, if that is free."""

@@ -136,13 +136,14 @@ def test_a_lease_waits_until_a_subscription_is_created() -> None:
     desk = Desk()
     desk.ask(1)
     lease(desk, 2)
-    assert reasons(desk) == [Reason.PREPARING]
+    assert reasons(desk) == [Reason.PREPARING, Reason.PREPARING], "its creator, and the lease"
     assert kinds(desk, 2) == []
 
     desk.world.sync()
     desk.subscribed(1)
     assert kinds(desk, 2) == [m.RequestFailed], "it is consumed"
     assert phase(desk) is Phase.CONSUMED
+    assert reasons(desk) == []
 
 
 def test_a_lease_waits_for_a_consumer_as_a_consumer_waits_for_a_lease() -> None:
