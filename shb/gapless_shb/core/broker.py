@@ -98,10 +98,10 @@ from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.claims import Claims
 from gapless_shb.core.subscriptions.commits import Desks
 from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
 from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
-from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.waiting import Waiting
 from gapless_shb.core.total_order.groups import Groups
@@ -164,7 +164,7 @@ class SubscriberHostingBroker:
         self._claims = Claims(self._hosting, context.reader)
         self._desks = Desks(self._hosting, self._ahead, self._claims, context.reader)
         self._takeovers = Takeovers()
-        self._locks = RangeLocks(self._hosting, self._expiry, self._takeovers, self._waiting)
+        self._holders = Holders(self._hosting, self._takeovers, self._waiting)
         self._subscribing = Subscribing(
             self._hosting,
             self._expiry,
@@ -172,7 +172,7 @@ class SubscriberHostingBroker:
             self._groups,
             self._desks,
             self._takeovers,
-            self._locks,
+            self._holders,
             self._waiting,
         )
         self._ranges = Ranges(
@@ -181,7 +181,7 @@ class SubscriberHostingBroker:
             self._expiry,
             self._ahead,
             self._desks,
-            self._locks,
+            self._holders,
             self._waiting,
         )
         self._connect_roaming(context)
@@ -213,6 +213,7 @@ class SubscriberHostingBroker:
             self._on_session_ended,
             self._desks,
             self._takeovers,
+            self._holders,
         )
 
     def start(self, now: int, wall: int) -> None:

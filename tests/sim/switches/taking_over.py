@@ -100,12 +100,16 @@ TAKING_OVER = (
         (
             Edit(
                 "gapless_shb.core.subscriptions.attach:Subscribing._attach_existing",
-                "    self._take_from_others(session, request, subscription, wall)\n",
-                "    holder = self._hosting.consumers.get(sid)\n"
-                "    self._take_from_others(session, request, subscription, wall)\n"
-                "    if holder is not None:\n"
-                '        left = {"credit_events": holder.credit_events, "credit_bytes": holder.credit_bytes}\n'
-                '        request = __import__("msgspec").structs.replace(request, **left)\n',
+                "    again = self.on_subscribe\n",
+                "    again = self.on_subscribe\n    holder = self._hosting.consumers.get(sid)\n",
+            ),
+            Edit(
+                "gapless_shb.core.subscriptions.attach:Subscribing._attach_existing",
+                "        self._attach(session, request, subscription, now, wall, created=False)",
+                "        if holder is not None:\n"
+                '            left = {"credit_events": holder.credit_events, "credit_bytes": holder.credit_bytes}\n'
+                '            request = __import__("msgspec").structs.replace(request, **left)\n'
+                "        self._attach(session, request, subscription, now, wall, created=False)",
             ),
         ),
         ("P1",),

@@ -45,8 +45,8 @@ from gapless_shb.core.subscriptions.checks import (
 )
 from gapless_shb.core.subscriptions.commits import Desks
 from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
-from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
 
@@ -60,7 +60,7 @@ class Ranges:
         expiry: Expiry,
         ahead: PositionsAhead,
         desks: Desks,
-        locks: RangeLocks,
+        holders: Holders,
         waiting: Waiting,
     ) -> None:
         self._hosting = hosting
@@ -75,7 +75,7 @@ class Ranges:
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
         self._reads = Reads(hosting)
-        self._locks = locks
+        self._holders = holders
 
         self._handlers = self._make_handlers()
 
@@ -145,14 +145,15 @@ class Ranges:
 
     def _on_take_lease(self, session: ClientSession, request: TakeLease, now: int, wall: int) -> None:
         subscription, again = found_for_ranges(self._hosting, session, request.target), self._handlers[TakeLease]
-        self._waiting.pass_on(subscription.sid, now, wall)
-        if self._subscribing.is_settled(subscription):
-            self._locks.on_lease(session, request, subscription, again, now, wall)
-        else:
-            self._waiting.put(Reason.PREPARING, session, request, again, subscription.sid)
+        sid = subscription.sid
+        self._waiting.pass_on(sid, now, wall)
+        if not self._subscribing.is_settled(subscription):
+            self._waiting.put(Reason.PREPARING, session, request, again, sid)
+        elif not self._expiry.returns(session, request, sid, again):
+            self._holders.on_lease(session, request, subscription, again, now, wall)
 
     def _on_end_lease(self, session: ClientSession, request: EndLease, _now: int, _wall: int) -> None:
-        self._locks.on_end(session, request)
+        self._holders.on_end(session, request)
 
     def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, now: int, _wall: int) -> None:
         """Takes a reader's position, and answers when it is durable. A repeated request changes nothing."""
@@ -162,7 +163,7 @@ class Ranges:
         check_positions(request.positions, self._hosting, called(subscription.name), now)
         self._ahead.news(subscription, request.positions)
         consumer = self._hosting.consumers.get(subscription.sid)
-        lock = self._locks.holder(subscription.sid)
+        lock = self._holders.lock(subscription.sid)
         others = set() if lock is None else {lock.session.number}
         if consumer is not None:
             others.add(consumer.channel.session)

@@ -50,6 +50,7 @@ from gapless_shb.core.state.takers import Taker
 from gapless_shb.core.subscriptions.checks import elsewhere
 from gapless_shb.core.subscriptions.commits import Desks
 from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
 
 SECOND: Final = 1_000_000_000
@@ -107,9 +108,11 @@ class Home:
         end_session: Callable[[SessionEnded, int, int], None],
         desks: Desks,
         takeovers: Takeovers,
+        holders: Holders,
     ) -> None:
         self._desks = desks
         self._takeovers = takeovers
+        self._holders = holders
         self._matches = Matches(hosting)
         self._hosting = hosting
         self._expiry = expiry
@@ -203,10 +206,8 @@ class Home:
             self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
             if renew.handed is not None:  # otherwise it may have been its link that ended
                 self._takeovers.left(renew.sid)
-            del self._leases[renew.sid]
             self._end(node, renew, Code.CLOSED, "")
-            self._end_consumption(renew.sid, now, wall)
-            self._hosting.channels.pop(lease.session.number, None)
+            self._end_lease(renew.sid, now, wall)
             return
         self._matches.find(renew.sid, renew.doubts, partial(self._confirm, node, lease, renew))
 
@@ -240,9 +241,7 @@ class Home:
     def on_beat(self, now: int, wall: int) -> None:
         """Ends leases of silent consumers, and forgets old questions. Called every few seconds."""
         for sid in [sid for sid, lease in self._leases.items() if now - lease.heard_at >= LEASE]:
-            lease = self._leases.pop(sid)
-            self._end_consumption(sid, now, wall)
-            self._hosting.channels.pop(lease.session.number, None)
+            self._end_lease(sid, now, wall)
         for asker in self._askers.values():
             due = [number for number, question in asker.questions.items() if now - question.heard_at >= FORGET]
             for number in due:
@@ -294,9 +293,13 @@ class Home:
         asker.life, asker.floor = life, 0
         for sid, lease in list(self._leases.items()):
             if lease.sender == sender and lease.life < life:
-                del self._leases[sid]
-                self._end_consumption(sid, now, wall)
-                self._hosting.channels.pop(lease.session.number, None)
+                self._end_lease(sid, now, wall)
+
+    def _end_lease(self, sid: int, now: int, wall: int) -> None:
+        """A consumer elsewhere has gone."""
+        lease = self._leases.pop(sid)
+        self._end_consumption(sid, now, wall)
+        self._hosting.channels.pop(lease.session.number, None)
 
     def _drop(self, asker: GuestHost, number: int, now: int, wall: int) -> None:
         """Forgets a question, whose answer nobody waits for any more."""
@@ -324,13 +327,9 @@ class Home:
         if self._takeovers.is_overtaken(renew.sid, taker):
             return
         if holder.instance == renew.instance:
-            self._hosting.end_session(holder.channel.session, MOVED)
+            self._holders.take_from(holder, None)
         elif self._takeovers.in_use(renew.sid, taker, renew.in_use) is InUse.TAKEOVER:
-            taken_over = Detached(renew.sid, Code.TAKEN_OVER, taken_over_by(renew.client_id, taker, wall))
-            self._hosting.tell(holder.channel.session, taken_over)
-        else:
-            return
-        self._hosting.detach(renew.sid)
+            self._holders.take_from(holder, taken_over_by(renew.client_id, taker, wall))
 
     def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> GuestLease:
         hosting = self._hosting

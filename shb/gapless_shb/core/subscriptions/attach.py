@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from gapless.core.alarms import Note, Subject
 from gapless.core.outbox import Then
 from gapless.core.ports import ClientSession, Operation
-from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at, time_at
+from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import (
     Code,
     Detached,
@@ -42,7 +42,7 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unsubscribe,
 )
-from gapless_shb.core.hosting import MOVED, Hosting
+from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.positions import SubscriptionPosition
@@ -68,9 +68,9 @@ from gapless_shb.core.subscriptions.checks import (
 from gapless_shb.core.subscriptions.claims import key_of
 from gapless_shb.core.subscriptions.commits import Desks, OpenedDesk
 from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
-from gapless_shb.core.subscriptions.range_locks import RangeLocks
-from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 from gapless_shb.core.total_order.groups import Groups
 
@@ -107,12 +107,12 @@ class Subscribing:
         groups: Groups,
         desks: Desks,
         takeovers: Takeovers,
-        locks: RangeLocks,
+        holders: Holders,
         waiting: Waiting,
     ) -> None:
         self._hosting = hosting
         self._takeovers = takeovers
-        self._locks = locks
+        self._holders = holders
         self._waiting = waiting
         self._desks = desks
         self._expiry = expiry
@@ -216,8 +216,7 @@ class Subscribing:
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
-        self._locks.end(sid, Code.UNSUBSCRIBED, "the subscription was removed")
-        self._takeovers.forget(sid)
+        self._holders.removed(sid)
         self._creations.pop(sid, None)
         self._waiting.refuse_all(sid, removed())
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
@@ -469,11 +468,9 @@ class Subscribing:
             self._adopt(session, request, subscription, changed=changed)
             return
         makes_anew = changed and request.on_change is OnChange.JMS
-        if not self._may_have(session, request, subscription, makes_anew=makes_anew):
-            self._waiting.put(Reason.IN_USE, session, request, self.on_subscribe, sid)
+        again = self.on_subscribe
+        if not self._holders.make_way(session, request, subscription, again, now, wall, makes_anew=makes_anew):
             return
-        self._takeovers.check(sid, session, request, now, wall)
-        self._take_from_others(session, request, subscription, wall)
         if makes_anew:
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
             self.remove(subscription, now)
@@ -482,41 +479,6 @@ class Subscribing:
             self._change(session, request, subscription, wall)
         else:
             self._attach(session, request, subscription, now, wall, created=False)
-
-    def _may_have(
-        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, makes_anew: bool
-    ) -> bool:
-        """Whether nobody has a subscription, or a request wants to take it over. If not, it wants to wait.
-
-        Raises RefusedError if it wants neither.
-        """
-        sid, taker = subscription.sid, taker_of(session, request)
-        lock, holder = self._locks.holder(sid), self._hosting.consumers.get(sid)
-        if lock is None and (holder is None or _has_moved(session, holder)):
-            return True
-        in_use = self._takeovers.in_use(sid, taker, request.in_use)
-        if lock is not None and in_use is InUse.ERROR:
-            raise RefusedError(Code.IN_USE, f"the subscription is leased to {lock.owner!r}")
-        if holder is not None and (in_use is InUse.ERROR or (makes_anew and in_use is InUse.TAKEOVER)):
-            raise RefusedError(Code.IN_USE, _in_use(holder, session))
-        return in_use is not InUse.WAIT
-
-    def _take_from_others(
-        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int
-    ) -> None:
-        """Whoever has a subscription loses it, and is told."""
-        sid, by = subscription.sid, taken_over_by(session.client_id, taker_of(session, request), wall)
-        if self._locks.holder(sid) is not None:
-            self._locks.end(sid, Code.TAKEN_OVER, f"a consumer has the subscription: {by}")
-            self._takeovers.left(sid)
-        holder = self._hosting.consumers.get(sid)
-        if holder is None:
-            return
-        if _has_moved(session, holder):
-            self._hosting.end_session(holder.channel.session, MOVED)
-        else:
-            self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, by))
-        self._hosting.detach(sid)
 
     def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int) -> None:
         """Gives a subscription that nobody consumes the filter of a request; it keeps its position.
@@ -696,20 +658,3 @@ def _late_start(request: Subscribe, wall: int) -> Tick:
         return 0
     present = max(0, tick_at(wall) - SKEW)
     return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))
-
-
-def _has_moved(session: ClientSession, holder: Consumer) -> bool:
-    """Whether a subscription is held in an earlier session of the connection that asks for it."""
-    return holder.instance == session.instance and holder.channel.session != session.number
-
-
-def _in_use(holder: Consumer, session: ClientSession) -> str:
-    """Returns who has a subscription, since when, and what a client that wants it can do."""
-    who = "this very connection"
-    if holder.instance != session.instance:
-        who = f"another process or connection of client {session.client_id!r} (instance {holder.instance[:8]})"
-    return (
-        f"subscription {holder.subscription.name!r} is consumed by {who} since"
-        f" {time_at(tick_at(holder.since)):%Y-%m-%d %H:%M:%S} UTC:"
-        " in_use='takeover' takes it over, in_use='wait' waits until it is free"
-    )

@@ -65,6 +65,6 @@ def test_every_part_forgets_a_session_that_is_over() -> None:
     assert len(ranges._reads) == 0
     assert ranges._bounds._bounds == {}
     assert ranges._earliest._questions == []
-    assert ranges._locks._held == {}
+    assert ranges._holders._locks == {}
     assert -session.number not in world.answers
     assert len(world.hosting.session_ends) == 0
