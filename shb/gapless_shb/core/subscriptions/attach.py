@@ -1,17 +1,20 @@
 """Creates subscriptions, attaches consumers to them, removes them (protocol: subscribing, tokens, exclusive-consumers).
 
-A request to subscribe goes through these steps. It is refused, and changes nothing; or it waits, and begins anew with
-the first step (`waiting`):
+A request to subscribe goes through these steps, in `on_subscribe`, `_attach_existing` and `_attach`. It is refused, and
+changes nothing; or it waits, and begins anew with the first step (`waiting`):
 
 1. Does the subscription exist? By its id it has to; by its name it is created if it does not.
 2. Does the request want the same filter, and order? Does its token belong to the subscription? Are its positions real,
-   and known here? If that is not known yet, it waits for that (`positions_ahead`).
+   and known here? (`checks`) If that is not known yet, it waits for that (`positions_ahead`).
 3. Is the note that nobody has it deleted? It waits for that (`expiry`).
 4. Is it durable, with its final start and filter? Otherwise its creation goes on, for this request.
-5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over.
+5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over (`holders`).
 6. Must it be created anew, or changed? That is a creation, as one of a new subscription.
 7. Is its commit record durable, and is it claimed of the pubends where transactions stored its position? (`commits`)
 8. The answer, and the consumer is served.
+
+Whether another SHB keeps the subscription is found out before (`roaming.guests`). There all eight steps are taken then,
+for a consumer that is elsewhere. Here the subscription is made as a guest, and its consumer is served as in step 8.
 
 A creation is answered when three things are done: the record is durable, every known pubend has enrolled this SHB, and
 every hold that the subscription needs is kept.
@@ -132,7 +135,7 @@ class Subscribing:
     def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         """Creates the subscription or attaches to it. Exactly one answer follows."""
         try:
-            existing = self._existing(session, request)
+            existing = self._existing(session, request)  # 1
             if existing is None:
                 self._create(session, request, now, wall)
             else:
@@ -456,22 +459,22 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
-        changed = check_existing(session, request, subscription, self._hosting, now)
+        changed = check_existing(session, request, subscription, self._hosting, now)  # 2
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
         if request.commits:  # the answer says that what is repeated is durable: so that is judged before
             self._desks.news(subscription, request.acknowledged, now)
         sid = subscription.sid
-        if self._expiry.returns(session, request, sid, self.on_subscribe):
+        if self._expiry.returns(session, request, sid, self.on_subscribe):  # 3
             return
-        if not self.is_settled(subscription):
+        if not self.is_settled(subscription):  # 4
             self._adopt(session, request, subscription, changed=changed)
             return
-        makes_anew = changed and request.on_change is OnChange.JMS
+        makes_anew = changed and request.on_change is OnChange.JMS  # 5
         again = self.on_subscribe
         if not self._holders.make_way(session, request, subscription, again, now, wall, makes_anew=makes_anew):
             return
-        if makes_anew:
+        if makes_anew:  # 6
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
             self.remove(subscription, now)
             self._create(session, replace(request, start=StartAt.LATEST, positions=None), now, wall)

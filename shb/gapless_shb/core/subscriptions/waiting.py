@@ -1,8 +1,9 @@
 """Requests that wait, all in one place (protocol: waiting).
 
 Whatever a request has waited for, it runs again from the top, as if it had come just now: each of its checks counts
-once more. So nothing that happened meanwhile has to be thought of where it waits. A request waits for one thing at a
-time, and its session's end ends its waiting.
+once more. So nothing that happened meanwhile has to be thought of where it waits. What is done for one request alone
+goes on where it was: a creation, the consumer that was chosen, the question to its home. A request waits for one thing
+at a time, and its session's end ends its waiting.
 """
 
 from __future__ import annotations

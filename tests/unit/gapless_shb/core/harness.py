@@ -34,6 +34,7 @@ from gapless_shb.core.broker import SubscriberHostingBroker, Timing
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.broker_state import CatchUp
+from gapless_shb.core.subscriptions.waiting import Reason
 from unit.rig import Rig
 
 PUBEND = "p@1"
@@ -120,6 +121,11 @@ class World(Rig[SubscriberHostingBroker]):
     def hosting(self) -> Hosting:
         """What the broker's parts share."""
         return self.role._hosting
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """What requests wait for."""
+        return [waiting.reason for waiting in self.role._waiting]
 
     @property
     def stream(self) -> Constream:

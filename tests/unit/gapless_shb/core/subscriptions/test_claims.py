@@ -49,10 +49,6 @@ def enlisted(world: Claiming) -> tuple[ClientSession, m.Subscribed]:
     return session, answer
 
 
-def reasons(world: Claiming) -> list[Reason]:
-    return [waiting.reason for waiting in world.role._waiting]
-
-
 def waits(world: Claiming, session: ClientSession, **more: Any) -> None:
     world.ask(session, **more)
     world.sync()
@@ -77,16 +73,16 @@ def test_whoever_attaches_goes_on_behind_what_transactions_have_stored(world: Cl
     tick = world.log_event()
     other = world.session("b")
     world.ask(other)
-    assert reasons(world) == [Reason.RECORD]
+    assert world.reasons == [Reason.RECORD]
     world.sync()
     world.sync()
-    assert reasons(world) == [Reason.CLAIM]
+    assert world.reasons == [Reason.CLAIM]
     assert world.answer_to(other) is None
 
     assert world.answer_claims(tick) == [(OUT, 2)]
     answer = world.answer_to(other)
     assert (at(answer), answer.claim, answer.enlisted) == (tick, 2, (OUT,))
-    assert reasons(world) == []
+    assert world.reasons == []
 
 
 def test_who_reads_by_ranges_waits_for_the_claims_too_and_its_end_ends_that(world: Claiming) -> None:
@@ -98,14 +94,14 @@ def test_who_reads_by_ranges_waits_for_the_claims_too_and_its_end_ends_that(worl
         world.role.requests()[m.Attach](each, attach, world.now, world.wall)
     world.sync()
     world.sync()
-    assert reasons(world) == [Reason.CLAIM, Reason.CLAIM]
+    assert world.reasons == [Reason.CLAIM, Reason.CLAIM]
 
     world.feed(SessionEnded(gone))
-    assert reasons(world) == [Reason.CLAIM]
+    assert world.reasons == [Reason.CLAIM]
     world.answer_claims()
     assert [type(message) for message in world.heard[reader.number]] == [m.AttachedTo]
     assert world.heard.get(gone.number) is None
-    assert reasons(world) == []
+    assert world.reasons == []
 
 
 def test_who_comes_back_keeps_its_claim(world: Claiming) -> None:

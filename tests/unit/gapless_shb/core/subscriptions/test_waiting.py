@@ -42,7 +42,7 @@ def phase(desk: Desk) -> Phase:
 
 
 def reasons(desk: Desk) -> list[Reason]:
-    return [waiting.reason for waiting in desk.world.role._waiting]
+    return desk.world.reasons
 
 
 def attached(number: int = 1) -> Desk:
