@@ -71,15 +71,7 @@ from gapless_shb.core.recovery import recover
 from gapless_shb.core.roaming.guests import Guests
 from gapless_shb.core.roaming.home import Home
 from gapless_shb.core.roaming.mail import (
-    Answer,
-    Ask,
-    CommitAtHome,
-    CommittedAtHome,
-    Ended,
     Mail,
-    Renew,
-    Renewed,
-    Working,
     decode,
     ticks_of,
 )
@@ -215,6 +207,7 @@ class SubscriberHostingBroker:
             self._takeovers,
             self._holders,
         )
+        self._mail = {**self._home.handlers(), **self._guests.handlers()}
 
     def start(self, now: int, wall: int) -> None:
         """Announces the interest under a new version: changes of the former life that were not durable are gone."""
@@ -468,29 +461,13 @@ class SubscriberHostingBroker:
 
     def _on_posted(self, posted: Posted, now: int, wall: int) -> None:
         """Another SHB has sent mail. What this version does not know is ignored: it is repeated to nobody's harm."""
-        said, node = decode(posted.data), posted.from_node
-        if said is None or not self._is_possible(node, said, wall):
-            return
-        if isinstance(said, Ask):
-            self._home.on_ask(node, said, now, wall)
-        elif isinstance(said, Renew):
-            self._home.on_renew(node, said, now, wall)
-        elif isinstance(said, CommitAtHome):
-            self._home.on_commit(node, said, now)
-        elif isinstance(said, CommittedAtHome):
-            self._guests.on_committed(said)
-        elif isinstance(said, Working):
-            self._guests.on_working(said, now)
-        elif isinstance(said, Answer):
-            self._guests.on_answer(node, said, now, wall)
-        elif isinstance(said, Renewed):
-            self._guests.on_renewed(said, now, wall)
-        elif isinstance(said, Ended):
-            self._guests.on_ended(said, now, wall)
+        mail, node = decode(posted.data), posted.from_node
+        if mail is not None and self._is_possible(node, mail, wall):
+            self._mail[type(mail)](node, mail, now, wall)
 
-    def _is_possible(self, node: BrokerId, said: Mail, wall: int) -> bool:
+    def _is_possible(self, node: BrokerId, mail: Mail, wall: int) -> bool:
         """Whether pubends can have come as far as mail says; else the operator is told, and it never counts."""
-        for pubend, tick in ticks_of(said):
+        for pubend, tick in ticks_of(mail):
             stream = self._hosting.streams.get(pubend)
             if stream is None:
                 continue

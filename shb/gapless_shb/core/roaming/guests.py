@@ -13,14 +13,14 @@ long as the home is silent, the consumer waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.network.facts import BrokerId, Post
+from gapless.core.network.facts import BrokerId
 from gapless.core.network.timer_queue import TimerQueue
 from gapless.core.ports import ClientSession, RequestHandler
 from gapless.core.stream.intervals import IntervalSet
@@ -53,6 +53,7 @@ from gapless_shb.core.roaming.mail import (
     CommittedAtHome,
     Doubt,
     Ended,
+    MailHandler,
     Matched,
     Renew,
     Renewed,
@@ -280,7 +281,7 @@ class Guests:
             guest.handed = tuple(request.handed)
             guest.settled = None if request.settled is None else tuple(request.settled)
 
-    def on_committed(self, committed: CommittedAtHome) -> None:
+    def on_committed(self, _node: BrokerId, committed: CommittedAtHome, _now: int, _wall: int) -> None:
         """A commit is durable at the home: answers the consumer."""
         guest = self._by_home.get((committed.sender, committed.sid))
         if guest is None or (committed.life, committed.attachment) != (self._hosting.life, guest.attachment):
@@ -294,14 +295,27 @@ class Guests:
         """A guest's consumer has gone: mails that to the home until the home confirms it."""
         guest = self._drop(sid)
         if guest is not None:
-            renew = self._renewal(guest, leaves=True)
-            self._leaving[guest.attachment] = node_of(guest.home), renew
-            self._post(node_of(guest.home), renew)
-            self._timers.set(("leave", guest.attachment), now + REPEAT)
+            self._leave(node_of(guest.home), self._renewal(guest, leaves=True), now)
+
+    def _leave(self, node: BrokerId, renew: Renew, now: int) -> None:
+        """Gives a lease back: mails that until the home confirms it."""
+        self._leaving[renew.attachment] = node, renew
+        self._post(node, renew)
+        self._timers.set(("leave", renew.attachment), now + REPEAT)
 
     # -------------------------------------------------------------------------------- what homes send
 
-    def on_working(self, working: Working, now: int) -> None:
+    def handlers(self) -> Mapping[type, MailHandler]:
+        """Returns the handler of each message that homes send."""
+        return {
+            Answer: self.on_answer,
+            CommittedAtHome: self.on_committed,
+            Ended: self.on_ended,
+            Renewed: self.on_renewed,
+            Working: self.on_working,
+        }
+
+    def on_working(self, _node: BrokerId, working: Working, now: int, _wall: int) -> None:
         """A home has received a question, and needs longer to answer it."""
         question = self._questions.get(working.number) if working.life == self._hosting.life else None
         if question is not None:
@@ -338,11 +352,9 @@ class Guests:
         renew = Renew(
             here.shb, here.life, 0, answer.sender, message.sid, message.generation, answer.number, "", "", leaves=True
         )
-        self._leaving[answer.number] = node, renew
-        self._post(node, renew)
-        self._timers.set(("leave", answer.number), now + REPEAT)
+        self._leave(node, renew, now)
 
-    def on_renewed(self, renewed: Renewed, now: int, wall: int) -> None:
+    def on_renewed(self, _node: BrokerId, renewed: Renewed, now: int, wall: int) -> None:
         """A home has answered a renewal: takes over its positions, and lets readers that waited for them go on."""
         guest = self._by_home.get((renewed.sender, renewed.sid))
         if guest is None or (renewed.life, renewed.attachment) != (self._hosting.life, guest.attachment):
@@ -364,7 +376,7 @@ class Guests:
                 doubt.said = home_says(matched.get(pubend))
                 self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
-    def on_ended(self, ended: Ended, now: int, wall: int) -> None:
+    def on_ended(self, _node: BrokerId, ended: Ended, now: int, wall: int) -> None:
         """A home has ended a lease."""
         if ended.life != self._hosting.life:
             return
@@ -417,25 +429,14 @@ class Guests:
     def _ask(self, question: Question, now: int) -> None:
         floor = min(number for number, other in self._questions.items() if other.waiting.waits)
         session, last = question.waiting.session, len(question.places) == 1
-        ask = Ask(
-            self._hosting.shb,
-            self._hosting.life,
-            question.number,
-            floor,
-            session.client_id,
-            session.instance,
-            session.principal,
-            last,
-            question.request,
-        )
-        data = mail.encode(ask)
-        if data is None:
+        here, who = self._hosting, (session.client_id, session.instance, session.principal)
+        ask = Ask(here.shb, here.life, question.number, floor, *who, last, question.request)
+        if mail.post(here.outbox, question.places[0], ask):
+            self._timers.set(("ask", question.number), now + REPEAT)
+        else:
             self._forget(question)
             reason = "the request is too large to be sent to the home of its subscription"
             self._waiting.refuse(question.waiting, RefusedError(Code.CONFIGURATION, reason))
-            return
-        self._hosting.outbox.emit(Post(question.places[0], mail.ROLE, data))
-        self._timers.set(("ask", question.number), now + REPEAT)
 
     def _forget(self, question: Question) -> None:
         del self._questions[question.number]
@@ -655,9 +656,8 @@ class Guests:
         )
 
     def _post(self, node: BrokerId, message: mail.Mail) -> None:
-        data = mail.encode(message)
-        assert data is not None, "a renewal is small"
-        self._hosting.outbox.emit(Post(node, mail.ROLE, data))
+        is_sent = mail.post(self._hosting.outbox, node, message)
+        assert is_sent, "a renewal is small"
 
 
 def home_says(matched: Matched | None) -> HomeSays:

@@ -7,12 +7,12 @@ goes on noting what matches. Its lease ends when no renewal of it has arrived fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from gapless.core.network.facts import BrokerId, Post
+from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
 from gapless.core.stream.ticks import ShbId
 from gapless.core.wire.messages import (
@@ -35,6 +35,7 @@ from gapless_shb.core.roaming.mail import (
     CommitAtHome,
     CommittedAtHome,
     Ended,
+    MailHandler,
     Matched,
     Renew,
     Renewed,
@@ -130,6 +131,10 @@ class Home:
 
     # ------------------------------------------------------------------------------- what guests' SHBs send
 
+    def handlers(self) -> Mapping[type, MailHandler]:
+        """Returns the handler of each message that a guest's SHB sends."""
+        return {Ask: self.on_ask, Renew: self.on_renew, CommitAtHome: self.on_commit}
+
     def on_ask(self, node: BrokerId, ask: Ask, now: int, wall: int) -> None:
         """Another SHB passes on a client's request. It is handled once, however often the mail arrives."""
         asker = self._askers.setdefault(ask.sender, GuestHost())
@@ -220,7 +225,7 @@ class Home:
         here, question = self._hosting.shb, renew.question
         self._post(node, Renewed(here, renew.life, question, renew.sid, renew.attachment, standing, matched))
 
-    def on_commit(self, node: BrokerId, commit: CommitAtHome, now: int) -> None:
+    def on_commit(self, node: BrokerId, commit: CommitAtHome, now: int, _wall: int) -> None:
         """A consumer elsewhere commits. Without a lease it gets no answer: its next renewal gets a lease, or ends."""
         lease = self._leases.get(commit.sid) if commit.home == self._hosting.shb else None
         if lease is None or not lease.is_of(commit):
@@ -362,9 +367,7 @@ class Home:
         self._post(lease.node, Ended(self._hosting.shb, lease.life, sid, lease.attachment, code, reason))
 
     def _post(self, node: BrokerId, message: mail.Mail) -> None:
-        data = mail.encode(message)
-        if data is not None:
-            self._hosting.outbox.emit(Post(node, mail.ROLE, data))
+        mail.post(self._hosting.outbox, node, message)
 
 
 def _taker_of(renew: Renew) -> Taker:
