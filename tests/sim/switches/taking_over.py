@@ -36,8 +36,7 @@ TAKING_OVER = (
             Edit(
                 f"{_TAKEOVERS}._check_confirmed",
                 "if not request.process:",
-                "latest = self._latest.get(sid)\n"
-                "    if not request.process or (latest and latest.process == request.process):",
+                "if not request.process or self._taken[sid].latest.process == request.process:",
             ),
         ),
         ("X1",),

@@ -201,7 +201,11 @@ class Desks:
             if each.tick <= stream.head or consumer.is_elsewhere:
                 continue
             if self._ahead.is_beyond(each.pubend, each.tick) and each.tick > stream.positions[sid].acked:
-                again = partial(self._commit_again, consumer, said, unit, enlists, durable)
+
+                def again(now: int, _wall: int) -> None:
+                    if hosting.consumers.get(sid) is consumer:
+                        self.commit(consumer, said, unit, enlists, durable, now)
+
                 self._ahead.judge(consumer, each, again, now)
                 return
         rows: list[Operation] = []
@@ -314,19 +318,6 @@ class Desks:
         self._hosting.outbox.write([row], lambda _now, _wall: self.claim(subscription, opened, then))
 
     # How it is done.
-
-    def _commit_again(
-        self,
-        consumer: Consumer,
-        said: Sequence[Acknowledged],
-        unit: Unit | None,
-        enlists: PubendId,
-        durable: Then,
-        now: int,
-        _wall: int,
-    ) -> None:
-        if self._hosting.consumers.get(consumer.sid) is consumer:
-            self.commit(consumer, said, unit, enlists, durable, now)
 
     @staticmethod
     def _pass_on(desk: Desk) -> OpenedDesk:

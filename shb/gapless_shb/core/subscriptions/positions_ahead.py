@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gapless.core.alarms import Alarm, AlarmCode
@@ -117,14 +118,10 @@ class PositionsAhead:
     ) -> None:
         """Lets a request wait until its position is judged. Then it is handled again, or refused."""
         waiting = self._waiting.put(Reason.POSITION, session, request, again)
-
-        def good(now: int, wall: int) -> None:
-            self._waiting.go_on(waiting, now, wall)
-
-        def refuse(why: RefusedError, _now: int, _wall: int) -> None:
-            self._waiting.refuse(waiting, why)
-
-        doubt = Doubt(beyond.position.tick, beyond.who, good, refuse, waiting)
+        good = partial(self._waiting.go_on, waiting)
+        doubt = Doubt(
+            beyond.position.tick, beyond.who, good, lambda why, _now, _wall: self._waiting.refuse(waiting, why), waiting
+        )
         self._add(beyond.position.pubend, doubt, now)
 
     def give_up(self, client_id: str, name: str) -> None:
