@@ -368,7 +368,7 @@ class Guests:
         begins = {row.pubend: row.start for row in renewed.standing.rows}
         if any(pubend not in record.start for pubend in begins):
             record.start = begins | renewed.standing.starts | record.start
-        self._learn(guest, renewed.standing)
+        self._learn(guest.sid, renewed.standing)
         # A home that has not heard of a pubend yet says nothing about it.
         matched = {answer.pubend: answer for answer in renewed.matched}
         for pubend, doubt in list(guest.doubts.items()):
@@ -492,12 +492,12 @@ class Guests:
             self._end(former, Code.TAKEN_OVER, taken_over_by(session.client_id, taker, wall), now, wall)
         known, given = standing or Standing(), ticks_of(request)
         record = self._subscribing.create_guest(session, request, home, known.late_start, _starts(known, given))
+        self._learn(record.sid, known)
         consumer = self._subscribing.new_consumer(session, request, record, now, wall)
         undecided = request.in_use if standing is None else None
         guest = Guest(consumer, home, answer.sid, answer.generation, question.number, now, undecided)
         guest.confirmed = {row.pubend: row for row in known.rows}
         self._guests[record.sid] = self._by_home[home, answer.sid] = guest
-        self._learn(guest, known)
         self._waiting.take(question.waiting)
         at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
         starts = dict.fromkeys(given or {}, 0) | _starts(known, {})
@@ -505,12 +505,12 @@ class Guests:
         self._subscribing.serve(consumer, request, at, starts, subscribed, now, wall)
         self._due(record.sid, now if standing is None else now + RENEW)
 
-    def _learn(self, guest: Guest, standing: Standing) -> None:
+    def _learn(self, sid: int, standing: Standing) -> None:
         """Takes over positions from the home: the home's knowledge of what is done with never shrinks."""
         for row in standing.rows:
             stream = self._hosting.streams.get(row.pubend)
             if stream is not None:
-                position = stream.positions[guest.sid]
+                position = stream.positions[sid]
                 position.acknowledge(row.acked, row.quiet_from)
                 position.released = max(position.released, row.released)
 
