@@ -135,7 +135,7 @@ class Blocks:
         for ticks, masks in second.steps:
             if masks:
                 self._pfs.append(ticks, dict(masks))
-        return self._pfs.seal(second.ticks[-1], self._last.__getitem__)
+        return self._pfs.close(second.ticks[-1], self._last.__getitem__)
 
     def chop(self, volume: LogVolume, before: Tick) -> None:
         """The one log."""

@@ -2,7 +2,7 @@
 
 Flights are published all the time. One application keeps those that it consumes, with its token, in PostgreSQL,
 another one in SQLite. Both are killed with SIGKILL at random moments, and so are the broker and the PostgreSQL server.
-Meanwhile an application is paused (SIGSTOP) at each point of its work; a twin claims the token and goes on; then the
+Meanwhile an application is paused (SIGSTOP) at each point of its work; a rival claims the token and goes on; then the
 paused one wakes (SIGCONT). At the end both databases are held against the data: each row once, in order. If one is
 not, or if nothing moves any more, the exit status is 1.
 
@@ -34,8 +34,8 @@ import psycopg
 
 import gapless
 from bench.processes import running_broker
+from bench.rivals import Rivals, Run, Stops, show
 from bench.rounds import in_turn
-from bench.twins import Run, Stops, Twins, show
 from gapless.cli.connecting import run as run_loop
 from gapless_flights.data import made_up_flights, properties_of, topic_of
 from gapless_flights.plan import BROKER, PUBLISHER
@@ -74,7 +74,7 @@ IN_A_BATCH: Final = POINTS[4:]
 LOCKING: Final = (POINTS[1], POINTS[5], POINTS[6])
 """There it has a transaction open, for which SQLite lets everybody else wait."""
 IDLE_IN_TRANSACTION: Final = "-c idle_in_transaction_session_timeout=1s"
-"""PostgreSQL lets the twin wait no longer than that."""
+"""PostgreSQL lets the rival wait no longer than that."""
 
 POSTGRES: Final = "PostgreSQL"
 SERVER: Final = "server of PostgreSQL"
@@ -244,7 +244,7 @@ class TokensRun(Run):
             for name, database in databases.items():
                 with closing(Effects(database)) as effects:
                     effects.create()
-                self.twins.append(_twins(name, database, supervisor))
+                self.rivals.append(_rivals(name, database, supervisor))
             self.stalled = not await supervisor.watch(self._script(supervisor, postgres))
             if not self.stalled:
                 await supervisor.stop_all()
@@ -265,7 +265,7 @@ class TokensRun(Run):
                     await supervisor.kill(BROKER)
                     self.killed[MEANWHILE] += 1
 
-            return all(await asyncio.gather(*(twins.pause(point, meanwhile) for twins in self.twins)))
+            return all(await asyncio.gather(*(rivals.pause(point, meanwhile) for rivals in self.rivals)))
 
         if not await self.strike(progress, lambda: self._kill(next(turn), supervisor, postgres), pause):
             return False
@@ -275,7 +275,7 @@ class TokensRun(Run):
         return await progress.until(lambda: progress.is_complete)
 
     async def _kill(self, victim: str, supervisor: Supervisor, postgres: Postgres) -> None:
-        owners = {twins.name: twins.owner for twins in self.twins}
+        owners = {rivals.name: rivals.owner for rivals in self.rivals}
         if victim == SERVER:
             await asyncio.to_thread(postgres.stop, signal.SIGKILL)
             await asyncio.to_thread(postgres.start)
@@ -284,7 +284,7 @@ class TokensRun(Run):
         self.killed[victim] += 1
 
 
-def _twins(name: str, database: str, supervisor: Supervisor) -> Twins:
+def _rivals(name: str, database: str, supervisor: Supervisor) -> Rivals:
     """Who consumes for a database."""
 
     def command(number: int, pause_at: str) -> list[str]:
@@ -298,7 +298,7 @@ def _twins(name: str, database: str, supervisor: Supervisor) -> Twins:
             *serializable,
         ]
 
-    return Twins(name, supervisor, supervisor.progress, command, LOCKING if name == SQLITE else ())
+    return Rivals(name, supervisor, supervisor.progress, command, LOCKING if name == SQLITE else ())
 
 
 # --------------------------------------------------------------------------------- what saving it costs

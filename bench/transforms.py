@@ -1,10 +1,10 @@
-"""A transform in a network: what kills and twins lose or double of its output (nothing), and what its token costs.
+"""A transform in a network: what kills and rivals lose or double of its output (nothing), and what its token costs.
 
     feeder – PHB – SHB – application
 
 Flights are published at the PHB all the time, on two pubends. An application at the SHB makes outputs of them, of some
 none, of some two; they go to a third pubend, with the position. It is killed with SIGKILL at random moments, and so are
-PHB and SHB. Now and then it is paused (SIGSTOP) at a point of its work; a twin takes over, a node may be killed, and
+PHB and SHB. Now and then it is paused (SIGSTOP) at a point of its work; a rival takes over, a node may be killed, and
 then the paused one wakes (SIGCONT). What everybody is done with is released at once, so that an input that was
 acknowledged too early would be missing. At the end the output log is held against what follows from all that was
 published: each once, in order, and the stored token stands behind all of it. If not, or if nothing moves any more, the
@@ -32,7 +32,7 @@ from bench.network.consumers import Publishing
 from bench.network.nodes import Layout, Network, running_network
 from bench.peers.transforms import compare
 from bench.processes import table
-from bench.twins import ANYWHERE, Run, Stops, Twins, show
+from bench.rivals import ANYWHERE, Rivals, Run, Stops, show
 from gapless.cli.connecting import run as run_loop
 from gapless.client.subscription import Subscription
 from gapless_flights.data import fields_of, made_up_flights
@@ -210,9 +210,9 @@ class TransformsRun(Run):
         }
         feeding = asyncio.ensure_future(asyncio.gather(*(feeder.run() for feeder in feeders.values())))
         progress = DemoProgress(())
-        twins = Twins(APPLICATION, processes, progress, lambda _, pause_at: _command(shb, pause_at), ())
-        self.twins = [twins]
-        if not await self._strike(network, processes, twins, progress):
+        rivals = Rivals(APPLICATION, processes, progress, lambda _, pause_at: _command(shb, pause_at), ())
+        self.rivals = [rivals]
+        if not await self._strike(network, processes, rivals, progress):
             return False
         if not await progress.until(lambda: bool(progress.positions.get(APPLICATION))):
             return False
@@ -222,14 +222,14 @@ class TransformsRun(Run):
         ends = await _ends(phb)
         if not await progress.until(lambda: _covers(progress.positions[APPLICATION], ends)):
             return False
-        await processes.stop(twins.owner)
+        await processes.stop(rivals.owner)
         token, found = await _within(PATIENCE, _output_log(shb))
         self._covered = _covers(token.ticks, ends)
         self.published = sum(feeder.published for feeder in feeders.values())
         self._prove({name: feeder.flights[: feeder.published] for name, feeder in feeders.items()}, found)
         return True
 
-    async def _strike(self, network: Network, processes: Processes, twins: Twins, progress: DemoProgress) -> bool:
+    async def _strike(self, network: Network, processes: Processes, rivals: Rivals, progress: DemoProgress) -> bool:
         """All kills and pauses."""
         turn, nodes = self.draw([APPLICATION, *network.nodes]), self.draw([*network.nodes])
 
@@ -237,7 +237,7 @@ class TransformsRun(Run):
             victim = next(turn)
             if victim != APPLICATION:
                 await network.nodes[victim].kill()
-            elif not await processes.kill(twins.owner):
+            elif not await processes.kill(rivals.owner):
                 return
             self.killed[victim] += 1
 
@@ -247,7 +247,7 @@ class TransformsRun(Run):
                 await network.nodes[victim].kill()
                 self.killed[f"{victim}, while one is paused"] += 1
 
-        return await self.strike(progress, kill, lambda point: twins.pause(point, meanwhile))
+        return await self.strike(progress, kill, lambda point: rivals.pause(point, meanwhile))
 
     def _prove(self, published: Mapping[str, Sequence[str]], found: Sequence[str]) -> None:
         """Of each pubend of the input all that follows from it, in its order, once; and nothing else."""

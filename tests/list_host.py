@@ -3,7 +3,7 @@
 This is how much another kind of log takes. `ListLog` is the log: it says how it is, answers an `Append` with the
 indices that it chose, and is read. `ListSource` is what the pubend makes of it, a `gapless_phb.core.source.Source`
 beside `Own`. `ListHost` is the role: it carries the conversation between the two, which a node does for the logs of its
-volume. Members, holds, answers and release are `Keeping`, as for any pubend.
+volume. Members, holds, answers and release are `Retention`, as for any pubend.
 """
 
 from __future__ import annotations
@@ -292,12 +292,12 @@ class ListHost:
         self._timers = Timers(self._outbox)
         self.source = ListSource(saved.row.pubend, log, self._outbox)
         options = PubendSettings(context.role, min_retain_seconds=0, min_retain_bytes=0)
-        self.pubend = Pubend(shared, saved, self.source, options, self._timers, None, is_new=True, sealed=False)
+        self.pubend = Pubend(shared, saved, self.source, options, self._timers, None, is_new=True, read_only=False)
         self._read: list[ReadResult] = []
         self._look_at = 0
 
     def handlers(self) -> Mapping[type, Handler]:
-        keeping, source = self.pubend.keeping, self.source
+        keeping, source = self.pubend.retention, self.source
         return {
             AskPubend: lambda ask, now, wall: keeping.ask(ask.want.ranges, ask.reply_to, now, wall),
             Enrol: lambda enrol, _now, _wall: keeping.enrol(enrol.shb),

@@ -1,7 +1,7 @@
-//! Four functions over the bytes of a batch of events: the compiled twin of `gapless.core.stream.batch_bytes`.
+//! Four functions over the bytes of a batch of events: the compiled version of `gapless.core.stream.batch_bytes`.
 //!
 //! That module is the specification, and says what each function promises. Where this one finds something wrong it
-//! only raises ValueError: gapless then lets the twin judge, which says in words what is wrong.
+//! only raises ValueError: gapless then lets the version in Python judge, which says in words what is wrong.
 
 mod msgpack;
 

@@ -204,7 +204,7 @@ fn real<'a>(number: f64) -> Option<Value<'a>> {
     number.is_finite().then_some(Value::Real(number))
 }
 
-// The shortest form of everything, as the twin's encoder has it: both write the same bytes.
+// The shortest form of everything, as the encoder in Python has it: both write the same bytes.
 
 pub fn put_whole(out: &mut Vec<u8>, number: i64) {
     match number {

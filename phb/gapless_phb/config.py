@@ -85,10 +85,10 @@ class PhbSection(BaseModel):
     pubends: tuple[PubendSection, ...] = (PubendSection(name="default"),)
     members: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     max_publishers: Annotated[int, Field(ge=1)] = 100_000
-    publisher_lease_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 900.0
+    publisher_expiry_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 900.0
     max_pending_bytes: Annotated[int, Field(ge=1)] = 64 << 20
     silence_seconds: Annotated[float, Field(ge=0.01, le=3600)] = 1.0
-    lease_seconds: Annotated[float, Field(ge=0.02, le=3600)] = 2.0
+    reservation_seconds: Annotated[float, Field(ge=0.02, le=3600)] = 2.0
     ack_expected_seconds: Annotated[float, Field(ge=0.01, le=3600)] = 3.0
     ack_expected_seconds_max: Annotated[float, Field(ge=0.01, le=86_400)] = 48.0
     release_seconds: Annotated[float, Field(ge=0.01, le=3600)] = 1.0
@@ -119,8 +119,8 @@ class PhbSection(BaseModel):
     @model_validator(mode="after")
     def _silence_within_leases(self) -> PhbSection:
         """Silence is sent at most up to the reservation; with a shorter one it would fall behind for ever."""
-        if self.lease_seconds < 2 * self.silence_seconds:
-            raise ValueError("lease_seconds must be at least twice silence_seconds")
+        if self.reservation_seconds < 2 * self.silence_seconds:
+            raise ValueError("reservation_seconds must be at least twice silence_seconds")
         return self
 
     def settings(self) -> Settings:

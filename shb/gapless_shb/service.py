@@ -24,7 +24,9 @@ def open_role(context: RoleContext) -> Role:
         checkpoint_ms=max(1, round(config.checkpoint_seconds * 1000)),
         silence_ms=max(1, round(config.silence_seconds * 1000)),
         stalled_ms=max(1, round(config.stalled_seconds * 1000)),
-        lease_ms=None if config.subscription_lease_seconds is None else round(config.subscription_lease_seconds * 1000),
+        expiry_ms=None
+        if config.subscription_expiry_seconds is None
+        else round(config.subscription_expiry_seconds * 1000),
     )
     catch_up = CatchUp(
         config.catchup_bytes,

@@ -162,7 +162,7 @@ SUBSCRIBERS = {
     "`wait` of `heads`": f"{ranges.WAIT_MOST:g} seconds",
     "text of a token": f"{token_room.TEXT_MAX:,} characters",
     "pubends that a token names, or a request has positions of": f"{token_room.PUBENDS_MAX:,}",
-    "subscriptions given up by their lease, of which the position is remembered": f"{expiry.LAPSED_MAX:,}",
+    "subscriptions that have expired, of which the position is remembered": f"{expiry.LAPSED_MAX:,}",
 }
 LIMITS = SessionLimits()
 CONNECTIONS = {

@@ -12,15 +12,15 @@ from types import FrameType
 from typing import Any
 
 from gapless.core.wire import messages as m
-from unit.gapless_shb.core.subscriptions.test_attach import Desk
+from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
 
 CORE = "gapless_shb/core/"
 BELOW = ("state/", "live/", "catch_up/", "pfs/")
 
 
 def test_a_request_that_creates_a_subscription_is_read_in_few_files() -> None:
-    desk, files = Desk(), list[str]()
-    handle, session = desk.world.role.requests()[m.Subscribe], desk.session(1)
+    rig, files = AttachRig(), list[str]()
+    handle, session = rig.world.role.requests()[m.Subscribe], rig.session(1)
     request = m.Subscribe(1, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.ERROR, 10, 1 << 20)
 
     def trace(frame: FrameType, _event: str, _arg: Any) -> Any:
@@ -33,7 +33,7 @@ def test_a_request_that_creates_a_subscription_is_read_in_few_files() -> None:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        handle(session, request, desk.world.now, desk.world.wall)
+        handle(session, request, rig.world.now, rig.world.wall)
     finally:
         sys.settrace(before)
     stays = [file for file, _ in groupby(file for file in files if not file.startswith(BELOW))]

@@ -122,7 +122,7 @@ def test_an_exception_is_still_needed(word: str) -> None:
 
 def test_a_word_that_nobody_explains_would_be_seen() -> None:
     source = parse(
-        '"""A *zwork* is new. `frobs`: what it has. *Flurbs.* A *desk* is known; **bold**, `other` are not."""'
+        '"""A *zwork* is new. `frobs`: what it has. *Flurbs.* A *tick* is known; **bold**, `other` are not."""'
     )
 
     assert unexplained(source) == ["flurbs", "frobs", "zwork"]

@@ -2,7 +2,7 @@
 
 A broker, publishers and thirty subscriptions run in processes of their own, over the public API alone, behind proxies
 that cut, stall, truncate, corrupt and lose what passes. Meanwhile they are killed, ended and stopped for longer than
-their leases. At the end everything that anybody was told is held against what plain Python says. The exit status is 1
+a session lives. At the end what anybody was told is held against what plain Python says. The exit status is 1
 if one event is missing, doubled, out of order or nobody's, if a gap is false or in pieces, if a position that was
 handed out is refused, or if something stands still; then everything is kept.
 """

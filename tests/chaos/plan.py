@@ -278,7 +278,7 @@ class Source:
     name: str
     """Of its events; also of the publisher, where `kind` says that it has a name."""
     kind: str
-    """`named` goes on exactly where it stopped; `unnamed` opens one after the other without names; `twin` shares its
+    """`named` goes on exactly where it stopped; `unnamed` opens one after the other without names; `rival` shares its
     name with another process, and each takes it from the other; `keyed` publishes batches under keys, some twice."""
     family: str | None = None
     """Where its topics are; None: anywhere."""
@@ -292,8 +292,8 @@ SOURCES: Final = (
     Source("ticker", "named", "early", 60),
     Source("mixed-1", "unnamed"),
     Source("mixed-2", "unnamed"),
-    Source("twin-a", "twin", "kept", 10),
-    Source("twin-b", "twin", "kept", 10),
+    Source("rival-a", "rival", "kept", 10),
+    Source("rival-b", "rival", "kept", 10),
     Source("sink", "keyed", "tight", 20),
 )
 FAMILY: Final = {source.name: source.family for source in SOURCES}

@@ -46,7 +46,7 @@ class Publishing:
 
     async def run(self) -> None:
         """Until it is to end."""
-        ways = {"named": self._named, "unnamed": self._unnamed, "twin": self._twin, "keyed": self._keyed}
+        ways = {"named": self._named, "unnamed": self._unnamed, "rival": self._rival, "keyed": self._keyed}
         async with gapless.connect(self._url, client_id=self._source.name, wait=True) as connection:
             while not self._ending.is_set():
                 self._instance = f"{self._random.getrandbits(64):x}"
@@ -64,10 +64,10 @@ class Publishing:
         await self._bursts(publisher, self._random.uniform(2, 20))
         await session.close()
 
-    async def _twin(self, connection: gapless.Connection) -> None:
+    async def _rival(self, connection: gapless.Connection) -> None:
         """Takes the name from whoever has it, and goes on until it is taken away."""
         session = connection.session()
-        publisher = session.publisher(f"{self._source.family}.any", name="twin")
+        publisher = session.publisher(f"{self._source.family}.any", name="rival")
         await self._bursts(publisher, self._random.uniform(1, 6))
         session.abandon()
         await self._pause(self._random.uniform(0.2, 2))
@@ -140,7 +140,7 @@ class Publishing:
             over = True
             if isinstance(answer, gapless.PublishRejectedError):
                 self._journal.note("rejected", publisher=self._source.name, number=number, why=type(answer).__name__)
-                if not (isinstance(answer, gapless.PublisherFencedError) and self._source.kind == "twin"):
+                if not (isinstance(answer, gapless.PublisherFencedError) and self._source.kind == "rival"):
                     self._journal.note("error", what="publishing", error=repr(answer))
             elif not isinstance(answer, (gapless.PublishUncertainError, gapless.ConnectionClosedError)):
                 self._journal.note("error", what="publishing", error=repr(answer))

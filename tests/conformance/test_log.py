@@ -23,7 +23,7 @@ class TestKafkaOverTheModel(LogSuite):
 class TestVolume(LogSuite):
     """What a log of the volume has in common with a numbered one; `conformance.volume_log` says what it has not."""
 
-    test_every_mark_comes_back = None  # type: ignore[assignment]  # its records have no twins
+    test_every_mark_comes_back = None  # type: ignore[assignment]  # its records have no duplicates
     test_a_second_node_reads_what_a_first_has_appended = None  # type: ignore[assignment]  # likewise
     test_a_batch_comes_back_as_it_was_published = None  # type: ignore[assignment]  # likewise
     test_an_event_that_the_log_cannot_contain_is_a_value_error = None  # type: ignore[assignment]  # its host checks that

@@ -9,7 +9,7 @@ In production nobody speaks of it in these words. What differs there:
 - `LogFacts`, in a recovery, are what `LogsFound` is; `Read` and `ReadResult` what `ReadLog` and `LogRead` are; `Chop`
   what `Trim` is. A `ReadResult` has the records that overlap the range. Each is linked to the one before it, and that
   says what it covers.
-- A record carries no `after`, `tag` and `begins`: it has no twin.
+- A record carries no `after`, `tag` and `begins`: it has no duplicate.
 - Which events may be in it its host checks, and no format.
 
 What is here between is thin: the writing, the reading and the records are those of production.

@@ -103,7 +103,7 @@ def requests(pubend: str, tick: int, sid: int) -> list[AnyClientMessage]:
 def commit(sid: int, epoch: int, pubend: str, tick: int) -> Commit:
     """Everything is done with, and two events are handed out next, which may have been before."""
     done = [Acknowledged(pubend, tick, tick)]
-    return Commit(sid, epoch, 1, done, Unit(pubend, tick + 1, tick + 2, careful=True))
+    return Commit(sid, epoch, 1, done, Unit(pubend, tick + 1, tick + 2, counted=True))
 
 
 def subscribe(**fields: Any) -> Subscribe:

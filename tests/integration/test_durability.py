@@ -419,8 +419,8 @@ async def test_an_old_copy_of_the_database_is_refused_and_the_way_out_is_named(t
     assert len({event.tick for event in events}) == 10
 
 
-SHORT_PROMISES = {"silence_seconds": 0.01, "lease_seconds": 0.02}
-"""Up to a lease's end a copy may have told silence, so that a token there is none that it must not know."""
+SHORT_PROMISES = {"silence_seconds": 0.01, "reservation_seconds": 0.02}
+"""Up to a reservation's end a copy may have told silence, so that a token there is none that it must not know."""
 
 
 async def test_a_token_newer_than_a_restored_directory_is_refused(tmp_path: Path) -> None:

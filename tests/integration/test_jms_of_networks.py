@@ -229,8 +229,8 @@ async def test_over_a_node_that_runs_twice_every_message_comes_or_is_told(tmp_pa
         finally:
             for context, _ in consumers.values():
                 await asyncio.to_thread(context.close)
-            for twin in run.twins:
-                await twin.stop()
+            for rival in run.rivals:
+                await rival.stop()
     for mode in MODES:
         gaps = [item for item in items[mode] if isinstance(item, gapless.Gap)]
         assert {gap.reason for gap in gaps} == {"the broker ran twice"}
@@ -257,9 +257,9 @@ async def in_two_processes(run: Run, urls: dict[str, str], one_each: Callable[[]
         await bounded(asyncio.to_thread(one_each), 60)
         run.copy("phb")
         receipts = await send(publisher, b"1", b"2", b"3")
-    twin = await run.start_twin("phb")
+    rival = await run.start_rival("phb")
     await run.until_shut_out("phb", "ib")
-    async with gapless.connect(twin.url) as second, second.session() as again:
+    async with gapless.connect(rival.url) as second, second.session() as again:
         return receipts | await send(again.publisher("t", name="later"), b"4", b"5")
 
 

@@ -30,7 +30,7 @@ class Run:
     def __init__(self, network: TestNetwork, directory: Path) -> None:
         self.network = network
         self.directory = directory
-        self.twins: list[Node] = []
+        self.rivals: list[Node] = []
 
     def volume(self, name: str) -> dict[str, Any]:
         """The configuration of a volume on disk."""
@@ -50,16 +50,16 @@ class Run:
         ignore = shutil.ignore_patterns("LOCK")
         shutil.copytree(self.directory / name, self.directory / f"{name}-copy", ignore=ignore)
 
-    async def start_twin(self, name: str) -> Node:
+    async def start_rival(self, name: str) -> Node:
         """Starts a second process under a node's name, on the copy of its volume, at addresses of its own."""
         settings: dict[str, Any] = {
             "network": {"file": str(self.network.write()), "node": name, "listen": "127.0.0.1:0"},
             "storage": self.volume(f"{name}-copy"),
             "listen": [{"address": "127.0.0.1:0"}],
         }
-        twin = await Node.start(make_config(settings))
-        self.twins.append(twin)
-        return twin
+        rival = await Node.start(make_config(settings))
+        self.rivals.append(rival)
+        return rival
 
     async def findings(self, at: str) -> list[str]:
         """What `gapless doctor --network` finds."""
@@ -89,8 +89,8 @@ async def run(tmp_path: Path) -> AsyncIterator[Run]:
         network.network["router"] = "knowledge"
         run = Run(network, tmp_path)
         yield run
-        for twin in run.twins:
-            await twin.stop()
+        for rival in run.rivals:
+            await rival.stop()
 
 
 async def send(publisher: gapless.Publisher, *bodies: bytes) -> dict[bytes, int]:
@@ -134,11 +134,11 @@ async def test_the_events_of_both_processes_of_a_publishers_host_are_delivered_o
         receipts |= await send(publisher, b"1", b"2", b"3")
         seen = await received(live, b"3")
 
-        twin = await run.start_twin("phb")
+        rival = await run.start_rival("phb")
         await run.until_shut_out("phb", "ib")
         with pytest.raises(gapless.PublishError, match="another process runs as node 'phb'"):
             await bounded(publisher.send(b"never"))
-        async with gapless.connect(twin.url) as second, second.session() as again:
+        async with gapless.connect(rival.url) as second, second.session() as again:
             receipts |= await send(again.publisher("t", name="later"), b"4", b"5")
             seen += await received(live, b"5")
             away = await session.subscribe("t", name="away", start="earliest", on_gap="deliver")
@@ -166,16 +166,16 @@ async def test_what_the_first_process_had_when_the_second_is_gone_is_told_when_t
             await send(publishing.publisher("t"), b"common")
             await received(live, b"common")
         run.copy("phb")
-        twin = await run.start_twin("phb")
+        rival = await run.start_rival("phb")
         await run.until_shut_out("phb", "ib")
-        async with gapless.connect(twin.url) as second, second.session() as publishing:
+        async with gapless.connect(rival.url) as second, second.session() as publishing:
             receipts = await send(publishing.publisher("t"), b"1")
             seen = await received(live, b"1")
         await live.acknowledge()
         await live.close()
-        async with gapless.connect(twin.url) as second, second.session() as publishing:
+        async with gapless.connect(rival.url) as second, second.session() as publishing:
             receipts |= await send(publishing.publisher("t"), b"2")
-        await twin.stop()
+        await rival.stop()
         await run.network.stop("phb")
         await run.network.stop("ib")
 
@@ -193,7 +193,7 @@ async def test_what_the_first_process_had_when_the_second_is_gone_is_told_when_t
 
 async def take_over(run: Run) -> None:
     """The second process of the PHB takes over; its volume was copied before publishers were opened."""
-    await run.start_twin("phb")
+    await run.start_rival("phb")
     await run.until_shut_out("phb", "ib")
 
 
@@ -201,7 +201,7 @@ async def take_over(run: Run) -> None:
 async def test_whether_the_event_of_an_open_publisher_was_logged_nobody_knows_after_a_takeover(
     run: Run, name: str | None
 ) -> None:
-    """The publisher was opened by the process that does not count any more. It has no newer twin: it goes on."""
+    """The publisher was opened by the process that does not count any more. It has no newer rival: it goes on."""
     await run.start("phb")
     run.copy("phb")
     async with gapless.connect(run.network.nodes["shb"].url) as connection, connection.session() as session:
@@ -264,14 +264,14 @@ async def test_another_node_that_runs_twice_costs_nobody_an_event(run: Run, name
             await live.close()
         run.copy(name)
 
-        twin = await run.start_twin(name)
+        rival = await run.start_rival(name)
         await run.until_shut_out(name, *(["ib"] if name == "shb" else ["phb", "shb"]))
         receipts = await send(publisher, b"1", b"2")
         if name == "shb":
             with pytest.raises(gapless.ConfigurationError, match="another process runs as node 'shb'"):
                 async with gapless.connect(url):
                     pass
-            url = twin.url
+            url = rival.url
         async with gapless.connect(url, client_id="c") as connection, connection.session() as session:
             live = await session.subscribe("t", name="live", start="earliest")
             assert untold(receipts, await received(live, b"2")) == []

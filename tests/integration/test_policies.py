@@ -1,4 +1,4 @@
-"""Topics with policies of their own, and leases: what goes, what stays, and who is told."""
+"""Topics with policies of their own, and expiry: what goes, what stays, and who is told."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ KEEP_LITTLE: dict[str, Any] = {
     },
     "shb": {"catchup_bytes": 0},  # else it has in memory what its PHB has given up, and nothing is missing
 }
-LEASES: dict[str, Any] = {
+ABSENCES: dict[str, Any] = {
     "phb": {"release_seconds": 0.1, "pubends": [{"name": "p", "min_retain_seconds": 0.0, "min_retain_bytes": 0}]},
-    "shb": {"subscription_lease_seconds": 1.0, "catchup_bytes": 0},
+    "shb": {"subscription_expiry_seconds": 1.0, "catchup_bytes": 0},
 }
 
 
@@ -130,9 +130,9 @@ async def test_a_publisher_stays_on_its_pubend(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_who_comes_back_after_his_lease_is_told_what_is_gone(tmp_path: Path) -> None:
+async def test_who_comes_back_after_his_subscription_expired_is_told_what_is_gone(tmp_path: Path) -> None:
     """He keeps no token, and subscribes as for the first time: from the latest event on, one would think."""
-    async with running_node(tmp_path / "v", **LEASES) as node, gapless.connect(node.url) as connection:
+    async with running_node(tmp_path / "v", **ABSENCES) as node, gapless.connect(node.url) as connection:
         async with connection.session() as session:
             publisher = session.publisher("t")
             async with session.subscribe("t", name="away") as away:

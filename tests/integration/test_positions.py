@@ -11,7 +11,7 @@ import gapless
 from gapless.core.stream.ticks import FOREVER, MILLISECOND, SECOND, STEP
 from integration.broker_process import BrokerProcess, bounded
 
-SHORT_PROMISES = {"silence_seconds": 0.01, "lease_seconds": 0.02}
+SHORT_PROMISES = {"silence_seconds": 0.01, "reservation_seconds": 0.02}
 """So that of a second without a broker nearly all is void."""
 
 

@@ -20,7 +20,7 @@ CLICK = gapless.Message(b"click", {"page": "/"})
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with running_node(tmp_path / "volume", phb={"max_publishers": 20, "publisher_lease_seconds": 0.5}) as node:
+    async with running_node(tmp_path / "volume", phb={"max_publishers": 20, "publisher_expiry_seconds": 0.5}) as node:
         yield node
 
 
@@ -93,7 +93,7 @@ class TestOneNameForSeveral:
 
 
 class TestWithoutAName:
-    """Who is closed is forgotten at once, who is gone after `publisher_lease_seconds`."""
+    """Who is closed is forgotten at once, who is gone after `publisher_expiry_seconds`."""
 
     async def test_web_requests_leave_nothing_behind(self, node: Node) -> None:
         async with gapless.connect(node.url) as watcher:
@@ -126,7 +126,7 @@ class TestWithoutAName:
                     raise ZeroDivisionError
             assert await known(watcher) == 0
 
-    async def test_dead_ones_go_after_their_lease_and_live_ones_stay(self, node: Node) -> None:
+    async def test_dead_ones_expire_and_live_ones_stay(self, node: Node) -> None:
         async with gapless.connect(node.url) as live, live.session() as session:
             publisher = session.publisher("clicks")
             await publisher.send(b"x")

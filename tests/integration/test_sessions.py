@@ -189,7 +189,7 @@ async def test_a_named_publisher_goes_on_counting(url: str) -> None:
                 await publisher.send(b"%d" % n)
 
 
-async def test_a_newer_twin_fences_a_publisher(url: str) -> None:
+async def test_a_newer_rival_fences_a_publisher(url: str) -> None:
     async with gapless.connect(url) as first, first.session() as session, gapless.connect(url) as second:
         old = session.publisher("t", name="loader")
         await old.send(b"1")

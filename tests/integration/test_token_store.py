@@ -1,4 +1,4 @@
-"""The token in PostgreSQL, beside twins that run at the same time."""
+"""The token in PostgreSQL, beside rivals that run at the same time."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def connected(postgres: Postgres, level: str) -> psycopg.Connection[Any]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_twin_that_saves_meanwhile_is_waited_for_or_refused(postgres: Postgres, level: str) -> None:
-    """Whoever claims gets what a twin commits meanwhile, or the database refuses one of the two."""
+def test_a_rival_that_saves_meanwhile_is_waited_for_or_refused(postgres: Postgres, level: str) -> None:
+    """Whoever claims gets what a rival commits meanwhile, or the database refuses one of the two."""
     name = f"meanwhile {level}"
     first, second = TokenStore(name), TokenStore(name)
     with connected(postgres, level) as saver, connected(postgres, level) as claimer, ThreadPoolExecutor(1) as thread:
@@ -98,13 +98,13 @@ def test_many_make_the_table_at_once(postgres: Postgres) -> None:
 
 def test_within_a_pipeline_of_the_driver(postgres: Postgres) -> None:
     """There a statement's result comes later, unless it is waited for: every save seemed to be a stale one."""
-    owner, twin = TokenStore("pipeline"), TokenStore("pipeline")
+    owner, rival = TokenStore("pipeline"), TokenStore("pipeline")
     with psycopg.connect(postgres.address) as database:
         with database.pipeline():
             assert owner.claim(database, create_table=True) is None
             owner.save(database, TOKENS[0])
         database.commit()
-        assert twin.claim(database) == TOKENS[0]
+        assert rival.claim(database) == TOKENS[0]
         database.commit()
         with database.pipeline(), pytest.raises(StaleTokenError):
             owner.save(database, TOKENS[1])
@@ -141,7 +141,7 @@ def test_autocommit_is_refused(postgres: Postgres) -> None:
 
 
 async def test_sessions_of_sqlalchemy(postgres: Postgres) -> None:
-    tokens, twin = TokenStore("orm"), TokenStore("orm")
+    tokens, rival = TokenStore("orm"), TokenStore("orm")
     engine = sqlalchemy.create_engine(postgres.url)
     with orm.Session(engine) as session:
         tokens.claim(session)
@@ -150,8 +150,8 @@ async def test_sessions_of_sqlalchemy(postgres: Postgres) -> None:
     engine.dispose()
     async_engine = create_async_engine(postgres.url)
     async with AsyncSession(async_engine) as async_session:
-        assert await async_session.run_sync(twin.claim) == TOKENS[0]
-        await async_session.run_sync(twin.save, TOKENS[1])
+        assert await async_session.run_sync(rival.claim) == TOKENS[0]
+        await async_session.run_sync(rival.save, TOKENS[1])
         await async_session.commit()
         with pytest.raises(StaleTokenError):
             await async_session.run_sync(tokens.save, TOKENS[2])

@@ -26,7 +26,7 @@ async def test_the_output_log_is_f_of_the_input_whatever_is_killed(tmp_path: Pat
         await WORK.under_kills(broker, KILLS, 9)
 
 
-async def test_a_twin_that_was_stopped_is_fenced_when_it_wakes(tmp_path: Path) -> None:
+async def test_a_rival_that_was_stopped_is_fenced_when_it_wakes(tmp_path: Path) -> None:
     async with BrokerProcess(tmp_path) as broker, WORK.running(broker.url) as old:
         publishing = asyncio.ensure_future(WORK.publish(broker.url))
         for _ in range(5):

@@ -27,7 +27,7 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
         "pubends": [{"name": "default", "min_retain_seconds": 0.0, "min_retain_bytes": 0}],
         "release_seconds": 0.05,
         "silence_seconds": 0.2,
-        "lease_seconds": 0.4,
+        "reservation_seconds": 0.4,
         "checkpoint_bytes": 16 << 10,
     },
     "shb": {"checkpoint_seconds": 0.05},

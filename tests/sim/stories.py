@@ -76,9 +76,9 @@ class Stage:
         self.world = build(options, Choices(1, {}), Trace(keep=True))
         self.node = self.world.brokers["node1"]
         self.first, self.writer = self.world.clients.values()
-        self.twin = SecondProcess(self.first)
+        self.rival = SecondProcess(self.first)
         """Another process of the first client."""
-        self.world.clients[self.twin.name] = self.twin
+        self.world.clients[self.rival.name] = self.rival
         self.producer: Producer | None = None
         self.transactions = count(1)
         self.stored = Stored(self.world).tokens
@@ -286,18 +286,18 @@ def receipts_are_lost(stage: Stage) -> None:
     stage.run(2_000)
 
 
-def twins_make_the_same(stage: Stage) -> None:
+def rivals_make_the_same(stage: Stage) -> None:
     """TS7: one makes it of events 1 and 3, stands still before it sends it, and the other one makes it of event 1."""
     recipe = transforming(stage)
     slow = transform(stage, stage.first, recipe, portion=2)
     slow.on_made = lambda: stage.first.pause(SECOND)
     stage.publish(1, 3)
     stage.run(50)
-    transform(stage, stage.twin, recipe)
+    transform(stage, stage.rival, recipe)
     stage.run(3_000)
 
 
-def a_twin_begins_while_a_batch_is_written(stage: Stage) -> None:
+def a_rival_begins_while_a_batch_is_written(stage: Stage) -> None:
     """TS8, TS9: it opens the publisher, and attaches the input, before the batch of the other one is durable."""
     recipe = transforming(stage)
     made = transform(stage, stage.first, recipe)
@@ -307,8 +307,8 @@ def a_twin_begins_while_a_batch_is_written(stage: Stage) -> None:
     stage.stall()
     made.consumer.go_on()
     stage.run(2)
-    stage.first.crash()  # or else it acknowledges the input before the twin has confirmed that it takes it over
-    transform(stage, stage.twin, recipe)
+    stage.first.crash()  # or else it acknowledges the input before the rival has confirmed that it takes it over
+    transform(stage, stage.rival, recipe)
     stage.run(1_000)
 
 
@@ -359,7 +359,7 @@ def a_home_dies_behind_a_commit(stage: Stage) -> None:
 
 
 def a_commit_comes_late(stage: Stage) -> None:
-    """TS13: a process stands still with its commit unsent, and its twin consumes and commits the same."""
+    """TS13: a process stands still with its commit unsent, and its rival consumes and commits the same."""
     row = stage.row()
     slow = session_of(stage, stage.first, row)
     stage.publish(1)
@@ -369,14 +369,14 @@ def a_commit_comes_late(stage: Stage) -> None:
     took(stage, slow)
     stage.first.pause(SECOND)
     slow.commit(1, 0)
-    twin = session_of(stage, stage.twin, row)
-    took(stage, twin)
-    commit(stage, twin, 1)
+    rival = session_of(stage, stage.rival, row)
+    took(stage, rival)
+    commit(stage, rival, 1)
     stage.run(3_000)
 
 
 def a_receipt_of_tokens_is_lost(stage: Stage) -> None:
-    """TS6: a transaction of two inputs is stored; its process is not told so, and its twin takes over meanwhile."""
+    """TS6: a transaction of two inputs is stored; its process is not told so, and its rival takes over meanwhile."""
     rows = [stage.row("s"), stage.row("t")]
     session = session_of(stage, stage.first, *rows)
     stage.publish(1)
@@ -387,11 +387,11 @@ def a_receipt_of_tokens_is_lost(stage: Stage) -> None:
     stage.world.network.cut(stage.node.name, stage.first.name)
     session.commit(0, 0)
     stage.run(50)
-    twin = session_of(stage, stage.twin, *rows)
+    rival = session_of(stage, stage.rival, *rows)
     stage.lose_link()
     stage.world.network.heal(stage.node.name, stage.first.name)
     stage.run(3_000)
-    commit(stage, twin, 0)
+    commit(stage, rival, 0)
 
 
 def commit_the_rest(stage: Stage, row: Row) -> None:
@@ -403,15 +403,15 @@ def commit_the_rest(stage: Stage, row: Row) -> None:
 
 STORIES: Mapping[str, Story] = {
     "repeated_commit_is_not_durable": a_commit_is_repeated,
-    "desk_written_after_the_answer": an_answer_comes_first,
+    "commit_record_written_after_the_answer": an_answer_comes_first,
     "no_doubt_after_an_unclean_end": an_event_kills,
     "attempt_is_not_durable": an_event_kills,
     "doubt_ends_with_who_found_it": somebody_looks_in,
     "attachments_count_as_attempts": processes_die_while_they_start,
     "token_before_repetition": receipts_are_lost,
-    "hash_without_tokens": twins_make_the_same,
-    "tokens_at_opening": a_twin_begins_while_a_batch_is_written,
-    "input_attached_before_opening": a_twin_begins_while_a_batch_is_written,
+    "hash_without_tokens": rivals_make_the_same,
+    "tokens_at_opening": a_rival_begins_while_a_batch_is_written,
+    "input_attached_before_opening": a_rival_begins_while_a_batch_is_written,
     "input_acknowledged_early": a_transform_dies,
     "token_in_a_write_of_its_own": a_transform_dies,
     "enlisted_before_durable": a_home_dies_behind_a_commit,

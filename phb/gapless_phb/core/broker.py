@@ -46,7 +46,7 @@ from gapless_phb.core.assignment import assign, merged_topics, options_by_name, 
 from gapless_phb.core.foreign_log.gateway import Gateway
 from gapless_phb.core.own_log.clock import WALL_LEAD_MAX, TickClock
 from gapless_phb.core.own_log.recovery import Recovered, created, recover
-from gapless_phb.core.own_log.source import Own
+from gapless_phb.core.own_log.source import OwnLogSource
 from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.rows import PubendRow, SavedPubend, Tables, saved_pubends
 from gapless_phb.core.settings import PubendSettings, Settings
@@ -137,8 +137,8 @@ class PublisherHostingBroker:
                 old.row = replace(old.row, topics=topics)
             found = recover(context.reader, context.network, old)
             # A pubend that is no longer configured still serves its events; it only takes no new publishers.
-            sealed = name not in configured
-            self._add(shared, found, options, context, sealed=sealed)
+            read_only = name not in configured
+            self._add(shared, found, options, context, read_only=read_only)
         # The number of a pubend is the remainder of its ticks and its key in the tables. It is never used twice.
         number = max((old.number for old in saved), default=-1) + 1
         members = sorted({*self.settings.members, *(shb for old in rows_found for shb in old.members)})
@@ -148,7 +148,7 @@ class PublisherHostingBroker:
             if name not in self._by_name:
                 new = self._create(context, name, options, number, members)
                 found = created(context.reader, new)
-                self._add(shared, found, options, context, sealed=False)
+                self._add(shared, found, options, context, read_only=False)
                 number += 1
 
     def _create(
@@ -166,16 +166,16 @@ class PublisherHostingBroker:
         return SavedPubend(number, row, members=dict.fromkeys(members, at))
 
     def _add(
-        self, shared: PubendContext, found: Recovered, options: PubendSettings, context: RoleContext, *, sealed: bool
+        self, shared: PubendContext, found: Recovered, options: PubendSettings, context: RoleContext, *, read_only: bool
     ) -> None:
         timers = Timers(self._outbox)
         group = self._groups.get(name_of(found.saved.row.pubend))
         silence = self.settings.silence_seconds
         if group is not None:
             silence = min(silence, group.silence_seconds)
-        own = Own(shared, found, timers, silence, sealed=sealed, now=context.now, wall=context.wall)
+        own = OwnLogSource(shared, found, timers, silence, read_only=read_only, now=context.now, wall=context.wall)
         name = None if group is None else group.name
-        pubend = Pubend(shared, found.saved, own, options, timers, name, is_new=found.is_new, sealed=sealed)
+        pubend = Pubend(shared, found.saved, own, options, timers, name, is_new=found.is_new, read_only=read_only)
         self._clocks.append(own.clock)
         self._pubends[pubend.pubend] = pubend
         self._by_name[name_of(pubend.pubend)] = pubend
@@ -225,7 +225,7 @@ class PublisherHostingBroker:
         """
         self._full = low
         for pubend in self._pubends.values():
-            pubend.keeping.on_space(now, low=low)
+            pubend.retention.on_space(now, low=low)
 
     def deadline(self) -> int | None:
         """When to call `on_deadline`, in monotonic nanoseconds."""
@@ -264,15 +264,15 @@ class PublisherHostingBroker:
 
     def _on_enrol(self, enrol: Enrol, _now: int, _wall: int) -> None:
         if pubend := self._pubends.get(enrol.pubend):
-            pubend.keeping.enrol(enrol.shb)
+            pubend.retention.enrol(enrol.shb)
 
     def _on_hold(self, row: Hold, _now: int, _wall: int) -> None:
         if pubend := self._pubends.get(row.pubend):
-            pubend.keeping.hold(row)
+            pubend.retention.hold(row)
 
     def _on_released(self, minima: Released, now: int, _wall: int) -> None:
         if pubend := self._pubends.get(minima.pubend):
-            pubend.keeping.released(minima.released, minima.delivered, now)
+            pubend.retention.released(minima.released, minima.delivered, now)
 
     def _on_ran_twice(self, ran: RanTwice, now: int, wall: int) -> None:
         for pubend in self._pubends.values():

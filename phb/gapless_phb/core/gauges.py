@@ -11,14 +11,14 @@ DISK_FULL = Family("gapless_phb_disk_full", "Whether publishers have to wait, fo
 CLOCK_BEHIND = Family(
     "gapless_phb_clock_behind", "Whether the wall clock is so far behind the ticks that the operator was told."
 )
-SEALED = Family(
-    "gapless_pubend_sealed", "Whether the configuration names it no more, so that it takes nothing.", _PUBEND
+READ_ONLY = Family(
+    "gapless_pubend_read_only", "Whether the configuration names it no more, so that it takes nothing.", _PUBEND
 )
 LOG_BYTES = Family("gapless_pubend_log_bytes", "About how much its log takes.", _PUBEND)
 LOST = Family("gapless_pubend_lost_ticks", "Everything up to here is gone from the log.", _PUBEND)
 NEWEST = Family("gapless_pubend_newest_ticks", "The newest event; 0 without one.", _PUBEND)
 STABLE = Family("gapless_pubend_stable_ticks", "Everything up to here is decided and durable.", _PUBEND)
-RESERVED = Family("gapless_pubend_lease_ticks", "Ticks up to here may be given out without another write.", _PUBEND)
+RESERVED = Family("gapless_pubend_reserved_ticks", "Ticks up to here may be given out without another write.", _PUBEND)
 RELEASED = Family("gapless_pubend_released_ticks", "Every durable subscription has everything up to here.", _PUBEND)
 DELIVERED = Family(
     "gapless_pubend_delivered_ticks", "Every SHB has noted up to here which events are for whom.", _PUBEND

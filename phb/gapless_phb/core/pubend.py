@@ -15,14 +15,14 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import MILLISECOND, STEP, PubendId, ShbId, Tick
 from gapless.core.wire import messages
 from gapless_phb.core import gauges, rows
-from gapless_phb.core.retention.members import Keeping
+from gapless_phb.core.retention.members import Retention
 from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.source import PubendContext, Source, Timers
 
 
 class Pubend:
-    """Joins the two halves of a pubend: its source of events (`source`), and who still needs them (`keeping`)."""
+    """Joins the two halves of a pubend: its source of events (`source`), and who still needs them (`retention`)."""
 
     def __init__(
         self,
@@ -34,22 +34,22 @@ class Pubend:
         group: str | None,
         *,
         is_new: bool,
-        sealed: bool,
+        read_only: bool,
     ) -> None:
         """Restores a pubend from its rows.
 
-        `group`: the group in total order that it is in. `is_new`: the rows are not written yet. `sealed`: no longer
+        `group`: the group in total order that it is in. `is_new`: the rows are not written yet. `read_only`: no longer
         configured.
         """
         self.pubend: PubendId = saved.row.pubend
         self.number = saved.number
         self.row = saved.row
-        self.sealed = sealed
+        self.read_only = read_only
         self.group = group
         self.source = source
         self.log = source.log
-        self.keeping = Keeping(context, source, saved, options, timers)
-        self.release = self.keeping.release
+        self.retention = Retention(context, source, saved, options, timers)
+        self.release = self.retention.release
         self.timers = timers
         self._is_new = is_new
         self._context = context
@@ -65,7 +65,7 @@ class Pubend:
             row.topics,
             self.group,
             row.created,
-            self.sealed,
+            self.read_only,
             row.voids,
             self.log.stable,
             # A start by time stands at the last remainder, and must never be taken for the position of an event. So
@@ -91,7 +91,7 @@ class Pubend:
         operations: list[Operation] = [Set(self._context.tables.pubends, rows.key(self.number), rows.encode(self.row))]
         # In the same write: otherwise a crash could leave a pubend that does not count the SHBs that need it.
         if self._is_new:
-            operations += self.keeping.members
+            operations += self.retention.members
         self._outbox.write(operations)
         self.source.begin(self._ready, now, wall)
 
@@ -99,10 +99,10 @@ class Pubend:
         self._open()
         if self._is_new:
             self._note(f"was created, for {', '.join(self.row.topics)}")
-        elif self.sealed:
+        elif self.read_only:
             self._note("takes no new events any more: its log is gone, or the configuration does not name it")
         self.source.start(now, wall)
-        self.keeping.start(now)
+        self.retention.start(now)
 
     def learn_voids(self, voids: tuple[tuple[Tick, Tick], ...]) -> None:
         """The log describes other voids than before: informs the network, before anything is sent above them."""
@@ -130,7 +130,7 @@ class Pubend:
                 " another process of this node has told it, or an old copy of the volume was put back"
             )
             self._outbox.emit(Alarm(AlarmCode.BROKERS_CONTRADICT, text, self.pubend))
-        self.keeping.ask(ranges, reply_to, now, wall)
+        self.retention.ask(ranges, reply_to, now, wall)
 
     def _fork(self, other: int, upto: Tick, now: int, wall: int) -> bool:
         forks = [(lo, hi, other) for lo, hi in self.source.fork(upto, now, wall)]
@@ -147,7 +147,7 @@ class Pubend:
 
     def seal(self) -> None:
         """Nothing will ever be added: informs the network."""
-        self.sealed = True
+        self.read_only = True
         self._open()
 
     def _open(self) -> None:
@@ -158,7 +158,7 @@ class Pubend:
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: the log no longer waits for it (T10). Informs the network once that is durable."""
-        self.keeping.retire(shb, lambda _now, _wall: self._open())
+        self.retention.retire(shb, lambda _now, _wall: self._open())
 
     # ---------------------------------------------------------------------------------------------- looking
 
@@ -187,6 +187,6 @@ class Pubend:
 
     def gauges(self) -> Iterator[Gauge]:
         """Yields its positions, its sizes, and which SHBs its log waits for."""
-        yield gauges.SEALED.gauge(self.sealed, self.pubend)
+        yield gauges.READ_ONLY.gauge(self.read_only, self.pubend)
         yield from self.source.gauges()
-        yield from self.keeping.gauges()
+        yield from self.retention.gauges()

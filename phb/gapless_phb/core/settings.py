@@ -55,13 +55,13 @@ class Settings:
 
     When it is reached, a new publisher takes the place of one without a name
     whose session has ended; if there is none, it is refused."""
-    publisher_lease_seconds: float = 900.0
+    publisher_expiry_seconds: float = 900.0
     """How long a publisher without a name that was not closed is known after its session has ended."""
     max_pending_bytes: int = 64 << 20
     """The limit of published bytes that are not durable yet, for each pubend. Beyond it publishers must retry later."""
     silence_seconds: float = 1.0
     """SIL: the interval at which an idle pubend sends silence."""
-    lease_seconds: float = 2.0
+    reservation_seconds: float = 2.0
     """How far ahead of the present silence may be promised (protocol: tick-reservation)."""
     ack_expected_seconds: float = 3.0
     """AET: how long the PHB waits for an event to be delivered before it asks the SHBs for progress."""

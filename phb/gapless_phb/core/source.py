@@ -1,12 +1,12 @@
-"""The seam between the two halves of a pubend: its source and its keeping (protocol: log, members, release).
+"""The seam between the two halves of a pubend: its source and its retention (protocol: log, members, release).
 
-    source    knows which events are in the pubend and how far that is decided. `Own` (`own_log.source`) is the source
-              whose ticks this broker assigns itself, `Numbered` (`foreign_log.source`) that over a log which numbers
-              its records itself.
-    keeping   knows who needs the events and how far they may be forgotten (`retention.members`). It is the same for
+    source    knows which events are in the pubend and how far that is decided. This broker assigns the ticks of an
+              `OwnLogSource` (`own_log.source`) itself; a `ForeignLogSource` (`foreign_log.source`) stands over a log
+              which numbers its records itself.
+    retention knows who needs the events and how far they may be forgotten (`retention.members`). It is the same for
               every source.
 
-The keeping reads the source's `Facts`, asks the source to give up what may go, and is called when the source grows.
+The retention reads the source's `Facts`, asks the source to give up what may go, and is called when the source grows.
 """
 
 from __future__ import annotations

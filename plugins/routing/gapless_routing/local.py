@@ -110,7 +110,7 @@ class LocalRouter(RouterBase):
     # The local PHB core.
 
     def pubend(self, now: int, opened: Opened) -> Effects:
-        """A pubend is open or sealed here, with this durable membership, which replaces the one before."""
+        """A pubend is open or read-only here, with this durable membership, which replaces the one before."""
         meta = opened.meta
         pubend = self._pubends.setdefault(meta.pubend, LocalPubend(meta, {}, meta.stable))
         pubend.hand_over(meta, opened.members)

@@ -19,7 +19,7 @@ TOLD_EVERY = 60.0
 """Seconds between two warnings that links wait for room."""
 
 
-class Guest(Protocol):
+class Occupant(Protocol):
     """A link, as the room sees it."""
 
     def go_on(self) -> None:
@@ -37,23 +37,23 @@ class Room:
         self._address = address
         self._size = size
         self._patience = patience
-        self._claims: dict[Guest, tuple[int, float]] = {}
+        self._reserved: dict[Occupant, tuple[int, float]] = {}
         """Bytes, and since when."""
         self._taken = 0
-        self._waiting: dict[Guest, tuple[int, int]] = {}
+        self._waiting: dict[Occupant, tuple[int, int]] = {}
         """Bytes that are wanted, and those that are there already; in the order of their coming."""
         self._there = 0
         self._told_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
-    def claim(self, guest: Guest, wanted: int, there: int) -> bool:
+    def claim(self, occupant: Occupant, wanted: int, there: int) -> bool:
         """Room for a frame of which some bytes are there. False: not now, wait for `go_on` or `give_up`.
 
         A frame that is larger than the room has it for itself alone.
         """
         now = asyncio.get_running_loop().time()
         if not self._waiting and self._fits(wanted):
-            self._give(guest, wanted, now)
+            self._give(occupant, wanted, now)
             return True
         if now - self._told_at > TOLD_EVERY:
             self._told_at = now
@@ -63,22 +63,22 @@ class Room:
                 self._taken,
                 self._size,
             )
-        self._waiting[guest] = wanted, there
+        self._waiting[occupant] = wanted, there
         self._there += there
         if self._there > self._size:
             reason = f"unfinished frames of all connections take {self._taken + self._there} bytes already"
-            self.leave(guest)
-            guest.give_up(reason)
+            self.leave(occupant)
+            occupant.give_up(reason)
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._patience, self._press)
         return False
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, occupant: Occupant) -> None:
         """A frame is finished, or its link is over: who waits longest goes on."""
-        claim = self._claims.pop(guest, None)
+        claim = self._reserved.pop(occupant, None)
         if claim is not None:
             self._taken -= claim[0]
-        waiting = self._waiting.pop(guest, None)
+        waiting = self._waiting.pop(occupant, None)
         if waiting is not None:
             self._there -= waiting[1]
         while self._waiting:
@@ -91,10 +91,10 @@ class Room:
             first.go_on()
 
     def _fits(self, wanted: int) -> bool:
-        return not self._claims or self._taken + wanted <= self._size
+        return not self._reserved or self._taken + wanted <= self._size
 
-    def _give(self, guest: Guest, wanted: int, now: float) -> None:
-        self._claims[guest] = wanted, now
+    def _give(self, occupant: Occupant, wanted: int, now: float) -> None:
+        self._reserved[occupant] = wanted, now
         self._taken += wanted
 
     def _press(self) -> None:
@@ -104,10 +104,10 @@ class Room:
             return
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for guest, (wanted, since) in list(self._claims.items()):
+        for occupant, (wanted, since) in list(self._reserved.items()):
             if now - since >= self._patience:
-                self.leave(guest)
+                self.leave(occupant)
                 reason = f"a frame of {wanted} bytes was not finished within {self._patience:g} s, and others wait"
-                guest.give_up(reason)
+                occupant.give_up(reason)
         if self._waiting:
             self._timer = loop.call_later(self._patience / 4, self._press)

@@ -91,19 +91,19 @@ def twice_kept(subscriptions: Sequence[SubscriptionInfo]) -> list[str]:
         if each.roams:
             kept.setdefault((each.client_id, each.name), []).append(each)
     return [
-        f"client {client_id!r} has {len(twins)} subscriptions {name!r}, each with a position of its own: "
-        + " and ".join(_kept_at(twin) for twin in sorted(twins, key=lambda twin: twin.node))
+        f"client {client_id!r} has {len(copies)} subscriptions {name!r}, each with a position of its own: "
+        + " and ".join(_kept_at(info) for info in sorted(copies, key=lambda info: info.node))
         + ". Decide which one your application goes on with, and end each other one at its node:"
         f" `gapless unsubscribe {quote(name)} --client-id {quote(client_id)} --url ADDRESS`, with that node's address"
-        for (client_id, name), twins in kept.items()
-        if len(twins) > 1
+        for (client_id, name), copies in kept.items()
+        if len(copies) > 1
     ]
 
 
-def _kept_at(twin: SubscriptionInfo) -> str:
-    least = "" if twin.lag_complete else "at least "
-    consumed = ", with a consumer" if twin.connected else ""
-    return f"at {twin.node} ({least}{twin.lag_events:,} events behind{consumed})"
+def _kept_at(info: SubscriptionInfo) -> str:
+    least = "" if info.lag_complete else "at least "
+    consumed = ", with a consumer" if info.connected else ""
+    return f"at {info.node} ({least}{info.lag_events:,} events behind{consumed})"
 
 
 def keeping_of(pubend: PubendInfo) -> str:

@@ -38,7 +38,7 @@ _Run: TypeAlias = Callable[[str, Mapping[str, str]], Sequence[Sequence[Any]]]
 _CREATE = (
     "CREATE TABLE IF NOT EXISTS gapless_tokens (name VARCHAR(255) PRIMARY KEY, owner CHAR(32) NOT NULL, token TEXT)"
 )
-# One statement: with a SELECT and an UPDATE, a twin's save could commit between the two.
+# One statement: with a SELECT and an UPDATE, a rival's save could commit between the two.
 _CLAIM = (
     "INSERT INTO gapless_tokens (name, owner) VALUES ({name}, {owner}) "
     "ON CONFLICT (name) DO UPDATE SET owner = excluded.owner RETURNING token"

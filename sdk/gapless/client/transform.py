@@ -2,8 +2,8 @@
 
 The order of its steps makes it exactly-once (protocol: transforms; TS9 to TS11):
 
-1. The publisher is opened first. From then on no twin can store anything.
-2. The input is consumed from the token that the publisher has stored, and taken over from a twin.
+1. The publisher is opened first. From then on no rival can store anything.
+2. The input is consumed from the token that the publisher has stored, and taken over from a rival.
 3. The outputs of an input batch are one append, with the token behind that batch.
 4. The input is acknowledged after the receipt, in order. Otherwise the system might release events that have to be
    read again.
@@ -249,10 +249,10 @@ class Transform(ClosedWhenLeft, Generic[GapT]):
     async def _take_back(self, taken_over: SubscriptionError) -> None:
         """Attaches the input again, which another consumer has taken over, if this transform still owns the name.
 
-        Raises PublisherFencedError if it does not, because a twin has opened the publisher since. To find that out the
+        Raises PublisherFencedError if it does not, because a rival has opened the publisher since. To find that out the
         transform sends its position: the broker refuses that of a fenced publisher. If it is not fenced, the other
-        consumer is a twin that opened the publisher earlier, was paused, and took the input over when it woke. That
-        twin is fenced, and has no use for the input.
+        consumer is a rival that opened the publisher earlier, was paused, and took the input over when it woke. That
+        rival is fenced, and has no use for the input.
         """
         positions = self._positions
         try:

@@ -133,8 +133,8 @@ class AlarmCode(Enum):
     )
     SUBSCRIPTION_EXPIRED = (
         "subscription_expired",
-        "A durable subscription was given up: nobody consumed it for its whole lease.",
-        "Consume it more often, or raise `shb.subscription_lease_seconds`.",
+        "A durable subscription was given up: nobody consumed it until it expired.",
+        "Consume it more often, or raise `shb.subscription_expiry_seconds`.",
     )
     SUBSCRIPTION_MOVED = (
         "subscription_moved",

@@ -81,6 +81,7 @@ class Outbox:
             self._cookie += 1
             self._appending[self._cookie] = then
             self._operations.append(Append(log, self._cookie, found[1], found[0]))
+        assert not found[0] or index > found[0][-1], "the indices of a log ascend, also within a turn"
         found[0].append(index)
         found[1].append(record)
 

@@ -250,8 +250,8 @@ class LogPiece:
 class LogMark:
     """How a batch that was published through gapless is marked in a numbered log.
 
-    `after`: everything up to here had been read when the batch was handed over. So if a twin of it is in the log, and
-    was not met before that, it lies above `after` (protocol: numbered-logs).
+    `after`: everything up to here had been read when the batch was handed over. So if a duplicate of it is in the log,
+    and was not met before that, it lies above `after` (protocol: numbered-logs).
     """
 
     publisher: str
@@ -288,7 +288,7 @@ class LogFormat(Protocol):
 
         The events of a batch stand at neighbouring ticks: none lies between them. When a record was logged is in the
         extras of its event (`gapless.core.stream.events.Extras.timestamp`). A batch that begins below the piece and
-        reaches into it has its mark returned, too: whether the rest of it is a twin depends on that.
+        reaches into it has its mark returned, too: whether the rest of it is a duplicate depends on that.
 
         Raises VolumeCorruptError if the bytes are not what such a log contains.
         """

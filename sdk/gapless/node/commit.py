@@ -126,6 +126,8 @@ class GroupCommit:
 
     def on_synced(self, group: SyncGroup, error: BaseException | None) -> None:
         """A sync has ended."""
+        assert self._running > 0, "each sync that was begun ends once"
+        assert not group.synced, "each sync that was begun ends once"
         self._running -= 1
         if self.failed:
             return

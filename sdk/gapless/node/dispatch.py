@@ -136,7 +136,7 @@ class Dispatch:
     def _pubend_for(self, topic: str | None) -> PubendId:
         """A pubend of the host that a publisher is to be opened at: of the first one that carries its topic."""
         for _, meta in sorted(self._hosted.values(), key=itemgetter(0)):
-            if not meta.sealed and (topic is None or any(topic_matches(pattern, topic) for pattern in meta.topics)):
+            if not meta.read_only and (topic is None or any(topic_matches(pattern, topic) for pattern in meta.topics)):
                 return meta.pubend
         return ""
 

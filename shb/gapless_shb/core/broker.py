@@ -88,13 +88,13 @@ from gapless_shb.core.state.seals import Seals
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.claims import Claims
-from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
-from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
 from gapless_shb.core.subscriptions.takeovers import Takeovers
+from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Waiting
 from gapless_shb.core.total_order.groups import Groups
 
@@ -110,7 +110,7 @@ class Timing:
     silence_ms: int = 1_000
     repeat_ms: int = 5_000
     stalled_ms: int = 3_000
-    lease_ms: int | None = None
+    expiry_ms: int | None = None
 
 
 class ShbTimer(Enum):
@@ -151,10 +151,10 @@ class SubscriberHostingBroker:
         self._hosting.selector_limits = context.selector_limits
         self._groups = Groups(context.groups, self._hosting.streams)
         self._waiting = Waiting(self._hosting)
-        self._expiry = Expiry(self._hosting, self._waiting, timing.lease_ms, context.reader)
-        self._ahead = PositionsAhead(self._hosting, self._waiting, self._end_consumption)
+        self._expiry = Expiry(self._hosting, self._waiting, timing.expiry_ms, context.reader)
+        self._ahead = UnverifiedPositions(self._hosting, self._waiting, self._end_consumption)
         self._claims = Claims(self._hosting, context.reader)
-        self._desks = Desks(self._hosting, self._ahead, self._claims, context.reader)
+        self._commit_records = CommitRecords(self._hosting, self._ahead, self._claims, context.reader)
         self._takeovers = Takeovers()
         self._holders = Holders(self._hosting, self._takeovers, self._waiting)
         self._subscribing = Subscribing(
@@ -162,7 +162,7 @@ class SubscriberHostingBroker:
             self._expiry,
             self._ahead,
             self._groups,
-            self._desks,
+            self._commit_records,
             self._takeovers,
             self._holders,
             self._waiting,
@@ -172,7 +172,7 @@ class SubscriberHostingBroker:
             self._subscribing,
             self._expiry,
             self._ahead,
-            self._desks,
+            self._commit_records,
             self._holders,
             self._waiting,
         )
@@ -203,7 +203,7 @@ class SubscriberHostingBroker:
             here,
             self._end_consumption,
             self._on_session_ended,
-            self._desks,
+            self._commit_records,
             self._takeovers,
             self._holders,
         )
@@ -341,7 +341,7 @@ class SubscriberHostingBroker:
             stream.begin_anew(now)
         if known is not None and known.forks != stream.meta.forks:
             stream.forget_forks(known.forks, now)
-        if known is None or (known.topics, known.sealed) != (stream.meta.topics, stream.meta.sealed):
+        if known is None or (known.topics, known.read_only) != (stream.meta.topics, stream.meta.read_only):
             self._judge_orders(now, wall)
         if seen.enrolled_at is not None and stream.enrol(seen.enrolled_at):
             self._hosting.unsaved = True
@@ -392,9 +392,9 @@ class SubscriberHostingBroker:
             # The start by time lies after `at`: this broker's clock seems to be hours ahead of the pubend's. Events
             # from now on are owed all the same.
             too_late = start > at and meta.pubend not in subscription.start
-            start = stream.behind(at) if too_late else start
+            start = stream.client_position(at) if too_late else start
             if group and subscription.group == group and start < late:
-                start, too_late = stream.behind(late), True  # which no restart would find again
+                start, too_late = stream.client_position(late), True  # which no restart would find again
             position = SubscriptionPosition(start, acked=start, held=start < at)
             if subscription.home:
                 position = SubscriptionPosition(start, guest=True)
@@ -537,20 +537,20 @@ class SubscriberHostingBroker:
         if consumer.subscription.home:
             self._guests.commit(request, now, wall)
             return
-        if not self._desks.is_current(request.sid, request.epoch):
+        if not self._commit_records.is_current(request.sid, request.epoch):
             return  # of a consumer of this very session, which another one has taken over from
 
         def durable(_now: int, _wall: int) -> None:
             self._hosting.tell(session.number, Committed(request.sid, request.number))
 
-        self._desks.commit(consumer, request.positions, request.unit, request.enlists, durable, now)
+        self._commit_records.commit(consumer, request.positions, request.unit, request.enlists, durable, now)
 
     def _on_detach(self, session: ClientSession, request: Detach, now: int, wall: int) -> None:
         consumer = self._hosting.consumer_of(session.number, request.sid)
         if consumer is None:
             return
         if request.request in {0, consumer.request}:  # otherwise another consumer of the session has taken it over
-            self._desks.close(consumer, request.handed, request.settled)
+            self._commit_records.close(consumer, request.handed, request.cleared)
             self._takeovers.left(request.sid)
             self._guests.hand_back(request)
             self._end_consumption(request.sid, now, wall)
@@ -641,7 +641,7 @@ class SubscriberHostingBroker:
         self._hosting.ordering.say_silence()
         for stream in self._hosting.streams.values():
             for channel in self._hosting.channels.values():
-                channel.tell_idle(stream.pubend, stream.behind(stream.head), stream.live)
+                channel.tell_idle(stream.pubend, stream.client_position(stream.head), stream.live)
 
     def _repeat(self) -> None:
         self._hosting.announce_version()

@@ -36,7 +36,7 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
     chop = stream.pfs.chop(stream.reported)
     if chop is not None:
         operations.append(chop)
-    operations += stream.pfs.seal(stream.head, lambda sid: stream.positions[sid].last_tick)
+    operations += stream.pfs.close(stream.head, lambda sid: stream.positions[sid].last_tick)
     stream.released = released(stream)
     claim = Claim(stream.pubend, stream.head, stream.released, tuple(held(stream)))
     operations.append(pubend_row(stream))

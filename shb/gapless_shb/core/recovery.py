@@ -47,7 +47,7 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
         row.broker,
         row.topics,
         created=row.created,
-        sealed=row.sealed,
+        read_only=row.read_only,
         voids=row.voids,
         forks=row.forks,
         residue=row.residue,
@@ -86,7 +86,7 @@ def _give_up_pfs(hosting: Hosting, pfs: Pfs, error: VolumeCorruptError) -> dict[
     pfs.lose()
     text = f"the PFS of {pfs.pubend} is damaged, what it covered is fetched instead: {error}"
     hosting.outbox.emit(Alarm(AlarmCode.PFS_UNREADABLE, text, pfs.pubend))
-    return {subscription.sid: pfs.sealed_upto for subscription in hosting.registry}
+    return {subscription.sid: pfs.closed_upto for subscription in hosting.registry}
 
 
 def _with_rows(
@@ -108,4 +108,4 @@ def _recovered(subscription: SubscriptionRecord, stream: Constream, row: Positio
         return SubscriptionPosition(start, acked=start, released=max(start, released))
     since = FOREVER if stream.meta.timed and not row.since else row.since
     recovered = row.acked if row.held else max(row.acked, released)
-    return SubscriptionPosition(row.start, since, row.acked, row.quiet_from, released=recovered, held=row.held)
+    return SubscriptionPosition(row.start, since, row.acked, row.acked_event, released=recovered, held=row.held)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gapless_sim.oracles import catch_up, gaps, leases, listings, order
+from gapless_sim.oracles import catch_up, expiry, gaps, listings, order
 from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
 from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
@@ -16,11 +16,11 @@ from gapless_sim.oracles.contract import Routing
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
+from gapless_sim.oracles.expiry import I8Expiry
 from gapless_sim.oracles.forks import N2Again, N2Told
 from gapless_sim.oracles.gaps import I5GapLegal
 from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
 from gapless_sim.oracles.kafka import kafka_oracles
-from gapless_sim.oracles.leases import I8Leases
 from gapless_sim.oracles.links import K10Links, N1Twice
 from gapless_sim.oracles.listings import L1Lag
 from gapless_sim.oracles.liveness import V1LiveDelivery, V2LiveCuriosity, V3LiveRelease, V4NoStorm
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gapless_sim.recording.observation import Oracle
     from gapless_sim.world.world import World
 
-SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *leases.SOMETIMES, *listings.SOMETIMES, *order.SOMETIMES)
+SOMETIMES = (*gaps.SOMETIMES, *catch_up.SOMETIMES, *expiry.SOMETIMES, *listings.SOMETIMES, *order.SOMETIMES)
 """What should happen sometimes under the eyes of the oracles."""
 
 
@@ -72,7 +72,7 @@ def all_oracles(world: World) -> list[Oracle]:
         I6OneLog(model),
         I8Release(model),
         counted,
-        I8Leases(model),
+        I8Expiry(model),
         routing,
         I1Match(model),
         I2Order(model),

@@ -11,7 +11,7 @@ import msgspec
 from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.wire.messages import OnChange
-from gapless_shb.core.subscriptions.commits import DESKS, Desk
+from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS, CommitRecord
 from gapless_sim.oracles.judge import Judge
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Handed:
     attempts: dict[tuple[Tick, Consumer], None] = field(default_factory=dict)
     """Who has asked for an attempt to be counted; maybe it died before it was handed the event."""
 
-    careful: dict[Tick, int] = field(default_factory=dict)
+    counted: dict[Tick, int] = field(default_factory=dict)
     """How often each event was handed out after such an attempt."""
     recovered: dict[tuple[Tick, Consumer], int] = field(default_factory=dict)
     """How often a process that recovers was handed each event, by the first of its consumers."""
@@ -85,9 +85,9 @@ class J1Marked(Judge):
         number = _origin(consumer.row).number
         for (of, _), handed in self._handed.items():
             if of == number and result.created:
-                handed.times, handed.careful = {}, {}
+                handed.times, handed.counted = {}, {}
             elif of == number and of != consumer.row.number:
-                handed.careful = {}
+                handed.counted = {}
         latest = self._latest.get(number)
         if latest is None or latest[0] is not consumer.first:
             newest = {pubend: history.ticks[-1] for pubend, history in self.model.histories.items() if history.ticks}
@@ -99,7 +99,7 @@ class J1Marked(Judge):
             handed = self._of(consumer, pubend)
             handed.committed = max(handed.committed, tick)
             handed.times = {at: times for at, times in handed.times.items() if at > tick}
-            handed.careful = {at: times for at, times in handed.careful.items() if at > tick}
+            handed.counted = {at: times for at, times in handed.counted.items() if at > tick}
             handed.attempts = {key: None for key in handed.attempts if key[0] > tick}
             handed.recovered = {key: times for key, times in handed.recovered.items() if key[0] > tick}
 
@@ -111,7 +111,7 @@ class J1Marked(Judge):
         """
         handed = self._of(consumer, unit.pubend)
         handed.attempts[unit.first, consumer] = None
-        handed.careful = {at: times for at, times in handed.careful.items() if at <= unit.first}
+        handed.counted = {at: times for at, times in handed.counted.items() if at <= unit.first}
 
     def handed_out(self, consumer: Consumer, item: Item) -> None:
         """Something is handed out: for the first time, or again."""
@@ -121,7 +121,7 @@ class J1Marked(Judge):
         if isinstance(item, Gap):
             # Another event is the first one now, whose attempts are counted. Those of what may be lost are forgotten,
             # and yet an SHB that has it still may serve it to the next consumer.
-            handed.careful = {at: times for at, times in handed.careful.items() if at > item.end}
+            handed.counted = {at: times for at, times in handed.counted.items() if at > item.end}
         if not isinstance(item, Delivery):
             return
         for event in self.model.events(item):
@@ -147,11 +147,11 @@ class J1Marked(Judge):
                     and event.delivery_count > most
                 ):
                     self.fail(f"{what}, which counts {event.delivery_count}; nobody else could have had it: {most}")
-                counted = handed.careful.get(event.tick, 0)
+                counted = handed.counted.get(event.tick, 0)
                 if event.delivery_count < 1 + counted:
                     self.fail(f"{what}, which counts {event.delivery_count}; {counted} attempts were durable before")
             if (event.tick, consumer) in handed.attempts:
-                handed.careful[event.tick] = handed.careful.get(event.tick, 0) + 1
+                handed.counted[event.tick] = handed.counted.get(event.tick, 0) + 1
             handed.times[event.tick] = before + 1
             if consumer.gathers:
                 key = event.tick, consumer.first
@@ -217,14 +217,14 @@ class J5Vain(Judge):
 
 
 class J10Desks(Judge):
-    """A desk is one row, which is small: an attempt and a batch for each pubend at most."""
+    """A commit record is one row, which is small: an attempt and a batch for each pubend at most."""
 
     name = "J10"
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
         """A broker writes."""
         for operation in operations:
-            if isinstance(operation, Set) and operation.table == DESKS:
-                desk = msgspec.msgpack.decode(operation.value, type=Desk)
-                if not {*desk.attempts, *desk.units} <= {*self.model.histories}:
-                    self.fail(f"{broker.name} keeps at a desk what is of no pubend: {desk}")
+            if isinstance(operation, Set) and operation.table == COMMIT_RECORDS:
+                record = msgspec.msgpack.decode(operation.value, type=CommitRecord)
+                if not {*record.attempts, *record.units} <= {*self.model.histories}:
+                    self.fail(f"{broker.name} keeps at a desk what is of no pubend: {record}")

@@ -255,7 +255,7 @@ class I10Start(Judge):
         if account.skipped is not None:
             missed = account.skipped
             self.fail(
-                f"{consumer.lane} is resumed after its lease ran out, and passes over publication "
+                f"{consumer.lane} is resumed after it expired, and passes over publication "
                 f"{missed.publication.key} at {missed.tick} of {missed.pubend}"
             )
         if account.removed:

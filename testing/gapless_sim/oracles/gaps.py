@@ -35,7 +35,7 @@ class I5GapLegal(Judge):
     """A gap covers what its pubend lost, and it has a cause.
 
     Early release is on; or the application had acknowledged all of it; or its SHB was retired; or the
-    subscription began with a token of what was lost already, or was resumed after its lease had run out. Or a record
+    subscription began with a token of what was lost already, or was resumed after it had expired. Or a record
     could not be read, and an operator has given it up: never before that, and never of anything else.
 
     An event may come to light below a gap that was delivered; how far its causes excuse that, each consumer's account

@@ -154,7 +154,7 @@ class KI4Whole(KafkaJudge):
             return
         name = meta.pubend.partition(".")[0]
         since = self._families.setdefault((broker, name), self.world.now)
-        if meta.created and since < self.world.now and not meta.sealed:
+        if meta.created and since < self.world.now and not meta.read_only:
             self.fail(f"{broker} has {meta.pubend} later than others of its topic, and begins it at {meta.created}")
         place = broker, meta.pubend
         self._created[place] = meta.created

@@ -1,7 +1,7 @@
 """What the logs of the model Kafka say: the truth by which pubends on them are judged.
 
-It is read off the model: the committed records, without twins. Which batches are twins is worked out here, apart from
-the code that is judged.
+It is read off the model: the committed records, without duplicates. Which batches are duplicates is worked out here,
+apart from the code that is judged.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Truth:
     """Everything at or below it was removed."""
     transactional: set[Tick] = field(default_factory=set)
     """The events of transactions: if the end of one is cut off, it may end otherwise later."""
-    twins: dict[Tick, tuple[int, Tick]] = field(default_factory=dict)
-    """The records of twins: each with its key, and where the newest batch is whose twin it is."""
+    duplicates: dict[Tick, tuple[int, Tick]] = field(default_factory=dict)
+    """The records of duplicates: each with its key, and where the newest batch is whose duplicate it is."""
     retained: Tick = 0
     """Everything at or below it was removed, and no gateway had asked for that."""
     times: dict[Tick, int] = field(default_factory=dict)
     """The times that the records of events bear, in milliseconds since 1970."""
 
     def is_unmasked(self, tick: Tick, key: int) -> bool:
-        """Whether this is a twin of a batch that is removed: then nobody can tell, and it counts as none."""
-        found = self.twins.get(tick)
+        """Whether this is a duplicate of a batch that is removed: then nobody can tell, and it counts as none."""
+        found = self.duplicates.get(tick)
         return found is not None and found[0] == key and found[1] <= self.first
 
     def between(self, lo: Tick, hi: Tick) -> Sequence[Tick]:
@@ -78,7 +78,7 @@ class Mark(NamedTuple):
         return self.first + self.events - 1
 
     def is_settled_by(self, other: Mark) -> bool:
-        """Whether a batch that lies before this one, and was not met by who sent this one, makes this one a twin."""
+        """Whether an earlier batch, which the sender of this one had not met, makes this one a duplicate."""
         if (other.publisher, other.keyed) != (self.publisher, self.keyed):
             return False
         if self.keyed:
@@ -181,7 +181,7 @@ class KafkaLogs:
         keys: dict[Tick, int] = {}
         times: dict[Tick, int] = {}
         transactional: set[Tick] = set()
-        twins: dict[Tick, tuple[int, Tick]] = {}
+        duplicates: dict[Tick, tuple[int, Tick]] = {}
         met: list[tuple[Tick, Mark]] = []
         missing: set[Tick] = set()
         for batch, counts in chain(partition.committed(), zip(partition.undecided(), repeat(True))):
@@ -201,7 +201,7 @@ class KafkaLogs:
                     if batch in partition.compacted:
                         missing.add(tick)
                 if offset <= silent_upto:
-                    twins[tick] = key, settled_at
+                    duplicates[tick] = key, settled_at
                 else:
                     log.logged_at.setdefault(key, self._kafka.world.now)
                     if offset >= partition.stable:
@@ -210,7 +210,7 @@ class KafkaLogs:
                     if batch.is_transactional:
                         transactional.add(tick)
         stable = _position(partition, partition.stable)
-        log.truth = Truth(sorted(keys), keys, stable, first, transactional, twins, retained, times)
+        log.truth = Truth(sorted(keys), keys, stable, first, transactional, duplicates, retained, times)
         log.ever |= keys
 
     def _decode(self, log: _Log, batch: Batch) -> Sequence[tuple[int, int, int, Mark | None]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LEASE_MAX = 5.0
-"""Seconds: a longer lease nobody waits for."""
+"""Seconds: a longer time nobody waits for."""
 
 
 class I7Publish(Judge):
@@ -201,14 +201,14 @@ class V3LiveForgetting(Judge):
             self._unnamed[producer] = None
 
     def settled(self) -> bool:
-        """Whether nobody is known who is gone: as soon as leases are over, where they are short.
+        """Whether nobody is known who is gone: as soon as they expire, where they are short.
 
         Where frames get lost between brokers, a PHB may never learn that a session has ended.
         """
         options = self.world.options
         if any(history.has_hole for history in self.model.histories.values()):
             return True  # nothing is written of publishers until an operator comes
-        if options.router != "local" or options.publisher_lease_seconds > LEASE_MAX:
+        if options.router != "local" or options.publisher_expiry_seconds > LEASE_MAX:
             return True
         return sum(self._known()) <= self._alive()
 

@@ -160,7 +160,7 @@ class Account:
     damaged: bool = False
     """The disk of its home was replaced or put back."""
     lapsed: bool = False
-    """Its lease has run out: nothing is kept for it until it is attached again."""
+    """It has expired: nothing is kept for it until it is attached again."""
     resumed: bool = False
     """It was attached again after that."""
     skipped: Logged | None = None

@@ -16,7 +16,7 @@ LEAP_MS = 60_000
 its restarts, which this may have been down or set wrong. Runs here are shorter than `phb.clock_doubt_seconds`."""
 
 PROMISED_MS = 5_000
-"""So far ahead of the present a pubend may decide: what a lease covers, and some more."""
+"""So far ahead of the present a pubend may decide: what a reservation covers, and some more."""
 
 
 class Ages:

@@ -124,7 +124,7 @@ class Conversation:
             following = ""
         else:
             where = f"{self._names.range(unit.first - 1, unit.last)} of {self._names.pubend(unit.pubend)}"
-            following = f", then {where}, which may have been handed out before" if unit.careful else f", then {where}"
+            following = f", then {where}, which may have been handed out before" if unit.counted else f", then {where}"
         enlisted = f", enlisting {self._names.pubend(said.enlists)}" if said.enlists else ""
         return MessageText("acknowledge", f"commit {self._subscription(said.sid)}{done}{following}{enlisted}")
 
@@ -307,7 +307,7 @@ def _held(row: r.Held, names: Names) -> MessageText:
 
 
 def _seen(said: r.Seen, names: Names) -> MessageText:
-    sealed = ", sealed" if said.meta.sealed else ""
+    sealed = ", sealed" if said.meta.read_only else ""
     enrolled = "" if said.enrolled_at is None else f"; you are counted from {names.tick(said.enrolled_at)} on"
     where = f"{names.pubend(said.meta.pubend)} is here{sealed}, decided up to {names.tick(said.meta.stable)}"
     return MessageText("enrol", f"{where}{enrolled}")

@@ -21,7 +21,7 @@ from gapless.core.wire.tokens import CheckpointToken
 from gapless_shb.core.state.places import home_of
 from gapless_sim.recording.accounts import Account, History, Logged, Share, add_tick
 from gapless_sim.recording.event_ages import Ages
-from gapless_sim.recording.lapsed_leases import Lapses
+from gapless_sim.recording.expired_subscriptions import Lapses
 from gapless_sim.recording.observation import Oracle, Violation
 from gapless_sim.recording.pubend_logs import LOG, chops, records_apart, unseen
 from gapless_sim.recording.session_tap import ReceivedAcknowledgements
@@ -222,14 +222,14 @@ class Model(Oracle):
                 self._look_into(history, broker.disk_driver.records(LOG + history.pubend, history.lost))
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
-        """A log grew, or was chopped; a subscription's lease has run out."""
+        """A log grew, or was chopped; a subscription has expired."""
         self._note_what_may_be(broker, operations)
         for pubend, upto in chops(operations):
             history = self._history(pubend, broker.name)
             history.lost = max(history.lost, upto)
 
     def failed_to_write(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
-        """A log may have grown all the same, or a lease have run out."""
+        """A log may have grown all the same, or a subscription have expired."""
         self._note_what_may_be(broker, operations)
 
     def wiped(self, broker: SimBroker) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gapless.core.gauges import values_by
 from gapless_phb.core import gauges
-from gapless_sim.recording.lapsed_leases import lapses
+from gapless_sim.recording.expired_subscriptions import lapses
 from gapless_sim.recording.observation import Oracle
 from gapless_sim.workloads.publications import PublicationGenerator
 
@@ -73,7 +73,7 @@ class ChurnState(Oracle):
         self.lossy = self.forked = True
 
     def restored(self, broker: SimBroker) -> None:
-        """What is remembered of leases is what it was when the copy was made."""
+        """What is remembered of expired ones is what it was when the copy was made."""
         self._lapsed.clear()
 
     def refused(self, broker: SimBroker, error: BaseException) -> None:
@@ -95,7 +95,7 @@ class ChurnState(Oracle):
         )
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
-        """A lease may have run out."""
+        """One may have expired."""
         for sid, client_id, name in lapses(operations):
             self._lapsed[client_id, name, sid] = None
 
@@ -104,7 +104,7 @@ class ChurnState(Oracle):
         self.written(broker, operations)
 
     def has_lapsed(self, client_id: str, name: str | None, sid: int) -> bool:
-        """Whether the lease of a subscription has run out: then it may be resumed under another id."""
+        """Whether a subscription has expired: then it may be resumed under another id."""
         return (client_id, name or "", sid) in self._lapsed
 
     def has_ever_lapsed(self, client_id: str, name: str | None) -> bool:

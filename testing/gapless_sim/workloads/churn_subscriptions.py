@@ -91,7 +91,7 @@ class AppSubscription:
 
     @property
     def lapsed(self) -> bool:
-        """Whether its lease has run out since it was attached last."""
+        """Whether it has expired since it was attached last."""
         return self.state.has_lapsed(self.row.client_id, self.row.name, self.sid)
 
     def _has_lapsed_for(self, consumer: ChurnConsumer) -> bool:

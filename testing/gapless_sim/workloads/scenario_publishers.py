@@ -146,7 +146,7 @@ class SplitBrain(Publishing):
     """
 
     kind = "split brain"
-    label = "twins"
+    label = "rivals"
 
     def plan(self) -> None:
         """Two processes, one of which begins."""

@@ -21,8 +21,8 @@ from gapless.errors import (
 )
 from gapless_sim.workloads.filters import combine
 from gapless_sim.workloads.publications import TOPICS
+from gapless_sim.workloads.rivals import RivalledApplication, RivalledApplications
 from gapless_sim.workloads.transforms import INPUTS
-from gapless_sim.workloads.twins import TwinnedApplication, TwinnedApplications
 from gapless_sim.world.consumer import Row
 from gapless_sim.world.options import MILLISECOND
 from gapless_sim.world.producer import Outbox, Producer
@@ -49,7 +49,7 @@ SOMETIMES = (
 )
 
 
-class TransactingApplication(TwinnedApplication):
+class TransactingApplication(RivalledApplication):
     """One client: an outbox with inputs for others, and the subscriptions that its processes consume."""
 
     def __init__(self, workload: Transactions, client: SimClient, number: int) -> None:
@@ -58,7 +58,7 @@ class TransactingApplication(TwinnedApplication):
         self.sessions: dict[SimClient, Session] = {}
         """The session of each process."""
         self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
-        self.twin.on_start = self._start_session
+        self.rival.on_start = self._start_session
 
     def start(self, client: SimClient) -> None:
         """A process begins: it publishes inputs, and consumes."""
@@ -126,7 +126,7 @@ class TransactingApplication(TwinnedApplication):
         """A process stands still with its commit on its way or not, and the other one takes over."""
         self.world.sometimes("transactions.stood still")
         client.pause(self.draws.between(50, 6_000) * MILLISECOND)
-        other = self.twin if client is self.client else self.client
+        other = self.rival if client is self.client else self.client
         if other.running:
             for row in self.rows:
                 self.consume(self.sessions[other], row)
@@ -218,7 +218,7 @@ class TransactingApplication(TwinnedApplication):
             raise error
 
 
-class Transactions(TwinnedApplications[TransactingApplication]):
+class Transactions(RivalledApplications[TransactingApplication]):
     """The applications of one world."""
 
     name = "transactions"
@@ -231,7 +231,7 @@ class Transactions(TwinnedApplications[TransactingApplication]):
         return self._transactions
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
-        """A twin has taken it over, or its process ends."""
+        """A rival has taken it over, or its process ends."""
         if not self.has(consumer.client):
             return
         if isinstance(error, SubscriptionTakenOverError):

@@ -1,7 +1,7 @@
 """The workload `transforms`: applications that consume, and publish what follows, without a database.
 
 It is run when it is asked for by its name, and draws from a stream of its own: no other run depends on it. Each client
-has two processes, and any of them may run any of its transforms: a twin may begin at any time, while the first one
+has two processes, and any of them may run any of its transforms: a rival may begin at any time, while the first one
 works, stands still or is dead. Brokers die, too, now and then together with the processes of a client.
 """
 
@@ -21,7 +21,7 @@ from gapless.errors import (
 from gapless_sim.recording.observation import Violation
 from gapless_sim.workloads.filters import PATTERNS, SELECTORS, combine
 from gapless_sim.workloads.publications import TOPICS
-from gapless_sim.workloads.twins import TwinnedApplication, TwinnedApplications
+from gapless_sim.workloads.rivals import RivalledApplication, RivalledApplications
 from gapless_sim.world.consumer import Row
 from gapless_sim.world.options import MILLISECOND
 from gapless_sim.world.producer import Outbox, Producer
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 SOMETIMES = (
     "transforms.published",
     "transforms.began from a stored position",
-    "transforms.began beside a twin",
-    "transforms.twin stood still",
+    "transforms.began beside a rival",
+    "transforms.rival stood still",
     "transforms.stood still with outputs unsent",
     "transforms.fenced",
     "transforms.input taken over",
@@ -51,7 +51,7 @@ INPUTS = [pattern for pattern in PATTERNS if pattern[0] in {"a.#", "a.*", "*.b.#
 """None of them matches an output: no transform consumes what it or another one publishes."""
 
 
-class TransformingApplication(TwinnedApplication):
+class TransformingApplication(RivalledApplication):
     """One client: an outbox with inputs for others, and its transforms, of which no database knows anything."""
 
     def __init__(self, workload: Transforms, client: SimClient, number: int) -> None:
@@ -60,7 +60,7 @@ class TransformingApplication(TwinnedApplication):
         self.running: dict[int, list[Transform]] = {}
         """The transforms of each recipe that are not over, as far as their processes know."""
         self.outbox = Outbox(f"out-{number}", self.draws.pick(TOPICS))
-        self.twin.on_start = self._start_transforms
+        self.rival.on_start = self._start_transforms
 
     def start(self, client: SimClient) -> None:
         """A process begins: it publishes, and maybe runs a transform."""
@@ -94,7 +94,7 @@ class TransformingApplication(TwinnedApplication):
         if any(transform.client is client for transform in living):
             return
         if living:
-            self.world.sometimes("transforms.began beside a twin")
+            self.world.sometimes("transforms.began beside a rival")
         portion = self.draws.pick((1, 2, 2, 3, 8))
         pace = self.draws.pick((0, 20, 300, 900)) * MILLISECOND
         transform = Transform(client, recipe, portion=portion, pace=pace)
@@ -128,16 +128,16 @@ class TransformingApplication(TwinnedApplication):
                 if draws.chance(0.5):
                     transform.on_made = partial(self._stand_still, transform, client)
                     return
-                self.world.sometimes("transforms.twin stood still")
+                self.world.sometimes("transforms.rival stood still")
                 transform.client.pause(draws.between(50, 6_000) * MILLISECOND)
         self.transform(client, recipe)
 
-    def _stand_still(self, transform: Transform, twin: SimClient) -> None:
-        """A process stands still between making something and sending it, and a twin takes over meanwhile."""
+    def _stand_still(self, transform: Transform, rival: SimClient) -> None:
+        """A process stands still between making something and sending it, and a rival takes over meanwhile."""
         self.world.sometimes("transforms.stood still with outputs unsent")
         transform.client.pause(self.draws.between(50, 3_000) * MILLISECOND)
-        if twin.running:
-            self.transform(twin, transform.recipe)
+        if rival.running:
+            self.transform(rival, transform.recipe)
 
     def finish(self) -> None:
         """What was not handed to the publisher yet is; each transform runs somewhere, and stores where it stands."""
@@ -175,19 +175,19 @@ class TransformingApplication(TwinnedApplication):
             raise error
 
 
-class Transforms(TwinnedApplications[TransformingApplication]):
+class Transforms(RivalledApplications[TransformingApplication]):
     """The applications of one world."""
 
     name = "transforms"
     missing = "a transform has no process"
 
     def lost_subscription(self, consumer: Consumer, error: GaplessError) -> None:
-        """A twin has taken the input over, or its process ends."""
+        """A rival has taken the input over, or its process ends."""
         if not self.has(consumer.client):
             return
         if isinstance(error, SubscriptionTakenOverError):
             self.world.sometimes("transforms.input taken over")
-        elif not isinstance(error, ConnectionClosedError | SubscriptionInUseError):  # a twin may just be creating it
+        elif not isinstance(error, ConnectionClosedError | SubscriptionInUseError):  # a rival may just be creating it
             raise Violation("J3", f"{consumer.lane} lost its input: {type(error).__name__}: {error}")
 
     def _application(self, client: SimClient, number: int) -> TransformingApplication:

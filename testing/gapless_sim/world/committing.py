@@ -66,7 +66,7 @@ class CommittingConsumer(Consumer):
         committing = self.core.committing
         assert committing is not None
         asked = committing.under_way
-        if asked is not None and asked.unit is not None and asked.unit.careful:
+        if asked is not None and asked.unit is not None and asked.unit.counted:
             self.client.world.observe.attempting(self, asked.unit)
 
     def _take_one(self) -> bool:

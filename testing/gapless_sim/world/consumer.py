@@ -239,7 +239,7 @@ class Consumer:
             self.on_attached(self)
 
     def _is_own(self, token: CheckpointToken) -> bool:
-        """Whether it is of this subscription, and not of one before it whose lease ran out: a client refuses those."""
+        """Whether it is of this subscription, and not of one before it that expired: a client refuses those."""
         core = self.core
         return (token.home, token.sid, token.generation) == (core.home, core.sid, core.generation)
 

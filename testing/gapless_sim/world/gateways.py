@@ -654,7 +654,7 @@ class Judge:
                 self.fail(f"KI6: {name} has a receipt for event {sequence}, {body!r}, at {tick}: {by_body.get(body)}")
 
     def _truth(self) -> list[tuple[Tick, bytes]]:
-        """Every event that the log has, with its tick: what is committed, and in no twin."""
+        """Every event that the log has, with its tick: what is committed, and in no duplicate."""
         found: list[tuple[Tick, bytes]] = []
         met: list[tuple[Tick, Any]] = []
         form = KafkaFormat(TOPIC)
@@ -666,7 +666,7 @@ class Judge:
             _, marks = form.decode(LogPiece(low, low + batch.record_count - 1, batch.raw), rules)
             silent: set[Tick] = set()
             for tick, mark in marks:
-                is_twin = any(
+                is_duplicate = any(
                     mark.after < at < tick
                     and other.publisher == mark.publisher
                     and (
@@ -676,7 +676,7 @@ class Judge:
                     for at, other in met
                 )
                 met.append((tick, mark))
-                silent |= set(range(tick, tick + mark.count)) if is_twin else set()
+                silent |= set(range(tick, tick + mark.count)) if is_duplicate else set()
             for record in records(batch):
                 tick = tick_at(batch.leader_epoch, record.offset + 1)
                 if tick not in silent:

@@ -177,9 +177,9 @@ class Options:
     release_policy: str = ""
     """The plugin of another release policy; "": the one that ships, with the limits above."""
     min_retain_seconds: float = 0.0
-    publisher_lease_seconds: float = 900.0
+    publisher_expiry_seconds: float = 900.0
     """How long a publisher without a name is known after its session."""
-    subscription_lease_seconds: float | None = None
+    subscription_expiry_seconds: float | None = None
     retires: float = 0.0
     """Retirements of an SHB that is down, a second."""
     replacements: float = 0.0
@@ -307,8 +307,8 @@ def draw_options(
         if workload in {None, "scenarios"} and faults == FAULTS:
             return about(drawn, scenario)
     # From streams of their own, for they came later: the seeds that do not draw them are what they were.
-    lease = choices.stream("options/publishers").pick((900.0, 900.0, 0.3, 2.0))
-    drawn = replace(drawn, publisher_lease_seconds=lease)
+    expiry = choices.stream("options/publishers").pick((900.0, 900.0, 0.3, 2.0))
+    drawn = replace(drawn, publisher_expiry_seconds=expiry)
     late = _Draws(choices.stream("options/late"), faults).rate("network", 2.0, LATE_SHARE)
     lost = _Draws(choices.stream("options/frames lost"), faults).rate("network", 1.0, FRAMES_LOST_SHARE)
     lies = _Draws(choices.stream("options/lies"), faults).rate("network", 1.0, LIES_SHARE) if router != "local" else 0.0
@@ -369,7 +369,7 @@ def with_policies(options: Options, draws: Stream) -> Options:
     Scenarios know what is kept for how long, and are left alone.
     """
     policy = draws.pick(("", "", "", "", "bytes", "bytes and age", "greedy"))
-    lease = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
+    expiry = float(draws.pick((1, 2, 5))) if draws.chance(0.3) else None
     max_bytes = draws.pick((2_000, 500, 10_000))
     if not options.is_churn_alone:
         return options
@@ -378,7 +378,7 @@ def with_policies(options: Options, draws: Stream) -> Options:
     elif policy:
         seconds = options.max_retain_seconds if policy == "bytes and age" else None
         options = replace(options, max_retain_bytes=max_bytes, max_retain_seconds=seconds)
-    return replace(options, subscription_lease_seconds=lease)
+    return replace(options, subscription_expiry_seconds=expiry)
 
 
 ORDERED_SHARE = 0.2

@@ -87,7 +87,7 @@ class Transform(Producer):
         return self.alive and self.open and self.consumer is not None and self.consumer.works
 
     def on_answered(self, ready: e.PublisherReady) -> None:
-        """It is open: from now on no twin stores anything. It goes on from what is stored."""
+        """It is open: from now on no rival stores anything. It goes on from what is stored."""
         super().on_answered(ready)
         for token in ready.tokens:
             self.client.world.observe.stored(self, token)
@@ -106,7 +106,7 @@ class Transform(Producer):
             self.consumer.on_over = self._lost_input
 
     def _lost_input(self, _consumer: Consumer, error: GaplessError) -> None:
-        """If it was taken over, the answer to its last batch tells whether by a twin; else it is over."""
+        """If it was taken over, the answer to its last batch tells whether by a rival; else it is over."""
         positions = self._positions
         can_ask = self.alive and self.client.core.publisher(self.number) is not None
         if positions is None or not can_ask or not isinstance(error, TAKEN_OVER):

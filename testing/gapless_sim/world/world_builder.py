@@ -118,7 +118,7 @@ def phb_section(options: Options, name: str) -> dict[str, Any]:
     pubend |= {key: limit for key, limit in limits.items() if limit is not None}
     if options.release_policy:
         pubend["release"] = {"plugin": options.release_policy}
-    return {"pubends": [pubend], "publisher_lease_seconds": options.publisher_lease_seconds}
+    return {"pubends": [pubend], "publisher_expiry_seconds": options.publisher_expiry_seconds}
 
 
 def groups_of(options: Options, roles: Mapping[str, tuple[str, ...]]) -> Iterator[GroupSection]:
@@ -157,7 +157,7 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
             "pfs": options.pfs,
             "link_bytes": options.link_bytes,
             "memory_bytes": options.memory_bytes,
-            "subscription_lease_seconds": options.subscription_lease_seconds,
+            "subscription_expiry_seconds": options.subscription_expiry_seconds,
         }
     if world.topology is not None:
         network = world.topology.map()

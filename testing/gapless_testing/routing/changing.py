@@ -93,13 +93,13 @@ class ChangingTests(RouterFixtures):
         for world in quiet_worlds(harness):
             everybody = pairs(world)
             for pubend in world.pubends:
-                pubend.sealed = True
+                pubend.read_only = True
                 pubend.introduce()
             for shb in world.shbs:
                 shb.introduce()
             for pair in everybody:
                 what = f"{pair} was not told that it is sealed"
-                wait(world, 10 + harness.push_seconds, Clause.ENROL, what, lambda: pair.following.sealed)  # noqa: B023
+                wait(world, 10 + harness.push_seconds, Clause.ENROL, what, lambda: pair.following.read_only)  # noqa: B023
             for pubend in world.pubends:
                 pubend.minima = Minima(0, 0)
                 pubend.host.vanish()

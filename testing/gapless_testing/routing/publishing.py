@@ -61,7 +61,7 @@ class PublishingStandIn:
         self.lost: Tick = 0
         self.members: dict[ShbId, Tick] = {}
         self.minima = Minima(0, 0)
-        self.sealed = False
+        self.read_only = False
         self.damaged: tuple[Tick, Tick] = (0, 0)
         """What of its log cannot be read any more, and was given up."""
         self.gives_up = True
@@ -91,7 +91,7 @@ class PublishingStandIn:
             self.host.name,
             TOPICS,
             created=self.created,
-            sealed=self.sealed,
+            read_only=self.read_only,
             voids=((1, 2),),
             stable=self.stable,
             residue=self.number,
@@ -168,7 +168,7 @@ class PublishingStandIn:
     def promise(self) -> None:
         """Tells silence up to now, if nothing is pending."""
         upto = tick_at(self.host.now)
-        if not self._pending and not self.sealed and upto > self.stable:
+        if not self._pending and not self.read_only and upto > self.stable:
             self._last = max(self._last, upto)
             self._say(upto, EMPTY)
 

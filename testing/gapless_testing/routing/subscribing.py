@@ -77,7 +77,7 @@ class Following:
     held: int = 0
     """The highest version of the row that was answered."""
     probed: Tick = 0
-    sealed: bool = False
+    read_only: bool = False
     """Whether it was told so, ever."""
 
 
@@ -206,7 +206,7 @@ class SubscribingStandIn:
             following = Following(seen.meta, at, at, stream, delivered=at, released=at, moved_at=self._now)
             following.required.append((at, self.version))
             self.streams[seen.meta.pubend] = following
-        following.sealed |= seen.meta.sealed
+        following.read_only |= seen.meta.read_only
         self._aim(following, seen.meta.stable)
 
     def _deliver(self, knowledge: Knowledge) -> None:

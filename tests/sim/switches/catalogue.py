@@ -102,7 +102,7 @@ RULES: tuple[str, ...] = (
     "before client's CT",
     "before Committed",
     "before unit",
-    "before desk",
+    "before commit record",
     "before transaction",
     "before S4 mode",
     "numbers of frames",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_DESKS = "gapless_shb.core.subscriptions.commits:Desks"
+_DESKS = "gapless_shb.core.subscriptions.commits:CommitRecords"
 _CLIENT = "gapless.core.client.consuming.committing:Committing"
 _DIES = "Client and broker die together while an event is in hand, or one after the other."
 
@@ -21,8 +21,8 @@ COMMITTING = (
         ("local",),
     ),
     Switch(
-        "desk_written_after_the_answer",
-        ("TS2", "before desk"),
+        "commit_record_written_after_the_answer",
+        ("TS2", "before commit record"),
         "A consumer is answered before it is durable that it has the subscription.",
         (
             Edit(
@@ -40,7 +40,7 @@ COMMITTING = (
         "no_doubt_after_an_unclean_end",
         ("TS3",),
         "Who attaches after somebody that did not say what it had in hand is in no doubt.",
-        (Edit(f"{_DESKS}.open", "desk.doubt = bool(desk.holder)", "desk.doubt = False"),),
+        (Edit(f"{_DESKS}.open", "record.doubt = bool(record.holder)", "record.doubt = False"),),
         ("J1",),
         _DIES,
         "committing",
@@ -50,7 +50,7 @@ COMMITTING = (
         "doubt_ends_with_who_found_it",
         ("TS3",),
         "Who finds doubt and leaves in order takes it along, although it was handed nothing.",
-        (Edit(f"{_DESKS}.close", '"" if settled is None else LEFT', '""'),),
+        (Edit(f"{_DESKS}.close", '"" if cleared is None else LEFT', '""'),),
         ("J1",),
         "A process dies with an event in hand; the next one attaches, and leaves before it has been handed that.",
         "committing",
@@ -74,7 +74,7 @@ COMMITTING = (
             Edit(
                 f"{_DESKS}.commit",
                 "    hosting.outbox.write(rows, durable)",
-                "    if unit is not None and unit.careful:\n"
+                "    if unit is not None and unit.counted:\n"
                 "        durable(now, 0)\n"
                 "        hosting.outbox.write(rows)\n"
                 "    else:\n"
@@ -129,10 +129,10 @@ COMMITTING = (
         (
             Edit(
                 f"{_DESKS}.open",
-                "    row = self._row(sid, desk)",
-                "    for pubend, taken in list(desk.attempts.items()):\n"
-                "        desk.attempts[pubend] = Attempt(taken.tick, taken.count + 1, desk.holder)\n"
-                "    row = self._row(sid, desk)",
+                "    row = self._row(sid, record)",
+                "    for pubend, taken in list(record.attempts.items()):\n"
+                "        record.attempts[pubend] = Attempt(taken.tick, taken.count + 1, record.holder)\n"
+                "    row = self._row(sid, record)",
             ),
         ),
         ("J1",),
@@ -170,7 +170,7 @@ COMMITTING = (
         "announced_counts_as_handed_out",
         ("marks",),
         "What was announced for a consumer counts as handed out, although it has left in order.",
-        (Edit(f"{_DESKS}.close", "desk.units = dict(desk.former)", "desk.former = desk.former"),),
+        (Edit(f"{_DESKS}.close", "record.units = dict(record.former)", "record.former = record.former"),),
         ("J5",),
         "A consumer that acknowledges by hand leaves in order after two events, and another one comes.",
         "committing",
@@ -180,7 +180,7 @@ COMMITTING = (
         "first_event_is_in_doubt_after_a_change",
         ("marks",),
         "What is in doubt when the filter changes is the first event that the new filter selects.",
-        (Edit(f"{_DESKS}.changed", "    self._row(former.sid, desk)  # without", "    return []  # without"),),
+        (Edit(f"{_DESKS}.changed", "    self._row(former.sid, record)  # without", "    return []  # without"),),
         ("J1", "J5"),
         "Something is in hand when the subscription is taken over with a filter that selects an earlier event, too.",
         "committing",
@@ -190,7 +190,7 @@ COMMITTING = (
         "change_ends_the_doubt",
         ("marks",),
         "What was in doubt when the filter changed is forgotten.",
-        (Edit(f"{_DESKS}.changed", "added(desk.earlier, earlier)", "()"),),
+        (Edit(f"{_DESKS}.changed", "added(record.earlier, earlier)", "()"),),
         ("J1", "J2"),
         "Something is in hand when the subscription is taken over with a filter that selects it, too.",
         "committing",

@@ -91,7 +91,7 @@ PFS = (
         "latestDelivered is checkpointed and reported before the records of its ticks are written.",
         (
             Edit(
-                f"{_PFS}:Pfs.seal",
+                f"{_PFS}:Pfs.close",
                 "    return writes",
                 '    late, self._late = vars(self).get("_late", []), writes\n    return late',
             ),
@@ -188,7 +188,7 @@ PROGRESS = (
         "quiet_range_not_silent",
         ("T47",),
         "What a quiet subscription has released is lost to it like to anybody, and not silence.",
-        (Replace(f"{_POSITION}.silent", "return self.quiet_from, self.quiet_from"),),
+        (Replace(f"{_POSITION}.silent", "return self.acked_event, self.acked_event"),),
         ("I5",),
         "A durable subscription that nothing more matches, others that acknowledge, min_retain = 0 so that the log"
         " is chopped; then its application starts anew with the token it stored at its last event.",

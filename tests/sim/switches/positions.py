@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
-_AHEAD = "gapless_shb.core.subscriptions.positions_ahead:PositionsAhead"
+_AHEAD = "gapless_shb.core.subscriptions.unverified_positions:UnverifiedPositions"
 
 POSITIONS = (
     Switch(
@@ -15,7 +15,7 @@ POSITIONS = (
         " as if that event was lost.",
         (
             Replace(
-                "gapless_shb.core.live.constream:Constream.behind",
+                "gapless_shb.core.live.constream:Constream.client_position",
                 "stands_as_event = self.meta.residue is not None and tick % STEP == self.meta.residue\nreturn tick",
             ),
         ),

@@ -6,7 +6,7 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _LOG = "gapless_phb.core.own_log.log:Log"
-_OWN = "gapless_phb.core.own_log.source:Own"
+_OWN = "gapless_phb.core.own_log.source:OwnLogSource"
 _READER = "gapless_phb.core.retention.log_reader:LogReader"
 _HANDLER = "gapless_phb.core.publishers.handler:PublishHandler"
 _RECOVERY = "gapless_phb.core.own_log.recovery"
@@ -43,7 +43,7 @@ SILENCE = (
         "An idle pubend asserts silence up to the present, whatever is durably reserved.",
         (Edit(f"{_LOG}.promise", "upto = min(time, self.reserved)", "upto = time"),),
         ("I12", "I3"),
-        "An idle PHB whose disk stalls for longer than the reservation lasts (2 s; less with a shorter lease_seconds),"
+        "An idle PHB whose disk stalls for longer than the reservation lasts (reservation_seconds),"
         " or a PHB that is paused that long; a crash before the next reservation is durable, a wall clock that steps"
         " back by more than the restart takes, and a publish at once.",
     ),
@@ -60,7 +60,7 @@ SILENCE = (
         ),
         ("I12", "I3"),
         "As silence_beyond_reservation: a crash while the write of a reservation is under way, after silence above the"
-        " one before was said (a sync that takes more than lease_seconds / 2), and a wall clock that steps back.",
+        " one before was said (a sync that takes more than reservation_seconds / 2), and a wall clock that steps back.",
     ),
     Switch(
         "silence_across_pending",
@@ -330,7 +330,7 @@ PUBLISHERS = (
         " and overtaken on its way (hostile: lose, reorder with the publisher at another node).",
     ),
     Switch(
-        "twin_not_fenced",
+        "rival_not_fenced",
         ("before open",),
         "A batch of an earlier opening of its publisher is taken like one of the newest.",
         (
@@ -379,7 +379,7 @@ PUBLISHERS = (
         ),
         ("I6", "I7"),
         "A publisher without a name whose receipts are on their way when its link breaks, or its broker, and which is"
-        " away for longer than publisher_lease_seconds.",
+        " away for longer than publisher_expiry_seconds.",
     ),
     Switch(
         "closed_is_kept",

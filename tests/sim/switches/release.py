@@ -6,8 +6,8 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _PUBEND = "gapless_phb.core.pubend:Pubend"
-_KEEPING = "gapless_phb.core.retention.members:Keeping"
-_OWN = "gapless_phb.core.own_log.source:Own"
+_KEEPING = "gapless_phb.core.retention.members:Retention"
+_OWN = "gapless_phb.core.own_log.source:OwnLogSource"
 _RELEASE = "gapless_phb.core.retention.release:Release"
 _TABLE = "gapless.core.network.release:ReleaseTable"
 
@@ -73,8 +73,8 @@ MEMBERS = (
         (
             Edit(
                 f"{_KEEPING}.enrol",
-                "rows.key(self._number, shb), rows.encode(at))], durable)",
-                "rows.key(self._number, shb), rows.encode(at))])\n        durable(0, 0)",
+                "self._outbox.write([row], durable)",
+                "self._outbox.write([row])\n        durable(0, 0)",
             ),
         ),
         ("I8", "I5"),
@@ -220,7 +220,7 @@ GIVING_UP = (
         "retirement_not_told",
         ("T10",),
         "An SHB that is retired is deleted, and the router goes on to wait for its reports.",
-        (Replace(f"{_PUBEND}.retire", "self.keeping.retire(shb, lambda _now, _wall: None)"),),
+        (Replace(f"{_PUBEND}.retire", "self.retention.retire(shb, lambda _now, _wall: None)"),),
         ("V3",),
         "Two SHBs, one goes for good and is retired (`PublisherHostingBroker.retire`); the other one acknowledges"
         " everything, and the PHB is not restarted.",

@@ -52,8 +52,8 @@ ROAMING = (
             ),
             Edit(
                 f"{_GUESTS}._renewal",
-                "if position.passed > max(position.acked, 0 if row is None else max(row.passed, row.released)):",
-                "if position.passed < 0:",
+                "if position.nothing_upto > max(",
+                "if position.nothing_upto < min(-1, ",
             ),
         ),
         ("V3",),
@@ -94,9 +94,9 @@ ROAMING = (
         ("knowledge",),
     ),
     Switch(
-        "guest_that_has_gone_keeps_its_lease",
+        "guest_that_has_gone_keeps_its_attachment",
         ("roaming",),
-        "A guest's SHB says that the consumer has gone, and the home keeps the lease.",
+        "A guest's SHB says that the consumer has gone, and the home keeps the attachment.",
         (
             Edit(
                 f"{_HOME}.on_renew",
@@ -112,12 +112,12 @@ ROAMING = (
     Switch(
         "home_takes_no_guest_back",
         ("roaming",),
-        "A home that has restarted does not give the lease to a guest that renews it.",
+        "A home that has restarted does not give the attachment to a guest that renews it.",
         (
             Edit(
                 f"{_HOME}.on_renew",
-                "if lease is None and is_free and",
-                "if lease is None and renew.sid < 0 and",
+                "if attachment is None and is_free and",
+                "if attachment is None and renew.sid < 0 and",
             ),
         ),
         ("X1",),
@@ -149,12 +149,12 @@ ROAMING = (
             Edit(
                 f"{_GUESTS}._renewal",
                 "position.acked > (0 if row is None else row.acked)",
-                "max(position.acked, position.passed) > (0 if row is None else row.acked)",
+                "max(position.acked, position.nothing_upto) > (0 if row is None else row.acked)",
             ),
             Edit(
                 f"{_GUESTS}._renewal",
-                "Acknowledged(stream.pubend, position.acked, position.quiet_from)",
-                "Acknowledged(stream.pubend, max(position.acked, position.passed), position.quiet_from)",
+                "Acknowledged(stream.pubend, position.acked, position.acked_event)",
+                "Acknowledged(stream.pubend, max(position.acked, position.nothing_upto), position.acked_event)",
             ),
         ),
         ("X3",),

@@ -131,8 +131,8 @@ JOINING = (
         (
             Edit(
                 f"{_SHB}._discover",
-                "start = stream.behind(at) if too_late else start",
-                "start = stream.behind(at)",
+                "start = stream.client_position(at) if too_late else start",
+                "start = stream.client_position(at)",
             ),
         ),
         ("I10",),

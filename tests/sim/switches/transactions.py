@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.switches.edits import Edit
 from sim.switches.switch import Switch
 
-_DESKS = "gapless_shb.core.subscriptions.commits:Desks"
+_DESKS = "gapless_shb.core.subscriptions.commits:CommitRecords"
 _CLAIMS = "gapless_phb.core.publishers.consumed:ClaimedPositions"
 
 TRANSACTIONS = (
@@ -26,8 +26,8 @@ TRANSACTIONS = (
         (
             Edit(
                 "gapless_shb.core.subscriptions.attach:Subscribing._attach",
-                "self._desks.advance(subscription, ticks, now)",
-                "self._desks.advance(subscription, {}, now)",
+                "self._commit_records.advance(subscription, ticks, now)",
+                "self._commit_records.advance(subscription, {}, now)",
             ),
         ),
         ("J4", "J2"),
@@ -40,7 +40,7 @@ TRANSACTIONS = (
         "A pubend tells what was stored for a subscription, and goes on taking transactions of earlier claims.",
         (Edit(f"{_CLAIMS}.checked", "if row is None or row.epoch != epoch:", "if row is None:"),),
         ("J4", "J2"),
-        "A process stands still with a transaction unsent, while its twin consumes the same.",
+        "A process stands still with a transaction unsent, while its rival consumes the same.",
         "transactions",
     ),
     Switch(
@@ -58,10 +58,14 @@ TRANSACTIONS = (
                 " or self._hosting.registry.phase(request.sid) is Phase.ATTACHING",
                 "",
             ),
-            Edit(f"{_DESKS}.is_current", "return desk is not None and desk.epoch == epoch", "return desk is not None"),
+            Edit(
+                f"{_DESKS}.is_current",
+                "return record is not None and record.epoch == epoch",
+                "return record is not None",
+            ),
         ),
         ("J4", "J2"),
-        "A process stands still with a commit unsent, while its twin consumes the same.",
+        "A process stands still with a commit unsent, while its rival consumes the same.",
         "transactions",
     ),
     Switch(

@@ -54,7 +54,7 @@ TRANSFORMS = (
             ),
         ),
         ("J3", "I7"),
-        "Two twins make the same outputs of different portions of the input: the fenced one's batch comes late, under"
+        "Two rivals make the same outputs of different portions of the input: the fenced one's batch comes late, under"
         " the sequences of one that the other has logged, with a position farther on.",
         workload="transforms",
     ),
@@ -71,7 +71,7 @@ TRANSFORMS = (
             Edit(f"{_HANDLER}.open", "        tokens = tuple(map(str, opened.tokens))\n", ""),
         ),
         ("J3", "I7"),
-        "A twin opens the publisher while a batch of the other one is on its way to the disk.",
+        "A rival opens the publisher while a batch of the other one is on its way to the disk.",
         workload="transforms",
     ),
     Switch(
@@ -87,7 +87,7 @@ TRANSFORMS = (
             Edit(f"{_TRANSFORM}._opened", "    self._consume(tokens)", "    pass"),
         ),
         ("J3", "I7", "I6"),
-        "A process dies with a stored position that was not acknowledged yet, or a twin stores one in between.",
+        "A process dies with a stored position that was not acknowledged yet, or a rival stores one in between.",
         workload="transforms",
     ),
     Switch(
@@ -110,7 +110,7 @@ TRANSFORMS = (
     Switch(
         "input_left_to_a_former_owner",
         ("transforms",),
-        "A transform whose input was taken over waits for ever, also if no twin has opened its publisher since.",
+        "A transform whose input was taken over waits for ever, also if no rival has opened its publisher since.",
         (
             Edit(
                 "gapless.core.client.consuming.transforming:TransformPositions.takes_back",
@@ -119,7 +119,7 @@ TRANSFORMS = (
             ),
         ),
         ("J3",),
-        "A process opens the publisher and stands still before it attaches the input; a twin does both; then the first"
+        "A process opens the publisher and stands still before it attaches the input; a rival does both; then the first"
         " one wakes, and attaches the input.",
         workload="transforms",
     ),

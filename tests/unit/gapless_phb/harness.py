@@ -87,7 +87,7 @@ class Harness(Rig[PublisherHostingBroker]):
 
     @property
     def pubends(self) -> list[str]:
-        return list(values_by(self.role.gauges(), gauges.SEALED, "pubend"))
+        return list(values_by(self.role.gauges(), gauges.READ_ONLY, "pubend"))
 
     def status(self, pubend: str | None = None) -> dict[str, Any]:
         """The gauges of a pubend by what is between `gapless_pubend_` and the unit; those of SHBs by the SHB."""

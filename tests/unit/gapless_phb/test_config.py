@@ -60,7 +60,7 @@ def test_what_is_said_is_what_is_set() -> None:
         ({"max_publishers": "many"}, r"phb\.max_publishers"),
         ({"max_event_bytes": 5}, r"phb\.max_event_bytes"),
         ({"silence_seconds": float("inf")}, r"phb\.silence_seconds"),
-        ({"silence_seconds": 1.5}, r"phb: .*lease_seconds must be at least twice"),
+        ({"silence_seconds": 1.5}, r"phb: .*reservation_seconds must be at least twice"),
         ({"pubends": []}, r"phb\.pubends: there is none"),
         ({"pubends": [{}]}, r"phb\.pubends\.0\.name"),
         ({"pubends": [{"name": "a@b"}]}, r"phb\.pubends\.0\.name"),

@@ -259,7 +259,7 @@ def test_seen_says_how_far_the_pubend_is(router: RouterBase) -> None:
 
 
 def test_a_pubend_that_is_sealed_is_seen_so(router: RouterBase) -> None:
-    sealed = replace(META, sealed=True)
+    sealed = replace(META, read_only=True)
 
     assert list(router.pubend(NOW, Opened(sealed, {"shb": 40}))) == [Seen(sealed, 40)]
 

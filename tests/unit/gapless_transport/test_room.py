@@ -16,7 +16,7 @@ from gapless_transport.tcp_options import TcpOptions
 from unit.gapless_transport.test_tcp_link import FakeTransport
 
 
-class Guest:
+class Occupant:
     """Someone who claims room."""
 
     def __init__(self) -> None:
@@ -34,21 +34,21 @@ def room(size: int = 100, patience: float = 60.0) -> Room:
 
 
 async def test_who_fits_has_room_at_once_and_the_others_wait_in_their_order() -> None:
-    guests = [Guest() for _ in range(4)]
+    guests = [Occupant() for _ in range(4)]
     there = room()
 
-    granted = [there.claim(guest, 50, 1) for guest in guests]
+    granted = [there.claim(occupant, 50, 1) for occupant in guests]
     assert granted == [True, True, False, False]
     there.leave(guests[0])
 
-    assert [guest.told for guest in guests] == [[], [], ["go on"], []]
+    assert [occupant.told for occupant in guests] == [[], [], ["go on"], []]
     there.leave(guests[1])
     assert guests[3].told == ["go on"]
 
 
 async def test_a_small_frame_does_not_overtake_a_large_one_that_waits() -> None:
     """Or the large one would wait for ever."""
-    first, large, small = Guest(), Guest(), Guest()
+    first, large, small = Occupant(), Occupant(), Occupant()
     there = room()
     assert there.claim(first, 60, 1)
 
@@ -60,7 +60,7 @@ async def test_a_small_frame_does_not_overtake_a_large_one_that_waits() -> None:
 
 
 async def test_a_frame_larger_than_the_room_has_it_alone() -> None:
-    first, huge = Guest(), Guest()
+    first, huge = Occupant(), Occupant()
     there = room()
     assert there.claim(first, 10, 1)
     assert not there.claim(huge, 1000, 1)
@@ -70,20 +70,20 @@ async def test_a_frame_larger_than_the_room_has_it_alone() -> None:
 
 
 async def test_what_those_who_wait_have_sent_is_bounded_too() -> None:
-    guests = [Guest() for _ in range(4)]
+    guests = [Occupant() for _ in range(4)]
     there = room()
     assert there.claim(guests[0], 100, 1)
-    for guest in guests[1:]:
-        assert not there.claim(guest, 90, 40)
+    for occupant in guests[1:]:
+        assert not there.claim(occupant, 90, 40)
 
-    assert [guest.told for guest in guests[:3]] == [[], [], []]
+    assert [occupant.told for occupant in guests[:3]] == [[], [], []]
     assert guests[3].told == ["unfinished frames of all connections take 220 bytes already"]
     there.leave(guests[0])
     assert guests[1].told == ["go on"]
 
 
 async def test_who_does_not_finish_while_others_wait_is_ended() -> None:
-    idle, waiting = Guest(), Guest()
+    idle, waiting = Occupant(), Occupant()
     there = room(patience=0.02)
     assert there.claim(idle, 100, 1)
     await asyncio.sleep(0.1)
@@ -98,9 +98,9 @@ async def test_who_does_not_finish_while_others_wait_is_ended() -> None:
 async def test_the_operator_is_told_once_in_a_while(caplog: Any) -> None:
     caplog.set_level(logging.WARNING)
     there = room()
-    there.claim(Guest(), 100, 1)
+    there.claim(Occupant(), 100, 1)
     for _ in range(5):
-        there.claim(Guest(), 100, 1)
+        there.claim(Occupant(), 100, 1)
 
     assert [record.getMessage() for record in caplog.records] == [
         "here:1: unfinished frames take 100 bytes of the 100 that they may take; further ones wait"

@@ -187,8 +187,8 @@ class Appends:
             if batch.publisher in beginning:
                 continue
             if _begins(batch.publisher, pub):
-                # Until a batch of its epoch is met, it may be a twin of what is fenced itself. Then it is handed over
-                # again, and nothing of its publisher may have overtaken it.
+                # Until a batch of its epoch is met, it may be a duplicate of what is fenced itself. Then it is handed
+                # over again, and nothing of its publisher may have overtaken it.
                 beginning[batch.publisher] = None
             elif begins:
                 raw = self._encode(pub, begins=False)

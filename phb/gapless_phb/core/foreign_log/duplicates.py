@@ -1,4 +1,4 @@
-"""Which batches of a numbered log are twins (protocol: numbered-logs).
+"""Which batches of a numbered log are duplicates (protocol: numbered-logs).
 
 It follows from the log alone, so every gateway says the same, whatever it has sent itself. A batch is judged by the
 marks above its `after` and below itself; whoever begins to read inside of a log reads from there first.
@@ -19,7 +19,7 @@ MARKS_MAX = 20_000
 
 
 class Marks:
-    """The marks of one log in (after, upto], as far as later batches can be twins of theirs."""
+    """The marks of one log in (after, upto], as far as later batches can be duplicates of theirs."""
 
     def __init__(self, after: Tick) -> None:
         """Nothing is known of marks at or below `after`."""
@@ -31,14 +31,14 @@ class Marks:
         return len(self._met)
 
     def take(self, tick: Tick, mark: LogMark) -> bool:
-        """Takes the mark of the next batch. Returns whether the batch is a twin of one that is here."""
+        """Takes the mark of the next batch. Returns whether the batch is a duplicate of one that is here."""
         key = (mark.keyed, mark.publisher)
         met = self._met.get(key, [])
-        is_twin = any(mark.after < at < tick and _settles(epoch, last, mark) for at, epoch, last in met)
+        is_duplicate = any(mark.after < at < tick and _settles(epoch, last, mark) for at, epoch, last in met)
         self._add(key, tick, mark.epoch, mark.first + mark.count - 1)
         if len(self._met) > MARKS_MAX:
             self._forget_older()
-        return is_twin
+        return is_duplicate
 
     def begin_earlier(self, older: Marks) -> None:
         """Takes marks that lie before all of these, and end where these begin."""
@@ -77,11 +77,11 @@ def window(marks: Iterable[tuple[Tick, LogMark]], begin: Tick) -> Tick:
     return min((mark.after for _, mark in marks), default=begin)
 
 
-def without(batch: EventBatch, twins: IntervalSet) -> EventBatch:
-    """Returns the events of a batch that are in no twin."""
-    if not batch or not twins.within(batch.ticks[0] - 1, batch.ticks[-1]):
+def without(batch: EventBatch, duplicates: IntervalSet) -> EventBatch:
+    """Returns the events of a batch that are in no duplicate."""
+    if not batch or not duplicates.within(batch.ticks[0] - 1, batch.ticks[-1]):
         return batch
-    kept = twins.gaps(batch.ticks[0] - 1, batch.ticks[-1])
+    kept = duplicates.gaps(batch.ticks[0] - 1, batch.ticks[-1])
     return EventBatch.concatenate([between(batch, lo, hi) for lo, hi in kept]) if kept else EMPTY
 
 
@@ -96,6 +96,6 @@ def ticks_of(tick: Tick, mark: LogMark) -> tuple[Tick, Tick]:
 
 
 def judged(marks: Marks, batches: Iterable[tuple[Tick, LogMark]]) -> Iterator[tuple[Tick, LogMark, bool]]:
-    """Yields each batch with whether it is a twin."""
+    """Yields each batch with whether it is a duplicate."""
     for tick, mark in batches:
         yield tick, mark, marks.take(tick, mark)

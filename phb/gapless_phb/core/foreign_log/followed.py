@@ -5,7 +5,7 @@
     --+---------------------------------+-----------+------------------------------> ticks
 
 Nothing here is durable, and nothing has to be: what is asserted of a tick follows from the log alone. An event is
-asserted where a piece has one that is in no twin, and silence at the other ticks of a piece and in voids. What no
+asserted where a piece has one that is in no duplicate, and silence at the other ticks of a piece and in voids. What no
 piece covers, and neither lies in a void nor at or below the log's beginning, is missing. Of that nothing is asserted.
 """
 
@@ -50,7 +50,7 @@ _COMPACTED = "records are missing: was the topic compacted?"
 
 Marked: TypeAlias = tuple[Tick, LogMark]
 Judged: TypeAlias = tuple[Tick, LogMark, bool]
-"""(tick of its first event, mark, whether it is a twin)."""
+"""(tick of its first event, mark, whether it is a duplicate)."""
 
 
 @dataclass(slots=True)
@@ -147,7 +147,8 @@ class FollowedLog:
         """`rules`: those of the past, each behind the tick from which it holds; the last ones are today's.
 
         `event_bytes_max`: what is larger is delivered to nobody, and the operator is told.
-        `on_told` is called with the marked batches in what was just told, each with whether it is a twin, and the time.
+        `on_told` is called with the marked batches in what was just told, each with whether it is a duplicate, and the
+        time.
         """
         self.pubend = found.log
         self.found = found
@@ -168,8 +169,8 @@ class FollowedLog:
         self._timers = timers
         self._on_told = on_told
         self._begin = self.stable
-        """Everything above was followed, so all twins above are known."""
-        self._twins = IntervalSet()
+        """Everything above was followed, so all duplicates above are known."""
+        self._duplicates = IntervalSet()
         self._marks = Marks(self.stable)
         self._grown: deque[tuple[Grown, list[DecodedPiece]]] = deque()
         """What has come and is not told yet: older marks have to be read before."""
@@ -200,7 +201,7 @@ class FollowedLog:
         if first > self.lost:
             self.lost = first
             self.lost_asked = max(first, self.lost_asked)
-            self._twins.remove(0, first)
+            self._duplicates.remove(0, first)
 
     def end(self) -> None:
         """The log is gone for good: all that was ever in it is lost, and nothing more will come."""
@@ -238,9 +239,9 @@ class FollowedLog:
                 return
             self._grown.popleft()
             found = list(judged(self._marks, marks))
-            for tick, mark, is_twin in found:
-                if is_twin:
-                    self._twins.add(*ticks_of(tick, mark))
+            for tick, mark, is_duplicate in found:
+                if is_duplicate:
+                    self._duplicates.add(*ticks_of(tick, mark))
             self.index.add(grown.pieces)
             self._say(grown.hi, pieces, now)
             self._outbox.emit(Taken(self.pubend, grown.size))
@@ -269,7 +270,7 @@ class FollowedLog:
                 at, batches = hole_hi, []
             reached = max(reached, hi)
             if piece is not None:
-                events = without(piece.within(at, upto), self._twins)
+                events = without(piece.within(at, upto), self._duplicates)
                 batches += [events] if events else []
         self._know(at, upto, batches)
         self.stable = upto
@@ -305,7 +306,7 @@ class FollowedLog:
         return lo >= self.newest or not self.voids.gaps(lo, hi)
 
     def read(self, after: Tick, upto: Tick, then: ThenFound) -> None:
-        """Reads what is in (after, upto], or the first part of it, and judges which batches are twins."""
+        """Reads what is in (after, upto], or the first part of it, and judges which batches are duplicates."""
 
         def failed(why: str, now: int) -> None:
             if self.ended:  # meanwhile; all of it is lost
@@ -329,7 +330,9 @@ class FollowedLog:
                 if older is None:
                     failed("what lies before it cannot be read, and shows which batches came twice", now)
                     return
-                silent = IntervalSet(ticks_of(tick, mark) for tick, mark, is_twin in judged(older, marks) if is_twin)
+                silent = IntervalSet(
+                    ticks_of(tick, mark) for tick, mark, is_duplicate in judged(older, marks) if is_duplicate
+                )
                 found: list[Piece] = [
                     DecodedPiece(piece.previous, piece.last_tick, without(piece.events, silent), ()) for piece in pieces
                 ]
@@ -337,7 +340,7 @@ class FollowedLog:
 
             if after >= self._begin:
                 found: list[Piece] = [
-                    DecodedPiece(piece.previous, piece.last_tick, without(piece.events, self._twins), ())
+                    DecodedPiece(piece.previous, piece.last_tick, without(piece.events, self._duplicates), ())
                     for piece in pieces
                 ]
                 then(Found(found, reached, self.lost, size, fault, hole), now)
@@ -351,7 +354,7 @@ class FollowedLog:
     def scan(self, after: Tick, then: Callable[[Sequence[Judged]], None]) -> None:
         """Reads the marks above `after` up to where the log is told, again and again until that works.
 
-        `then` gets each with whether its batch is a twin.
+        `then` gets each with whether its batch is a duplicate.
         """
         marks, found, at, upto = Marks(after), list[Judged](), after, self.stable
 

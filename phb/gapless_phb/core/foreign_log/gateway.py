@@ -31,7 +31,7 @@ from gapless.core.ports import (
 )
 from gapless.core.stream.ticks import STEP, PubendId, ShbId, Tick, name_of
 from gapless.errors import ConfigurationError
-from gapless_phb.core.foreign_log.source import Numbered
+from gapless_phb.core.foreign_log.source import ForeignLogSource
 from gapless_phb.core.pubend import Pubend
 from gapless_phb.core.publishers.validation import carries
 from gapless_phb.core.rows import PubendRow, SavedPubend
@@ -66,7 +66,7 @@ class Gateway:
         self._number = max([STEP - 1, *(each.number for each in self._saved.values())]) + 1
         self._members = tuple(members)
         self._add = add
-        self._pubends: dict[PubendId, tuple[Pubend, Numbered]] = {}
+        self._pubends: dict[PubendId, tuple[Pubend, ForeignLogSource]] = {}
         self._warned: dict[str, str] = {}
         """How each log is less safe than a durable receipt promises, as it was said last."""
         self._troubles: dict[str, str] = {}
@@ -101,13 +101,13 @@ class Gateway:
         rows = [each.row for each in self._saved.values()]
         return {row.pubend: row.family for row in rows if any(topic in alone for topic in row.topics)}
 
-    def _make_gone(self, saved: SavedPubend, now: int) -> tuple[Pubend, Numbered]:
+    def _make_gone(self, saved: SavedPubend, now: int) -> tuple[Pubend, ForeignLogSource]:
         """Makes a pubend whose log is gone and was not found in this life."""
         row = saved.row
         del self._saved[row.pubend]
         found = NumberedLog(row.pubend, row.family, "", 0, 0, row.voids, _GONE, _NoFormat(), b"", "", ())
         pubend, source = self._make(saved, found, is_new=False, now=now)
-        pubend.sealed = True
+        pubend.read_only = True
         return pubend, source
 
     def assigned(self, publisher: str, topic: str) -> Pubend | None:
@@ -172,18 +172,20 @@ class Gateway:
         self._number += 1
         return saved
 
-    def _make(self, saved: SavedPubend, found: NumberedLog, *, is_new: bool, now: int) -> tuple[Pubend, Numbered]:
+    def _make(
+        self, saved: SavedPubend, found: NumberedLog, *, is_new: bool, now: int
+    ) -> tuple[Pubend, ForeignLogSource]:
         timers = Timers(self._outbox)
-        source = Numbered(self._context, saved, found, timers, now)
+        source = ForeignLogSource(self._context, saved, found, timers, now)
         options = PubendSettings(name_of(found.log), min_retain_seconds=0, min_retain_bytes=0)
-        pubend = Pubend(self._context, saved, source, options, timers, None, is_new=is_new, sealed=False)
+        pubend = Pubend(self._context, saved, source, options, timers, None, is_new=is_new, read_only=False)
         self._pubends[found.log] = pubend, source
         self._families.add(found.family)
         self._names.add(name_of(found.log))
         self._add(pubend)
         return pubend, source
 
-    def _learn(self, pubend: Pubend, source: Numbered, found: NumberedLog, now: int) -> None:
+    def _learn(self, pubend: Pubend, source: ForeignLogSource, found: NumberedLog, now: int) -> None:
         """Something of a log has changed. Other voids go to the network before anything that lies above them (TK20)."""
         self._warn(found)
         if source.learn(found, now):
@@ -244,5 +246,5 @@ def _with_rules(row: PubendRow, found: NumberedLog) -> PubendRow:
     return replace(row, rules=(*row.rules, (since, found.rules)))
 
 
-def _takes(pubend: Pubend, source: Numbered, topic: str) -> bool:
+def _takes(pubend: Pubend, source: ForeignLogSource, topic: str) -> bool:
     return not source.log.ended and carries(pubend.row.topics, topic)

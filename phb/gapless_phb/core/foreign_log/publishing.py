@@ -64,7 +64,7 @@ class NumberedPublishing:
             outbox,
             settings,
             _unanswered,
-            sealed=False,
+            read_only=False,
         )
         self._keyed = NumberedKeyed(saved.number, saved.keyed, self._appends, self._table, self._handler, check, outbox)
         self._is_started = self.is_scanned = False
@@ -86,8 +86,8 @@ class NumberedPublishing:
         def scanned(found: Sequence[Judged]) -> None:
             self.is_scanned = True
             held, self._held = self._held, []
-            for tick, mark, is_twin in [*found, *held]:
-                self._meet(tick, mark, is_twin=is_twin)
+            for tick, mark, is_duplicate in [*found, *held]:
+                self._meet(tick, mark, is_duplicate=is_duplicate)
             openings, self._openings = self._openings, []
             for _, call in openings:
                 call()
@@ -144,8 +144,8 @@ class NumberedPublishing:
             if self._is_started:
                 self._held += found
             return
-        for tick, mark, is_twin in found:
-            self._meet(tick, mark, is_twin=is_twin)
+        for tick, mark, is_duplicate in found:
+            self._meet(tick, mark, is_duplicate=is_duplicate)
         self._appends.on_told()
         if self._checkpoints.is_due:
             self._write_checkpoint()
@@ -153,9 +153,9 @@ class NumberedPublishing:
             self._timers.wake(Timer.CHECKPOINT, now + CHECKPOINT_EVERY)
         self.on_removed()
 
-    def _meet(self, tick: Tick, mark: LogMark, *, is_twin: bool) -> None:
-        """A batch is in the log. A twin is silence, and gives no answer: the batch whose twin it is has given it."""
-        if is_twin or mark.count < 1:
+    def _meet(self, tick: Tick, mark: LogMark, *, is_duplicate: bool) -> None:
+        """A batch is in the log. A duplicate is silence, and gives no answer: the first one has given it."""
+        if is_duplicate or mark.count < 1:
             return
         name = logged_name(mark.publisher) if mark.keyed else mark.publisher
         batch = self._appends.met(name, mark.first, mark.count, mark.crc, tick)
@@ -324,7 +324,7 @@ class NumberedKeyed(Keyed):
 
 
 def _is_settled(batch: PendingBatch, mark: LogMark, last: int) -> bool:
-    """Whether a batch on its way would be a twin of what was met, or is fenced by it."""
+    """Whether a batch on its way would be a duplicate of what was met, or is fenced by it."""
     if mark.keyed:
         return (batch.epoch, batch.first) <= (mark.epoch, last)
     return batch.first <= last or batch.epoch < mark.epoch

@@ -25,7 +25,7 @@ from gapless_phb.core.rows import SavedPubend
 from gapless_phb.core.source import PubendContext, Timers
 
 
-class Numbered:
+class ForeignLogSource:
     """The source of such a pubend (`gapless_phb.core.source.Source`)."""
 
     def __init__(

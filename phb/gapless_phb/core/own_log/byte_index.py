@@ -26,6 +26,8 @@ class ByteIndex:
         self._ticks = [tick for tick, _ in points]
         self._sums = [total for _, total in points]
         self._grain = 0
+        assert self._ticks == sorted(self._ticks), "both columns only rise"
+        assert self._sums == sorted(self._sums), "both columns only rise"
         self.total = self._sums[-1]
         """How many bytes were ever logged."""
 
@@ -39,6 +41,7 @@ class ByteIndex:
 
     def add(self, tick: Tick, size: int) -> None:
         """Notes that a record of `size` bytes was appended under `tick`."""
+        assert tick >= self._ticks[-1], "records are added in the order of their ticks"
         total = self.total = self.total + size
         # Too near to the point before the last: the last point moves instead of a new one being added.
         if len(self._sums) > 2 and total - self._sums[-2] < self._grain:

@@ -92,6 +92,7 @@ class TickClock:
         if shown > explained and not self.suspect:
             self._time, self._since = shown, now
             explained = shown
+        assert explained >= self.latest, "T never falls: the monotonic clock carries it on"
         self.latest = explained
         self.ahead = explained - shown
         self.aged = self._aged_at + _ticks(now - self._aged_since)
@@ -121,6 +122,7 @@ class TickClock:
         lowest = max(self.read(now, wall), self._floor + 1)
         # The next tick at or above `lowest` with this pubend's remainder: no two pubends of a broker share a tick.
         first = lowest + (self._number - lowest) % STEP
+        assert first > self._floor, "a tick is assigned once, and never below a promise"
         self._floor = first + (count - 1) * STEP
         assert self._floor < FOREVER, "ticks have run out: the wall clock is beyond the year 2088"
         return first

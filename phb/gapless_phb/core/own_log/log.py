@@ -112,6 +112,8 @@ class Log:
 
     def recover(self, newest: Tick, lost: Tick, reserved: Tick, index: ByteIndex, damage: Damage) -> None:
         """Takes the positions that were found at start-up. Sends nothing yet."""
+        assert not self.pending, "a log that was found is taken over before it grows"
+        assert not self.last_assigned, "a log that was found is taken over before it grows"
         self.damage = damage
         self.newest = self.last_assigned = self._found_newest = newest
         self.lost = self.lost_asked = lost
@@ -183,6 +185,7 @@ class Log:
 
         Returns them; they are unsent.
         """
+        assert len(indices) <= len(self.pending), "the log answers what it was asked, once"
         batches = [self.pending.popleft() for _ in indices]
         for index, batch in zip(indices, batches, strict=True):
             assert index == batch.last_tick, "the log takes the ticks that were proposed, in that order"
@@ -203,6 +206,8 @@ class Log:
         batches, self.untold = self.untold, []
         if batches:
             newest = batches[-1].last_tick
+            # Silence that was sent for one of these ticks would hide the event from every subscription for good.
+            assert batches[0].tick > self.stable, "an event's tick is undecided until the event is durable"
             undecided = self.pending[0].tick if self.pending else self.last_assigned + 1
             data = EventBatch.concatenate([batch.events for batch in batches])
             self.newest = newest
@@ -221,6 +226,8 @@ class Log:
         time = self.clock.read(now, wall)
         upto = min(time, self.reserved)
         if upto > self.stable:
+            # Above the reservation another incarnation may log, after a crash of this one.
+            assert upto <= self.reserved, "silence is promised only where ticks are reserved, durably"
             self.clock.promise(upto)
             self._say(upto, EMPTY)
         self.said_at = now
@@ -233,6 +240,7 @@ class Log:
         self._renewed_above = reserved - self._reservation_span // 2
 
         def durable(now: int, wall: int) -> None:
+            assert reserved >= self.reserved, "reservations become durable in order, and never fall"
             self.reserved = reserved
             if then is not None:
                 then(now, wall)
@@ -278,6 +286,9 @@ class Log:
             if upto > hi:
                 self._say(upto, data.slice(before, len(data)))
             return
+        assert not data or self.stable < data.ticks[0] <= data.ticks[-1] <= upto, (
+            "events lie in the piece that has them"
+        )
         self._outbox.emit(Know(Knowledge(self.pubend, self.stable, upto, data, self.lost)))
         self.stable = upto
 
@@ -343,9 +354,11 @@ class Log:
         a storage that derives the end of its stream from the records that are left still finds it.
         """
         assert upto > self.lost_asked, "what is lost never falls"
+        assert upto <= self.stable, "what is undecided cannot be given up"
         self.lost_asked = upto
 
         def durable(_now: int, _wall: int) -> None:
+            assert upto > self.lost, "chops become durable in order"
             self.lost = upto
             self.index.chop(upto)
 

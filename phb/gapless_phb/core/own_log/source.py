@@ -27,7 +27,7 @@ ASKING = 2 * source.SECOND
 """So long publishers wait when it has turned out that another process has logged events here, in nanoseconds."""
 
 
-class Own:
+class OwnLogSource:
     """Wires the parts of such a pubend: the publish handler takes batches, the log keeps them.
 
     It is a `gapless_phb.core.source.Source`.
@@ -40,14 +40,14 @@ class Own:
         timers: Timers,
         silence_seconds: float,
         *,
-        sealed: bool,
+        read_only: bool,
         now: int,
         wall: int,
     ) -> None:
         """Begins with what recovery found or created.
 
-        `silence_seconds`: how soon silence is sent while nothing is published. `sealed`: not configured, so closed to
-        new publishers.
+        `silence_seconds`: how soon silence is sent while nothing is published. `read_only`: not configured, so closed
+        to new publishers.
         """
         saved, settings, outbox = recovered.saved, context.settings, context.outbox
         self._outbox = outbox
@@ -58,7 +58,7 @@ class Own:
         """Until then nothing is logged: SHBs say up to where another process of this node has told them something."""
         doubt = round(settings.clock_doubt_seconds * source.SECOND)
         self.clock = TickClock(saved.number, recovered.last, recovered.age(wall), context.boot, doubt, now, wall)
-        reservation_span = round(settings.lease_seconds * SECOND)
+        reservation_span = round(settings.reservation_seconds * SECOND)
         self.log = Log(
             context.network,
             saved.row.pubend,
@@ -87,7 +87,7 @@ class Own:
             outbox,
             settings,
             self._on_appended,
-            sealed=sealed,
+            read_only=read_only,
         )
         self._publishing.ran_twice = bool(saved.row.forks)
         self._keyed = Keyed(

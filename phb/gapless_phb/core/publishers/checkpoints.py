@@ -40,6 +40,7 @@ class Checkpoints:
 
     def recover(self, found: rows.Checkpoint) -> None:
         """Takes over the checkpoint that was found at start-up."""
+        assert found.points[-1][0] == found.tick, "a checkpoint's last point is where it ends"
         self._asked = found
         self.tick = found.tick
         self._total_asked = found.points[-1][1]
@@ -82,6 +83,9 @@ class Checkpoints:
             rest = left - ROWS_PER_WRITE
             self._outbox.write(operations, lambda _now, _wall: self._write(covered, points, rest, then))
             return
+        assert points[-1][0] == covered, "a checkpoint's last point is where it ends"
+        assert covered >= self._asked.tick, "checkpoints only rise"
+        assert self._table.epochs >= self._asked.epochs, "checkpoints only rise"
         self._asked = rows.Checkpoint(covered, self._table.epochs, points)
         operations.append(Set(self._log.tables.checkpoints, rows.key(self._number), rows.encode(self._asked)))
 

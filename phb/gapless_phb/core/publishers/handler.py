@@ -27,7 +27,7 @@ from gapless_phb.core.settings import Settings
 from gapless_phb.core.source import SECOND
 
 FORGET_AT_ONCE = 1000
-"""How many publishers are forgotten in one turn. After an outage many leases may end in the same moment."""
+"""How many publishers are forgotten in one turn. After an outage many publishers may expire in the same moment."""
 FORGET_PAUSE = SECOND // 100
 
 
@@ -35,7 +35,7 @@ class PublishHandler:
     """Opens publishers and takes their batches; a refused request changes nothing.
 
     A named publisher is known for ever. A publisher without a name is forgotten when it is closed, or
-    `publisher_lease_seconds` after its session has ended. If a forgotten publisher comes back, the broker answers
+    `publisher_expiry_seconds` after its session has ended. If a forgotten publisher comes back, the broker answers
     FORGOTTEN and the client opens it anew. The broker cannot know any more whether it had logged a batch for which the
     client never got a receipt.
     """
@@ -52,9 +52,9 @@ class PublishHandler:
         settings: Settings,
         on_appended: ThenAppended,
         *,
-        sealed: bool,
+        read_only: bool,
     ) -> None:
-        """`on_appended`: called when a record is logged; `sealed`: only publishers that are known may publish."""
+        """`on_appended`: called when a record is logged; `read_only`: only publishers that are known may publish."""
         self._number = number
         self._log = log
         self._table = table
@@ -64,10 +64,10 @@ class PublishHandler:
         self._outbox = outbox
         self._settings = settings
         self.on_appended = on_appended
-        self._sealed = sealed
+        self._read_only = read_only
         self.ran_twice = False
         """Whether another process of this node has opened publishers, on a copy of this volume."""
-        self._lease = round(settings.publisher_lease_seconds * SECOND)
+        self._expiry = round(settings.publisher_expiry_seconds * SECOND)
 
     def _answer(self, reply_to: Hashable, outcome: Outcome) -> None:
         self._outbox.emit(Submitted(reply_to, self._log.pubend, outcome))
@@ -77,11 +77,11 @@ class PublishHandler:
     def open(self, request: OpenRequest, reply_to: Hashable, now: int, wall: int) -> None:
         """Opens a publisher. Answers when its epoch, and all assigned before, is durable (protocol: publishers).
 
-        An instance that comes back after another instance opened the name is fenced: it is the paused twin, however
+        An instance that comes back after another instance opened the name is fenced: it is the paused rival, however
         new its attempt. From this step on, batches of a lower epoch are fenced, too.
 
         The answer waits for the row of the publisher, and for everything that was assigned before. It names what is
-        durable then: a paused twin may have stored a token that was still on its way when the opening came (TS8).
+        durable then: a paused rival may have stored a token that was still on its way when the opening came (TS8).
         """
         publisher = self._table.get(request.publisher)
         # It had an epoch here, and was forgotten since. Its batches may be logged, so it must not begin again
@@ -136,12 +136,12 @@ class PublishHandler:
             self._checkpoints.forget([publisher.name])
 
     def forget_gone(self, now: int) -> int | None:
-        """Forgets publishers whose lease has ended, a limited number at a time; returns when to look again."""
-        forgotten = self._table.forget_gone(now - self._lease, FORGET_AT_ONCE)
+        """Forgets publishers that have expired, a limited number at a time; returns when to look again."""
+        forgotten = self._table.forget_gone(now - self._expiry, FORGET_AT_ONCE)
         if forgotten:
             self._checkpoints.forget(forgotten)
         first = self._table.first_gone
-        return None if first is None else max(first + self._lease, now + FORGET_PAUSE)
+        return None if first is None else max(first + self._expiry, now + FORGET_PAUSE)
 
     def _has_room(self) -> bool:
         """Whether one more publisher can be known.
@@ -159,7 +159,7 @@ class PublishHandler:
     def fault(self, name: str, topic: str | None) -> str:
         """Returns why a publisher of this name, known or new, cannot publish to this pubend, or ""."""
         if self._table.get(name) is None:
-            if self._sealed:
+            if self._read_only:
                 return f"pubend {self._log.pubend} is no longer configured, and takes no new publishers"
             if not self._has_room():
                 return (
@@ -305,5 +305,5 @@ def _owned(name: str) -> str:
 
 
 def _forgotten(name: str) -> Outcome:
-    why = " (phb.publisher_lease_seconds)" if is_temporary(name) else ": its volume is an old copy, or another one"
+    why = " (phb.publisher_expiry_seconds)" if is_temporary(name) else ": its volume is an old copy, or another one"
     return Outcome(Verdict.FORGOTTEN, f"the broker no longer knows publisher {name!r}{why}")

@@ -83,6 +83,7 @@ class Keyed:
         if (refused := self._check.refused(pub)) is not None:
             return refused
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
+        assert dropped < pub.events.count, "something of the batch is above the mark"
         self._marks[name] = pub.epoch, last
         self._append(name, pub, dropped, reply_to, now, wall)
         return None

@@ -5,7 +5,7 @@ A publisher is known by its name. The instance that opened the name last owns it
 - An instance that opens a name gets a new *term*. Each opening gets a new *epoch*, and the term is the upper part of
   the epoch. Only the newest epoch may publish. Two epochs with the same term belong to the same instance.
 - Terms come from one counter per pubend. So a publisher that was forgotten and comes back never gets an epoch that
-  an older twin of it may still be using.
+  an older rival of it may still be using.
 
 Sequences count events and go on across epochs and instances. One high-water mark is enough to recognise repeated
 events, because sequences arrive without holes: a batch is taken only if its first sequence is the next one (T39).
@@ -189,8 +189,18 @@ class PublisherState:
         publisher.opened, publisher.sequence, publisher.tick = row.opened, row.sequence, row.tick
         publisher.recent, publisher.owners = row.recent, row.owners
         publisher.moved = row.moved
+        publisher.check()
         publisher.tokens = publisher.assigned_tokens = tuple(map(CheckpointToken.parse, row.tokens))
         return publisher
+
+    def check(self) -> None:
+        """Asserts what is true of every row, when it is written and when it is read back."""
+        assert self.sequence >= 0, f"publisher {self.name!r}: what was logged is counted from 1"
+        assert self.tick >= 0, f"publisher {self.name!r}: what was logged is counted from 1"
+        assert [first for first, _ in self.owners] == sorted({first for first, _ in self.owners}), "owners follow"
+        assert [term for _, term in self.owners] == sorted({term for _, term in self.owners}), "terms only rise"
+        assert not self.owners or self.owners[-1][0] <= self.sequence, f"publisher {self.name!r}: who owns has logged"
+        assert len(self.recent) % _BATCHED.size == 0, f"publisher {self.name!r}: the window is of whole batches"
 
     @property
     def row(self) -> PublisherRow:
@@ -198,6 +208,7 @@ class PublisherState:
 
         Tokens without events are nowhere but in rows. So a row that is written after another one has its tokens, too.
         """
+        self.check()
         return PublisherRow(
             self.epoch,
             self.instance,
@@ -235,6 +246,7 @@ class PublisherState:
         """Notes that a batch is durable; `epoch`: the epoch in which it was sent."""
         assert batch.first == self.sequence + 1, f"publisher {self.name!r}: a hole before {batch.first}"
         assert batch.tick > self.tick, f"publisher {self.name!r}: ticks ascend with sequences"
+        assert batch.count > 0, f"publisher {self.name!r}: a batch without events has a row, and no record"
         self.sequence = batch.first + batch.count - 1
         self.tick = batch.last_tick
         if batch.tokens:
@@ -340,6 +352,9 @@ class PublisherTable:
         # Volumes of version 0.1.0 have no term, and an instance may use up the epochs of its term: draw a new term.
         if not term or publisher.instance != instance or term_of(epoch) != term:
             epoch = (term_of(self.epochs) + 1) << TERM_BITS
+        assert epoch > publisher.epoch, (
+            f"publisher {name!r}: each opening has a higher epoch, or nobody would be fenced"
+        )
         self.epochs = max(self.epochs, epoch)
         publisher.epoch, publisher.instance, publisher.attempt = epoch, instance, attempt
         publisher.opened, publisher.closed = at, False

@@ -25,7 +25,7 @@ from gapless_phb.core.settings import PubendSettings
 from gapless_phb.core.source import SECOND, PubendContext, Source, Timer, Timers
 
 
-class Keeping:
+class Retention:
     """Enrols SHBs, keeps their holds, answers their wants, asks for progress, and has the source give up events."""
 
     def __init__(
@@ -89,14 +89,14 @@ class Keeping:
         if shb in self.release.members:
             self._outbox.emit(Enrolled(self.pubend, shb, self.release.members[shb]))
         elif not self.release.is_member(shb):
-            at = self.release.join(shb)
+            joining = self.release.join(shb)
 
             def durable(now: int, _wall: int) -> None:
-                if self.release.is_member(shb):  # it may have been retired while the write was under way
-                    self.release.enrolled(shb, now)
-                    self._outbox.emit(Enrolled(self.pubend, shb, at))
+                if self.release.enrolled(shb, joining, now):
+                    self._outbox.emit(Enrolled(self.pubend, shb, joining.at))
 
-            self._outbox.write([Set(self._tables.members, rows.key(self._number, shb), rows.encode(at))], durable)
+            row = Set(self._tables.members, rows.key(self._number, shb), rows.encode(joining.at))
+            self._outbox.write([row], durable)
 
     def hold(self, row: Hold) -> None:
         """An SHB asks to keep more than it reported. It is answered when its row is durable (protocol: members)."""
@@ -139,6 +139,7 @@ class Keeping:
         self._outbox.write([Set(self._tables.holds, key, rows.encode(held))], durable)
 
     def _answer_hold(self, shb: ShbId, held: rows.Holds) -> None:
+        assert self._holds_durable.get(shb, -1) >= held.version, "a row of holds is answered when it is durable"
         self._outbox.emit(Held(shb, self.pubend, held.version, held.at, self._log.stable))
 
     def released(self, released: Tick, delivered: Tick, now: int) -> None:
@@ -180,6 +181,8 @@ class Keeping:
         """Has the source give up what may go, at most once in `release_seconds`."""
         self._release_not_before = now + self._release_every
         upto = self.release.target(self._source.present(now, wall))
+        # Not even a policy gives up what an SHB has not in its PFS: it could not say which gap is whose.
+        assert upto <= self.release.delivered, "nothing goes that a member has not delivered"
         self._source.give_up(upto, lambda then: self._timers.wake(Timer.RELEASE, then))
         if self._log.index.next(self._log.lost_asked) is not None:
             self._timers.wake(Timer.RELEASE, self._release_not_before)

@@ -61,18 +61,24 @@ class Release:
         """Whether the SHB is enrolled, or is being enrolled."""
         return shb in self.members or shb in self._joining
 
-    def join(self, shb: ShbId) -> Tick:
-        """An SHB asks to be enrolled. From this step on nothing above the returned tick is released (T41)."""
-        at = max(self._log.stable, self._log.lost_asked)
-        self._joining[shb] = PendingMember(at)
-        return at
+    def join(self, shb: ShbId) -> PendingMember:
+        """An SHB asks to be enrolled. From this step on nothing above the tick of the result is released (T41)."""
+        assert not self.is_member(shb), "who is counted is not enrolled again"
+        joining = self._joining[shb] = PendingMember(max(self._log.stable, self._log.lost_asked))
+        return joining
 
-    def enrolled(self, shb: ShbId, now: int) -> Tick:
-        """The membership is durable, and the router is informed in this turn. Returns the tick from which it counts."""
-        joining = self._joining[shb]
+    def enrolled(self, shb: ShbId, joining: PendingMember, now: int) -> bool:
+        """The membership is durable. Returns whether the router is to be informed, in this turn.
+
+        It is not if the SHB was retired while the write was under way, also if it has asked to be enrolled again since:
+        the row that is durable now is deleted by the next write.
+        """
+        if self._joining.get(shb) is not joining:
+            return False
+        assert joining.enrolled_at is None, "a membership becomes durable once"
         joining.enrolled_at = now
         self.members[shb] = joining.at
-        return joining.at
+        return True
 
     def retire(self, shb: ShbId) -> None:
         """Gives an SHB up for good: it no longer bounds anything (T10)."""
@@ -86,6 +92,7 @@ class Release:
         """
         known = self.holds.get(shb)
         assert known is None or version > known.version, "an older row of holds takes the place of no newer one"
+        # An SHB that is told of a hold below what is given up would wait there for events that no read brings.
         row = Holds(version, {sid: max(tick, self._log.lost_asked) for sid, tick in at.items()})
         self.holds[shb] = row
         return row

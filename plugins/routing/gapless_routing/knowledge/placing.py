@@ -92,9 +92,9 @@ class TreeClientSide(ClientSide):
             return
         super().on_answer(broker, answer, address)
 
-    def _homes(self, request: OpenRequest) -> list[BrokerId]:
+    def _candidates(self, request: OpenRequest) -> list[BrokerId]:
         """The brokers for a publisher that is nowhere yet, in an order that stays the same as long as the map does."""
-        hosts = self._mesh.with_role("phb")
+        hosts = self._network.with_role("phb")
         fitting = [host for host in hosts if self._may_carry(host, request.topic)]
         return sorted(fitting or hosts, key=lambda host: rank(request.publisher, host), reverse=True)
 
@@ -133,11 +133,11 @@ class TreeIntake(RequestIntake):
         latest = self._lives.get(broker, 0)
         if theirs < latest:
             refused = Outcome(Verdict.RETRY, "a later process of this broker was seen")
-            self._mesh.send(
-                broker, Answer(message.pubend, refused), (theirs, number, self._mesh.life_for(broker), latest)
+            self._network.send(
+                broker, Answer(message.pubend, refused), (theirs, number, self._network.life_for(broker), latest)
             )
             return
-        if theirs > latest and ours == self._mesh.life_for(broker):
+        if theirs > latest and ours == self._network.life_for(broker):
             # What an earlier life asked goes with it: this one may use the same numbers for other questions.
             self._origins.pop((broker, latest), None)
             self._lives[broker] = theirs

@@ -33,16 +33,16 @@ class ProgressTable:
         self._rows: dict[PubendId, dict[ShbId, Progress]] = {}
         self._risen: dict[tuple[PubendId, ShbId], bool] = {}
         """What is to be sent; whether it came from a mate, and so goes to no other one."""
-        self._homes: dict[PubendId, Cell] = {}
+        self._cell_of: dict[PubendId, Cell] = {}
         self._releases: dict[PubendId, ReleaseTable] = {}
 
     def start(self) -> None:
         """All rows are sent now and then."""
         self._state.timers.set(("rows",), self._state.now + ALL_EVERY)
 
-    def open(self, pubend: PubendId, home: Cell) -> None:
+    def open(self, pubend: PubendId, cell: Cell) -> None:
         """A pubend is known, and where it is."""
-        self._homes[pubend] = home
+        self._cell_of[pubend] = cell
 
     def hand_over(self, pubend: PubendId, members: dict[ShbId, Tick]) -> None:
         """A pubend of this broker: every member must be heard again from here on (C4)."""
@@ -64,7 +64,7 @@ class ProgressTable:
             minima = releases.take_risen()
             if minima is not None:
                 self._state.effects.append(Released(row.pubend, *minima))
-        if row.pubend not in self._homes:
+        if row.pubend not in self._cell_of:
             return
         rows = self._rows.setdefault(row.pubend, {})
         before = rows.get(row.shb)
@@ -110,7 +110,7 @@ class ProgressTable:
         return [] if pubend in self._releases else list(self._rows[pubend].values())
 
     def _toward(self, pubend: PubendId) -> Cell | None:
-        return self._cells.toward(self._homes[pubend])
+        return self._cells.toward(self._cell_of[pubend])
 
     def _send(self, rows: list[tuple[Progress, bool]]) -> None:
         upward: dict[Cell, list[tuple[Progress, bool]]] = {}

@@ -107,7 +107,7 @@ class PubendStream:
     """One pubend."""
 
     meta: PubendMeta
-    home: Cell
+    cell: Cell
     up: Cell | None
     """The neighbouring cell on the way to the pubend; None: this broker hosts it."""
     enrolled: dict[ShbId, Tick] = field(default_factory=dict)
@@ -254,16 +254,16 @@ class Streams:
         stream = self._streams.get(meta.pubend)
         if stream is not None:
             return stream
-        home = self._cells.of(meta.broker)
-        if home is None:
+        cell = self._cells.of(meta.broker)
+        if cell is None:
             return None
-        up = self._cells.toward(home)
-        stream = PubendStream(meta, home, up, cache=KnowledgeStream(meta.pubend))
+        up = self._cells.toward(cell)
+        stream = PubendStream(meta, cell, up, cache=KnowledgeStream(meta.pubend))
         down = [cell for cell in self._cells.neighbours if cell != up and self._cells.has_role_behind(cell, "shb")]
         stream.bundles = {cell: Bundle() for cell in down}
         self._streams[meta.pubend] = stream
         self._state.owners[meta.pubend] = meta.broker
-        self._progress.open(meta.pubend, home)
+        self._progress.open(meta.pubend, cell)
         return stream
 
     # ---------------------------------------------------------------------------------- who is there
@@ -595,7 +595,7 @@ class Streams:
             if stream.up is None:
                 self._state.effects.append(AskPubend(asking, self._state.life))
             else:
-                self._peers.send_toward(stream.home, want.pubend, asking, None if asker == CORE else asker)
+                self._peers.send_toward(stream.cell, want.pubend, asking, None if asker == CORE else asker)
 
     def _serve(self, stream: PubendStream, knowledge: Knowledge, pushed: dict[BrokerId, list[Knowledge]]) -> None:
         """Answers those who waited for it. Who was just sent it of its own accord is not sent it twice.

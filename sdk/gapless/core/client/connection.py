@@ -21,7 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.client.consuming.subscriptions import Subscriptions
-from gapless.core.client.hosts import HostSessions
+from gapless.core.client.hosts import DirectSessions
 from gapless.core.client.link.addresses import Addresses
 from gapless.core.client.link.backoff import MILLISECOND, SECOND, Backoff
 from gapless.core.client.link.effects import (
@@ -186,7 +186,7 @@ class ClientCore:
 
         self.publishers: ClientRegistry[PublisherCore] = ClientRegistry(self._outbox)
         """Those of this session: not those that are with their pubends' hosts."""
-        self._hosts = HostSessions(
+        self._hosts = DirectSessions(
             addresses, self, self._begin_host_session, lambda first, most: Backoff(random, first, most)
         )
         self._random = random

@@ -132,7 +132,7 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     """Patterns of the topics it may carry."""
     group: str | None = None
     created: Real = 0
-    sealed: bool = False
+    read_only: bool = False
     voids: RealRanges = ()
     """Ticks that were never assigned because the PHB was down: an event in one comes from lost data."""
     stable: Real = 0
@@ -374,7 +374,7 @@ class Hangup(Struct, frozen=True, gc=False):
 
 
 class Seen(Struct, array_like=True, frozen=True, gc=False, tag=10):
-    """→ SHB core: the pubend exists (or is sealed); its PHB durably counts this SHB from `enrolled_at` on."""
+    """→ SHB core: the pubend exists (or is read-only); its PHB durably counts this SHB from `enrolled_at` on."""
 
     meta: PubendMeta
     enrolled_at: Real | None = None
@@ -434,7 +434,7 @@ class Save(Struct, frozen=True, gc=False):
 
 
 class Opened(Struct, frozen=True, gc=False):
-    """PHB core → router: a pubend is open here, or sealed; its durable membership, which replaces the one before."""
+    """PHB core → router: a pubend is open here, or read-only; its durable membership, which replaces the one before."""
 
     meta: PubendMeta
     members: Mapping[ShbId, Tick]

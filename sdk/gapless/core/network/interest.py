@@ -276,6 +276,7 @@ class InterestTable:
         if row.filters.get(subscription) == wanted:
             return
         self._drop(row, subscription)
+        assert subscription not in row.keys, "a filter that is replaced leaves the matcher, or it would match for ever"
         self._next_key += 1
         self._matcher.add(self._next_key, wanted)
         row.filters[subscription] = wanted

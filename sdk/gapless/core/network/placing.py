@@ -160,10 +160,10 @@ class Placement:
 class ClientSide:
     """All questions of this node's clients."""
 
-    def __init__(self, station: PlacingState, mesh: PlacingNetwork, number: int = 0) -> None:
+    def __init__(self, state: PlacingState, network: PlacingNetwork, number: int = 0) -> None:
         """`number`: above those of all questions that a router of this process has asked before."""
-        self._station = station
-        self._mesh = mesh
+        self._state = state
+        self._network = network
         self._questions: dict[int, Placement] = {}
         self._lines: dict[Line, dict[int, None]] = {}
         """The questions of each line, in order."""
@@ -180,7 +180,7 @@ class ClientSide:
         for number in list(self._lines.get(line_of(request), ())):
             self._end(number, "the publisher was opened again")
         if not request.pubend:
-            self._ask(request, reply_to, self._homes(request))
+            self._ask(request, reply_to, self._candidates(request))
             return
         self._ask(request, reply_to, self._owners(request.pubend, request.node))
 
@@ -198,7 +198,7 @@ class ClientSide:
         assert isinstance(theirs, int)
         self.on_life(broker, theirs)
         question = self._questions.get(number)
-        if question is None or life != self._station.life or broker != question.owner:
+        if question is None or life != self._state.life or broker != question.owner:
             return
         if taken:
             if fault := misfit(question.message, answer):
@@ -216,9 +216,9 @@ class ClientSide:
     def repeat(self, number: int) -> None:
         """A question has waited long enough for its answer: it is repeated, or given up."""
         question = self._questions[number]
-        if self._station.now >= question.until:
+        if self._state.now >= question.until:
             why = f"node {question.owner!r}, where the pubend is, does not answer"
-            if not self._mesh.has_way(question.owner):
+            if not self._network.has_way(question.owner):
                 why = f"no link leads to node {question.owner!r}, where the pubend is"
             self._finish(number, question.message.pubend, _unanswered(question, why))
         else:
@@ -232,14 +232,14 @@ class ClientSide:
             self._end(number, "the router has begun anew")
 
     def _owners(self, pubend: PubendId, node: BrokerId) -> list[BrokerId]:
-        owner = self._station.owners.get(pubend)
-        if owner is None and node in self._mesh.with_role("phb"):
+        owner = self._state.owners.get(pubend)
+        if owner is None and node in self._network.with_role("phb"):
             owner = node  # the pubend may be gone: then nobody but its node can say so
         return [] if owner is None else [owner]
 
-    def _homes(self, request: OpenRequest) -> list[BrokerId]:
+    def _candidates(self, request: OpenRequest) -> list[BrokerId]:
         """The brokers for a publisher that is nowhere yet, the first choice first: for one name always, everywhere."""
-        hosts = self._mesh.with_role("phb")
+        hosts = self._network.with_role("phb")
         digest = blake2b(request.publisher.encode(), digest_size=8).digest()
         first = int.from_bytes(digest, "big") % max(1, len(hosts))
         return hosts[first:] + hosts[:first]
@@ -248,29 +248,29 @@ class ClientSide:
         if not owners or len(self._questions) >= QUESTIONS_MAX:
             first = message.first if isinstance(message, Pub) else 0
             outcome = Outcome(Verdict.RETRY, "no broker is known for the pubend at present", first)
-            self._station.effects.append(Submitted(reply_to, message.pubend, outcome))
+            self._state.effects.append(Submitted(reply_to, message.pubend, outcome))
             return
         self._number += 1
-        question = Placement(message, reply_to, owners[0], owners[1:], self._station.now + ANSWER_LIMIT)
+        question = Placement(message, reply_to, owners[0], owners[1:], self._state.now + ANSWER_LIMIT)
         self._questions[self._number] = question
         self._lines.setdefault(question.line, {})[self._number] = None
         self._send(self._number, question)
         self._wait(self._number, question)
 
     def _send(self, number: int, question: Placement) -> None:
-        is_here = question.owner == self._station.broker
-        question.life = self._station.life if is_here else self._lives.get(question.owner, 0)
+        is_here = question.owner == self._state.broker
+        question.life = self._state.life if is_here else self._lives.get(question.owner, 0)
         line = self._lines[question.line]
         lowest, before = next(iter(line)), 0
         for other in line:
             if other == number:
                 break
             before = other
-        address = (question.life, self._station.life, number, before, lowest)
-        self._mesh.send(question.owner, question.message, address)
+        address = (question.life, self._state.life, number, before, lowest)
+        self._network.send(question.owner, question.message, address)
 
     def _wait(self, number: int, question: Placement) -> None:
-        self._station.timers.set(("question", number), min(self._station.now + question.wait, question.until))
+        self._state.timers.set(("question", number), min(self._state.now + question.wait, question.until))
         question.wait *= 2
 
     def _finish(self, number: int, pubend: PubendId, outcome: Outcome) -> None:
@@ -283,7 +283,7 @@ class ClientSide:
         if outcome.verdict is Verdict.ELSEWHERE and question.others:
             self._ask(question.message, question.reply_to, question.others)
             return
-        self._station.effects.append(Submitted(question.reply_to, pubend, outcome, question.owner))
+        self._state.effects.append(Submitted(question.reply_to, pubend, outcome, question.owner))
         if outcome.verdict is not Verdict.OK and isinstance(question.message, Pub):
             for other in list(self._lines.get(question.line, ())):
                 if other > number:
@@ -292,11 +292,11 @@ class ClientSide:
     def _end(self, number: int, reason: str) -> None:
         question = self._take(number)
         outcome = _unanswered(question, reason)
-        self._station.effects.append(Submitted(question.reply_to, question.message.pubend, outcome))
+        self._state.effects.append(Submitted(question.reply_to, question.message.pubend, outcome))
 
     def _take(self, number: int) -> Placement:
         question = self._questions.pop(number)
-        self._station.timers.cancel(("question", number))
+        self._state.timers.cancel(("question", number))
         line = self._lines[question.line]
         del line[number]
         if not line:
@@ -338,9 +338,9 @@ class Origin:
 class RequestIntake:
     """What entries ask of the pubends of this node."""
 
-    def __init__(self, station: PlacingState, mesh: PlacingNetwork, pubends: Collection[PubendId]) -> None:
-        self._station = station
-        self._mesh = mesh
+    def __init__(self, state: PlacingState, network: PlacingNetwork, pubends: Collection[PubendId]) -> None:
+        self._state = state
+        self._network = network
         self._pubends = pubends
         self._origins: dict[tuple[BrokerId, int], Origin] = {}
 
@@ -351,8 +351,8 @@ class RequestIntake:
         that is to be submitted before it, and the lowest of its line that the entry waits for.
         """
         ours, theirs, number, before, floor = cast("tuple[int, int, int, int, int]", address)
-        sender = (broker, self._mesh.incarnation(broker) or 0, theirs)
-        if ours != self._mesh.life_for(broker):  # of ours, or of the entry's, that is over
+        sender = (broker, self._network.incarnation(broker) or 0, theirs)
+        if ours != self._network.life_for(broker):  # of ours, or of the entry's, that is over
             self._answer(sender, number, _put_off(message, "the router has begun anew"), taken=False)
             return
         origin, line = self._origin(sender), line_of(message)
@@ -402,7 +402,7 @@ class RequestIntake:
         self._answer(sender, number, answer)
 
     def forget(self) -> None:
-        """As if it had just begun; the station's life is another one now."""
+        """As if it had just begun; the router's life is another one now."""
         self._origins.clear()
 
     def _origin(self, sender: From) -> Origin:
@@ -416,7 +416,7 @@ class RequestIntake:
 
     def _submit(self, sender: From, number: int, message: OpenRequest | Pub) -> None:
         submit = Submit if isinstance(message, Pub) else SubmitOpen
-        self._station.effects.append(submit(message, (sender, number)))  # type: ignore[arg-type]
+        self._state.effects.append(submit(message, (sender, number)))  # type: ignore[arg-type]
 
     def _may_overtake(self) -> bool:
         """Whether a question is taken up before the one that should come before it: for simulations."""
@@ -425,8 +425,8 @@ class RequestIntake:
     def _answer(self, sender: From, number: int, answer: Answer, *, taken: bool = True) -> None:
         """Answers the entry, unless another process is there now."""
         broker, incarnation, life = sender
-        if self._mesh.incarnation(broker) == incarnation:
-            self._mesh.send(broker, answer, (life, number, self._mesh.life_for(broker), int(taken)))
+        if self._network.incarnation(broker) == incarnation:
+            self._network.send(broker, answer, (life, number, self._network.life_for(broker), int(taken)))
 
 
 def _shorten(table: dict[Any, Any]) -> None:

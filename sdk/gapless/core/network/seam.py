@@ -196,7 +196,7 @@ class RouterBase:
 
     # The local PHB core.
     def pubend(self, now: int, opened: Opened) -> Effects:
-        """A pubend is open here, or sealed; its durable membership. May be said again, and replaces it."""
+        """A pubend is open here, or read-only; its durable membership. May be said again, and replaces it."""
         return ()
 
     def know(self, now: int, said: Know) -> Effects:

@@ -77,10 +77,12 @@ class RoundTrip:
 
     def measured(self, took: int) -> None:
         """An answer has come to what was asked for once. It counts at once if it took longer, and half if not."""
+        assert took >= 0, "nothing is answered before it is asked for"
         self.estimate = max(min(took, self.longest), self.estimate // 2)
 
     def doubtful(self, took: int) -> None:
         """An answer has come to what was asked for more than once: what is asked for next may take so long."""
+        assert took >= 0, "nothing is answered before it is asked for"
         self.estimate = max(min(took, self.longest), self.estimate)
 
 

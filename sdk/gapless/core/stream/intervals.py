@@ -73,9 +73,9 @@ class IntervalSet:
 
     def copy(self) -> IntervalSet:
         """Returns another set of the same integers."""
-        twin = IntervalSet()
-        twin._los, twin._his = self._los.copy(), self._his.copy()
-        return twin
+        copied = IntervalSet()
+        copied._los, copied._his = self._los.copy(), self._his.copy()
+        return copied
 
     def add(self, lo: int, hi: int) -> None:
         """Adds all of (lo, hi]."""

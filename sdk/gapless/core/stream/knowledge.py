@@ -405,6 +405,7 @@ class KnowledgeStream:
         last = self._runs.last
         ends = (ranges[-1][1] for ranges in (self._gone.ranges, self._damaged.ranges) if ranges)
         self._upto = max(self._base, last[1] if last is not None else 0, *ends)
+        assert self._upto >= self._base, "what was dropped is decided, whatever is forgotten above it"
 
     def forget_silence(self, lo: Tick, hi: Tick) -> None:
         """Makes the ticks of (lo, hi] unknown again at which there is no event."""

@@ -178,7 +178,7 @@ class PageCache:
                 return
             self._read_count += 1
             # To the end: the same blocks serve readers that stand further ahead. The read is bounded by its bytes.
-            span = self._reads[self._read_count] = min(unserved), self._pfs.sealed_upto
+            span = self._reads[self._read_count] = min(unserved), self._pfs.closed_upto
             self._read(*span, self._read_count)
 
     def _is_coming(self, horizon: Tick) -> bool:

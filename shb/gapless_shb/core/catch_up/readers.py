@@ -55,7 +55,7 @@ BEYOND: Final = 2
 """A fetch may bring so many times as much as it was meant to, before a part of it is left to the next one."""
 
 
-class Host(Protocol):
+class ReaderContext(Protocol):
     """What readers need beside the pubend that they read; the `Scheduler` provides it."""
 
     stream: ServedPubend
@@ -106,7 +106,7 @@ class Sink(Protocol):
 class BringsReader(Protocol):
     """What serves a consumer with readers of its own kind."""
 
-    def reader(self, host: Host, number: int, position: SubscriptionPosition, at: Tick) -> CatchUpReader:
+    def reader(self, context: ReaderContext, number: int, position: SubscriptionPosition, at: Tick) -> CatchUpReader:
         """Returns a reader for the consumer, from `at` on."""
 
 
@@ -115,7 +115,7 @@ class Reader(ABC):
 
     def __init__(
         self,
-        host: Host,
+        context: ReaderContext,
         subscription: SubscriptionRecord,
         position: SubscriptionPosition,
         start: Tick,
@@ -123,8 +123,8 @@ class Reader(ABC):
         sink: Sink,
     ) -> None:
         """Reads (start, end]. The part above the head is read as the head moves."""
-        self.host = host
-        self.stream = host.stream
+        self.host = context
+        self.stream = context.stream
         self.sid = subscription.sid
         self.position = position
         self.horizon = start
@@ -137,7 +137,7 @@ class Reader(ABC):
         self._matcher = BatchMatcher()
         self._matcher.add(self.sid, self._filter)
         # Who asks for too much is answered in full, and there may be many readers: the first guess is short.
-        self._window = Window(host.stream.pfs.grain, SHORTEST)
+        self._window = Window(context.stream.pfs.grain, SHORTEST)
         self._reading_upto: Tick | None = None
         self._unreadable_upto = 0
         self._fetch: TickFetch | RangeFetch | None = None
@@ -403,7 +403,7 @@ class Reader(ABC):
             return
         gap, self._gap = self._gap, None
         # A position for clients must not look like a lost event, but a range must not end beyond its own end.
-        end = min(self.stream.behind(gap.end), self.end)
+        end = min(self.stream.client_position(gap.end), self.end)
         self._sink.gap(gap.start, end, gap.reason)
         self._told(end)
 
@@ -457,9 +457,15 @@ class CatchUpReader(Reader):
     """
 
     def __init__(
-        self, host: Host, number: int, consumer: Consumer, position: SubscriptionPosition, start: Tick, sink: Sink
+        self,
+        context: ReaderContext,
+        number: int,
+        consumer: Consumer,
+        position: SubscriptionPosition,
+        start: Tick,
+        sink: Sink,
     ) -> None:
-        super().__init__(host, consumer.subscription, position, start, FOREVER, sink)
+        super().__init__(context, consumer.subscription, position, start, FOREVER, sink)
         self.number = number
         """Distinguishes an answer to this reader from an answer to an earlier reader of the subscription."""
         self.consumer = consumer
@@ -554,7 +560,7 @@ class CatchUpReader(Reader):
             self._ready_upto = silent_upto
         elif self._walked is not None and self.horizon < self._walked.upto:
             self._ask_walked(self._walked, now)
-        elif self.horizon < pfs.sealed_upto:
+        elif self.horizon < pfs.closed_upto:
             self._read_pfs()
         else:
             matcher = self._matcher if pfs.imprecise else None
@@ -613,9 +619,9 @@ class CatchUpReader(Reader):
         pfs = self.stream.pfs
         newest = pfs.newest(self.sid)
         if newest <= self.horizon:
-            self._ready_upto = pfs.sealed_upto
-        elif newest <= pfs.sealed_upto and pfs.spacing and not self._scans:
-            self._walk_on(ChainWalk(self.sid, self.horizon, newest, pfs.sealed_upto, pfs.spacing, pfs.grain))
+            self._ready_upto = pfs.closed_upto
+        elif newest <= pfs.closed_upto and pfs.spacing and not self._scans:
+            self._walk_on(ChainWalk(self.sid, self.horizon, newest, pfs.closed_upto, pfs.spacing, pfs.grain))
         else:
             self._waits = True
             self.host.page_cache.want_blocks(self.sid, self.horizon)
@@ -685,7 +691,7 @@ class CatchUpReader(Reader):
             return
         self._close_gap()
         if self.horizon > self._said:
-            self._advance(self.stream.behind(self.horizon))
+            self._advance(self.stream.client_position(self.horizon))
             self._said = self.horizon
             self.consumer.channel.silence(self.stream.pubend, self.horizon, [self.sid])
 

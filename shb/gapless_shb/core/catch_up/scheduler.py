@@ -276,7 +276,7 @@ class Scheduler:
                 reader.wake()
                 self._runnable[sid] = None
 
-    # ---------------------------------------------------------------------- what they need (Host)
+    # ---------------------------------------------------------------------- what they need (ReaderContext)
 
     def read_pfs(self, reader: CatchUpReader, after: Tick, upto: Tick) -> None:
         """Reads PFS records for a reader."""

@@ -77,8 +77,8 @@ class Constream(ServedPubend):
         """Moves a position that is ahead of the whole pubend, where no consumer can have been, back to its end."""
         position = self.positions[sid]
         position.start, position.acked = min(position.start, upto), min(position.acked, upto)
-        position.quiet_from = min(position.quiet_from, upto)
-        position.released, position.passed = min(position.released, upto), min(position.passed, upto)
+        position.acked_event = min(position.acked_event, upto)
+        position.released, position.nothing_upto = min(position.released, upto), min(position.nothing_upto, upto)
         position.sent = min(position.sent, upto)
         position.before = None
         if upto < position.since < FOREVER:
@@ -141,8 +141,8 @@ class Constream(ServedPubend):
         That is no acknowledgement: what the application has stored may be older.
         """
         position = self.positions.get(sid)
-        if position is not None and upto > position.passed:
-            position.passed = upto
+        if position is not None and upto > position.nothing_upto:
+            position.nothing_upto = upto
             self.touch(sid, position)
 
     # ------------------------------------------------------------------------------------ consumers

@@ -4,7 +4,7 @@ Writing. Steps of the constream gather in an open block, in memory. A block is c
 the next checkpoint, which also closes the open one. `latestDelivered` stays below everything that is not written, so
 after a crash those ticks are fetched again.
 
-Reading. Sealed blocks are read from the log, which answers later. The open block is at hand.
+Reading. Closed blocks are read from the log, which answers later. The open block is at hand.
 
 The blocks of a subscription form a chain. The end of each chain is written as well, whenever the blocks written since
 are several times as long. So a restart reads a bounded tail of the log, however large the PFS is.
@@ -62,10 +62,10 @@ class Step:
 
 
 class Pfs:
-    """The PFS of one pubend: the open block, the end of each subscription's chain, and how far it is sealed."""
+    """The PFS of one pubend: the open block, the end of each subscription's chain, and how far it is closed."""
 
     def __init__(
-        self, pubend: PubendId, grain: Tick, sealed_upto: Tick, chopped: Tick, *, imprecise: bool = False
+        self, pubend: PubendId, grain: Tick, closed_upto: Tick, chopped: Tick, *, imprecise: bool = False
     ) -> None:
         self.pubend = pubend
         self.grain = grain
@@ -76,7 +76,7 @@ class Pfs:
 
         They are smaller, and their readers
         filter again."""
-        self.sealed_upto = sealed_upto
+        self.closed_upto = closed_upto
         """Every block up to here was given to a write, so a `Read` finds it."""
         self.chopped = chopped
         """Blocks up to here are gone: nothing is known."""
@@ -113,7 +113,7 @@ class Pfs:
 
     def lose(self) -> None:
         """The PFS cannot be read: nothing up to here is known, as if it had been chopped."""
-        self.chopped = self.sealed_upto
+        self.chopped = self.closed_upto
         self._previous.clear()
 
     # ------------------------------------------------------------------------------------- writing
@@ -126,7 +126,7 @@ class Pfs:
         if self._step_ticks >= TICKS_MAX:
             self._close()
 
-    def seal(self, upto: Tick, last_tick: Callable[[int], Tick]) -> list[Operation]:
+    def close(self, upto: Tick, last_tick: Callable[[int], Tick]) -> list[Operation]:
         """Returns the writes of all blocks, so that a `Read` finds them, and sometimes of the chains' ends.
 
         `last_tick` returns the last tick that matched a subscription.
@@ -135,7 +135,7 @@ class Pfs:
         writes: list[Operation] = [*self._closed]
         self._written += sum(len(put.record) for put in self._closed)
         self._closed.clear()
-        self.sealed_upto = upto
+        self.closed_upto = upto
         if self._written >= self._enough:
             writes.append(self._chains(last_tick))
         return writes
@@ -182,7 +182,7 @@ class Pfs:
     def _chains(self, last_tick: Callable[[int], Tick]) -> Set:
         ends = [(sid, block) for sid, block in self._previous.items() if block > self.chopped]
         last = [last_tick(sid) for sid, _ in ends]
-        row = _encode_chains(Chains(self.sealed_upto, [sid for sid, _ in ends], [block for _, block in ends], last))
+        row = _encode_chains(Chains(self.closed_upto, [sid for sid, _ in ends], [block for _, block in ends], last))
         self._written = 0
         self._enough = max(CHAINS_EVERY, 4 * len(row))
         return Set(CHAINS, self.pubend.encode(), row)
@@ -190,11 +190,11 @@ class Pfs:
     # ------------------------------------------------------------------------------------- reading
 
     def newest(self, sid: int) -> Tick:
-        """Returns the index of the subscription's newest block, sealed or not; 0 if there is none."""
+        """Returns the index of the subscription's newest block, closed or not; 0 if there is none."""
         return self._previous.get(sid, 0)
 
     def open_ticks(self, sid: int, after: Tick) -> list[Tick]:
-        """Returns the subscription's unsealed ticks above `after`; imprecise blocks add ticks that may not match."""
+        """Returns the subscription's open ticks above `after`; imprecise blocks add ticks that may not match."""
         closed = (Block(put.index, put.record) for put in self._closed if put.index > after)
         found = [tick for block in closed for tick in block.ticks_of(sid) if tick > after]
         for step in self._steps:
@@ -203,7 +203,7 @@ class Pfs:
         return found
 
     def open_blocks(self) -> Iterator[tuple[Sequence[Tick], Iterable[tuple[int, int]]]]:
-        """Yields the unsealed blocks: their ticks, and the mask of each subscription in them."""
+        """Yields the open blocks: their ticks, and the mask of each subscription in them."""
         for put in self._closed:
             block = Block(put.index, put.record)
             yield block.ticks, block.columns()

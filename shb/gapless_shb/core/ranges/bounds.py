@@ -211,7 +211,7 @@ def _end(reader: BoundedReader, count: Count, taken: int) -> Tick:
         return last
     if reader.complete:
         return reader.end
-    return reader.stream.behind(reader.horizon) if reader.horizon > last else last
+    return reader.stream.client_position(reader.horizon) if reader.horizon > last else last
 
 
 def divided(counts: Mapping[PubendId, Count], max_events: int | None, max_bytes: int | None) -> dict[PubendId, int]:

@@ -67,7 +67,7 @@ class Heads:
         for pubend, stream in self._hosting.streams.items():
             behind = after.get(pubend, stream.positions[subscription.sid].acked)
             moved = _has_something(stream, subscription.sid, behind)
-            heads[pubend] = max(behind, stream.behind(stream.head)) if moved else behind
+            heads[pubend] = max(behind, stream.client_position(stream.head)) if moved else behind
         return heads
 
     @property
@@ -92,7 +92,7 @@ class Heads:
         after = {position.pubend: position.tick for position in request.after or ()}
         if subscription is None or request.after is None:
             heads = {
-                pubend: max(after.get(pubend, 0), stream.behind(stream.head))
+                pubend: max(after.get(pubend, 0), stream.client_position(stream.head))
                 for pubend, stream in self._hosting.streams.items()
             }
         else:
@@ -212,7 +212,7 @@ class Earliest:
         if subscription is not None and self._hosting.registry.get(subscription.sid) is not subscription:
             self._hosting.tell(question.session, removed().answer(question.request))
             return
-        lost = {pubend: self._hosting.streams[pubend].behind(tick) for pubend, tick in question.found.items()}
+        lost = {pubend: self._hosting.streams[pubend].client_position(tick) for pubend, tick in question.found.items()}
         positions = [
             Position(pubend, tick if subscription is None else self._readable_from(pubend, subscription.sid, tick))
             for pubend, tick in lost.items()

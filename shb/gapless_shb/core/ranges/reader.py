@@ -4,7 +4,7 @@ It is a reader (`catch_up.readers`) with its own way through what the PFS knows.
 
     ticks that the pubend has lost, when events are counted    nothing, unless the page cache has the events
     a page of the page cache with all wanted events            taken from memory: recent events are there
-    sealed blocks of the PFS                                   read, then their ticks are fetched
+    closed blocks of the PFS                                   read, then their ticks are fetched
     the open block                                             at hand; its ticks are fetched
 
 Expired events are read like others: a range that is read twice must give the same events. The reader stops at the head
@@ -126,8 +126,8 @@ class BoundedReader(Reader):
         pfs = self.stream.pfs
         if self._take_page(upto) or self._take_blocks(upto, now):
             return
-        if self.horizon < pfs.sealed_upto:
-            self._reading_upto = min(upto, pfs.sealed_upto)
+        if self.horizon < pfs.closed_upto:
+            self._reading_upto = min(upto, pfs.closed_upto)
             self._read(self.horizon, self._reading_upto)
         else:
             ticks = [tick for tick in pfs.open_ticks(self.sid, self.horizon) if tick <= upto]

@@ -43,10 +43,10 @@ from gapless_shb.core.subscriptions.checks import (
     removed,
     ticks_of,
 )
-from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
-from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
+from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
 
@@ -58,8 +58,8 @@ class Ranges:
         hosting: Hosting,
         subscribing: Subscribing,
         expiry: Expiry,
-        ahead: PositionsAhead,
-        desks: Desks,
+        ahead: UnverifiedPositions,
+        commit_records: CommitRecords,
         holders: Holders,
         waiting: Waiting,
     ) -> None:
@@ -70,7 +70,7 @@ class Ranges:
         self._ahead = ahead
         self.used = False
         """Whether any request about ranges has come yet. Before that there is nothing to do here."""
-        self._desks = desks
+        self._commit_records = commit_records
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
@@ -184,9 +184,9 @@ class Ranges:
         """Creates a subscription, or finds it. It is answered when that is durable, and its start is final."""
         sid = self._subscribing.define(session, as_subscribe(request), now, wall)
         subscription, answer = self._hosting.registry.get(sid), partial(self._answer_if_settled, sid)
-        if subscription is not None and self._desks.needs_fence(sid):
+        if subscription is not None and self._commit_records.needs_fence(sid):
             waiting = self._waiting.put(Reason.CLAIM, session, request, answer, sid)
-            self._desks.fence(subscription, partial(self._fenced, waiting, subscription))
+            self._commit_records.fence(subscription, partial(self._fenced, waiting, subscription))
         else:
             answer(session, request, now, wall)
 
@@ -205,7 +205,7 @@ class Ranges:
         try:
             if reason:
                 raise RefusedError(Code.RETRY, reason)
-            self._desks.advance(subscription, ticks, now)
+            self._commit_records.advance(subscription, ticks, now)
             self._waiting.go_on(waiting, now, wall)
         except BeyondError as beyond:
             self._waiting.take(waiting)

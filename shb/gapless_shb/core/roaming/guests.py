@@ -51,8 +51,8 @@ from gapless_shb.core.roaming.mail import (
     Ask,
     CommitAtHome,
     CommittedAtHome,
-    Doubt,
     Ended,
+    LostRange,
     MailHandler,
     Matched,
     Renew,
@@ -79,7 +79,7 @@ REPEAT: Final = 500 * MILLISECOND
 SILENT: Final = 3 * SECOND
 """How long a home may be silent before it counts as away."""
 RENEW: Final = 5 * SECOND
-"""How often a lease is renewed."""
+"""How often an attachment is renewed."""
 URGENT: Final = 250 * MILLISECOND
 """How soon acknowledgements are mailed."""
 ROWS_MOST: Final = 256
@@ -143,7 +143,7 @@ class Guest:
     """The newest commit of its consumer that the home has not answered."""
     handed: tuple[Unit, ...] | None = None
     """The units that the consumer was handed and did not commit, if it left in order."""
-    settled: tuple[PubendId, ...] | None = None
+    cleared: tuple[PubendId, ...] | None = None
     """The pubends on which the consumer was no longer in doubt; None: it was never in doubt."""
 
     @property
@@ -279,7 +279,7 @@ class Guests:
         guest = self._guests.get(request.sid)
         if guest is not None and request.handed is not None:
             guest.handed = tuple(request.handed)
-            guest.settled = None if request.settled is None else tuple(request.settled)
+            guest.cleared = None if request.cleared is None else tuple(request.cleared)
 
     def on_committed(self, _node: BrokerId, committed: CommittedAtHome, _now: int, _wall: int) -> None:
         """A commit is durable at the home: answers the consumer."""
@@ -344,7 +344,7 @@ class Guests:
                 self._give_back(node, answer, now)
 
     def _give_back(self, node: BrokerId, answer: Answer, now: int) -> None:
-        """Gives back the lease that an answer has granted: its client has gone, or cannot be served here."""
+        """Gives back the attachment that an answer has granted: its client has gone, or cannot be served here."""
         attached = {guest.attachment for guest in self._guests.values()}
         if not isinstance(answer.message, Subscribed) or answer.number in self._leaving or answer.number in attached:
             return
@@ -394,7 +394,7 @@ class Guests:
         return self._timers.next()
 
     def on_deadline(self, now: int, wall: int) -> None:
-        """Repeats questions, commits and farewells without an answer, and renews leases."""
+        """Repeats questions, commits and farewells without an answer, and renews attachments."""
         for what, number in self._timers.take_due(now):
             assert isinstance(number, int)
             if what == "ask":
@@ -511,7 +511,7 @@ class Guests:
             stream = self._hosting.streams.get(row.pubend)
             if stream is not None:
                 position = stream.positions[sid]
-                position.acknowledge(row.acked, row.quiet_from)
+                position.acknowledge(row.acked, row.acked_event)
                 position.released = max(position.released, row.released)
 
     def _drop(self, sid: int) -> Guest | None:
@@ -529,7 +529,7 @@ class Guests:
         self._end_consumption(guest.sid, now, wall)
 
     def _lose(self, guest: Guest, code: Code, reason: str, now: int, wall: int) -> None:
-        """The home has ended a lease. The code `RETRY` means: for another attachment of the same client instance.
+        """The home has ended an attachment. The code `RETRY` means: for another attachment of the same client instance.
 
         If the other attachment comes from an older request that was late, the client still believes to be served here.
         So its session is ended, and it connects again.
@@ -591,12 +591,12 @@ class Guests:
         about = f"{record.client_id}/{record.name}"
         self._hosting.outbox.emit(Alarm(AlarmCode.HOME_SILENT, reason, about))
 
-    def _doubts(self, guest: Guest) -> tuple[Doubt, ...]:
+    def _doubts(self, guest: Guest) -> tuple[LostRange, ...]:
         """Returns the lost ticks that the next renewal asks about: as many as have room in one answer."""
         open_ones = [(pubend, doubt) for pubend, doubt in guest.doubts.items() if doubt.said is None]
         for _, doubt in open_ones[:DOUBTS_MOST]:
             doubt.asked = doubt.asked or guest.question
-        return tuple(Doubt(pubend, doubt.lo, doubt.hi) for pubend, doubt in open_ones[:DOUBTS_MOST])
+        return tuple(LostRange(pubend, doubt.lo, doubt.hi) for pubend, doubt in open_ones[:DOUBTS_MOST])
 
     def _renewal(self, guest: Guest, *, leaves: bool) -> Renew:
         acknowledged: list[Acknowledged] = []
@@ -606,9 +606,9 @@ class Guests:
             if len(acknowledged) + len(passed) >= ROWS_MOST:
                 break
             if position.acked > (0 if row is None else row.acked):
-                acknowledged.append(Acknowledged(stream.pubend, position.acked, position.quiet_from))
-            if position.passed > max(position.acked, 0 if row is None else max(row.passed, row.released)):
-                passed.append(Position(stream.pubend, position.passed))
+                acknowledged.append(Acknowledged(stream.pubend, position.acked, position.acked_event))
+            if position.nothing_upto > max(position.acked, 0 if row is None else max(row.nothing_upto, row.released)):
+                passed.append(Position(stream.pubend, position.nothing_upto))
         here, consumer = self._hosting, guest.consumer
         return Renew(
             here.shb,
@@ -624,7 +624,7 @@ class Guests:
             guest.in_use,
             leaves,
             guest.handed,
-            guest.settled,
+            guest.cleared,
             consumer.taker.attempt,
             consumer.subscription.wants,
             tuple(passed),

@@ -2,7 +2,7 @@
 
 To the other parts of the SHB, a consumer elsewhere is a consumer like any other. It has a session of its own, with a
 negative number, and messages to that session go by mail. It is not served, and so is never live here; the PFS
-goes on noting what matches. Its lease ends when no renewal of it has arrived for `LEASE`.
+goes on noting what matches. Its attachment ends when no renewal of it has arrived for `ATTACHMENT_LIFE`.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import Taker
 from gapless_shb.core.subscriptions.checks import elsewhere
-from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
 
 SECOND: Final = 1_000_000_000
-LEASE: Final = 20 * SECOND
+ATTACHMENT_LIFE: Final = 20 * SECOND
 """How long a consumer elsewhere may be silent: four renewals."""
 FORGET: Final = 60 * SECOND
 """How long a question is remembered after it last arrived. An SHB that still waits repeats it more often."""
@@ -73,7 +73,7 @@ class GuestRequest:
 
 
 @dataclass(slots=True)
-class GuestLease:
+class Attachment:
     """A subscription's consumer at another SHB."""
 
     node: BrokerId
@@ -84,7 +84,7 @@ class GuestLease:
     heard_at: int
 
     def is_of(self, renew: Renew | CommitAtHome) -> bool:
-        """Whether a message comes from the attachment that has this lease."""
+        """Whether a message comes from the attachment that has this attachment."""
         return (self.sender, self.life, self.attachment) == (renew.sender, renew.life, renew.attachment)
 
 
@@ -107,11 +107,11 @@ class Home:
         handlers: dict[type, RequestHandler],
         end_consumption: Callable[[int, int, int], None],
         end_session: Callable[[SessionEnded, int, int], None],
-        desks: Desks,
+        commit_records: CommitRecords,
         takeovers: Takeovers,
         holders: Holders,
     ) -> None:
-        self._desks = desks
+        self._commit_records = commit_records
         self._takeovers = takeovers
         self._holders = holders
         self._matches = Matches(hosting)
@@ -123,7 +123,7 @@ class Home:
         self._askers: dict[ShbId, GuestHost] = {}
         self._asked_in: dict[int, GuestRequest] = {}
         """The questions that are not answered yet, by their session: each has one of its own."""
-        self._leases: dict[int, GuestLease] = {}
+        self._attachments: dict[int, Attachment] = {}
         """By subscription."""
         self._sessions = 0
         hosting.tell_elsewhere = self._tell
@@ -166,13 +166,13 @@ class Home:
             self._post(node, Working(self._hosting.shb, ask.life, ask.number))
 
     def on_renew(self, node: BrokerId, renew: Renew, now: int, wall: int) -> None:
-        """A consumer elsewhere renews its lease, or gives it back. Takes its acknowledgements."""
+        """A consumer elsewhere renews its attachment, or gives it back. Takes its acknowledgements."""
         subscription = self._hosting.registry.get(renew.sid) if renew.home == self._hosting.shb else None
         if subscription is None or subscription.generation != renew.generation:
             self._end(node, renew, Code.UNSUBSCRIBED, "the subscription was removed, or its home has lost it")
             return
-        lease = self._leases.get(renew.sid)
-        if (lease is None or not lease.is_of(renew)) and renew.wants not in {
+        attachment = self._attachments.get(renew.sid)
+        if (attachment is None or not attachment.is_of(renew)) and renew.wants not in {
             0,  # of a broker that has not said
             subscription.wants,
             subscription.wants_as_written,
@@ -181,72 +181,75 @@ class Home:
             self._end(node, renew, Code.MISMATCH, "the subscription was changed by another consumer meanwhile")
             return
         self._make_way(renew, wall)
-        lease = self._leases.get(renew.sid)
+        attachment = self._attachments.get(renew.sid)
         is_free = self._hosting.registry.phase(renew.sid) in {Phase.FREE, Phase.RETURNING}
         is_overtaken = self._takeovers.is_overtaken(renew.sid, _taker_of(renew)._replace(again=True))  # it has had it
-        if lease is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
-            # This process knows no lease of the consumer, or the lease has ended. Nobody else has the subscription.
-            lease = self._adopt(node, subscription, renew, now, wall)
-        if lease is None or not lease.is_of(renew):
+        if attachment is None and is_free and not is_overtaken and subscription.client_id == renew.client_id:
+            # This process knows no attachment of the consumer, or the attachment has ended. Nobody else has the
+            # subscription.
+            attachment = self._adopt(node, subscription, renew, now, wall)
+        if attachment is None or not attachment.is_of(renew):
             holder = self._hosting.consumers.get(renew.sid)
             if holder is not None and holder.instance == renew.instance:
                 self._end(node, renew, Code.RETRY, MOVED)
             else:
                 self._end(node, renew, Code.TAKEN_OVER, _taken_over(holder, subscription))
             return
-        lease.heard_at = now
+        attachment.heard_at = now
         for acknowledged in renew.acknowledged:
             # The other SHB has judged the position. This SHB may be far behind, and judging again would cost questions.
             stream = self._hosting.streams.get(acknowledged.pubend)
             if stream is not None and renew.sid in stream.positions:
                 stream.acknowledge(renew.sid, acknowledged.tick, acknowledged.event)
-        for passed in renew.passed:
+        for passed in renew.nothing_upto:
             stream = self._hosting.streams.get(passed.pubend)
             if stream is not None:
                 stream.passed_elsewhere(renew.sid, passed.tick)
         self._hosting.unsaved = True
-        if renew.leaves and self._desks.unknown_of(renew.acknowledged, now):
+        if renew.leaves and self._commit_records.unknown_of(renew.acknowledged, now):
             return  # the renewal is repeated until this SHB knows that pubend, too, and can keep a position there
         if renew.leaves:
-            self._desks.close(self._hosting.consumers[renew.sid], renew.handed, renew.settled)
+            self._commit_records.close(self._hosting.consumers[renew.sid], renew.handed, renew.cleared)
             if renew.handed is not None:  # otherwise it may have been its link that ended
                 self._takeovers.left(renew.sid)
             self._end(node, renew, Code.CLOSED, "")
-            self._end_lease(renew.sid, now, wall)
+            self._end_attachment(renew.sid, now, wall)
             return
-        self._matches.find(renew.sid, renew.doubts, partial(self._confirm, node, lease, renew))
+        self._matches.find(renew.sid, renew.doubts, partial(self._confirm, node, attachment, renew))
 
-    def _confirm(self, node: BrokerId, lease: GuestLease, renew: Renew, matched: tuple[Matched, ...]) -> None:
+    def _confirm(self, node: BrokerId, attachment: Attachment, renew: Renew, matched: tuple[Matched, ...]) -> None:
         """Answers a renewal, if its consumer is still there."""
         subscription = self._hosting.registry.get(renew.sid)
-        if self._leases.get(renew.sid) is not lease or subscription is None:
+        if self._attachments.get(renew.sid) is not attachment or subscription is None:
             return
         standing = self._standing(subscription)
         here, question = self._hosting.shb, renew.question
         self._post(node, Renewed(here, renew.life, question, renew.sid, renew.attachment, standing, matched))
 
     def on_commit(self, node: BrokerId, commit: CommitAtHome, now: int, _wall: int) -> None:
-        """A consumer elsewhere commits. Without a lease it gets no answer: its next renewal gets a lease, or ends."""
-        lease = self._leases.get(commit.sid) if commit.home == self._hosting.shb else None
-        if lease is None or not lease.is_of(commit):
+        """A consumer elsewhere commits. Without an attachment it gets no answer: its next renewal gets one, or ends."""
+        attachment = self._attachments.get(commit.sid) if commit.home == self._hosting.shb else None
+        if attachment is None or not attachment.is_of(commit):
             return
-        if not self._desks.is_current(commit.sid, commit.epoch):
+        if not self._commit_records.is_current(commit.sid, commit.epoch):
             # The consumer attached before this process began, and another one has had the subscription since.
-            self._post_end(lease, commit.sid, Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
+            self._post_end(attachment, commit.sid, Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
             return
         here = self._hosting.shb
 
         def durable(_now: int, _wall: int) -> None:
             self._post(node, CommittedAtHome(here, commit.life, commit.sid, commit.attachment, commit.number))
 
-        self._desks.commit(
+        self._commit_records.commit(
             self._hosting.consumers[commit.sid], commit.positions, commit.unit, commit.enlists, durable, now
         )
 
     def on_beat(self, now: int, wall: int) -> None:
-        """Ends leases of silent consumers, and forgets old questions. Called every few seconds."""
-        for sid in [sid for sid, lease in self._leases.items() if now - lease.heard_at >= LEASE]:
-            self._end_lease(sid, now, wall)
+        """Ends attachments of silent consumers, and forgets old questions. Called every few seconds."""
+        for sid in [
+            sid for sid, attachment in self._attachments.items() if now - attachment.heard_at >= ATTACHMENT_LIFE
+        ]:
+            self._end_attachment(sid, now, wall)
         for asker in self._askers.values():
             due = [number for number, question in asker.questions.items() if now - question.heard_at >= FORGET]
             for number in due:
@@ -258,9 +261,9 @@ class Home:
         """Sends a message of this SHB to a session elsewhere, by mail."""
         question = self._asked_in.get(session)
         if isinstance(message, Detached):
-            lease = self._leases.pop(message.sid, None)
-            if lease is not None and lease.session.number == session:
-                self._post_end(lease, message.sid, message.code, message.reason)
+            attachment = self._attachments.pop(message.sid, None)
+            if attachment is not None and attachment.session.number == session:
+                self._post_end(attachment, message.sid, message.code, message.reason)
             return
         if question is None or not isinstance(message, Subscribed | RequestFailed | Done):
             return
@@ -278,16 +281,16 @@ class Home:
                 answer = Answer(self._hosting.shb, ask.life, ask.number, failed)
             else:
                 node, heard_at = question.node, question.heard_at
-                lease = GuestLease(node, ask.sender, ask.life, ask.number, question.session, heard_at)
-                self._leases[message.sid] = lease
+                attachment = Attachment(node, ask.sender, ask.life, ask.number, question.session, heard_at)
+                self._attachments[message.sid] = attachment
         question.answer = answer
         self._post(question.node, answer)
 
     def _on_consumption_ended(self, sid: int) -> None:
         """A subscription has lost its consumer elsewhere to another one of the same client instance."""
-        lease = self._leases.pop(sid, None)
-        if lease is not None:
-            self._post_end(lease, sid, Code.RETRY, MOVED)
+        attachment = self._attachments.pop(sid, None)
+        if attachment is not None:
+            self._post_end(attachment, sid, Code.RETRY, MOVED)
 
     # ----------------------------------------------------------------------------------------------- how it is done
 
@@ -296,15 +299,15 @@ class Home:
         for number in list(asker.questions):
             self._drop(asker, number, now, wall)
         asker.life, asker.floor = life, 0
-        for sid, lease in list(self._leases.items()):
-            if lease.sender == sender and lease.life < life:
-                self._end_lease(sid, now, wall)
+        for sid, attachment in list(self._attachments.items()):
+            if attachment.sender == sender and attachment.life < life:
+                self._end_attachment(sid, now, wall)
 
-    def _end_lease(self, sid: int, now: int, wall: int) -> None:
+    def _end_attachment(self, sid: int, now: int, wall: int) -> None:
         """A consumer elsewhere has gone."""
-        lease = self._leases.pop(sid)
+        attachment = self._attachments.pop(sid)
         self._end_consumption(sid, now, wall)
-        self._hosting.channels.pop(lease.session.number, None)
+        self._hosting.channels.pop(attachment.session.number, None)
 
     def _drop(self, asker: GuestHost, number: int, now: int, wall: int) -> None:
         """Forgets a question, whose answer nobody waits for any more."""
@@ -325,8 +328,13 @@ class Home:
     def _make_way(self, renew: Renew, wall: int) -> None:
         """Lets a consumer take over now, that attached elsewhere while this SHB was out of reach."""
         holder = self._hosting.consumers.get(renew.sid)
-        lease = self._leases.get(renew.sid)
-        if renew.leaves or renew.in_use is None or holder is None or (lease is not None and lease.is_of(renew)):
+        attachment = self._attachments.get(renew.sid)
+        if (
+            renew.leaves
+            or renew.in_use is None
+            or holder is None
+            or (attachment is not None and attachment.is_of(renew))
+        ):
             return
         taker = _taker_of(renew)
         if self._takeovers.is_overtaken(renew.sid, taker):
@@ -336,16 +344,18 @@ class Home:
         elif self._takeovers.in_use(renew.sid, taker, renew.in_use) is InUse.TAKEOVER:
             self._holders.take_from(holder, taken_over_by(renew.client_id, taker, wall))
 
-    def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> GuestLease:
+    def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Attachment:
         hosting = self._hosting
         session = self._new_session(renew.client_id, renew.instance, "")
-        hosting.outbox.write([*self._expiry.forget(renew.sid), *self._desks.adopted(renew.sid, renew.instance)])
+        hosting.outbox.write(
+            [*self._expiry.forget(renew.sid), *self._commit_records.adopted(renew.sid, renew.instance)]
+        )
         taker = _taker_of(renew)
         self._takeovers.taken(renew.sid, taker)
         hosting.take_consumer(hosting.new_consumer(subscription, session.number, taker, None, wall), Phase.CONSUMED)
-        lease = GuestLease(node, renew.sender, renew.life, renew.attachment, session, now)
-        self._leases[renew.sid] = lease
-        return lease
+        attachment = Attachment(node, renew.sender, renew.life, renew.attachment, session, now)
+        self._attachments[renew.sid] = attachment
+        return attachment
 
     def _new_session(self, client_id: str, instance: str, principal: str) -> ClientSession:
         self._sessions -= 1
@@ -355,16 +365,18 @@ class Home:
         rows = []
         for stream in self._hosting.streams.values():
             position = stream.positions[subscription.sid]
-            quiet_from, released = stream.silent(position)
-            rows.append(Row(stream.pubend, position.start, position.acked, quiet_from, released, position.passed))
+            acked_event, released = stream.silent(position)
+            rows.append(
+                Row(stream.pubend, position.start, position.acked, acked_event, released, position.nothing_upto)
+            )
         return Standing(tuple(rows), subscription.late_start, subscription.start)
 
     def _end(self, node: BrokerId, renew: Renew, code: Code, reason: str) -> None:
         self._post(node, Ended(self._hosting.shb, renew.life, renew.sid, renew.attachment, code, reason))
 
-    def _post_end(self, lease: GuestLease, sid: int, code: Code, reason: str) -> None:
-        self._hosting.channels.pop(lease.session.number, None)
-        self._post(lease.node, Ended(self._hosting.shb, lease.life, sid, lease.attachment, code, reason))
+    def _post_end(self, attachment: Attachment, sid: int, code: Code, reason: str) -> None:
+        self._hosting.channels.pop(attachment.session.number, None)
+        self._post(attachment.node, Ended(self._hosting.shb, attachment.life, sid, attachment.attachment, code, reason))
 
     def _post(self, node: BrokerId, message: mail.Mail) -> None:
         mail.post(self._hosting.outbox, node, message)

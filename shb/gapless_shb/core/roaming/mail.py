@@ -1,7 +1,7 @@
 """The messages between SHBs about a subscription that is consumed away from its home (protocol: roaming).
 
 All of it is mail: lossy, repeated, unordered (C10). So every message says which process sent it, and which question,
-attachment or lease it is about, so that its receiver recognises one that comes again, or too late.
+attachment or attachment it is about, so that its receiver recognises one that comes again, or too late.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     pubend: PubendId
     start: Real
     acked: Real
-    quiet_from: Real
+    acked_event: Real
     released: Real
-    passed: Real = 0
+    nothing_upto: Real = 0
 
 
 class Standing(msgspec.Struct, array_like=True, frozen=True):
@@ -53,7 +53,7 @@ class Standing(msgspec.Struct, array_like=True, frozen=True):
     starts: dict[PubendId, Real] = {}
 
 
-class Doubt(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class LostRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Ticks that are lost, somewhere in (lo, hi]: a guest asks which of them concern its subscription."""
 
     pubend: PubendId
@@ -98,7 +98,7 @@ class Working(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """From the home: the answer to a question. With `Subscribed`, the asking SHB has the lease, for this question."""
+    """From the home: the answer to a question. With `Subscribed`, the asking SHB has the attachment."""
 
     sender: ShbId
     life: Real
@@ -128,17 +128,17 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
     """Whether the consumer has gone. Then it is repeated until `Ended`."""
     handed: tuple[Unit, ...] | None = None
     """With `leaves`: the units that a consumer was handed and did not commit; None: it did not leave in order."""
-    settled: tuple[PubendId, ...] | None = None
+    cleared: tuple[PubendId, ...] | None = None
     """As in `Detach`."""
     attempt: Real = 0
     """The attempt of the client's request to attach."""
     wants: Real = 0
     """The digest of the filter that the consumer is served with; 0: from an SHB that is too old to send it."""
-    passed: tuple[Position, ...] = ()
+    nothing_upto: tuple[Position, ...] = ()
     """Up to where the sender found nothing to send. The application need not have acknowledged that."""
     process: Process = ""
     """With `asked`: as in `Subscribe`."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[LostRange, ...] = ()
     """Lost ticks of which the guest is not told before the home has answered."""
     asked: Real = 0
     again: bool = False
@@ -146,7 +146,7 @@ class Renew(msgspec.Struct, array_like=True, frozen=True, tag=4):
 
 
 class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """From the home: the lease goes on."""
+    """From the home: the attachment goes on."""
 
     sender: ShbId
     life: Real
@@ -159,7 +159,7 @@ class Renewed(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 
 class Ended(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """From the home: the lease is over, for this reason. `CLOSED`: as its holder wanted."""
+    """From the home: the attachment is over, for this reason. `CLOSED`: as its holder wanted."""
 
     sender: ShbId
     life: Real
@@ -232,12 +232,12 @@ def ticks_of(mail: Mail) -> Iterator[tuple[PubendId, Tick]]:
     """
     if isinstance(mail, Answer | Renewed):
         for row in mail.standing.rows:
-            yield row.pubend, max(row.start, row.acked, row.quiet_from, row.released, row.passed)
+            yield row.pubend, max(row.start, row.acked, row.acked_event, row.released, row.nothing_upto)
         yield from mail.standing.starts.items()
     if isinstance(mail, Renewed):
         for matched in mail.matched:
             yield matched.pubend, max(matched.lo, matched.upto, *matched.ticks)
     elif isinstance(mail, Renew):
         yield from ((position.pubend, max(position.tick, position.event)) for position in mail.acknowledged)
-        yield from ((position.pubend, position.tick) for position in mail.passed)
+        yield from ((position.pubend, position.tick) for position in mail.nothing_upto)
         yield from ((doubt.pubend, max(doubt.lo, doubt.hi)) for doubt in mail.doubts)

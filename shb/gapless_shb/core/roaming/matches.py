@@ -13,7 +13,7 @@ from gapless.core.stream.ticks import Tick
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.pfs.blocks import Block
-from gapless_shb.core.roaming.mail import Doubt, Matched
+from gapless_shb.core.roaming.mail import LostRange, Matched
 
 DOUBTS_MOST: Final = 4
 """So many doubts are answered at a time: with all their ticks they fit into one mail."""
@@ -31,7 +31,7 @@ class Search:
     """The doubts of one renewal."""
 
     sid: int
-    left: list[Doubt]
+    left: list[LostRange]
     then: Found
     found: list[Matched] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class Matches:
     def __init__(self, hosting: Hosting) -> None:
         self._hosting = hosting
 
-    def find(self, sid: int, doubts: Sequence[Doubt], then: Found) -> None:
+    def find(self, sid: int, doubts: Sequence[LostRange], then: Found) -> None:
         """Looks up what a subscription had matched, and calls `then` with that: at once, or when the PFS was read."""
         self._go_on(Search(sid, list(doubts[:DOUBTS_MOST]), then))
 
@@ -54,14 +54,14 @@ class Matches:
             search.left.pop(0)
         search.then(tuple(search.found))
 
-    def _reads(self, search: Search, stream: Constream, doubt: Doubt) -> bool:
+    def _reads(self, search: Search, stream: Constream, doubt: LostRange) -> bool:
         """Answers a doubt. Returns whether it has to wait for a read."""
         pfs, lo = stream.pfs, _known_from(stream, search.sid, doubt.lo)
         upto = min(doubt.hi, stream.head)
         if lo >= upto:
             return False
-        if lo < min(pfs.sealed_upto, stream.positions[search.sid].last_tick):
-            sealed = min(upto, pfs.sealed_upto)
+        if lo < min(pfs.closed_upto, stream.positions[search.sid].last_tick):
+            sealed = min(upto, pfs.closed_upto)
             answered = partial(self._on_read, search, stream, sealed)
             self._hosting.outbox.read(pfs.stream, lo, sealed, answered, READ_BYTES)
             return True
@@ -91,7 +91,7 @@ def _known_from(stream: Constream, sid: int, lo: Tick) -> Tick:
     return max(lo, stream.positions[sid].since, stream.pfs.chopped)
 
 
-def _matched(doubt: Doubt, lo: Tick, upto: Tick, ticks: Sequence[Tick]) -> Matched:
+def _matched(doubt: LostRange, lo: Tick, upto: Tick, ticks: Sequence[Tick]) -> Matched:
     within = ticks[bisect_right(ticks, lo) : bisect_right(ticks, upto)]
     if len(within) > TICKS_MOST:
         within = within[:TICKS_MOST]

@@ -2,8 +2,8 @@
 
     start       from where it is owed events; fixed when it is created
     since       from where constream and PFS cover it; FOREVER while it is still joining
-    acked       the position that the application has acknowledged; quiet_from: the last event at or below it
-    passed      how far the SHB, going on from there, found nothing to send
+    acked       the position that the application has acknowledged; acked_event: the last event at or below it
+    nothing_upto how far the SHB, going on from there, found nothing to send
     last_tick   the last tick that the PFS holds for it
     released    up to where it needs nothing any more; never falls
 
@@ -28,8 +28,8 @@ class SubscriptionPosition:
     start: Tick
     since: Tick = FOREVER
     acked: Tick = 0
-    quiet_from: Tick = 0
-    passed: Tick = 0
+    acked_event: Tick = 0
+    nothing_upto: Tick = 0
     last_tick: Tick = 0
     sent: Tick = 0
     """The last event or gap that was sent to its consumer. If that is unknown, where the consumer went on from. Nothing
@@ -49,7 +49,7 @@ class SubscriptionPosition:
     @property
     def done_upto(self) -> Tick:
         """The subscription is done with everything up to here: acknowledged, passed or released."""
-        return max(self.acked, self.passed, self.released)
+        return max(self.acked, self.nothing_upto, self.released)
 
     @property
     def is_idle(self) -> bool:
@@ -71,8 +71,8 @@ class SubscriptionPosition:
 
     def pass_over(self, upto: Tick) -> None:
         """The SHB went on to `upto`. If the consumer is done with all that was sent, nothing up to there is needed."""
-        if upto > self.passed and self.done_upto >= self.sent:
-            self.passed = upto
+        if upto > self.nothing_upto and self.done_upto >= self.sent:
+            self.nothing_upto = upto
             if upto >= self.since:
                 self.before = None
 
@@ -80,7 +80,7 @@ class SubscriptionPosition:
         """The application is done with everything up to `tick`; `event` is the last event of that."""
         if tick > self.acked:
             self.acked = tick
-            self.quiet_from = max(self.quiet_from, min(event, tick))
+            self.acked_event = max(self.acked_event, min(event, tick))
             self.changed = True
             if tick >= self.since:
                 self.before = None
@@ -96,7 +96,7 @@ class SubscriptionPosition:
             # hold.
             floor = latest_delivered if self.held else max(latest_delivered, handed_over)
         else:
-            floor = min(max(self.acked, self.passed), head, latest_delivered)
+            floor = min(max(self.acked, self.nothing_upto), head, latest_delivered)
         self.released = max(self.released, floor)
         return self.released
 
@@ -114,7 +114,7 @@ class SubscriptionPosition:
 
     def silent(self) -> tuple[Tick, Tick]:
         """Returns (lo, hi]: silence for every reader of the subscription, whatever is left of the log."""
-        return self.quiet_from, max(self.quiet_from, self.released)
+        return self.acked_event, max(self.acked_event, self.released)
 
     def begin_anew(self, at: Tick) -> None:
         """The subscription has another filter from `at` on, which is where it stands: nothing before concerns it.
@@ -122,7 +122,7 @@ class SubscriptionPosition:
         What the former filter found above `at` says nothing of the new one. Nor is it known what there was for that
         below `at`: a consumer that goes back behind it is told of what is lost there.
         """
-        self.start = self.acked = self.quiet_from = self.passed = self.sent = at
+        self.start = self.acked = self.acked_event = self.nothing_upto = self.sent = at
         self.join_again()
 
     def join_again(self) -> None:

@@ -112,7 +112,7 @@ class ServedPubend:
         self.enrolled, self.enrolled_at = True, at
         return True
 
-    def behind(self, tick: Tick) -> Tick:
+    def client_position(self, tick: Tick) -> Tick:
         """Returns a position for clients that means: everything up to `tick` is known.
 
         A position must not stand at a place of events without an event, because it would look like a token of a lost
@@ -134,7 +134,7 @@ class ServedPubend:
             return known
         if not self.meta.timed:  # `late_start` is a time, but for a start at the earliest
             return self.meta.created if subscription.late_start else 0
-        return self.behind(max(self.meta.created, subscription.late_start))
+        return self.client_position(max(self.meta.created, subscription.late_start))
 
     def beginning(self, lost: Tick) -> Tick:
         """Returns the first position from which the pubend has everything, if all up to `lost` is gone from its log.
@@ -155,7 +155,7 @@ class ServedPubend:
     def done_upto(self, position: SubscriptionPosition) -> Tick:
         """Returns a position for clients: the subscription is done with everything up to it."""
         done = position.done_upto
-        return done if done == position.acked else self.behind(done)
+        return done if done == position.acked else self.client_position(done)
 
     def why_damaged(self, lo: Tick, hi: Tick) -> GapReason:
         """Returns why the pubend cannot say what was in (lo, hi], which it has given up."""
@@ -241,7 +241,7 @@ class ServedPubend:
     def send_gap(self, sid: int) -> None:
         """Sends the open gap to a live consumer: the gap ends here."""
         gap = self.open_gaps.pop(sid)
-        self.live[sid].gap(self.pubend, gap.start, self.behind(gap.end), gap.reason)
+        self.live[sid].gap(self.pubend, gap.start, self.client_position(gap.end), gap.reason)
 
 
 @dataclass(slots=True)

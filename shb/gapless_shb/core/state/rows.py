@@ -37,7 +37,7 @@ class ShbPubendRow(msgspec.Struct, array_like=True):
     grain: int = MILLISECOND
     broker: str = ""
     """The node of its host. "" in a row of an earlier version."""
-    sealed: bool = False
+    read_only: bool = False
     volume: str = ""
     """The volume of its host. "" in a row of an earlier version."""
     gone_upto: Tick = 0
@@ -56,7 +56,7 @@ class PositionRow(msgspec.Struct, array_like=True):
 
     start: Tick
     acked: Tick
-    quiet_from: Tick
+    acked_event: Tick
     since: Tick
     held: bool
 
@@ -71,7 +71,7 @@ def pubend_row(stream: ServedPubend) -> Set:
     row = ShbPubendRow(
         stream.meta.created,
         stream.meta.topics,
-        stream.pfs.sealed_upto,
+        stream.pfs.closed_upto,
         stream.released,
         stream.holds.version,
         stream.enrolled_at if stream.enrolled else None,
@@ -79,7 +79,7 @@ def pubend_row(stream: ServedPubend) -> Set:
         voids=stream.meta.voids,
         grain=stream.meta.grain,
         broker=stream.meta.broker,
-        sealed=stream.meta.sealed,
+        read_only=stream.meta.read_only,
         volume=stream.meta.volume,
         gone_upto=stream.gone_upto,
         heard_upto=stream.heard_upto,
@@ -91,7 +91,7 @@ def pubend_row(stream: ServedPubend) -> Set:
 
 def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
     """Returns the write of a position."""
-    row = position.start, position.acked, position.quiet_from, position.since, position.held  # as of a PositionRow
+    row = position.start, position.acked, position.acked_event, position.since, position.held  # as of a PositionRow
     return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
 
 

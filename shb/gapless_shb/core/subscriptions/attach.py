@@ -5,7 +5,7 @@ changes nothing; or it waits, and begins anew with the first step (`waiting`):
 
 1. Does the subscription exist? By its id it has to; by its name it is created if it does not.
 2. Does the request want the same filter, and order? Does its token belong to the subscription? Are its positions real,
-   and known here? (`checks`) If that is not known yet, it waits for that (`positions_ahead`).
+   and known here? (`checks`) If that is not known yet, it waits for that (`unverified_positions`).
 3. Is the note that nobody has it deleted? It waits for that (`expiry`).
 4. Is it durable, with its final start and filter? Otherwise its creation goes on, for this request.
 5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over (`holders`).
@@ -69,11 +69,11 @@ from gapless_shb.core.subscriptions.checks import (
     wanted,
 )
 from gapless_shb.core.subscriptions.claims import key_of
-from gapless_shb.core.subscriptions.commits import Desks, OpenedDesk
+from gapless_shb.core.subscriptions.commits import CommitRecords, OpenedRecord
 from gapless_shb.core.subscriptions.expiry import Expiry
 from gapless_shb.core.subscriptions.holders import Holders
-from gapless_shb.core.subscriptions.positions_ahead import BeyondError, PositionsAhead
 from gapless_shb.core.subscriptions.takeovers import Takeovers
+from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 from gapless_shb.core.total_order.groups import Groups
 
@@ -106,9 +106,9 @@ class Subscribing:
         self,
         hosting: Hosting,
         expiry: Expiry,
-        ahead: PositionsAhead,
+        ahead: UnverifiedPositions,
         groups: Groups,
-        desks: Desks,
+        commit_records: CommitRecords,
         takeovers: Takeovers,
         holders: Holders,
         waiting: Waiting,
@@ -117,7 +117,7 @@ class Subscribing:
         self._takeovers = takeovers
         self._holders = holders
         self._waiting = waiting
-        self._desks = desks
+        self._commit_records = commit_records
         self._expiry = expiry
         self._ahead = ahead
         self._groups = groups
@@ -225,7 +225,7 @@ class Subscribing:
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.removed(sid)
-        operations += self._desks.remove(subscription)
+        operations += self._commit_records.remove(subscription)
         hosting.matcher.remove(sid)
         for stream in hosting.streams.values():
             stream.remove(sid)
@@ -298,7 +298,7 @@ class Subscribing:
         elif request.start is StartAt.TIME:
             start = stream.at(request.start_wall)
         else:
-            start = 0 if request.start is StartAt.EARLIEST else stream.behind(stream.head)
+            start = 0 if request.start is StartAt.EARLIEST else stream.client_position(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
     def _enter(
@@ -360,7 +360,7 @@ class Subscribing:
                     continue
                 if subscription.origin[0]:  # it is a subscription's, and not only positions that somebody put together
                     at = stream.meta.created
-            at = stream.behind(at)
+            at = stream.client_position(at)
             position.start = at
             position.acknowledge(at, 0)
             subscription.start = {**subscription.start, stream.pubend: at}
@@ -463,7 +463,7 @@ class Subscribing:
         if request.order is Order.TOTAL:
             self._groups.group_of(request.topics)
         if request.commits:  # the answer says that what is repeated is durable: so that is judged before
-            self._desks.news(subscription, request.acknowledged, now)
+            self._commit_records.news(subscription, request.acknowledged, now)
         sid = subscription.sid
         if self._expiry.returns(session, request, sid, self.on_subscribe):  # 3
             return
@@ -498,7 +498,7 @@ class Subscribing:
         for stream in hosting.streams.values():
             position = stream.change(sid, subscription.version)
             operations.append(position_row(sid, stream.pubend, position))
-        operations += self._desks.changed(former, wall)
+        operations += self._commit_records.changed(former, wall)
         hosting.registry.become(sid, Phase.CHANGING)
         hosting.write_interest(operations, self._when_durable(sid), add=subscription, former=former)
         creation = self._creations[sid] = Creation(subscription, changes=True)
@@ -541,9 +541,9 @@ class Subscribing:
             self._groups.group_of(subscription.topics)
         self._takeovers.taken(subscription.sid, taker_of(session, request))
         consumer = self.new_consumer(session, request, subscription, now, wall)
-        opening = self._desks.open(consumer, request)
+        opening = self._commit_records.open(consumer, request)
         if opening is None:
-            self._answer(consumer, request, OpenedDesk(), now, wall, created=created)
+            self._answer(consumer, request, OpenedRecord(), now, wall, created=created)
             return
         opened, rows = opening
         self._hosting.take_consumer(consumer, Phase.ATTACHING)
@@ -557,7 +557,7 @@ class Subscribing:
             try:
                 if reason:
                     raise RefusedError(Code.RETRY, reason)
-                self._desks.advance(subscription, ticks, now)
+                self._commit_records.advance(subscription, ticks, now)
                 self._answer(consumer, request, opened, now, wall, created=created)
                 self._waiting.take(waiting)
             except BeyondError as beyond:
@@ -571,7 +571,7 @@ class Subscribing:
         def durable(now: int, wall: int) -> None:
             if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:
                 waiting.reason = Reason.CLAIM
-                self._desks.claim(subscription, opened, claimed)
+                self._commit_records.claim(subscription, opened, claimed)
             else:
                 claimed({}, "", now, wall)
 
@@ -587,7 +587,7 @@ class Subscribing:
         return consumer
 
     def _answer(
-        self, consumer: Consumer, request: Subscribe, opened: OpenedDesk, now: int, wall: int, *, created: bool
+        self, consumer: Consumer, request: Subscribe, opened: OpenedRecord, now: int, wall: int, *, created: bool
     ) -> None:
         """Serves the consumer of a subscription that is kept here, from where it goes on."""
         hosting, subscription = self._hosting, consumer.subscription
@@ -605,7 +605,7 @@ class Subscribing:
             hosting.seals.home,
             epoch=opened.epoch,
             doubt=opened.doubt,
-            settled=opened.settled,
+            cleared=opened.cleared,
             attempts=opened.attempts,
             units=opened.units,
             no_local=bool(subscription.not_from),

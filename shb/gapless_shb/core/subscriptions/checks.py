@@ -344,7 +344,7 @@ def untaken(topics: Sequence[str], streams: Mapping[PubendId, Constream]) -> tup
 
     While no pubend is known, nothing can be said. Nor is it said where it would take too long to find out.
     """
-    taken = {pattern for stream in streams.values() if not stream.meta.sealed for pattern in stream.meta.topics}
+    taken = {pattern for stream in streams.values() if not stream.meta.read_only for pattern in stream.meta.topics}
     if not taken or "#" in taken or len(topics) * len(taken) > PAIRS_MAX:
         return ()
     return tuple(topic for topic in topics if not any(patterns_meet(topic, each) for each in taken))[:UNTAKEN_MAX]

@@ -6,8 +6,8 @@ subscription stands is known there, and only later here. Its home claims it at e
 - before the first transaction stores anything there: the pubend is *enlisted*, durably here, and then claimed;
 - whenever anybody attaches to the subscription: the answers name what was stored, and nothing is handed out before.
 
-A claim carries an epoch of the desk, and fences those of lower epochs: who was there before stores nothing any more.
-The home counts them, so a claim that comes late cannot fence one that was made after it.
+A claim carries an epoch of the commit record, and fences those of lower epochs: who was there before stores nothing any
+more. The home counts them, so a claim that comes late cannot fence one that was made after it.
 """
 
 from __future__ import annotations

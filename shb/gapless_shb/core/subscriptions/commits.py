@@ -1,12 +1,12 @@
-"""Desks: what a home keeps of consumers that leave their position to it (protocol: committing; TS1 to TS5).
+"""Commit records: what a home keeps of consumers that leave their position to it (protocol: committing; TS1 to TS5).
 
 Such a consumer hands out a unit, an event or a batch, only when the commit of the unit before it is durable. So after
-any crash one unit is in doubt: the one that was in hand. A desk is what is needed to recognise it:
+any crash one unit is in doubt: the one that was in hand. A commit record is what is needed to recognise it:
 
 - `epoch` counts attachments: a commit of an older one is not taken;
 - `holder`: somebody may have been handed something since, and this is who; "" if the last one left in order;
 - `doubt`: whether that one found doubt: if its answer is lost, it asks again, and is told the same;
-- `settled`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
+- `cleared`: whoever is in doubt, and leaves in order, leaves the doubt to the next one, but not on these pubends;
 - `attempts`: the one event of a pubend that was taken before it was handed out, and was not committed;
 - `units`: up to where batches were announced before they were handed out;
 - `former`: `units` without those of this consumer, who leaves in order with that and with what it was handed;
@@ -37,15 +37,15 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.subscriptions.claims import Claimed, Claims
 from gapless_shb.core.subscriptions.earlier import added, attempts_at, furthest, resolved, uncommitted
-from gapless_shb.core.subscriptions.positions_ahead import PositionsAhead
 from gapless_shb.core.subscriptions.unheard import may_be_there, of_its_name
+from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
 
-DESKS = "shb/desks"
-"""Subscription id → Desk; none for a subscription that nobody ever left its position to."""
+COMMIT_RECORDS = "shb/desks"
+"""Subscription id → CommitRecord; none for a subscription that nobody ever left its position to."""
 SOMEBODY = "?"
-"""The holder of a desk to which a consumer came that does not commit."""
+"""The holder of a commit record to which a consumer came that does not commit."""
 LEFT = "-"
-"""The holder of a desk whose last consumer left in order, and left some of the doubt that it had found."""
+"""The holder of a commit record whose last consumer left in order, and left some of the doubt that it had found."""
 _KEY = Struct(">Q")
 
 
@@ -57,14 +57,14 @@ class Attempt(msgspec.Struct, array_like=True, frozen=True, gc=False):
     by: str
 
 
-class Desk(msgspec.Struct, array_like=True):
-    """The desk of a subscription; see the module."""
+class CommitRecord(msgspec.Struct, array_like=True):
+    """The commit record of a subscription; see the module."""
 
     epoch: int = 0
     holder: str = ""
     attempts: dict[PubendId, Attempt] = {}
     units: dict[PubendId, Tick] = {}
-    settled: tuple[PubendId, ...] = ()
+    cleared: tuple[PubendId, ...] = ()
     enlisted: tuple[PubendId, ...] = ()
     claim: int = 0
     doubt: bool = True
@@ -73,12 +73,12 @@ class Desk(msgspec.Struct, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedDesk:
-    """What a consumer is told of the desk that it has now."""
+class OpenedRecord:
+    """What a consumer is told of the commit record that it has now."""
 
     epoch: int = 0
     doubt: bool = False
-    settled: tuple[PubendId, ...] = ()
+    cleared: tuple[PubendId, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
     earlier: tuple[Earlier, ...] = ()
@@ -89,63 +89,63 @@ class OpenedDesk:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Desk).decode
+_decode = msgspec.msgpack.Decoder(CommitRecord).decode
 
 
-class Desks:
-    """All desks of an SHB."""
+class CommitRecords:
+    """All commit records of an SHB."""
 
-    def __init__(self, hosting: Hosting, ahead: PositionsAhead, claims: Claims, reader: RecoveryReader) -> None:
+    def __init__(self, hosting: Hosting, ahead: UnverifiedPositions, claims: Claims, reader: RecoveryReader) -> None:
         """Restores what the volume has."""
         self._hosting = hosting
         self._claims = claims
         self._ahead = ahead
-        self._desks: dict[int, Desk] = {}
-        for key, value in reader.scan(DESKS):
+        self._commit_records: dict[int, CommitRecord] = {}
+        for key, value in reader.scan(COMMIT_RECORDS):
             (sid,) = _KEY.unpack(key)
             if hosting.registry.get(sid) is not None:
-                self._desks[sid] = _decode(value)
+                self._commit_records[sid] = _decode(value)
 
-    def open(self, consumer: Consumer, request: Subscribe) -> tuple[OpenedDesk, list[Operation]] | None:
-        """A consumer attaches. Returns what to tell it when these writes are durable; None: no desk is concerned.
+    def open(self, consumer: Consumer, request: Subscribe) -> tuple[OpenedRecord, list[Operation]] | None:
+        """A consumer attaches. Returns what to tell it when these writes are durable; None: none is concerned.
 
         Raises RefusedError if it goes on with what it was handed before, and somebody else was served meanwhile.
         """
         sid = consumer.sid
-        desk = self._desks.get(sid)
+        record = self._commit_records.get(sid)
         if not request.commits or not consumer.subscription.durable:
-            if desk is None or (desk.holder in {"", SOMEBODY, LEFT} and not desk.enlisted):
+            if record is None or (record.holder in {"", SOMEBODY, LEFT} and not record.enlisted):
                 return None
-            return self._pass_on(desk), [self._row(sid, desk)]
-        desk = desk or Desk()
+            return self._pass_on(record), [self._row(sid, record)]
+        record = record or CommitRecord()
         goes_on = bool(request.sid)
-        is_new = desk.holder != consumer.holder
+        is_new = record.holder != consumer.holder
         # With an epoch it has left in between, to have come again what it did not commit.
-        if is_new and (goes_on or request.epoch not in {0, desk.epoch}):
+        if is_new and (goes_on or request.epoch not in {0, record.epoch}):
             raise RefusedError(Code.TAKEN_OVER, "another consumer had the subscription meanwhile")
-        self._desks[sid] = desk
-        others_were_here = is_new and desk.holder == SOMEBODY
+        self._commit_records[sid] = record
+        others_were_here = is_new and record.holder == SOMEBODY
         if is_new:
-            desk.doubt = bool(desk.holder)
-            desk.settled = desk.settled if desk.holder == LEFT else ()
-            desk.holder = consumer.holder
-            desk.former = dict(desk.units)
+            record.doubt = bool(record.holder)
+            record.cleared = record.cleared if record.holder == LEFT else ()
+            record.holder = consumer.holder
+            record.former = dict(record.units)
         if is_new or goes_on:  # otherwise it asks again, because it has not been answered: it was handed nothing
             # Whoever goes on for another one of its process sees by the epoch if somebody was here meanwhile.
-            desk.epoch += 2 if others_were_here else 1
+            record.epoch += 2 if others_were_here else 1
         if is_new:  # otherwise nobody else was here, and its transactions go on
-            desk.claim = desk.epoch
-        row = self._row(sid, desk)
-        attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items())
-        units = _units(desk, knows_earlier=bool(request.process))
-        claims = bool(desk.enlisted) and not goes_on
-        doubt, settled = (False, ()) if goes_on else (desk.doubt, desk.settled)
-        opened = OpenedDesk(
-            desk.epoch, doubt, settled, attempts, units, desk.earlier, desk.claim, desk.enlisted, claims
+            record.claim = record.epoch
+        row = self._row(sid, record)
+        attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in record.attempts.items())
+        units = _units(record, knows_earlier=bool(request.process))
+        claims = bool(record.enlisted) and not goes_on
+        doubt, cleared = (False, ()) if goes_on else (record.doubt, record.cleared)
+        opened = OpenedRecord(
+            record.epoch, doubt, cleared, attempts, units, record.earlier, record.claim, record.enlisted, claims
         )
         return opened, [row, *self._positions(sid)]
 
-    def claim(self, subscription: SubscriptionRecord, opened: OpenedDesk, then: Claimed) -> None:
+    def claim(self, subscription: SubscriptionRecord, opened: OpenedRecord, then: Claimed) -> None:
         """Claims a subscription for whoever is attached now; `then` hears of what transactions have stored (TS13)."""
         self._claims.claim(subscription, opened.claim, opened.enlisted, then)
 
@@ -173,8 +173,8 @@ class Desks:
 
     def is_current(self, sid: int, epoch: int) -> bool:
         """Whether a commit of this epoch is taken."""
-        desk = self._desks.get(sid)
-        return desk is not None and desk.epoch == epoch
+        record = self._commit_records.get(sid)
+        return record is not None and record.epoch == epoch
 
     def commit(
         self,
@@ -214,12 +214,12 @@ class Desks:
             rows.append(position_row(sid, stream.pubend, stream.positions[sid]))
             stream.saved(sid)
         if unit is not None:
-            desk = self._desks[sid]
-            if unit.careful:
-                self._take(desk, unit, before=max(1, attempts_at(desk.earlier, unit)))
-                desk.earlier = resolved(desk.earlier, unit)
-            self._announce(desk, unit)
-            rows.append(self._row(sid, desk))
+            record = self._commit_records[sid]
+            if unit.counted:
+                self._take(record, unit, before=max(1, attempts_at(record.earlier, unit)))
+                record.earlier = resolved(record.earlier, unit)
+            self._announce(record, unit)
+            rows.append(self._row(sid, record))
         if enlists:
             rows.append(self._enlist(sid, enlists))
             durable = partial(self._claim_enlisted, consumer, enlists, durable)
@@ -239,50 +239,50 @@ class Desks:
                 return each.pubend
         return ""
 
-    def close(self, consumer: Consumer, handed: Iterable[Unit] | None, settled: Iterable[PubendId] | None) -> None:
+    def close(self, consumer: Consumer, handed: Iterable[Unit] | None, cleared: Iterable[PubendId] | None) -> None:
         """A consumer leaves. In order, if it says what it was handed and has not committed.
 
-        `settled`: the pubends on which it was not, or no longer, in doubt; None: it was in no doubt.
+        `cleared`: the pubends on which it was not, or no longer, in doubt; None: it was in no doubt.
         """
-        desk = self._desks.get(consumer.sid)
-        if desk is None or handed is None or not _is_of(desk, consumer.instance):
+        record = self._commit_records.get(consumer.sid)
+        if record is None or handed is None or not _is_of(record, consumer.instance):
             return
-        desk.units = dict(desk.former)  # what was announced for this one and not handed out is in nobody's hands
+        record.units = dict(record.former)  # what was announced for this one and not handed out is in nobody's hands
         for unit in handed:
-            self._take(desk, unit, before=0)
-            self._announce(desk, unit)
-        desk.holder = "" if settled is None else LEFT
-        desk.settled = () if settled is None else tuple(p for p in settled if p in self._hosting.streams)
-        self._hosting.outbox.write([self._row(consumer.sid, desk)])
+            self._take(record, unit, before=0)
+            self._announce(record, unit)
+        record.holder = "" if cleared is None else LEFT
+        record.cleared = () if cleared is None else tuple(p for p in cleared if p in self._hosting.streams)
+        self._hosting.outbox.write([self._row(consumer.sid, record)])
 
     def adopted(self, sid: int, instance: str) -> list[Operation]:
         """A consumer was served elsewhere that this home did not know of. Returns what has to be written."""
-        desk = self._desks.get(sid)
-        if desk is None or desk.holder in {"", LEFT} or _is_of(desk, instance):
+        record = self._commit_records.get(sid)
+        if record is None or record.holder in {"", LEFT} or _is_of(record, instance):
             return []
-        opened, subscription = self._pass_on(desk), self._hosting.registry.get(sid)
+        opened, subscription = self._pass_on(record), self._hosting.registry.get(sid)
         if opened.claims and subscription is not None:
             claim = partial(self.claim, subscription, opened, _nothing)
             self._hosting.outbox.write((), lambda _now, _wall: claim())
-        return [self._row(sid, desk)]
+        return [self._row(sid, record)]
 
     def changed(self, former: SubscriptionRecord, wall: int) -> list[Operation]:
         """A subscription gets another filter than it had. Returns what has to be written with it.
 
         Which event is the first behind the position may be another one from now on, and a batch would have had others.
         """
-        desk = self._desks.get(former.sid)
-        if desk is None:
+        record = self._commit_records.get(former.sid)
+        if record is None:
             return []
-        self._row(former.sid, desk)  # without what is committed
+        self._row(former.sid, record)  # without what is committed
         firsts: dict[PubendId, Tick] = {}
-        if desk.holder:
-            settled = desk.settled if desk.holder == LEFT else ()
+        if record.holder:
+            cleared = record.cleared if record.holder == LEFT else ()
             for pubend, stream in self._hosting.streams.items():
                 # After a crash the head is behind what was sent; of a log of others nothing else is known.
                 sent = max(stream.head, tick_at(wall)) if stream.meta.timed else stream.head
-                taken = desk.attempts.get(pubend)
-                if pubend not in settled and sent > stream.positions[former.sid].acked:
+                taken = record.attempts.get(pubend)
+                if pubend not in cleared and sent > stream.positions[former.sid].acked:
                     firsts[pubend] = sent if taken is None else taken.tick
         selected = former.filter
         earlier = Earlier(
@@ -290,55 +290,55 @@ class Desks:
             selected.topics,
             selected.selector,
             tuple(Position(pubend, tick) for pubend, tick in firsts.items()),
-            tuple(Position(pubend, tick) for pubend, tick in desk.units.items()),
-            tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in desk.attempts.items()),
+            tuple(Position(pubend, tick) for pubend, tick in record.units.items()),
+            tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in record.attempts.items()),
         )
-        desk.earlier = added(desk.earlier, earlier)
-        desk.holder, desk.settled, desk.attempts, desk.units, desk.former = "", (), {}, {}, {}
-        return [self._row(former.sid, desk)]
+        record.earlier = added(record.earlier, earlier)
+        record.holder, record.cleared, record.attempts, record.units, record.former = "", (), {}, {}, {}
+        return [self._row(former.sid, record)]
 
     def remove(self, subscription: SubscriptionRecord) -> list[Operation]:
-        """Returns the removal of a subscription's desk."""
-        desk = self._desks.pop(subscription.sid, None)
-        if desk is None:
+        """Returns the removal of a subscription's commit record."""
+        record = self._commit_records.pop(subscription.sid, None)
+        if record is None:
             return []
-        forgotten = self._claims.forget(subscription, desk.enlisted) if desk.enlisted else []
-        return [Delete(DESKS, _KEY.pack(subscription.sid)), *forgotten]
+        forgotten = self._claims.forget(subscription, record.enlisted) if record.enlisted else []
+        return [Delete(COMMIT_RECORDS, _KEY.pack(subscription.sid)), *forgotten]
 
     def needs_fence(self, sid: int) -> bool:
         """Whether transactions may have stored where a subscription stands, and nobody consumes it now."""
-        desk = self._desks.get(sid)
-        return desk is not None and bool(desk.enlisted) and sid not in self._hosting.consumers
+        record = self._commit_records.get(sid)
+        return record is not None and bool(record.enlisted) and sid not in self._hosting.consumers
 
     def fence(self, subscription: SubscriptionRecord, then: Claimed) -> None:
         """Somebody reads a subscription who is no consumer: what a former one has under way does not count any more."""
-        desk = self._desks[subscription.sid]
-        opened = self._pass_on(desk)
-        row = self._row(subscription.sid, desk)
+        record = self._commit_records[subscription.sid]
+        opened = self._pass_on(record)
+        row = self._row(subscription.sid, record)
         self._hosting.outbox.write([row], lambda _now, _wall: self.claim(subscription, opened, then))
 
     # How it is done.
 
     @staticmethod
-    def _pass_on(desk: Desk) -> OpenedDesk:
+    def _pass_on(record: CommitRecord) -> OpenedRecord:
         """Somebody comes who does not commit."""
-        if desk.holder not in {"", LEFT}:  # whoever left in order does not come back
-            desk.holder = SOMEBODY
-        if desk.enlisted:
-            desk.epoch += 1
-            desk.claim = desk.epoch
-        return OpenedDesk(claim=desk.claim, enlisted=desk.enlisted, claims=bool(desk.enlisted))
+        if record.holder not in {"", LEFT}:  # whoever left in order does not come back
+            record.holder = SOMEBODY
+        if record.enlisted:
+            record.epoch += 1
+            record.claim = record.epoch
+        return OpenedRecord(claim=record.claim, enlisted=record.enlisted, claims=bool(record.enlisted))
 
     def _enlist(self, sid: int, pubend: PubendId) -> Set:
-        desk = self._desks[sid]
-        if pubend not in desk.enlisted:
-            desk.enlisted = (*desk.enlisted, pubend)
-        return self._row(sid, desk)
+        record = self._commit_records[sid]
+        if pubend not in record.enlisted:
+            record.enlisted = (*record.enlisted, pubend)
+        return self._row(sid, record)
 
     def _claim_enlisted(self, consumer: Consumer, pubend: PubendId, durable: Then, _now: int, _wall: int) -> None:
         """A pubend is enlisted durably. Its claim precedes the first transaction there (TS12)."""
-        desk, sid = self._desks.get(consumer.sid), consumer.sid
-        if desk is None or self._hosting.consumers.get(sid) is not consumer:
+        record, sid = self._commit_records.get(consumer.sid), consumer.sid
+        if record is None or self._hosting.consumers.get(sid) is not consumer:
             return
 
         def claimed(_ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
@@ -347,10 +347,10 @@ class Desks:
             else:
                 durable(now, wall)
 
-        self._claims.claim(consumer.subscription, desk.claim, (pubend,), claimed)
+        self._claims.claim(consumer.subscription, record.claim, (pubend,), claimed)
 
     @staticmethod
-    def _take(desk: Desk, unit: Unit, *, before: int) -> None:
+    def _take(record: CommitRecord, unit: Unit, *, before: int) -> None:
         """One more attempt. Asked again by the same consumer, it is still the same attempt.
 
         `before`: how often it was handed out before, if none of that was counted: once where there was doubt.
@@ -358,29 +358,29 @@ class Desks:
         What an SHB told as a gap, another one may have still: then an event comes that is before the one of the last
         attempt, and everything up to that one may have been handed out.
         """
-        former = desk.attempts.get(unit.pubend)
+        former = record.attempts.get(unit.pubend)
         if former is not None and former.tick > unit.first:
-            for units in (desk.units, desk.former):
+            for units in (record.units, record.former):
                 units[unit.pubend] = max(former.tick, units.get(unit.pubend, 0))
         if former is None or former.tick != unit.first:
-            desk.attempts[unit.pubend] = Attempt(unit.first, before + 1, desk.holder)
-        elif former.by != desk.holder:
-            desk.attempts[unit.pubend] = Attempt(unit.first, former.count + 1, desk.holder)
+            record.attempts[unit.pubend] = Attempt(unit.first, before + 1, record.holder)
+        elif former.by != record.holder:
+            record.attempts[unit.pubend] = Attempt(unit.first, former.count + 1, record.holder)
 
     @staticmethod
-    def _announce(desk: Desk, unit: Unit) -> None:
+    def _announce(record: CommitRecord, unit: Unit) -> None:
         """A batch is handed out. What an earlier consumer was handed, and did not commit, may go further."""
         if unit.last > unit.first:
-            desk.units[unit.pubend] = max(unit.last, desk.units.get(unit.pubend, 0))
+            record.units[unit.pubend] = max(unit.last, record.units.get(unit.pubend, 0))
 
-    def _row(self, sid: int, desk: Desk) -> Set:
-        """Returns the write of a desk, without what is committed meanwhile."""
+    def _row(self, sid: int, record: CommitRecord) -> Set:
+        """Returns the write of a commit record, without what is committed meanwhile."""
         acked = {pubend: stream.positions[sid].acked for pubend, stream in self._hosting.streams.items()}
-        desk.attempts = {p: taken for p, taken in desk.attempts.items() if taken.tick > acked.get(p, 0)}
-        desk.units = {p: upto for p, upto in desk.units.items() if upto > acked.get(p, 0)}
-        desk.former = {p: upto for p, upto in desk.former.items() if upto > acked.get(p, 0)}
-        desk.earlier = uncommitted(desk.earlier, acked)
-        return Set(DESKS, _KEY.pack(sid), _encode(desk))
+        record.attempts = {p: taken for p, taken in record.attempts.items() if taken.tick > acked.get(p, 0)}
+        record.units = {p: upto for p, upto in record.units.items() if upto > acked.get(p, 0)}
+        record.former = {p: upto for p, upto in record.former.items() if upto > acked.get(p, 0)}
+        record.earlier = uncommitted(record.earlier, acked)
+        return Set(COMMIT_RECORDS, _KEY.pack(sid), _encode(record))
 
     def _positions(self, sid: int) -> list[Operation]:
         """Returns the writes of positions that no checkpoint has yet: what the answer names is durable."""
@@ -396,18 +396,18 @@ def _nothing(_ticks: Mapping[PubendId, Tick], _reason: str, _now: int, _wall: in
     """Nobody waits for a claim."""
 
 
-def _units(desk: Desk, *, knows_earlier: bool) -> tuple[Position, ...]:
+def _units(record: CommitRecord, *, knows_earlier: bool) -> tuple[Position, ...]:
     """Returns up to where batches may have been handed out.
 
     A client that is too old to be told of earlier filters marks everything of that time.
     """
-    upto = dict(desk.units)
+    upto = dict(record.units)
     if not knows_earlier:  # it does not name its process either
-        for pubend, tick in furthest(desk.earlier).items():
+        for pubend, tick in furthest(record.earlier).items():
             upto[pubend] = max(tick, upto.get(pubend, 0))
     return tuple(Position(pubend, tick) for pubend, tick in upto.items())
 
 
-def _is_of(desk: Desk, instance: str) -> bool:
-    """Whether a desk is open for a consumer of this process."""
-    return desk.holder.rpartition("/")[0] == instance
+def _is_of(record: CommitRecord, instance: str) -> bool:
+    """Whether a commit record is open for a consumer of this process."""
+    return record.holder.rpartition("/")[0] == instance

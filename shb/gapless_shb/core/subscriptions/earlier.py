@@ -1,7 +1,8 @@
-"""What may have been handed out while a subscription had another filter, as its desk keeps it (protocol: committing).
+"""What may have been handed out under another filter, as a commit record keeps it (protocol: committing).
 
-Which event is the first behind the position, and which events a batch had, follows from the filter. So a desk that has
-doubt, attempts or units when the filter changes keeps them apart, together with that filter. There are few of them.
+Which event is the first behind the position, and which events a batch had, follows from the filter. So a commit record
+that has doubt, attempts or units when the filter changes keeps them apart, together with that filter. There are few of
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import Attempts, Earlier, Position, Unit
 
 FILTERS_MAX = 4
-"""How many earlier filters a desk keeps apart. Of more, everything up to the same ticks counts."""
+"""How many earlier filters a commit record keeps apart. Of more, everything up to the same ticks counts."""
 
 
 def added(earlier: Sequence[Earlier], more: Earlier) -> tuple[Earlier, ...]:

@@ -1,10 +1,10 @@
 """The expiry of subscriptions: one that is not consumed for long is given up, without a silent loss.
 
-It is off unless `subscription_lease_seconds` is set.
+It is off unless `subscription_expiry_seconds` is set.
 
 Time means uptime of this SHB, counted in beats of its monotonic timer. A wall clock that jumps, a broker that is down
 and a process that stands still count for nothing, or for one beat. So none of them costs an application its
-subscription. A subscription expires between one lease, and one lease and two beats, after its consumer left.
+subscription. It expires when its time is over after its consumer left, at most two beats later.
 
 Expiry removes the subscription, as `unsubscribe` does, so it holds no log back. Its name and position remain. A client
 that subscribes with that name again continues at that position: it gets what the logs still have, and a gap for the
@@ -36,14 +36,14 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.subscription import PREPARING, Phase
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting
 
-LEASES = "shb/leases"
+ABSENCES = "shb/leases"
 """`uptime` → milliseconds; subscription id → the uptime at which it was noticed that it has no consumer."""
 LAPSED = "shb/lapsed"
 """client id, name → Lapsed."""
 LAPSED_MAX = 100_000
 """How many positions of lapsed subscriptions are kept: the latest ones."""
 BEATS = 16
-"""How many beats a lease has, if it is short."""
+"""How many beats that time has, if it is short."""
 LAPSES_MOST = 1_000
 """How many subscriptions are given up in one beat at most, so that no turn is long."""
 BEAT_MS_MAX = 600_000
@@ -54,7 +54,7 @@ _KEY = Struct(">Q")
 
 
 class Lapsed(msgspec.Struct, array_like=True, frozen=True):
-    """What is kept of a subscription whose lease has ended."""
+    """What is kept of a subscription that has expired."""
 
     sid: int
     client_id: str
@@ -74,19 +74,19 @@ _decode_time = msgspec.msgpack.Decoder(int).decode
 _decode_lapsed = msgspec.msgpack.Decoder(Lapsed).decode
 
 
-def beat_of(lease_ms: int) -> int:
+def beat_of(expiry_ms: int) -> int:
     """Returns the length of a beat, in milliseconds."""
-    return max(1, min(lease_ms // BEATS, BEAT_MS_MAX))
+    return max(1, min(expiry_ms // BEATS, BEAT_MS_MAX))
 
 
 class Expiry:
     """Which subscriptions have no consumer since when, which are returning, and which have lapsed."""
 
-    def __init__(self, hosting: Hosting, waiting: Waiting, lease_ms: int | None, reader: RecoveryReader) -> None:
-        """Restores what the volume has. `lease_ms` None: no subscription expires."""
+    def __init__(self, hosting: Hosting, waiting: Waiting, expiry_ms: int | None, reader: RecoveryReader) -> None:
+        """Restores what the volume has. `expiry_ms` None: no subscription expires."""
         self._hosting = hosting
         self._waiting = waiting
-        self._lease_ms = lease_ms
+        self._expiry_ms = expiry_ms
         self._uptime = 0
         self._left: dict[int, int] = {}
         """When each subscription without a consumer was noticed, the earliest first."""
@@ -98,10 +98,10 @@ class Expiry:
         self._recover(reader)
 
     def _recover(self, reader: RecoveryReader) -> None:
-        found = {key: _decode_time(value) for key, value in reader.scan(LEASES)}
-        if self._lease_ms is None:
-            # Returns are not noted while there are no leases. So these times would be wrong when leases are on again.
-            self._obsolete = [Delete(LEASES, key) for key in found]
+        found = {key: _decode_time(value) for key, value in reader.scan(ABSENCES)}
+        if self._expiry_ms is None:
+            # Returns are not noted while nothing expires. So these times would be wrong when that is on again.
+            self._obsolete = [Delete(ABSENCES, key) for key in found]
         else:
             # The uptime is written once in a beat. It was at least the latest time that was noted.
             self._uptime = max(found.values(), default=0)
@@ -120,7 +120,7 @@ class Expiry:
     @property
     def beat_ms(self) -> int | None:
         """How often `on_beat` has to be called; None: never."""
-        return None if self._lease_ms is None else beat_of(self._lease_ms)
+        return None if self._expiry_ms is None else beat_of(self._expiry_ms)
 
     def start(self) -> None:
         """Makes the first writes of a life."""
@@ -128,16 +128,16 @@ class Expiry:
             self._hosting.outbox.write(self._obsolete)
 
     def on_beat(self, remove: Callable[[SubscriptionRecord], None]) -> None:
-        """One more beat has passed: notes subscriptions that lost their consumer, removes those whose lease is over."""
-        assert self._lease_ms is not None
-        beat = beat_of(self._lease_ms)
+        """One more beat has passed: notes subscriptions that lost their consumer, removes those that have expired."""
+        assert self._expiry_ms is not None
+        beat = beat_of(self._expiry_ms)
         self._uptime += beat
-        operations: list[Operation] = [Set(LEASES, _UPTIME, _encode(self._uptime))]
+        operations: list[Operation] = [Set(ABSENCES, _UPTIME, _encode(self._uptime))]
         for sid in self._newly_left():
             self._left[sid] = self._uptime
-            operations.append(Set(LEASES, _KEY.pack(sid), _encode(self._uptime)))
+            operations.append(Set(ABSENCES, _KEY.pack(sid), _encode(self._uptime)))
         self._hosting.outbox.write(operations)
-        due = self._uptime - self._lease_ms
+        due = self._uptime - self._expiry_ms
         lapsing = takewhile(lambda item: item[1] <= due, self._left.items())
         for sid, _ in list(islice(lapsing, LAPSES_MOST)):
             subscription = self._hosting.registry.get(sid)
@@ -179,7 +179,7 @@ class Expiry:
             del self.lapsed[oldest]
             operations.append(_forget(*oldest))
         hosting.outbox.write(operations)
-        text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it for its whole lease"
+        text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it until it expired"
         hosting.outbox.emit(Alarm(AlarmCode.SUBSCRIPTION_EXPIRED, text, f"{client_id}/{name}"))
 
     # ------------------------------------------------------------------------------------ coming back
@@ -196,7 +196,7 @@ class Expiry:
             self._returning.add(sid)
             if self._hosting.registry.phase(sid) is Phase.FREE:  # otherwise it is being created, and that goes on
                 self._hosting.registry.become(sid, Phase.RETURNING)
-            self._hosting.outbox.write([Delete(LEASES, _KEY.pack(sid))], partial(self._returned, sid))
+            self._hosting.outbox.write([Delete(ABSENCES, _KEY.pack(sid))], partial(self._returned, sid))
         self._waiting.put(Reason.RETURN, session, request, again, sid)
         return True
 
@@ -214,7 +214,7 @@ class Expiry:
 
     def forget(self, sid: int) -> list[Operation]:
         """Somebody has a subscription. Returns the writes that forget since when nobody had it."""
-        return [] if self._left.pop(sid, None) is None else [Delete(LEASES, _KEY.pack(sid))]
+        return [] if self._left.pop(sid, None) is None else [Delete(ABSENCES, _KEY.pack(sid))]
 
     # ------------------------------------------------------------------------------------------ lapsed
 

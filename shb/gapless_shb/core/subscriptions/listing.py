@@ -112,7 +112,7 @@ class Listings:
         self._read(self._count, 0)
 
     def _on_read(self, number: int, upto: Tick, result: ReadResult, _now: int, _wall: int) -> None:
-        """Counts the blocks of a part of a PFS that was read, up to where it was sealed then."""
+        """Counts the blocks of a part of a PFS that was read, up to where it was closed then."""
         listing = self._listings.get(number)
         if listing is None:
             return
@@ -120,8 +120,8 @@ class Listings:
         if stream is None or result.error or not result.records:
             if result.error:
                 listing.uncounted[listing.todo[0]] = None
-            if stream is not None and not result.error and stream.pfs.sealed_upto > upto:
-                self._read(number, upto)  # a block was sealed meanwhile, so it is not among the open ones any more
+            if stream is not None and not result.error and stream.pfs.closed_upto > upto:
+                self._read(number, upto)  # a block was closed meanwhile, so it is not among the open ones any more
             else:
                 self._finish_stream(number, listing, stream)
             return
@@ -181,7 +181,7 @@ class Listings:
             if stream is not None:
                 lowest = stream.retention_floor.lowest()
                 start = max(after, stream.head if lowest is None else lowest, stream.pfs.chopped)
-                upto = max(stream.pfs.sealed_upto, start)
+                upto = max(stream.pfs.closed_upto, start)
                 self._hosting.outbox.read(stream.pfs.stream, start, upto, partial(self._on_read, number, upto))
                 return
             listing.todo.pop(0)

@@ -98,7 +98,9 @@ class LostVolumes:
             if not stream.gone_upto:
                 stream.heard_upto, stream.followed_by = stream.head, later.pubend
                 # Not at a place of events: clients are told a position behind that, which the head would never reach.
-                self._give_up(stream, stream.behind(max(later.meta.created, stream.told_upto) + AHEAD), now, wall)
+                self._give_up(
+                    stream, stream.client_position(max(later.meta.created, stream.told_upto) + AHEAD), now, wall
+                )
 
     def _give_up(self, stream: Constream, upto: Tick, now: int, wall: int) -> None:
         if seconds_between(upto, tick_at(wall)) < REMEMBERED:

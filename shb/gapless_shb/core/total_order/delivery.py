@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.ticks import PubendId, Tick
 from gapless.core.wire.messages import GapReason
-from gapless_shb.core.catch_up.readers import BATCH, Host, unexpired
+from gapless_shb.core.catch_up.readers import BATCH, ReaderContext, unexpired
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.positions import SubscriptionPosition
@@ -64,10 +64,10 @@ class OrderedDelivery:
 
     # What it is served.
 
-    def reader(self, host: Host, number: int, position: SubscriptionPosition, at: Tick) -> OrderedReader:
+    def reader(self, context: ReaderContext, number: int, position: SubscriptionPosition, at: Tick) -> OrderedReader:
         """Returns a reader that serves the consumer on a member, from `at` on."""
-        pubend = host.stream.pubend
-        return OrderedReader(host, number, self._consumer, position, at, OrderedSink(self, self._consumer, pubend))
+        pubend = context.stream.pubend
+        return OrderedReader(context, number, self._consumer, position, at, OrderedSink(self, self._consumer, pubend))
 
     def is_full(self, pubend: PubendId) -> bool:
         """Whether a member has to wait for its turn. One of which nothing waits here never has to."""
@@ -147,7 +147,7 @@ class OrderedDelivery:
             upto = self._merge.silent_upto(member.pubend)
             if upto > self._told[member.pubend]:
                 self._told[member.pubend] = upto
-                behind = self._streams[member.pubend].behind(upto)
+                behind = self._streams[member.pubend].client_position(upto)
                 self._consumer.channel.silence(member.pubend, behind, [self._consumer.sid])
 
 

@@ -81,7 +81,7 @@ class Groups:
         current = {pubend for group in self._groups for pubend in self.members(group)}
         for pubend, stream in self._streams.items():
             group = self._group_of.get(stream.meta.member, "")
-            is_over = stream.meta.sealed or stream.gone_upto or (group and pubend not in current)
+            is_over = stream.meta.read_only or stream.gone_upto or (group and pubend not in current)
             if not is_over and any(patterns_meet(one, other) for one in topics for other in stream.meta.topics):
                 yield stream.meta.member, group
 
@@ -132,7 +132,7 @@ class Groups:
         if not places:
             return {}
         return {
-            pubend: max(at[pubend], stream.behind(late_start(pubend, max(places))))
+            pubend: max(at[pubend], stream.client_position(late_start(pubend, max(places))))
             for pubend, stream in members.items()
             if pubend not in given and pubend not in subscription.start and not self.replaces_another(stream)
         }

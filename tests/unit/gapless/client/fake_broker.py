@@ -296,7 +296,7 @@ class FakeBroker:
             return
         name = self.names.setdefault(message.name, Name())
         if message.attempt > 1 and name.instance and name.instance != message.instance:
-            self.tell(session, m.PublishRefused(message.publisher, 0, m.Code.FENCED, "a newer twin exists"))
+            self.tell(session, m.PublishRefused(message.publisher, 0, m.Code.FENCED, "a newer rival exists"))
             return
         if name.instance != message.instance or message.attempt > name.attempt:
             name.epoch += 1
@@ -335,7 +335,7 @@ class FakeBroker:
             return  # it was sent before the client knew of the refusal
         session.resume_at.pop(message.publisher, None)
         if message.epoch < name.epoch:
-            refuse(m.Code.FENCED, message.first, "a newer twin exists")
+            refuse(m.Code.FENCED, message.first, "a newer rival exists")
         elif self.rejects and self.rejects in content:
             refuse(m.Code.REJECTED, message.first, "not allowed")
         elif message.first <= name.sequence and message.events.count:
@@ -468,7 +468,7 @@ class FakeBroker:
         for acknowledged in message.positions:
             self._acknowledge(sub, acknowledged)
         if message.unit is not None:
-            self._announce(sub, message.unit, attempt=message.unit.careful)
+            self._announce(sub, message.unit, attempt=message.unit.counted)
         if message.enlists:
             sub.enlisted[message.enlists] = None
         committed = m.Committed(sub.sid, message.number)

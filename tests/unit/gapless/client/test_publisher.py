@@ -188,7 +188,7 @@ async def test_recover_tells_how_much_a_name_ever_logged(network: FakeNetwork) -
         assert (await session.publisher("t").recover()).sequence == 0
 
 
-async def test_a_newer_twin_ends_the_older(network: FakeNetwork) -> None:
+async def test_a_newer_rival_ends_the_older(network: FakeNetwork) -> None:
     async with gapless.connect(ADDRESS) as connection, connection.session() as session:
         older = session.publisher("t", name="p")
         await older.send(b"a")

@@ -112,25 +112,25 @@ def test_a_token_goes_with_its_transaction(opened: Open) -> None:
 
 
 def test_the_one_who_claimed_last_owns_the_token(opened: Open) -> None:
-    paused, twin, database = TokenStore("late"), TokenStore("late"), opened()
+    paused, rival, database = TokenStore("late"), TokenStore("late"), opened()
     paused.claim(database)
     paused.save(database, FIRST)
-    assert twin.claim(database) == FIRST
+    assert rival.claim(database) == FIRST
     database.commit()
     with pytest.raises(StaleTokenError, match="belongs to another consumer"):
         paused.save(database, SECOND)
-    twin.save(database, SECOND)
+    rival.save(database, SECOND)
 
 
 def test_a_claim_that_was_rolled_back_owns_nothing(opened: Open) -> None:
-    tokens, twin, database = TokenStore("late"), TokenStore("late"), opened()
+    tokens, rival, database = TokenStore("late"), TokenStore("late"), opened()
     tokens.claim(database)
     database.rollback()
-    twin.claim(database)
+    rival.claim(database)
     database.commit()
     with pytest.raises(StaleTokenError):
         tokens.save(database, FIRST)
-    twin.save(database, FIRST)
+    rival.save(database, FIRST)
 
 
 def test_a_token_is_claimed_first(opened: Open) -> None:

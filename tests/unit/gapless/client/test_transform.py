@@ -146,7 +146,7 @@ async def test_a_batch_is_published_once_and_before_the_next(network: FakeNetwor
     assert outputs(network.broker) == [b"A"]
 
 
-async def test_a_twin_that_is_taken_over_is_fenced(network: FakeNetwork) -> None:
+async def test_a_rival_that_is_taken_over_is_fenced(network: FakeNetwork) -> None:
     network.broker.log(b"a", topic="raw.x")
     async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
         old = await connection.session().transform("raw.#", to="out", name="enrich", start="earliest")
@@ -165,7 +165,7 @@ async def test_a_twin_that_is_taken_over_is_fenced(network: FakeNetwork) -> None
     assert outputs(network.broker) == [b"A"]
 
 
-async def test_a_twin_that_waits_for_input_is_fenced(network: FakeNetwork) -> None:
+async def test_a_rival_that_waits_for_input_is_fenced(network: FakeNetwork) -> None:
     async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
         old = await connection.session().transform("raw.#", to="out", name="enrich")
         waiting = asyncio.ensure_future(old.__anext__())
@@ -176,7 +176,7 @@ async def test_a_twin_that_waits_for_input_is_fenced(network: FakeNetwork) -> No
             await waiting
 
 
-async def test_a_twin_is_fenced_although_its_last_batch_is_uncertain(network: FakeNetwork) -> None:
+async def test_a_rival_is_fenced_although_its_last_batch_is_uncertain(network: FakeNetwork) -> None:
     network.broker.log(b"a", topic="raw.x")
     async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
         old = await connection.session().transform("raw.#", to="out", name="enrich", start="earliest")
@@ -196,7 +196,7 @@ async def test_a_twin_is_fenced_although_its_last_batch_is_uncertain(network: Fa
 
 @pytest.mark.parametrize("away", [False, True])
 async def test_an_input_that_somebody_else_took_is_taken_back(network: FakeNetwork, away: bool) -> None:
-    """Perhaps by a twin that had opened the publisher before, and was paused before it attached the input."""
+    """Perhaps by a rival that had opened the publisher before, and was paused before it attached the input."""
     network.broker.log(b"a", topic="raw.x")
     async with gapless.connect(ADDRESS) as connection, gapless.connect(ADDRESS) as other:
         work = await connection.session().transform("raw.#", to="out", name="enrich", start="earliest")

@@ -122,7 +122,7 @@ class TestPubends:
         harness.crash()
 
         said = opened(harness.sync())
-        assert (said["rest"].meta.sealed, said["flights"].meta.sealed) == (True, False)
+        assert (said["rest"].meta.read_only, said["flights"].meta.read_only) == (True, False)
         known.epoch = 0
         known.open()
         assert outcomes(harness.sync())[-1].verdict is Verdict.OK

@@ -2,7 +2,7 @@
 
 One seed is one run; it also draws which faults there are, and how often. A slow and obvious model hears
 everything the broker says, across all its lives, and knows how far the SHBs truly are. Routers come late
-and repeat themselves; publishers have twins; the disk forgets what was not synced, or only some of it.
+and repeat themselves; publishers have rivals; the disk forgets what was not synced, or only some of it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _union(intervals: list[tuple[Tick, Tick]]) -> list[tuple[Tick, Tick]]:
 
 
 class World:
-    """One broker with one pubend, two publishers and their twins, three SHBs and a careless router."""
+    """One broker with one pubend, two publishers and their rivals, three SHBs and a careless router."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -93,7 +93,7 @@ class World:
             options,
             members=SHBS[: draw.randint(0, 2)],
             checkpoint_bytes=draw.choice([1, 400, 1 << 20]),
-            publisher_lease_seconds=draw.choice([0.3, 3, 900]),
+            publisher_expiry_seconds=draw.choice([0.3, 3, 900]),
             max_publishers=draw.choice([2, 3, 100]),
         )
         self.model = Model()
@@ -120,7 +120,7 @@ class World:
         self.steps: list[Callable[[], None]] = [
             step
             for step, most in (
-                (self.open, 2), (self.publish, 12), (self.repeat, 3), (self.twin, 2), (self.sync, 8),
+                (self.open, 2), (self.publish, 12), (self.repeat, 3), (self.rival, 2), (self.sync, 8),
                 (self.end, 1), (self.repeat_late, 1),
                 (self.advance, 8), (self.move_wall_clock, 1), (self.crash, 1), (self.space, 1), (self.ask, 5),
                 (self.read, 5), (self.enrol, 2), (self.go_on, 8), (self.say_minima, 5), (self.hold, 2),
@@ -238,8 +238,8 @@ class World:
             batch = self.random.choice(self.sent[publisher.name][-8:])
             publisher.repeat(*batch, reply_to=(publisher.name, publisher.epoch, *batch))
 
-    def twin(self) -> None:
-        """A paused twin wakes up with an old epoch, and content of its own; or the same, which means nothing."""
+    def rival(self) -> None:
+        """A paused rival wakes up with an old epoch, and content of its own; or the same, which means nothing."""
         publisher = self.random.choice(self.publishers)
         term = term_of(publisher.epoch)
         if term > 1:

@@ -29,7 +29,7 @@ class TestBeginning:
         assert opened == "opened stable=1000 members: shb1@1000 shb2@1000"
         assert note == f"note: pubend {harness.pubend} was created, for #"
 
-    def test_its_rows_its_members_and_its_lease_are_one_write(self) -> None:
+    def test_its_rows_its_members_and_its_reservation_are_one_write(self) -> None:
         harness = Harness(members=("shb1",))
 
         assert len(harness.unsynced) == 1
@@ -116,7 +116,7 @@ class TestBeginning:
         voids = harness.role._pubends[harness.pubend].row.voids
         assert [hi + 1 for _, hi in voids] == [at(31_000), at(41_000), at(51_000)]
 
-    def test_a_quick_restart_within_the_lease_makes_no_void(self) -> None:
+    def test_a_quick_restart_within_the_reservation_makes_no_void(self) -> None:
         harness = ready()
         harness.crash()
         harness.sync()
@@ -175,7 +175,7 @@ class TestSilence:
         assert harness.said == []
         assert harness.role.deadline() is not None
 
-    def test_an_idle_pubend_writes_its_lease_every_other_second(self) -> None:
+    def test_an_idle_pubend_writes_its_reservation_every_other_second(self) -> None:
         harness = ready()
         writes = 0
         for _ in range(20):

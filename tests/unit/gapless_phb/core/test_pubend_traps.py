@@ -49,8 +49,8 @@ def test_t02_an_event_of_the_same_moment_is_above_the_silence() -> None:
     assert list(know.knowledge.data.ticks) == [at(2000, 1)]
 
 
-def test_t02_silence_waits_for_its_lease() -> None:
-    """The lease is asked for again and again, and the disk does not answer: silence ends with the old one."""
+def test_t02_silence_waits_for_its_reservation() -> None:
+    """The reservation is asked for again and again, and the disk does not answer: silence ends with the old one."""
     harness = Harness()
     harness.sync()
 
@@ -169,7 +169,7 @@ def test_t39_a_hole_is_refused_and_the_retry_of_what_was_refused_is_logged() -> 
     assert [bodies(know.knowledge.data) for know in knows(harness.sync())] == ["1010=ann/1 1010.1=ann/2"]
 
 
-def test_t40_silence_before_a_pending_event_ends_at_the_lease() -> None:
+def test_t40_silence_before_a_pending_event_ends_at_the_reservation() -> None:
     """The story of T40: A is durable, B pending; silence between them must survive the loss of B."""
     harness = Harness()
     harness.sync()
@@ -178,7 +178,7 @@ def test_t40_silence_before_a_pending_event_ends_at_the_lease() -> None:
     harness.advance(5000, sync=False)
     publisher.send()
     (a_and_silence,) = knows(harness.sync(1))
-    assert a_and_silence.knowledge.hi == at(3000)  # the lease of A's group, far below B at 6000
+    assert a_and_silence.knowledge.hi == at(3000)  # the reservation of A's group, far below B at 6000
 
     harness.wall -= 4500
     harness.crash()

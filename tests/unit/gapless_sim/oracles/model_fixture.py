@@ -219,7 +219,7 @@ class ModelFixture:
         self.observe.attached(consumer, Attached(sid, 1, made), self.positions(**begins))
 
     def lapse(self, row: Row, sid: int = 1) -> None:
-        """The SHB gives it up: nobody has consumed it for its whole lease."""
+        """The SHB gives it up: nobody has consumed it for long enough."""
         lapsed = msgspec.msgpack.encode([sid, row.client_id, row.name, 0, {}, {}])
         self.observe.written(self.world.brokers[NODE], [Set("shb/lapsed", b"key", lapsed)])
 

@@ -12,7 +12,7 @@ from gapless.core.client import Delivery, Gap
 from gapless.core.ports import Set
 from gapless.core.stream.events import Event
 from gapless.core.wire.messages import OnChange, Unit
-from gapless_shb.core.subscriptions.commits import DESKS, Attempt, Desk
+from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS, Attempt, CommitRecord
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J10Desks
 from gapless_sim.recording.observation import Violation
 
@@ -43,7 +43,7 @@ class Handing:
         self.oracle.attached(consumer, cast("Any", SimpleNamespace(created=created)), {})
 
     def attempt(self, consumer: Any, tick: int) -> None:
-        self.oracle.attempting(consumer, Unit(P, tick, tick, careful=True))
+        self.oracle.attempting(consumer, Unit(P, tick, tick, counted=True))
 
 
 class Committer:
@@ -131,12 +131,12 @@ def test_what_nobody_else_could_have_had_counts_no_more_than_that() -> None:
         handing.hand(second, (20, 3))
 
 
-def test_a_desk_of_a_pubend_that_is_none_is_found() -> None:
+def test_a_commit_record_of_a_pubend_that_is_none_is_found() -> None:
     oracle = J10Desks(Handing().oracle.model)
     broker: Any = SimpleNamespace(name="b")
 
     def row(pubend: str) -> Set:
-        return Set(DESKS, b"1", msgspec.msgpack.encode(Desk(1, "x", {pubend: Attempt(1, 1, "x")})))
+        return Set(COMMIT_RECORDS, b"1", msgspec.msgpack.encode(CommitRecord(1, "x", {pubend: Attempt(1, 1, "x")})))
 
     oracle.written(broker, [row(P)])
     with pytest.raises(Violation, match="of no pubend"):

@@ -57,7 +57,7 @@ def test_silence_stays_silence(rig: Rig) -> None:
     told.ended()
 
 
-def test_a_twin_of_what_is_removed_counts_as_none(rig: Rig) -> None:
+def test_a_duplicate_of_what_is_removed_counts_as_none(rig: Rig) -> None:
     """Nobody can tell any more that it is one."""
     for _ in range(2):
         rig.write(1, 2, headers=rig.mark(1, 2, after=0))

@@ -70,7 +70,7 @@ class TestForgetting:
     """Of publishers without a name those are known that live."""
 
     def fixture(self, router: str, lease: float, known: int) -> ModelFixture:
-        fixture = ModelFixture(V3LiveForgetting, router=router, publisher_lease_seconds=lease)
+        fixture = ModelFixture(V3LiveForgetting, router=router, publisher_expiry_seconds=lease)
         for broker in fixture.world.brokers.values():
             broker.gauges = lambda: [gauges.UNNAMED_PUBLISHERS.gauge(known, "p@1")]  # type: ignore[method-assign]
         for named in (True, False, False):

@@ -79,7 +79,7 @@ def test_who_owns_the_name_meets_no_gap() -> None:
     fixture.oracles[J3Transforms].handed_out(process.consumer, found_later)
     with violates("J3"):
         fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
-    Process(fixture, process.transform.recipe, "twin")
+    Process(fixture, process.transform.recipe, "rival")
 
     fixture.oracles[J3Transforms].handed_out(process.consumer, gap)
 

@@ -35,7 +35,7 @@ RARE = {
 def test_every_operation_comes_within_a_few_seeds() -> None:
     hits: Counter[str] = Counter()
     for seed in range(SEEDS):
-        play = Play(replace(TROUBLED, seed=seed, subscription_lease_seconds=1.0 if seed % 2 else None))
+        play = Play(replace(TROUBLED, seed=seed, subscription_expiry_seconds=1.0 if seed % 2 else None))
         play.perform()
         hits.update(play.world.hits)
         if all(hits[assertion] for assertion in SOMETIMES if assertion not in RARE):

@@ -23,7 +23,7 @@ from gapless.errors import (
     TokenAheadError,
     TokenMismatchError,
 )
-from gapless_sim.recording.lapsed_leases import LAPSED
+from gapless_sim.recording.expired_subscriptions import LAPSED
 from gapless_sim.workloads.churn_consumers import ChurnConsumer
 from gapless_sim.workloads.churn_subscriptions import AppSubscription
 from gapless_sim.workloads.scenario_filters import only

@@ -27,7 +27,7 @@ WITH: dict[type[Scenario], tuple[tuple[type[Scenario], ...], Mapping[str, Any]]]
     SplitBrain: ((SplitBrain,), {"rate": 20.0}),
     Meters: ((Meters,), {}),
     Workers: ((Workers,), {"rate": 20.0}),
-    Visitors: ((Visitors,), {"disk": SLOW_DISK, "publisher_lease_seconds": 0.5}),
+    Visitors: ((Visitors,), {"disk": SLOW_DISK, "publisher_expiry_seconds": 0.5}),
     Projection: ((OrderService, Projection), {"rate": 20.0}),
     # Without memory at its SHB, which may still have what the PHB has given up.
     Report: ((OrderService, Report), {"rate": 20.0, "max_retain_seconds": 2.0, "catchup_bytes": 0}),

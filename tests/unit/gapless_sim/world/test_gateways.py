@@ -14,7 +14,7 @@ SEEDS = 25
 SEARCHED = 400
 
 BROKEN: dict[str, tuple[tuple[Edit | Replace, ...], str]] = {
-    "no batch is a twin": ((Replace("gapless_phb.core.foreign_log.duplicates:_settles", "return False"),), "KI"),
+    "no batch is a duplicate": ((Replace("gapless_phb.core.foreign_log.duplicates:_settles", "return False"),), "KI"),
     "what is uncertain is appended again without reading first": (
         (
             Edit(f"{_APPENDS}._on_answer", "self._when_told(located.tick, 0,", "self._when_told(0, 0,"),
@@ -22,7 +22,7 @@ BROKEN: dict[str, tuple[tuple[Edit | Replace, ...], str]] = {
         ),
         "KI6",
     ),
-    "what was cut off still counts for twins": (
+    "what was cut off still counts for duplicates": (
         (Edit(f"{_FOLLOWED}.learn", "self._marks = Marks(self.stable)", "pass"),),
         "KI",
     ),

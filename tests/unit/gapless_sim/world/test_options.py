@@ -114,9 +114,9 @@ def test_policies_are_drawn_apart_and_never_for_scenarios() -> None:
             changed.append(after)
 
     assert {options.release_policy for options in changed} == {"", "greedy"}
-    assert {options.subscription_lease_seconds for options in changed} == {None, 1.0, 2.0, 5.0}
+    assert {options.subscription_expiry_seconds for options in changed} == {None, 1.0, 2.0, 5.0}
     assert {options.max_retain_bytes for options in changed} == {None, 500, 2_000, 10_000}
-    assert all(options.early_release or options.subscription_lease_seconds for options in changed)
+    assert all(options.early_release or options.subscription_expiry_seconds for options in changed)
     assert with_policies(drawn(3, workload="churn"), Choices(3, {}).stream("policies")) == drawn(3, workload="churn")
 
 
@@ -145,4 +145,4 @@ def test_transforms_and_transactions_live_beside_some_churn_and_meet_no_gap() ->
         assert not options.map_changes
         lost = options.retires, options.replacements, options.disk.wipe, options.disk.restore, options.disk.damage
         assert not any(lost)
-        assert options.subscription_lease_seconds is None
+        assert options.subscription_expiry_seconds is None

@@ -64,10 +64,10 @@ def test_the_policy_gets_into_the_configuration() -> None:
 
 
 def test_limits_of_bytes_leases_and_other_policies_do_too() -> None:
-    options = Options(1, max_retain_bytes=500, subscription_lease_seconds=2.0)
+    options = Options(1, max_retain_bytes=500, subscription_expiry_seconds=2.0)
     config = build(options, Choices(1), Trace()).brokers["node1"].loaded.config
     greedy = build(Options(1, release_policy="greedy"), Choices(1), Trace()).brokers["node1"].loaded.config
 
     assert config.role("phb")["pubends"][0]["max_retain_bytes"] == 500
-    assert config.role("shb")["subscription_lease_seconds"] == 2.0
+    assert config.role("shb")["subscription_expiry_seconds"] == 2.0
     assert greedy.role("phb")["pubends"][0]["release"] == {"plugin": "greedy"}

@@ -1,7 +1,7 @@
 """The acknowledged positions of a subscription, and the last event below each (protocol: acknowledging).
 
 An acknowledgement names two ticks per pubend: the position, and the last event at or below it. The broker keeps both
-as maxima: `acked` and `quiet_from`. Every tick of `(quiet_from, released]` is silence for each later reader of this
+as maxima: `acked` and `acked_event`. Every tick of `(acked_event, released]` is silence for each later reader of this
 subscription. So for the second tick:
 
 * Too low would hide events. If 100 was handed out and 90 is named, an application that comes back to 95 is answered
@@ -76,6 +76,8 @@ class History:
     def _forget_first(self) -> None:
         forgotten = self._chunks.popleft()
         self._count -= _events_in(forgotten)
+        assert self._count >= 0, "what is handed out is forgotten in order, once"
+        assert forgotten[-1] >= self._known_after, "what is handed out is forgotten in order, once"
         self._known_after = self._last_below = forgotten[-1]
 
 

@@ -226,6 +226,8 @@ class PubendBuffer:
                 in_flight.upto = entry.upto
             else:
                 in_flight.upto = ticks[-1]
+        assert ticks, "a batch has events, and its position stands behind them"
+        assert in_flight.upto >= ticks[-1], "a batch has events, and its position stands behind them"
         self._in_flight = in_flight
         self.history.add(ticks)
         return Delivery(self.pubend, columns, ticks)

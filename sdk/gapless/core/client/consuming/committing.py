@@ -124,18 +124,18 @@ class Committing:
         """
         first, last = ticks[0], ticks[-1]
         doubt = self._doubt.concerns(pubend)
-        careful = pubend not in self._met and (doubt or self._attempts.get(pubend, (0, 0))[0] == first)
+        counted = pubend not in self._met and (doubt or self._attempts.get(pubend, (0, 0))[0] == first)
         if self._earlier.concerns(pubend, first):
             alone = self._earlier.first_alone(pubend, events())
             if alone is not None and alone.tick == first:
-                return Unit(pubend, first, first, careful=True, resolves=self._earlier.resolved_by(pubend, alone))
+                return Unit(pubend, first, first, counted=True, resolves=self._earlier.resolved_by(pubend, alone))
             if alone is not None:
                 last = ticks[ticks.index(alone.tick) - 1]
-        return Unit(pubend, first, first if careful else last, careful)
+        return Unit(pubend, first, first if counted else last, counted)
 
     def allowed(self, unit: Unit) -> Tick | None:
         """Returns up to which event of a unit everything may be handed out now; None if it has to be announced."""
-        if unit.careful:
+        if unit.counted:
             return unit.first if self._taken == (unit.pubend, unit.first) else None
         announced = self._announced.get(unit.pubend, 0)
         if announced > unit.first or (announced == unit.first and self.gathers):
@@ -150,7 +150,7 @@ class Committing:
         self._number += 1
         if unit is not None and self.allowed(unit) == unit.last:
             unit = None  # its home knows it already, or need not
-        elif unit is not None and self.gathers and unit.pubend in self.in_hand and not unit.careful:
+        elif unit is not None and self.gathers and unit.pubend in self.in_hand and not unit.counted:
             unit = Unit(unit.pubend, self.in_hand[unit.pubend].first, unit.last)
         self.under_way = Commit(self.sid, self.epoch, self._number, positions, unit)
         return self.under_way
@@ -176,11 +176,11 @@ class Committing:
         if self._earlier.concerns(pubend, first):
             count = self._earlier.count(pubend, first)
             scattered = self._earlier.hand_out(pubend, _decoded(delivery))
-        if not unit.careful and first > marked and not scattered:
+        if not unit.counted and first > marked and not scattered:
             return delivery
         again = delivery if isinstance(delivery, Redelivery) else Redelivery(delivery)
         again.marked, again.scattered = marked, scattered
-        if unit.careful:
+        if unit.counted:
             tick, counted = self._attempts.get(pubend, (0, 0))
             again.first_count = max(2, count + 1, counted + 1 if tick == first else 0)
         return again
@@ -190,8 +190,8 @@ class Committing:
         if not self._doubt:
             return None
         # Where it knows better than its home what is in doubt, its home takes more for doubtful than is.
-        settled = self._doubt.exceptions if self._doubt.everywhere else frozenset()
-        return sorted(settled | self._met)
+        cleared = self._doubt.exceptions if self._doubt.everywhere else frozenset()
+        return sorted(cleared | self._met)
 
     def on_committed(self, number: int) -> bool:
         """The home has answered. Returns whether that is what is waited for."""
@@ -219,7 +219,7 @@ class Committing:
             # What this process itself was handed it knows better, if nobody else was there in between.
             is_next = 0 < epoch == answer.epoch - 1
             found = self._own_doubt if is_next else Doubt(everywhere=True)
-            self._doubt = found.without(answer.settled) if answer.doubt else Doubt()
+            self._doubt = found.without(answer.cleared) if answer.doubt else Doubt()
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
             self._earlier = EarlierMarks(answer.earlier)
             self.is_certain = not (self.gathers or self._doubt or self._attempts or self._earlier)
@@ -253,7 +253,7 @@ class Committing:
         unit = asked.unit
         if unit is not None:
             self._announced[unit.pubend] = max(unit.last, self._announced.get(unit.pubend, 0))
-            if unit.careful:
+            if unit.counted:
                 self._taken = unit.pubend, unit.first
 
 

@@ -376,7 +376,7 @@ class SubscriptionCore:
             committing.ask([], self._next_unit(max(AHEAD_EVENTS, events_max)) if committing.gathers else unit)
             self._send_commit()
             return None
-        is_whole = upto == unit.last and not unit.careful and not committing.knows_earlier
+        is_whole = upto == unit.last and not unit.counted and not committing.knows_earlier
         count = events_max if is_whole else self._count_upto(upto)
         delivery = self.take(count)
         assert isinstance(delivery, Delivery)
@@ -486,7 +486,7 @@ class SubscriptionCore:
             detach = Detach(self.session_sid, self.number)
             if self.committing is not None:
                 handed = list(self.committing.in_hand.values())
-                detach = replace(detach, handed=handed, settled=self.committing.left())
+                detach = replace(detach, handed=handed, cleared=self.committing.left())
             self._outbox.send(detach)
 
     def end(self) -> None:

@@ -3,8 +3,8 @@
 A transform stores its position with its outputs. Where an input has none, the position is stored alone, but only when
 nothing else is on its way: the next batch carries a later position, and most inputs of a filter have no outputs.
 
-If another consumer takes its input over, the answers to what is on its way tell whether a twin has opened its publisher
-since, which has then fenced it. Otherwise the input is still its own.
+If another consumer takes its input over, the answers to what is on its way tell whether a rival has opened its
+publisher since, which has then fenced it. Otherwise the input is still its own.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class TransformPositions:
     def lost_input(self) -> bool:
         """Another consumer has taken the input over. Returns whether the position has to be sent now, to be answered.
 
-        The pubend refuses it if a twin has opened the publisher since.
+        The pubend refuses it if a rival has opened the publisher since.
         """
         self._is_lost = True
         return not self._sent
 
     def takes_back(self) -> bool:
-        """Whether the input was lost and is to be attached again: everything was answered, so no twin owns it."""
+        """Whether the input was lost and is to be attached again: everything was answered, so no rival owns it."""
         return self._is_lost and not self._sent
 
     def took_back(self) -> None:

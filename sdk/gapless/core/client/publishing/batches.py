@@ -69,6 +69,9 @@ class BatchQueue:
 
     def append(self, batch: QueuedBatch) -> None:
         """Adds a batch that is not sent yet."""
+        assert not batch.first, "what is queued was never sent"
+        assert not batch.uncertain, "what is queued was never sent"
+        assert not self._queue or self._queue[-1].ticket < batch.ticket, "tickets ascend: receipts come in their order"
         self._queue.append(batch)
         self.bytes += batch.size
 
@@ -101,6 +104,8 @@ class BatchQueue:
             if room <= 0 or (self._sent and self._sent_bytes + size > most_bytes):
                 break
             room -= size
+            # The pubend knows a repetition by its sequences alone: under others it would be logged a second time.
+            assert not batch.uncertain or batch.first in {0, following}, "what may be logged keeps its sequences"
             batch.first = following
             following += batch.events.count
             self._sent += 1
@@ -137,6 +142,7 @@ class BatchQueue:
 
     def follow(self, sequence: int) -> None:
         """Nothing of the queue is logged, and everything up to a sequence is: the queue continues after it."""
+        assert not self._sent, "what is on its way has sequences that the broker counts on"
         self.logged = sequence
         for batch in self._queue:
             batch.first = 0
@@ -152,12 +158,16 @@ class BatchQueue:
 
     def take_logged(self, count: int) -> list[QueuedBatch]:
         """Takes out the first batches, which have their receipts now."""
+        assert 0 < count <= self._sent, "only what is on its way can be logged"
         taken = [self._queue.popleft() for _ in range(count)]
         for batch in taken:
+            assert batch.last >= self.logged, "receipts ascend"
             self.logged = batch.last
             self.bytes -= batch.size
             self._sent_bytes -= batch.size
         self._sent -= count
+        assert self.bytes >= 0, "each batch gives back what it took"
+        assert self._sent_bytes >= 0, "each batch gives back what it took"
         return taken
 
     def take_stored(self) -> QueuedBatch:
@@ -208,5 +218,6 @@ class BatchQueue:
         raise RemoteProtocolError(f"sequence {sequence} begins no batch that was sent")
 
     def _keep_sent(self, count: int) -> None:
+        assert 0 <= count <= len(self._queue), "no more is on its way than is queued"
         self._sent = count
         self._sent_bytes = sum(batch.size for batch in islice(self._queue, count))

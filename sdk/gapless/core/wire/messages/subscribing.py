@@ -133,7 +133,7 @@ class Unit(msgspec.Struct, array_like=True, frozen=True, gc=False):
     pubend: PubendId
     first: RealTick
     last: RealTick
-    careful: bool = False
+    counted: bool = False
     """Whether it may have been handed out before: then it is one event, and counts as an attempt."""
     resolves: Annotated[tuple[Number, ...], msgspec.Meta(max_length=64)] = ()
     """The numbers of each `Earlier` whose first event this is."""
@@ -173,10 +173,10 @@ class Subscribed(ServerMessage, frozen=True, tag=20):
     group: str = ""
     """The group whose events come in total order; "" without one."""
     epoch: int = 0
-    """Of the desk, if the consumer commits; else 0. It is durable, as is all that the answer names."""
+    """Of the commit record, if the consumer commits; else 0. It is durable, as is all that the answer names."""
     doubt: bool = False
     """Whether the first event of each pubend may have been handed out to somebody who did not say so."""
-    settled: tuple[PubendId, ...] = ()
+    cleared: tuple[PubendId, ...] = ()
     """The pubends on which it is not in doubt all the same."""
     attempts: tuple[Attempts, ...] = ()
     units: tuple[Position, ...] = ()
@@ -242,7 +242,7 @@ class Detach(ClientMessage, frozen=True, tag=23):
     """
     handed: Annotated[list[Unit], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
     """Of a consumer that commits: what was handed out and not committed. None: it does not say."""
-    settled: Annotated[list[PubendId], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
+    cleared: Annotated[list[PubendId], msgspec.Meta(max_length=PUBENDS_MAX)] | None = None
     """Of a consumer that was in doubt when it came: on which pubends it no longer was. None: there was no doubt."""
 
 
@@ -251,7 +251,7 @@ class Commit(ClientMessage, frozen=True, tag=28):
 
     sid: Number
     epoch: Number
-    """Of the desk; a commit of an older one is not taken."""
+    """Of the commit record; a commit of an older one is not taken."""
     number: Number
     """Counts the commits of a consumer."""
     positions: Annotated[list[Acknowledged], msgspec.Meta(max_length=PUBENDS_MAX)]

@@ -19,17 +19,17 @@ def both(first: int, second: int) -> tuple[World, LinkNode, LinkNode, LinkNode]:
     b.dial("a")
     world.advance(2)
     assert [up.incarnation for up in a.up.values()] == [first]
-    twin = world.start_beside("b", second)
-    twin.dial("a")
+    rival = world.start_beside("b", second)
+    rival.dial("a")
     world.run()
-    return world, a, b, twin
+    return world, a, b, rival
 
 
 def test_the_first_process_keeps_its_link_until_it_has_shown_that_it_lives() -> None:
-    _, a, b, twin = both(EARLIER, LATER)
+    _, a, b, rival = both(EARLIER, LATER)
 
     assert [up.incarnation for up in a.up.values()] == [EARLIER]
-    assert b.told == twin.told == []
+    assert b.told == rival.told == []
     assert a.alarms == []
 
 
@@ -71,11 +71,11 @@ def test_the_earlier_one_gets_no_link_when_the_later_one_is_gone_too() -> None:
 
 
 def test_a_process_that_stood_still_while_another_one_took_its_place_is_shut_out_when_it_goes_on() -> None:
-    world, a, asleep, twin = both(EARLIER, LATER)
+    world, a, asleep, rival = both(EARLIER, LATER)
     del world.nodes["b"]  # it stands still
     world.advance(5)
     assert [up.incarnation for up in a.up.values()] == [LATER]
-    assert twin.told == []
+    assert rival.told == []
 
     world.nodes["b"] = asleep
     asleep.dial("a")
@@ -83,7 +83,7 @@ def test_a_process_that_stood_still_while_another_one_took_its_place_is_shut_out
 
     assert [up.incarnation for up in a.up.values()] == [LATER]
     assert ShutOut(LATER, "a") in asleep.told
-    assert twin.told == [RanTwice(EARLIER)]
+    assert rival.told == [RanTwice(EARLIER)]
 
 
 def test_a_process_that_is_started_after_both_is_taken_and_told() -> None:
@@ -103,13 +103,13 @@ def test_a_process_that_is_started_after_both_is_taken_and_told() -> None:
 def test_who_has_not_proven_to_be_a_node_shuts_nobody_out() -> None:
     world = World()
     stranger, b = world.start("a", secret=b"guessed, and wrong"), world.start("b", EARLIER)
-    twin = world.start_beside("b", LATER)
-    for node in (b, twin):
+    rival = world.start_beside("b", LATER)
+    for node in (b, rival):
         node.dial("a")
     world.advance(10)
 
     assert stranger.up == {}
-    assert b.told == twin.told == []
+    assert b.told == rival.told == []
 
 
 def test_three_answers_in_turn_prove_that_two_processes_run() -> None:

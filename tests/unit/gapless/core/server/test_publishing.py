@@ -149,7 +149,7 @@ def test_one_refusal_speaks_for_all_batches_behind_the_gap(make_broker: Any, ver
     [
         (Outcome(Verdict.INVALID, "a wildcard"), Code.INVALID_TOPIC),
         (Outcome(Verdict.RETRY, "no pubend yet"), Code.RETRY),
-        (Outcome(Verdict.FENCED, "a newer twin"), Code.FENCED),
+        (Outcome(Verdict.FENCED, "a newer rival"), Code.FENCED),
     ],
     ids=lambda value: value.name if isinstance(value, Code) else "",
 )

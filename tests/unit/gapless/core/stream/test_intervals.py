@@ -81,11 +81,11 @@ def test_membership(ranges: list[tuple[int, int]], number: int) -> None:
 
 def test_a_copy_is_another_set() -> None:
     held = IntervalSet([(0, 5)])
-    twin = held.copy()
-    twin.add(7, 9)
+    rival = held.copy()
+    rival.add(7, 9)
 
     assert held.ranges == ((0, 5),)
-    assert twin.ranges == ((0, 5), (7, 9))
+    assert rival.ranges == ((0, 5), (7, 9))
 
 
 def test_a_set_differs_from_other_things() -> None:

@@ -12,7 +12,7 @@ from unit.gapless_phb.model_log import ModelLog, NumberedRig, at, told
 
 
 def test_until_a_batch_of_an_epoch_is_met_the_next_one_waits() -> None:
-    """It may be a twin of one that is fenced itself, and nothing may have overtaken it when it is handed over again."""
+    """It may be a duplicate of one that is fenced itself, and nothing may overtake it."""
     rig = gateway()
     ann, bob = opened(rig), opened(rig, "bob")
     with rig.one_turn():

@@ -189,8 +189,8 @@ def test_a_log_that_is_made_anew_is_another_pubend_and_the_former_one_is_lost() 
     rig.serve()
 
     ended, opened = rig.sent(Opened)[-2:]
-    assert ended.meta.sealed or opened.meta.sealed
-    later = opened if ended.meta.sealed else ended
+    assert ended.meta.read_only or opened.meta.read_only
+    later = opened if ended.meta.read_only else ended
     assert (later.meta.pubend, later.meta.created, later.meta.stable) == ("orders.0@new", 0, 1)
     assert (opened if later is ended else ended).meta.stable == END
     assert told(rig.ask((0, 1))) == [f"(0, 1] silence lost={place(END)}"]
@@ -217,7 +217,7 @@ def test_an_ended_log_is_told_again_after_a_restart() -> None:
     rig.log.add("one")
     rig.serve()
     rig.end()
-    assert not [one for one in rig.sent(Opened) if one.meta.sealed]  # not before it is durable
+    assert not [one for one in rig.sent(Opened) if one.meta.read_only]  # not before it is durable
     rig.sync()
     del rig.logs[LOG]
     rig.logs["x"] = ModelLog("x.0@y", "x", "x")
@@ -226,7 +226,7 @@ def test_an_ended_log_is_told_again_after_a_restart() -> None:
     rig.sync()
 
     opened = rig.sent(Opened)[-1]
-    assert (opened.meta.pubend, opened.meta.sealed, opened.meta.stable) == (LOG, True, END)
+    assert (opened.meta.pubend, opened.meta.read_only, opened.meta.stable) == (LOG, True, END)
 
 
 def test_a_log_that_ended_while_the_broker_was_down_is_lost_up_to_wherever_it_had_come() -> None:
@@ -242,14 +242,14 @@ def test_a_log_that_ended_while_the_broker_was_down_is_lost_up_to_wherever_it_ha
     before = len(rig.sent(Opened))
 
     rig.end()
-    assert [one for one in rig.sent(Opened) if one.meta.sealed] == []  # not before it is durable
+    assert [one for one in rig.sent(Opened) if one.meta.read_only] == []  # not before it is durable
     rig.find("orders.0@new")
     rig.sync()
     rig.sync()
 
     opened = {one.meta.pubend: one.meta for one in rig.sent(Opened)[before:]}
-    assert (opened[LOG].sealed, opened[LOG].stable) == (True, END)
-    assert (opened["orders.0@new"].sealed, opened["orders.0@new"].created) == (False, 0)
+    assert (opened[LOG].read_only, opened[LOG].stable) == (True, END)
+    assert (opened["orders.0@new"].read_only, opened["orders.0@new"].created) == (False, 0)
     assert told(rig.ask((1, END))) == [f"(1, {place(END)}] silence lost={place(END)}"]
     assert [(alarm.code, alarm.about) for alarm in rig.sent(Alarm)] == [(AlarmCode.LOG_GONE, LOG)]
     rig.crash()

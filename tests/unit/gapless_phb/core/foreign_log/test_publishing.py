@@ -126,13 +126,13 @@ def test_what_may_be_logged_is_read_for_and_appended_again_if_it_is_not_there() 
 
     assert rig.log.end == 1
     assert answers(rig) == ["ok 1 1×1"]
-    rig.log.put(1, lost.records[0])  # the first attempt arrives after all: a twin
+    rig.log.put(1, lost.records[0])  # the first attempt arrives after all: a duplicate
     assert told(rig.serve()) == ["(1, 2] silence"]
     assert told(rig.ask((0, 2))) == ["(0, 2] 1=ann/1"]
     assert len(answers(rig)) == 1
 
 
-def test_a_twin_is_one_for_whoever_begins_to_read_behind_the_first_attempt() -> None:
+def test_a_duplicate_is_one_for_whoever_begins_to_read_behind_the_first_attempt() -> None:
     """And for a gateway that has read none of it before."""
     log = ModelLog(topic="topic", rules=b"topic")
     rig = gateway(log)
@@ -151,7 +151,7 @@ def test_a_twin_is_one_for_whoever_begins_to_read_behind_the_first_attempt() -> 
     assert told(fresh.ask((0, 3))) == ["(0, 3] 1=ann/1 3=other"]
 
 
-def test_whoever_begins_to_read_inside_a_batch_gets_the_rest_of_it_and_none_of_a_twin() -> None:
+def test_whoever_begins_to_read_inside_a_batch_gets_the_rest_of_it_and_none_of_a_duplicate() -> None:
     log = ModelLog(topic="topic", rules=b"topic")
     log.add("before")
     log.add("1", "2", "3", mark=mark_of(1, 3))
@@ -163,8 +163,8 @@ def test_whoever_begins_to_read_inside_a_batch_gets_the_rest_of_it_and_none_of_a
     assert told(fresh.ask((5, 7))) == ["(5, 7] silence"]
 
 
-def test_a_twin_that_is_met_first_waits_for_older_marks() -> None:
-    """A gateway begins to follow between an attempt and its twin."""
+def test_a_duplicate_that_is_met_first_waits_for_older_marks() -> None:
+    """A gateway begins to follow between an attempt and its duplicate."""
     log = ModelLog(topic="topic", rules=b"topic", refuses="another one publishes")
     writer = gateway(ModelLog(topic="topic", rules=b"topic"))
     opened(writer).send()
@@ -605,7 +605,7 @@ def test_an_event_is_checked_by_its_content() -> None:
     assert checksum(events, b"") != checksum(events, b"token")
 
 
-def test_a_range_may_begin_inside_a_batch_or_inside_its_twin() -> None:
+def test_a_range_may_begin_inside_a_batch_or_inside_its_duplicate() -> None:
     log = ModelLog(topic="topic", rules=b"topic")
     rig = gateway(log)
     opened(rig).send(3)

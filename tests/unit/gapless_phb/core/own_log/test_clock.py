@@ -186,7 +186,7 @@ def test_whatever_the_clocks_do_ticks_only_rise(number: int, moves: list[tuple[i
 
 
 def test_a_leap_makes_no_event_older_by_what_ticks_are_ahead_of_the_time() -> None:
-    """Local 1001373: a pubend that starts within a lease is ahead of its clock, and then that leaps."""
+    """Local 1001373: a pubend that starts within a reservation is ahead of its clock, and then that leaps."""
     one = TickClock(0, at(3000), AgeRow(at(1000)), "", DOUBT_NS, 0, EPOCH_MS + 1000)
 
     read(one, 10, 1010 + HOUR_MS)

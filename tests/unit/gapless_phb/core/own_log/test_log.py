@@ -86,7 +86,7 @@ def appends(write: Write) -> list[Append]:
     return [one for one in write.operations if isinstance(one, Append)]
 
 
-def test_nothing_is_said_before_the_first_lease_is_durable() -> None:
+def test_nothing_is_said_before_the_first_reservation_is_durable() -> None:
     world = LogWorld()
     world.log.begin(at(1000), at(1000), lambda _now, _wall: None)
     world.take()
@@ -148,18 +148,18 @@ def test_what_the_check_found_travels_along(monkeypatch: pytest.MonkeyPatch) -> 
     assert not know.knowledge.data.has_extras
 
 
-def test_a_lease_is_written_with_events_only_when_the_last_one_grows_old() -> None:
+def test_a_reservation_is_written_with_events_only_when_the_last_one_grows_old() -> None:
     world = LogWorld()
     world.begin()
-    leases = []
+    reservations = []
     for ms in (1000, 1999, 2000, 2001, 2500, 3001, 3002):
         world.ms = ms
         world.append()
         world.take()
         operations = world.writes.pop().operations
-        leases += [ms for one in operations if isinstance(one, Set) and one.table == TABLES.reservations]
+        reservations += [ms for one in operations if isinstance(one, Set) and one.table == TABLES.reservations]
 
-    assert leases == [2001, 3002]
+    assert reservations == [2001, 3002]
 
 
 def test_bytes_are_pending_until_they_are_durable() -> None:
@@ -175,7 +175,7 @@ def test_bytes_are_pending_until_they_are_durable() -> None:
     assert list(world.log.pending) == []
 
 
-def test_silence_is_said_up_to_the_present_and_never_beyond_the_lease() -> None:
+def test_silence_is_said_up_to_the_present_and_never_beyond_the_reservation() -> None:
     world = LogWorld()
     world.begin()
 
@@ -197,6 +197,9 @@ def test_a_chop_and_what_is_lost_are_one_write() -> None:
     batch = world.append()
     world.take()
     world.durable()
+    world.log.announce()
+    world.ms = 1500
+    world.log.promise(world.now, world.wall)
     world.take()
 
     world.log.chop(at(1500))

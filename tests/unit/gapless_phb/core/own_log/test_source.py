@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gapless_phb.core.own_log.source import Own
+from gapless_phb.core.own_log.source import OwnLogSource
 from unit.gapless_phb.harness import Harness, at
 
 
-def own(harness: Harness) -> Own:
+def own(harness: Harness) -> OwnLogSource:
     source = harness.role._pubends[harness.pubend].source
-    assert isinstance(source, Own)
+    assert isinstance(source, OwnLogSource)
     return source
 
 

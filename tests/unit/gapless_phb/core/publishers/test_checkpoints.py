@@ -9,7 +9,7 @@ import pytest
 from gapless.core.network.facts import Verdict
 from gapless.core.ports import Set, Write
 from gapless.node.recovery import VolumeReader
-from gapless_phb.core.own_log.source import Own
+from gapless_phb.core.own_log.source import OwnLogSource
 from gapless_phb.core.publishers import checkpoints
 from unit.gapless_phb.harness import TABLES, Harness, outcomes
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_that_covers_less_than_the_one_before_is_noticed() -> None:
     harness.publisher().send()
     harness.sync()
     source = harness.role._pubends[harness.pubend].source
-    assert isinstance(source, Own)
+    assert isinstance(source, OwnLogSource)
     source._checkpoints.tick = source.log.newest + 1
 
     source._checkpoints.begin(lambda _now, _wall: None)

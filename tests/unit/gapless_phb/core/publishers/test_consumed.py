@@ -89,7 +89,7 @@ def test_an_opening_does_not_take_a_token_back_that_is_on_its_way_in_a_row() -> 
     """A row that is written behind another one replaces it: what only the first one had would be lost."""
     harness, publisher = ready()
     send(publisher, 0, token(20))
-    TestPublisher(harness, "ann", "twin").open()
+    TestPublisher(harness, "ann", "rival").open()
     harness.sync()
     harness.crash()
 
@@ -100,8 +100,8 @@ def test_an_opening_names_the_token_that_was_on_its_way() -> None:
     """TS8."""
     harness, publisher = ready()
     send(publisher, 1, token(10))
-    twin = TestPublisher(harness, "ann", "twin")
-    twin.open()
+    rival = TestPublisher(harness, "ann", "rival")
+    rival.open()
 
     (opened,) = (one for one in outcomes(harness.sync()) if one.epoch)
     assert opened.tokens == (str(token(10)),)
@@ -140,7 +140,7 @@ def test_equal_events_with_another_token_are_another_batch() -> None:
     harness.sync()
 
     assert outcome(repeat(publisher, 1, 1, token(11))).verdict is Verdict.INVALID
-    TestPublisher(harness, "ann", "twin").open()
+    TestPublisher(harness, "ann", "rival").open()
     harness.sync()
     assert outcome(repeat(publisher, 1, 1, token(11))).verdict is Verdict.FENCED
     assert outcome(repeat(publisher, 1, 1, token(10))).verdict is Verdict.OK
@@ -148,7 +148,7 @@ def test_equal_events_with_another_token_are_another_batch() -> None:
 
 def test_whoever_was_fenced_moves_nothing() -> None:
     harness, publisher = ready()
-    TestPublisher(harness, "ann", "twin").open()
+    TestPublisher(harness, "ann", "rival").open()
 
     assert outcome(send(publisher, 0, token(10))).verdict is Verdict.FENCED
     harness.sync()

@@ -82,15 +82,15 @@ class TestOpening:
 
     def test_from_that_step_on_older_epochs_are_fenced(self) -> None:
         harness, publisher = ready()
-        twin = TestPublisher(harness, "ann", instance="i2")
+        rival = TestPublisher(harness, "ann", instance="i2")
 
-        twin.open()
+        rival.open()
         fenced = outcome(publisher.send())
         harness.sync()
 
         assert fenced.verdict is Verdict.FENCED
         assert "was opened since, and owns the name" in fenced.reason
-        twin.send()
+        rival.send()
         assert [one.verdict for one in outcomes(harness.sync())] == [Verdict.OK]
 
     def test_a_repeated_or_late_opening_gets_the_same_answer(self) -> None:
@@ -412,7 +412,7 @@ class TestInstances:
         publisher.epoch = first_epoch
         assert outcome(publisher.repeat(1, 2)) == receipt
 
-    def test_a_paused_twin_that_wakes_up_and_reopens_is_fenced(self) -> None:
+    def test_a_paused_rival_that_wakes_up_and_reopens_is_fenced(self) -> None:
         harness, older = ready()
         TestPublisher(harness, "ann", instance="i2").open()
         harness.sync()
@@ -421,7 +421,7 @@ class TestInstances:
 
 
 class TestForgetting:
-    """Publishers without a name: closed ones are forgotten at once, dead ones after their lease."""
+    """Publishers without a name: closed ones are forgotten at once, dead ones after their expiry."""
 
     def known(self, harness: Harness) -> list[str]:
         return [name[2:].decode() for name, _ in harness.durable(TABLES.publishers).items()]
@@ -445,7 +445,7 @@ class TestForgetting:
         assert harness.publisher("~y").epoch > epochs
 
     def test_one_with_a_name_is_known_for_ever(self) -> None:
-        harness, publisher = ready(publisher_lease_seconds=1)
+        harness, publisher = ready(publisher_expiry_seconds=1)
         publisher.end(Ending.CLOSED)
         publisher.end(Ending.LEFT)
         harness.advance(5000)
@@ -466,8 +466,8 @@ class TestForgetting:
         harness.sync()
         assert self.known(harness) == ["ann"]
 
-    def test_a_dead_one_is_known_for_its_lease_from_the_end_of_its_session(self) -> None:
-        harness, _ = ready(publisher_lease_seconds=10)
+    def test_a_dead_one_is_known_until_it_expires_from_the_end_of_its_session(self) -> None:
+        harness, _ = ready(publisher_expiry_seconds=10)
         publisher = harness.publisher("~x")
         publisher.send(2)
         receipt = outcome(harness.sync())
@@ -485,7 +485,7 @@ class TestForgetting:
         assert outcome(publisher.come_back()).verdict is Verdict.FORGOTTEN
 
     def test_the_end_of_an_earlier_session_means_nothing(self) -> None:
-        harness, _ = ready(publisher_lease_seconds=1)
+        harness, _ = ready(publisher_expiry_seconds=1)
         publisher = harness.publisher("~x")
         publisher.come_back()
         harness.sync()
@@ -496,8 +496,8 @@ class TestForgetting:
 
         assert self.known(harness) == ["ann", "~x"]
 
-    def test_a_start_of_the_broker_begins_all_leases_anew(self) -> None:
-        harness, _ = ready(publisher_lease_seconds=10)
+    def test_a_start_of_the_broker_begins_all_that_time_anew(self) -> None:
+        harness, _ = ready(publisher_expiry_seconds=10)
         harness.publisher("~x")
         harness.advance(60_000)
         harness.crash()
@@ -510,7 +510,7 @@ class TestForgetting:
 
     def test_very_many_dead_ones_go_in_turns(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(publish_handler, "FORGET_AT_ONCE", 2)
-        harness, _ = ready(publisher_lease_seconds=10)
+        harness, _ = ready(publisher_expiry_seconds=10)
         for number in range(5):
             harness.publisher(f"~{number}").end(Ending.LEFT)
         harness.advance(10_500)
@@ -518,8 +518,8 @@ class TestForgetting:
         assert self.known(harness) == ["ann"]
 
     def test_a_full_table_forgets_who_is_gone_and_keeps_who_is_not(self) -> None:
-        """Dead ones stop nobody, also before their lease has run out; what they left is uncertain then."""
-        harness, _ = ready(max_publishers=3, publisher_lease_seconds=10)
+        """Dead ones stop nobody, also before they have expired; what they left is uncertain then."""
+        harness, _ = ready(max_publishers=3, publisher_expiry_seconds=10)
         harness.publisher("~live")
         dead = harness.publisher("~dead")
         dead.end(Ending.LEFT)
@@ -534,7 +534,7 @@ class TestForgetting:
         assert outcome(dead.come_back()).verdict is Verdict.FORGOTTEN
 
     def test_a_table_full_of_live_ones_takes_no_more(self) -> None:
-        harness, _ = ready(max_publishers=3, publisher_lease_seconds=10)
+        harness, _ = ready(max_publishers=3, publisher_expiry_seconds=10)
         idle = harness.publisher("~idle")
         harness.publisher("~busy")
         harness.advance(60_000)

@@ -265,7 +265,7 @@ class TestForgetting:
         assert (len(one), one.unnamed) == (2, 1)
 
     def test_one_that_is_forgotten_and_comes_back_gets_an_epoch_of_its_own(self) -> None:
-        """A twin that slept through all this still has the old epoch, and is fenced."""
+        """A rival that slept through all this still has the old epoch, and is fenced."""
         one = table()
         publisher = opened(one, "~a")
         assert one.forget(publisher)

@@ -1,4 +1,4 @@
-"""The keeping of a pubend, over a source that is not ours: it needs no clock, no lease and no publisher."""
+"""The retention of a pubend, over a source that is not ours: it needs no clock, no lease and no publisher."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gapless.core.ports import AllowAll, Write
 from gapless.core.stream.ticks import Tick
 from gapless_phb.core.damage import Damage
 from gapless_phb.core.own_log.byte_index import ByteIndex
-from gapless_phb.core.retention.members import AckExpected, Keeping
+from gapless_phb.core.retention.members import AckExpected, Retention
 from gapless_phb.core.rows import PubendRow, SavedPubend
 from gapless_phb.core.settings import Settings
 from gapless_phb.core.source import SECOND, PubendContext, Source, ThenFound, Timers
@@ -62,8 +62,8 @@ class World:
         context = PubendContext("network", "broker", "volume", TABLES, Settings(), AllowAll(), self.outbox, "")
         self.timers = Timers(self.outbox)
         saved = SavedPubend(0, PubendRow(PUBEND, 0, ("#",)))
-        self.keeping = Keeping(context, cast("Source", self.source), saved, NO_RETENTION, self.timers)
-        self.keeping.start(0)
+        self.retention = Retention(context, cast("Source", self.source), saved, NO_RETENTION, self.timers)
+        self.retention.start(0)
 
     def said(self) -> list[object]:
         """What is said once everything is durable."""
@@ -81,8 +81,8 @@ class World:
 def test_members_and_holds_are_counted_from_what_the_source_has_decided() -> None:
     world = World()
 
-    world.keeping.enrol("shb")
-    world.keeping.hold(Hold("shb", PUBEND, 1, {7: 4}))
+    world.retention.enrol("shb")
+    world.retention.hold(Hold("shb", PUBEND, 1, {7: 4}))
 
     enrolled, held = world.said()
     assert isinstance(enrolled, Enrolled)
@@ -92,11 +92,11 @@ def test_members_and_holds_are_counted_from_what_the_source_has_decided() -> Non
 
 def test_the_source_is_asked_to_give_up_what_all_are_done_with_and_nobody_holds() -> None:
     world = World()
-    world.keeping.enrol("shb")
-    world.keeping.hold(Hold("shb", PUBEND, 1, {7: 4}))
+    world.retention.enrol("shb")
+    world.retention.hold(Hold("shb", PUBEND, 1, {7: 4}))
     world.said()
 
-    world.keeping.released(9, 9, SECOND)
+    world.retention.released(9, 9, SECOND)
     world.timers.on_deadline(SECOND, 0)
 
     assert world.source.given_up == [4]
@@ -104,7 +104,7 @@ def test_the_source_is_asked_to_give_up_what_all_are_done_with_and_nobody_holds(
 
 def test_progress_is_asked_for_when_the_source_has_grown_and_nobody_reports() -> None:
     world = World()
-    world.keeping.enrol("shb")
+    world.retention.enrol("shb")
     world.said()
 
     world.timers.on_deadline(4 * SECOND, 0)

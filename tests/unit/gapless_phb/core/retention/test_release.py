@@ -196,12 +196,12 @@ class TestJoining:
     def test_a_minimum_that_does_not_count_a_new_member_is_not_remembered_either(self) -> None:
         """T48: a maximum over changing members would keep 89 s beyond the end of the bound."""
         one = release(of=log(stable_ms=50_000))
-        at_ = one.join("shb2")
+        joining = one.join("shb2")
         one._log.stable = at(90_000)
         one.on_released(at(89_000), at(89_000), now=1)
-        assert one.target(NOW) == at_ == at(50_000)
+        assert one.target(NOW) == joining.at == at(50_000)
 
-        one.enrolled("shb2", now=2)
+        assert one.enrolled("shb2", joining, now=2)
         one.on_released(at(89_000), at(89_000), now=2)
         assert one.target(NOW) == at(50_000)
         one.on_released(at(60_000), at(60_000), now=3)
@@ -209,18 +209,32 @@ class TestJoining:
 
     def test_it_is_no_member_before_that_is_durable(self) -> None:
         one = Release(NO_RETENTION, log(), {}, {})
-        one.join("shb2")
+        joining = one.join("shb2")
 
         assert one.is_member("shb2")
         assert one.members == {}
-        one.enrolled("shb2", now=1)
+        assert one.enrolled("shb2", joining, now=1)
         assert one.members == {"shb2": at(90_000)}
 
     def test_one_that_joins_begins_where_it_can_still_have_everything(self) -> None:
         one = release(of=log(stable_ms=50_000))
         one._log.lost_asked = at(60_000)
 
-        assert one.join("shb2") == at(60_000)
+        assert one.join("shb2").at == at(60_000)
+
+    def test_one_that_is_given_up_meanwhile_and_asks_again_counts_from_its_second_row(self) -> None:
+        """The write of the first row is followed by its removal, and by that of the second row."""
+        one = Release(NO_RETENTION, log(), {}, {})
+        first = one.join("shb2")
+        one.retire("shb2")
+        second = one.join("shb2")
+
+        assert not one.enrolled("shb2", first, now=1)
+        assert one.members == {}
+        assert one.enrolled("shb2", second, now=2)
+        one.on_released(at(1), at(1), now=3)
+        assert not one.enrolled("shb2", first, now=4)
+        assert one.members == {"shb2": at(90_000)}
 
     def test_one_that_is_given_up_bounds_nothing(self) -> None:
         one = release(of=log(stable_ms=50_000))

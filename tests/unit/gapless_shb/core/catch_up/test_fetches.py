@@ -48,7 +48,7 @@ def test_a_gap_covers_no_more_than_lost_ticks_of_the_subscription() -> None:
 
 
 def test_what_was_released_quietly_is_no_gap() -> None:
-    """(quiet_from, released] is silence although the pubend does not know it any more."""
+    """(acked_event, released] is silence although the pubend does not know it any more."""
     fetch = TickFetch("p@1", 5, [10, 20], 400, nearness(MILLISECOND), None)
     fetch.offer(Knowledge("p@1", 0, 400, lost=300))
 

@@ -88,7 +88,7 @@ class Bench:
         """A block says that these ticks matched; the head is where it was."""
         self.pfs.append(ticks, {7: (1 << len(ticks)) - 1})
         self.records += [
-            (put.index, put.record) for put in self.pfs.seal(self.stream.head, int) if isinstance(put, Put)
+            (put.index, put.record) for put in self.pfs.close(self.stream.head, int) if isinstance(put, Put)
         ]
         self.position.last_tick = ticks[-1]
 
@@ -301,7 +301,7 @@ def test_what_has_passed_a_gap_that_was_not_told_is_not_settled() -> None:
 
     assert bench.said == []
     assert bench.reader.horizon >= 160
-    assert bench.position.passed < 10
+    assert bench.position.nothing_upto < 10
 
 
 def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
@@ -314,19 +314,19 @@ def test_what_it_passed_with_nothing_to_send_counts_as_settled() -> None:
     bench.take(Knowledge(PUBEND, 0, 60, EventBatch([10], [expired], [1])))
     bench.reader.step(0, 10)
     bench.channel.flush()
-    assert bench.position.passed >= 10
+    assert bench.position.nothing_upto >= 10
 
     bench.stream.head = 200
     bench.matched(150)
     bench.step()
     bench.answer()
     bench.offer(60, 160, 150)
-    assert bench.position.passed < 150
+    assert bench.position.nothing_upto < 150
 
 
 def test_ticks_of_open_records_need_no_read() -> None:
     bench = Bench(head=100)
-    bench.pfs.sealed_upto = 40
+    bench.pfs.closed_upto = 40
     bench.pfs.append([60], {7: 1})
     bench.position.last_tick = 60
     bench.reader.horizon = 40
@@ -368,7 +368,7 @@ def get_memory(bench: Bench) -> None:
 def test_a_large_event_is_fetched_when_there_is_memory_for_it(is_known: bool) -> None:
     bench = Bench(since=0 if is_known else FOREVER, head=3000)
     if is_known:
-        bench.pfs.sealed_upto = 40
+        bench.pfs.closed_upto = 40
         bench.pfs.append([60], {7: 1})
         bench.position.last_tick = 60
         bench.reader.horizon = 40
@@ -386,7 +386,7 @@ def test_what_a_walk_has_found_is_kept_while_the_reader_waits_for_memory() -> No
     bench = Bench(head=last)
     for tick in range(first, last + 1, MILLISECOND):  # so many blocks of others that its own are sparse
         bench.pfs.append([tick], {7 if tick in {first, last} else 8: 1})
-        bench.records += [(put.index, put.record) for put in bench.pfs.seal(tick, int) if isinstance(put, Put)]
+        bench.records += [(put.index, put.record) for put in bench.pfs.close(tick, int) if isinstance(put, Put)]
     bench.position.last_tick = last
     bench.step()
     bench.sizes.learn(1, 60 << 20)
@@ -415,7 +415,7 @@ def test_a_full_block_in_memory_may_say_who_and_not_what_too() -> None:
     """An imprecise block is closed when it is full, and not sealed before the next checkpoint (local 247 and 503)."""
     bench = Bench(credit=2000, head=2000)
     ticks = range(1, TICKS_MAX + 1)
-    bench.pfs.imprecise, bench.pfs.sealed_upto = True, 0
+    bench.pfs.imprecise, bench.pfs.closed_upto = True, 0
     bench.pfs.append(ticks, {7: (1 << 999) - 1, 8: (1 << TICKS_MAX) - 1})
     bench.position.last_tick = 999
     bench.step()
@@ -442,7 +442,7 @@ def test_what_the_chain_has_nothing_of_is_silence_without_a_read() -> None:
     """What is not sealed is at hand, and nothing that is sealed is the subscription's."""
     bench = Bench(head=100)
     bench.matched(10)
-    bench.pfs.sealed_upto = 60
+    bench.pfs.closed_upto = 60
     bench.pfs.append([80], {7: 1})
     bench.position.last_tick = 80
     bench.reader.horizon = 20
@@ -476,7 +476,7 @@ def test_who_is_in_few_blocks_goes_from_one_to_the_one_before() -> None:
             bench.matched(second * SECOND)
         else:
             bench.pfs.append([second * SECOND], {8: 1})
-            bench.pfs.seal(second * SECOND, int)
+            bench.pfs.close(second * SECOND, int)
     bench.step()
     bench.answer()
     bench.answer()

@@ -297,7 +297,7 @@ def test_a_position_is_never_told_at_a_place_of_events_where_there_is_none(resid
     stream.meta = replace(stream.meta, residue=residue)
     place = BASE - BASE % STEP + 7 * STEP + 5
 
-    assert stream.behind(place) == place + told
+    assert stream.client_position(place) == place + told
 
 
 def test_the_place_of_the_newest_event_is_a_position() -> None:
@@ -306,8 +306,8 @@ def test_the_place_of_the_newest_event_is_a_position() -> None:
     newest = world.log[-1][0]
     stream.meta = replace(stream.meta, residue=newest % STEP)
 
-    assert stream.behind(newest) == newest
-    assert stream.behind(newest - STEP) == newest - STEP + 1, "it is not known any more whether one was there"
+    assert stream.client_position(newest) == newest
+    assert stream.client_position(newest - STEP) == newest - STEP + 1, "it is not known any more whether one was there"
 
 
 def test_only_an_event_in_a_void_is_lost() -> None:
@@ -328,7 +328,7 @@ def test_a_subscription_that_is_done_with_more_than_it_said_is_listed_behind_tha
 
     position.acked = place
     assert stream.done_upto(position) == place
-    position.acked, position.passed = place - 2 * STEP, place
+    position.acked, position.nothing_upto = place - 2 * STEP, place
     assert stream.done_upto(position) == place + 1
 
 
@@ -432,7 +432,7 @@ def test_no_position_that_clients_get_stands_inside_a_void_of_numbered_ticks() -
     meta = PubendMeta("orders@1", "broker", stable=200, voids=((10, 100), (150, 160)), grain=1)
     stream = Constream(meta, 200, Pfs("orders@1", 1, 200, 0), world.role._hosting)
 
-    behind = [stream.behind(tick) for tick in (5, 10, 11, 99, 100, 101, 150, 151, 160, 199)]
+    behind = [stream.client_position(tick) for tick in (5, 10, 11, 99, 100, 101, 150, 151, 160, 199)]
 
     assert behind == [5, 10, 100, 100, 100, 101, 150, 160, 160, 199]
 

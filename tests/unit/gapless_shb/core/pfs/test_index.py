@@ -27,7 +27,7 @@ def seal(pfs: Pfs, upto: int) -> list[Put]:
 
 def operations(pfs: Pfs, upto: int) -> list[Operation]:
     """All that a checkpoint writes; every subscription's last tick is said to be `upto`."""
-    return pfs.seal(upto, lambda _: upto)
+    return pfs.close(upto, lambda _: upto)
 
 
 def contents(put: Put) -> dict[int, list[int]]:
@@ -46,7 +46,7 @@ def test_what_is_open_is_read_from_memory_and_what_is_sealed_is_not() -> None:
 
     assert [write.index for write in writes] == [2]
     assert pfs.open_ticks(7, 0) == []
-    assert pfs.sealed_upto == 5
+    assert pfs.closed_upto == 5
 
 
 def test_steps_share_a_block_without_the_ticks_that_matched_nobody() -> None:

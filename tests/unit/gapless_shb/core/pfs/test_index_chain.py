@@ -22,13 +22,13 @@ def written(blocks: list[tuple[int, list[int]]]) -> tuple[Pfs, Records]:
         if sids:
             pfs.append([tick, tick + STEP], dict.fromkeys(sids, 0b11))
         tick += STEP
-        records += [(put.index, put.record) for put in pfs.seal(tick, int) if isinstance(put, Put)]
+        records += [(put.index, put.record) for put in pfs.close(tick, int) if isinstance(put, Put)]
     return pfs, records
 
 
 def walked(pfs: Pfs, records: Records, after: int, limit: int, spacing: int) -> Found | None:
     """What a walk of subscription 1 finds; None when it gives up."""
-    walk = ChainWalk(1, after, pfs.newest(1), pfs.sealed_upto, spacing, MILLISECOND)
+    walk = ChainWalk(1, after, pfs.newest(1), pfs.closed_upto, spacing, MILLISECOND)
     while walk.span is not None:
         lo, hi = walk.span
         assert hi > after, "it reads what nobody asked for"
@@ -46,14 +46,14 @@ histories = st.lists(st.tuples(st.integers(1, 1 << 15), st.sets(st.integers(1, 3
 def test_it_finds_what_a_scan_finds(history: list[tuple[int, list[int]]], share: int, limit: int) -> None:
     """And when it keeps less than all, then the oldest, and it says up to where that is complete."""
     pfs, records = written([*history, (1, [1])])
-    after = pfs.sealed_upto * share // 101
+    after = pfs.closed_upto * share // 101
     whole = [tick for index, data in records for tick in Block(index, data).ticks_of(1) if tick > after]
 
     found = walked(pfs, records, after, limit, 0)
 
     assert found is not None
     assert found.ticks == [tick for tick in whole if tick <= found.upto]
-    assert found.upto == pfs.sealed_upto or len(found.ticks) >= limit
+    assert found.upto == pfs.closed_upto or len(found.ticks) >= limit
     assert len(found.ticks) < limit + 2 or len(found.ticks) == len(whole)
 
 
@@ -67,7 +67,7 @@ def test_it_gives_up_when_it_skips_too_little() -> None:
 def test_it_gives_up_when_a_read_ends_before_its_span_does() -> None:
     """Blocks may lie so close, and be so large, that one read does not return all of a span: the newest are missing."""
     pfs, records = written([(1, [1])] * 9)
-    walk = ChainWalk(1, 0, pfs.newest(1), pfs.sealed_upto, 0, MILLISECOND)
+    walk = ChainWalk(1, 0, pfs.newest(1), pfs.closed_upto, 0, MILLISECOND)
     assert walk.on_records(records[-1:], 100) is None
     assert walk.span is not None
     assert walk.span[0] < records[0][0] < records[-2][0] <= walk.span[1], "one millisecond, and all blocks are in it"

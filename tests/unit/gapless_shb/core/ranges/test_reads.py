@@ -145,13 +145,20 @@ def test_a_subscription_that_gets_another_filter_ends_its_reads() -> None:
 def test_reading_changes_nothing() -> None:
     world = attached()
     position = world.stream.positions[1]
-    before = (position.acked, position.quiet_from, position.passed, position.sent, position.since, position.last_tick)
+    before = (
+        position.acked,
+        position.acked_event,
+        position.nothing_upto,
+        position.sent,
+        position.since,
+        position.last_tick,
+    )
     world.take(world.start, world.stable)
 
     assert before == (
         position.acked,
-        position.quiet_from,
-        position.passed,
+        position.acked_event,
+        position.nothing_upto,
         position.sent,
         position.since,
         position.last_tick,

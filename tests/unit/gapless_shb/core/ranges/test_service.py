@@ -14,7 +14,7 @@ from unit.gapless_shb.core.ranges.test_acknowledging import attached
 def test_one_that_is_read_by_ranges_is_not_given_up() -> None:
     """Whoever has its lease is there; whoever acknowledges was there."""
     world = RangeWorld(FORGETFUL, selector="")
-    world.timing = Timing(lease_ms=1600)
+    world.timing = Timing(expiry_ms=1600)
     world.crash()
     world.calm()
     world.define()

@@ -111,7 +111,7 @@ def test_the_doubt_that_a_guest_has_found_is_left_to_the_next_one() -> None:
     pair.settle(1000)
     _, found = pair.attach(pair.home, "three")
 
-    assert (found.doubt, found.settled) == (True, (PUBEND,))
+    assert (found.doubt, found.cleared) == (True, (PUBEND,))
 
 
 def test_without_its_home_nobody_attaches_even_with_a_token() -> None:

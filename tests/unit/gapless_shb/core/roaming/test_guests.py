@@ -42,8 +42,8 @@ FALSE = 1 << 61
         mail.Renewed("shb", 1, 1, 1, 1, mail.Standing(), (mail.Matched(PUBEND, 0, FALSE, ()),)),
         mail.Answer("shb", 1, 1, m.Done(1), mail.Standing((mail.Row(PUBEND, 0, 0, 0, 0, FALSE),))),
         mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", (m.Acknowledged(PUBEND, FALSE, 0),)),
-        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", passed=(m.Position(PUBEND, FALSE),)),
-        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", doubts=(mail.Doubt(PUBEND, 0, FALSE),)),
+        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", nothing_upto=(m.Position(PUBEND, FALSE),)),
+        mail.Renew("shb", 1, 1, "home", 1, 1, 1, "c", "i", doubts=(mail.LostRange(PUBEND, 0, FALSE),)),
     ],
     ids=["row", "start", "matched", "answer", "acknowledged", "passed", "doubt"],
 )
@@ -325,7 +325,7 @@ def test_a_home_that_comes_back_takes_the_consumer_into_account_again() -> None:
     assert pair.release() >= events[1]
 
 
-# ------------------------------------------------------------------------------------------- the lease
+# ------------------------------------------------------------------------------------------- the attachment
 
 
 def test_a_consumer_at_home_and_one_elsewhere_are_one_too_many() -> None:
@@ -479,7 +479,7 @@ def test_only_the_home_holds_the_log_back_and_acknowledgements_reach_it() -> Non
 
 
 def test_a_consumer_that_acknowledges_all_the_time_keeps_its_lease_and_lets_the_log_go() -> None:
-    """Each acknowledgement comes before the one before it was mailed, for longer than a lease."""
+    """Each acknowledgement comes before the one before it was mailed, for longer than an attachment."""
     pair = Pair()
     session, answer = attached(pair)
     events = []

@@ -91,7 +91,7 @@ def test_what_was_released_is_silence_to_its_readers_from_its_last_event_on() ->
 def test_what_it_passed_counts_like_an_acknowledgement() -> None:
     """Events that expired, or were filtered away, are not waited for."""
     position = SubscriptionPosition(0, since=0, acked=0, last_tick=70)
-    position.passed = 80
+    position.nothing_upto = 80
 
     assert position.is_idle
 
@@ -110,7 +110,7 @@ def test_one_that_is_quiet_goes_along_with_what_was_handed_over() -> None:
 
     Without this its application, coming back, met a gap where there was nothing for it.
     """
-    position = SubscriptionPosition(100, since=100, acked=100, quiet_from=100)
+    position = SubscriptionPosition(100, since=100, acked=100, acked_event=100)
     assert position.is_idle
     position.release(latest_delivered=500, head=900, handed_over=800)
     position.last_tick = 850
@@ -131,7 +131,7 @@ def test_silence_behind_what_is_settled_leaves_nothing_to_wait_for() -> None:
     position.attach(200, head=300)
     position.pass_over(300)
 
-    assert position.passed == 300
+    assert position.nothing_upto == 300
 
 
 def test_what_was_sent_and_not_acknowledged_is_waited_for_when_the_consumer_comes_back() -> None:
@@ -140,7 +140,7 @@ def test_what_was_sent_and_not_acknowledged_is_waited_for_when_the_consumer_come
 
     position.attach(200, head=300)
     position.pass_over(300)
-    assert (position.sent, position.passed) == (150, 0)
+    assert (position.sent, position.nothing_upto) == (150, 0)
 
     position.attach(120, head=300)
     assert position.sent == 120

@@ -23,10 +23,10 @@ def served(meta: PubendMeta) -> ServedPubend:
 def test_a_description_that_comes_late_is_not_taken() -> None:
     pubend = served(PubendMeta(P, "node", created=20, stable=10, volume="v1"))
 
-    pubend.learn(PubendMeta(P, "node", created=30, stable=11, sealed=True, volume="v1"))
+    pubend.learn(PubendMeta(P, "node", created=30, stable=11, read_only=True, volume="v1"))
     pubend.learn(PubendMeta(P, "node", created=30, stable=10, volume="v1"))
 
-    assert pubend.meta.sealed
+    assert pubend.meta.read_only
     assert pubend.meta.created == 20, "where it began stays as it was heard first"
 
 
@@ -35,10 +35,10 @@ def test_a_position_never_stands_at_a_place_of_events_without_one(residue: int) 
     pubend = served(PubendMeta(P, "node", residue=residue))
     place = 7 * STEP + residue
 
-    assert pubend.behind(place) == place + 1
-    assert pubend.behind(place + 1) == place + 1
+    assert pubend.client_position(place) == place + 1
+    assert pubend.client_position(place + 1) == place + 1
     pubend.newest_event = place
-    assert pubend.behind(place) == place
+    assert pubend.client_position(place) == place
 
 
 def test_of_a_pubend_that_is_gone_everything_is_lost_with_its_volume() -> None:

@@ -18,7 +18,7 @@ from gapless_shb.core.subscriptions.attach import BEGUN, PORTION
 from unit.gapless_shb.core.harness import BASE, PUBEND, World
 
 
-class Desk:
+class AttachRig:
     """A world whose sessions are handled by hand; `enrolled` False: tests say what is seen, and when."""
 
     def __init__(self, *, enrolled: bool = True) -> None:
@@ -64,93 +64,93 @@ class Desk:
 
 def test_a_subscription_is_acknowledged_only_when_it_is_durable() -> None:
     """1.5: SubscribeAck after the record; the network hears of it only then, too."""
-    desk = Desk()
-    desk.said.clear()
-    desk.ask(1)
-    assert desk.answer(1) is None
-    assert not any(isinstance(effect, Interest) for effect in desk.said)
+    rig = AttachRig()
+    rig.said.clear()
+    rig.ask(1)
+    assert rig.answer(1) is None
+    assert not any(isinstance(effect, Interest) for effect in rig.said)
 
-    desk.world.sync()
+    rig.world.sync()
 
-    assert desk.subscribed(1).created
-    assert any(isinstance(effect, Interest) for effect in desk.said)
+    assert rig.subscribed(1).created
+    assert any(isinstance(effect, Interest) for effect in rig.said)
 
 
 def test_a_subscription_waits_until_every_pubend_counts_this_broker() -> None:
     """T20: an event published before the enrolment could be released under it."""
-    desk = Desk(enrolled=False)
+    rig = AttachRig(enrolled=False)
     stream_meta = PubendMeta(PUBEND, "node", created=BASE, stable=BASE)
-    desk.world.feed(Seen(stream_meta, BASE))
-    desk.world.pump()
-    desk.world.stream.enrolled = False
-    desk.ask(1)
-    desk.world.sync()
-    assert desk.answer(1) is None
+    rig.world.feed(Seen(stream_meta, BASE))
+    rig.world.pump()
+    rig.world.stream.enrolled = False
+    rig.ask(1)
+    rig.world.sync()
+    assert rig.answer(1) is None
 
-    desk.world.feed(Seen(stream_meta, BASE))
-    desk.world.pump()
+    rig.world.feed(Seen(stream_meta, BASE))
+    rig.world.pump()
 
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
+    assert rig.subscribed(1).positions == [m.Position(PUBEND, BASE)]
 
 
 def test_made_before_any_pubend_it_is_acknowledged_at_once_and_owed_the_first_event() -> None:
     """Its start on a pubend that appears later is that pubend's beginning (6.6)."""
-    desk = Desk(enrolled=False)
-    desk.ask(1)
-    pending, desk.world.unsynced = desk.world.unsynced, []
+    rig = AttachRig(enrolled=False)
+    rig.ask(1)
+    pending, rig.world.unsynced = rig.world.unsynced, []
     for write in pending:
-        desk.world.role.on_durable(write.cookie, desk.world.now, desk.world.wall)
-    desk.world.pump()
-    sid = desk.subscribed(1).sid
+        rig.world.role.on_durable(write.cookie, rig.world.now, rig.world.wall)
+    rig.world.pump()
+    sid = rig.subscribed(1).sid
 
     created = BASE + 7 * STEP
-    desk.world.feed(Seen(PubendMeta(PUBEND, "node", created=created), created))
+    rig.world.feed(Seen(PubendMeta(PUBEND, "node", created=created), created))
 
-    assert desk.world.stream.positions[sid].start == created
+    assert rig.world.stream.positions[sid].start == created
 
 
 def test_earliest_is_kept_by_the_pubend_before_it_is_acknowledged() -> None:
     """1.5: every hold below released(p) is answered first; the answer says where it begins."""
-    desk = Desk()
-    desk.said.clear()
-    desk.ask(1, start=m.StartAt.EARLIEST)
-    desk.world.sync()
-    desk.world.sync()
-    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
+    rig = AttachRig()
+    rig.said.clear()
+    rig.ask(1, start=m.StartAt.EARLIEST)
+    rig.world.sync()
+    rig.world.sync()
+    (row,) = [effect for effect in rig.said if isinstance(effect, Hold)]
     assert list(row.at.values()) == [0]
-    assert desk.answer(1) is None
+    assert rig.answer(1) is None
 
     (sid,) = row.at
-    desk.world.held_answers.clear()
-    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
-    desk.world.pump()
-    assert desk.answer(1) is None, "what the start was resolved to must be durable as well"
-    desk.world.sync()
+    rig.world.held_answers.clear()
+    rig.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
+    rig.world.pump()
+    assert rig.answer(1) is None, "what the start was resolved to must be durable as well"
+    rig.world.sync()
 
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + 3 * STEP)]
+    assert rig.subscribed(1).positions == [m.Position(PUBEND, BASE + 3 * STEP)]
 
 
 def test_a_start_by_time_is_found_by_a_pubend_whose_ticks_are_no_times() -> None:
     """And it may lie before the pubend was created: its log is older."""
-    desk = Desk(enrolled=False)
+    rig = AttachRig(enrolled=False)
     meta = PubendMeta(PUBEND, "node", created=500, stable=500, grain=1)
-    desk.world.enrolled = 500
-    desk.world.feed(Seen(meta, 500))
-    desk.world.sync()
-    desk.said.clear()
+    rig.world.enrolled = 500
+    rig.world.feed(Seen(meta, 500))
+    rig.world.sync()
+    rig.said.clear()
 
-    desk.ask(1, start=m.StartAt.TIME, start_wall=desk.world.wall - 5000)
-    desk.world.sync()
-    desk.world.sync()
+    rig.ask(1, start=m.StartAt.TIME, start_wall=rig.world.wall - 5000)
+    rig.world.sync()
+    rig.world.sync()
 
-    row = [effect for effect in desk.said if isinstance(effect, Hold)][-1]
+    row = [effect for effect in rig.said if isinstance(effect, Hold)][-1]
     (sid,) = row.at
-    assert (row.at, row.times) == ({sid: 0}, {sid: desk.world.wall - 5000})
-    desk.world.held_answers.clear()
-    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: 70}, 500))
-    desk.world.sync()
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, 70)]
-    assert desk.world.stream.holds.times == {}
+    assert (row.at, row.times) == ({sid: 0}, {sid: rig.world.wall - 5000})
+    rig.world.held_answers.clear()
+    rig.world.feed(Held(row.shb, PUBEND, row.version, {sid: 70}, 500))
+    rig.world.sync()
+    assert rig.subscribed(1).positions == [m.Position(PUBEND, 70)]
+    assert rig.world.stream.holds.times == {}
 
 
 def test_a_token_that_does_not_name_a_pubend_begins_with_its_first_tick_and_not_with_what_is_kept() -> None:
@@ -158,19 +158,19 @@ def test_a_token_that_does_not_name_a_pubend_begins_with_its_first_tick_and_not_
 
     The token is of a time at which the pubend was not known: everything since the pubend was created is owed.
     """
-    desk = Desk()
-    desk.said.clear()
-    desk.ask(1, None, start=m.StartAt.TOKEN, positions=[], token_sid=7, token_generation=1)
-    desk.world.sync()
-    desk.world.sync()
-    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
+    rig = AttachRig()
+    rig.said.clear()
+    rig.ask(1, None, start=m.StartAt.TOKEN, positions=[], token_sid=7, token_generation=1)
+    rig.world.sync()
+    rig.world.sync()
+    (row,) = [effect for effect in rig.said if isinstance(effect, Hold)]
     (sid,) = row.at
-    desk.world.held_answers.clear()
-    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
-    desk.world.pump()
-    desk.world.sync()
+    rig.world.held_answers.clear()
+    rig.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
+    rig.world.pump()
+    rig.world.sync()
 
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
+    assert rig.subscribed(1).positions == [m.Position(PUBEND, BASE)]
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["", "crash"])
@@ -179,47 +179,47 @@ def test_a_token_that_names_the_place_before_all_records_begins_there_and_not_wi
 
     What was removed of the log is a gap. It began where the log does, without a word.
     """
-    desk = Desk(enrolled=False)
-    desk.world.enrolled = 500
-    desk.world.feed(Seen(PubendMeta(PUBEND, "node", created=0, stable=500, grain=1), 500))
-    desk.world.sync()
-    desk.said.clear()
-    desk.ask(1, "s", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, 0)])
-    desk.world.sync()
-    desk.world.sync()
+    rig = AttachRig(enrolled=False)
+    rig.world.enrolled = 500
+    rig.world.feed(Seen(PubendMeta(PUBEND, "node", created=0, stable=500, grain=1), 500))
+    rig.world.sync()
+    rig.said.clear()
+    rig.ask(1, "s", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, 0)])
+    rig.world.sync()
+    rig.world.sync()
     if crash:
-        desk.world.crash()
-        desk.world.sync()
-    row = [effect for effect in desk.said if isinstance(effect, Hold)][-1]
+        rig.world.crash()
+        rig.world.sync()
+    row = [effect for effect in rig.said if isinstance(effect, Hold)][-1]
     (sid,) = row.at
 
-    desk.world.held_answers.clear()
-    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: 61}, 500))
-    desk.world.sync()
+    rig.world.held_answers.clear()
+    rig.world.feed(Held(row.shb, PUBEND, row.version, {sid: 61}, 500))
+    rig.world.sync()
 
-    position = desk.world.stream.positions[sid]
+    position = rig.world.stream.positions[sid]
     assert (position.start, position.acked) == (0, 0)
 
 
 def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> None:
     """Found by the simulator (churn, local router, seed 1): the raised start hid the gap from its reader."""
-    desk = Desk()
-    desk.said.clear()
-    desk.ask(1, start=m.StartAt.EARLIEST)
-    desk.world.sync()
-    desk.world.sync()
-    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
+    rig = AttachRig()
+    rig.said.clear()
+    rig.ask(1, start=m.StartAt.EARLIEST)
+    rig.world.sync()
+    rig.world.sync()
+    (row,) = [effect for effect in rig.said if isinstance(effect, Hold)]
     (sid,) = row.at
-    desk.world.held_answers.clear()
-    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}))
-    desk.world.pump()
-    desk.world.sync()
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
+    rig.world.held_answers.clear()
+    rig.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}))
+    rig.world.pump()
+    rig.world.sync()
+    assert rig.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
 
-    stream = desk.world.stream
-    stream.holds.put(sid + 1, BASE + STEP, desk.world.now)
+    stream = rig.world.stream
+    stream.holds.put(sid + 1, BASE + STEP, rig.world.now)
     later = Held(stream.holds.shb, PUBEND, stream.holds.version, {sid: BASE + 9 * STEP, sid + 1: BASE + 9 * STEP})
-    desk.world.feed(later)
+    rig.world.feed(later)
 
     position = stream.positions[sid]
     assert (position.start, position.acked) == (BASE + STEP, BASE + STEP)
@@ -228,15 +228,15 @@ def test_what_is_released_early_behind_a_hold_moves_nobody_that_has_begun() -> N
 @pytest.mark.parametrize(("name", "silent_upto"), [("s", BASE + 5 * STEP), (None, BASE + 3 * STEP)])
 def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name: str | None, silent_upto: int) -> None:
     """Found by the simulator (hostile 681): one that is not durable was told silence for what it had missed."""
-    desk = Desk()
-    desk.said.clear()
-    desk.ask(1, name=name, start=m.StartAt.EARLIEST)
-    desk.world.sync()
-    desk.world.sync()
-    (row,) = [effect for effect in desk.said if isinstance(effect, Hold)]
+    rig = AttachRig()
+    rig.said.clear()
+    rig.ask(1, name=name, start=m.StartAt.EARLIEST)
+    rig.world.sync()
+    rig.world.sync()
+    (row,) = [effect for effect in rig.said if isinstance(effect, Hold)]
     (sid,) = row.at
-    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
-    stream = desk.world.stream
+    rig.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + 3 * STEP}))
+    stream = rig.world.stream
     position = stream.positions[sid]
 
     position.since = BASE  # it has joined meanwhile
@@ -246,22 +246,22 @@ def test_while_it_waits_for_its_hold_only_the_pfs_can_say_that_nothing_came(name
 
 def test_one_whose_hold_went_before_it_had_begun_begins_when_somebody_comes() -> None:
     """Found by the simulator (local 7499): created across a crash, it was given to all who asked, at the same time."""
-    desk = Desk()
-    desk.ask(1)
-    desk.world.sync()
-    subscription = desk.world.hosting.registry.get(desk.subscribed(1).sid)
+    rig = AttachRig()
+    rig.ask(1)
+    rig.world.sync()
+    subscription = rig.world.hosting.registry.get(rig.subscribed(1).sid)
     assert subscription is not None
-    desk.world.feed(SessionEnded(desk.session(1)))
+    rig.world.feed(SessionEnded(rig.session(1)))
     subscription.begun = False
 
-    desk.ask(2)
-    assert desk.answer(2) is None, "that it has begun must be durable"
-    desk.world.sync()
-    desk.ask(3)
-    assert desk.subscribed(2).sid == subscription.sid
-    assert desk.refused(3).code is m.Code.IN_USE
-    reason = desk.refused(3).reason
-    since = f"{time_at(tick_at(desk.world.wall)):%Y-%m-%d}"
+    rig.ask(2)
+    assert rig.answer(2) is None, "that it has begun must be durable"
+    rig.world.sync()
+    rig.ask(3)
+    assert rig.subscribed(2).sid == subscription.sid
+    assert rig.refused(3).code is m.Code.IN_USE
+    reason = rig.refused(3).reason
+    since = f"{time_at(tick_at(rig.world.wall)):%Y-%m-%d}"
     assert (
         f"subscription 's' is consumed by another process or connection of client 'c' (instance i2) since {since}"
         in reason
@@ -271,29 +271,29 @@ def test_one_whose_hold_went_before_it_had_begun_begins_when_somebody_comes() ->
 
 def test_a_creation_that_is_taken_back_is_answered() -> None:
     """Found by the simulator (stories, local router, seed 9): its creator waited for ever."""
-    desk = Desk()
-    desk.ask(1, start=m.StartAt.EARLIEST)
-    subscription = desk.world.hosting.registry.get(1)
+    rig = AttachRig()
+    rig.ask(1, start=m.StartAt.EARLIEST)
+    subscription = rig.world.hosting.registry.get(1)
     assert subscription is not None
     unsubscribe = m.Unsubscribe(7, subscription.name, subscription.client_id)
-    desk.world.feed(unsubscribe, desk.session(2))
-    desk.world.sync()
+    rig.world.feed(unsubscribe, rig.session(2))
+    rig.world.sync()
 
-    assert isinstance(desk.answer(1), m.RequestFailed)
+    assert isinstance(rig.answer(1), m.RequestFailed)
 
 
 def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
     """The first session ended before the answer; the subscription is created once."""
-    desk = Desk()
-    desk.ask(1, start=m.StartAt.EARLIEST)
-    desk.world.feed(SessionEnded(desk.session(1)))
-    desk.ask(2, start=m.StartAt.EARLIEST)
+    rig = AttachRig()
+    rig.ask(1, start=m.StartAt.EARLIEST)
+    rig.world.feed(SessionEnded(rig.session(1)))
+    rig.ask(2, start=m.StartAt.EARLIEST)
     for _ in range(3):
-        desk.world.sync()
-        desk.world.answer_holds()
+        rig.world.sync()
+        rig.world.answer_holds()
 
-    assert desk.answer(1) is None
-    assert desk.subscribed(2).sid == 1
+    assert rig.answer(1) is None
+    assert rig.subscribed(2).sid == 1
 
 
 @pytest.mark.parametrize(
@@ -311,89 +311,89 @@ def test_whoever_comes_back_while_it_is_being_created_gets_the_answer() -> None:
 )
 def test_what_is_refused_changes_nothing(changes: dict[str, Any], code: m.Code) -> None:
     """INV18: no record, no version, no interest."""
-    desk = Desk()
-    version = desk.world.hosting.registry.version
-    desk.said.clear()
+    rig = AttachRig()
+    version = rig.world.hosting.registry.version
+    rig.said.clear()
 
-    desk.ask(1, **changes)
+    rig.ask(1, **changes)
 
-    assert desk.refused(1).code is code
-    assert not any(isinstance(effect, Write | Interest) for effect in desk.said)
-    assert desk.world.hosting.registry.version == version
+    assert rig.refused(1).code is code
+    assert not any(isinstance(effect, Write | Interest) for effect in rig.said)
+    assert rig.world.hosting.registry.version == version
 
 
-def attached(**changes: Any) -> tuple[Desk, m.Subscribed]:
-    """A desk with the subscription `s` consumed by session 1."""
-    desk = Desk()
-    desk.ask(1, **changes)
-    desk.world.sync()
-    return desk, desk.subscribed(1)
+def attached(**changes: Any) -> tuple[AttachRig, m.Subscribed]:
+    """A commit record with the subscription `s` consumed by session 1."""
+    rig = AttachRig()
+    rig.ask(1, **changes)
+    rig.world.sync()
+    return rig, rig.subscribed(1)
 
 
 def test_a_subscription_outlives_smaller_limits_for_selectors() -> None:
     """They are for new ones: whoever consumes it need not know what its broker was configured to take."""
-    desk, answer = attached(selector="x = 1")
-    desk.world.hosting.selector_limits = SelectorLimits(characters=4, tokens=2)
+    rig, answer = attached(selector="x = 1")
+    rig.world.hosting.selector_limits = SelectorLimits(characters=4, tokens=2)
 
-    desk.ask(2, selector="x = 1", in_use=m.InUse.TAKEOVER)
-    desk.ask(3, selector="x = 2", in_use=m.InUse.TAKEOVER)
-    desk.ask(4, name="new", selector="x<1")
+    rig.ask(2, selector="x = 1", in_use=m.InUse.TAKEOVER)
+    rig.ask(3, selector="x = 2", in_use=m.InUse.TAKEOVER)
+    rig.ask(4, name="new", selector="x<1")
 
-    assert desk.subscribed(2).sid == answer.sid
-    assert "selector_characters" in desk.refused(3).reason
-    assert "selector_tokens" in desk.refused(4).reason
+    assert rig.subscribed(2).sid == answer.sid
+    assert "selector_characters" in rig.refused(3).reason
+    assert "selector_tokens" in rig.refused(4).reason
 
 
 def test_a_selectors_position_is_shown() -> None:
     """The client raises InvalidSelectorError with it."""
-    desk = Desk()
-    desk.ask(1, selector="origin = ")
+    rig = AttachRig()
+    rig.ask(1, selector="origin = ")
 
-    assert desk.refused(1).position == len("origin = ")
-    assert desk.refused(1).expression == "origin = "
+    assert rig.refused(1).position == len("origin = ")
+    assert rig.refused(1).expression == "origin = "
 
 
 def test_another_selector_for_an_existing_subscription_is_refused() -> None:
     """It would be owed other events than were kept for it."""
-    desk, _ = attached()
-    desk.ask(2, selector="w = 1")
+    rig, _ = attached()
+    rig.ask(2, selector="w = 1")
 
-    assert desk.refused(2).code is m.Code.MISMATCH
+    assert rig.refused(2).code is m.Code.MISMATCH
 
 
 def test_a_token_of_an_event_that_the_broker_never_logged_is_refused() -> None:
     """U03: no event was or will be logged in a void, so data was lost."""
-    desk, subscribed = attached()
-    stream = desk.world.stream
+    rig, subscribed = attached()
+    stream = rig.world.stream
     void = (BASE + 10, BASE + 10 * STEP)
     stream.learn(PubendMeta(PUBEND, "node", stable=FOREVER, voids=(void,), residue=3))
     token: dict[str, Any] = {"token_sid": subscribed.sid, "token_generation": 1, "token_seal": subscribed.seal}
     at = BASE + (3 - BASE) % STEP + STEP
 
-    desk.ask(2, positions=[m.Position(PUBEND, at)], in_use=m.InUse.TAKEOVER, **token)
-    desk.ask(3, positions=[m.Position(PUBEND, at + 1)], in_use=m.InUse.TAKEOVER, **token)
+    rig.ask(2, positions=[m.Position(PUBEND, at)], in_use=m.InUse.TAKEOVER, **token)
+    rig.ask(3, positions=[m.Position(PUBEND, at + 1)], in_use=m.InUse.TAKEOVER, **token)
 
-    assert desk.refused(2).code is m.Code.TOKEN_AHEAD
-    assert "'s'" in desk.refused(2).reason
-    assert desk.subscribed(3).positions == [m.Position(PUBEND, at + 1)], "there silence may have ended"
+    assert rig.refused(2).code is m.Code.TOKEN_AHEAD
+    assert "'s'" in rig.refused(2).reason
+    assert rig.subscribed(3).positions == [m.Position(PUBEND, at + 1)], "there silence may have ended"
 
 
 def test_a_start_by_time_is_good_although_the_pubend_was_down_then() -> None:
-    desk = Desk()
-    stream = desk.world.stream
+    rig = AttachRig()
+    stream = rig.world.stream
     wall = wall_at(BASE) - 5
     begun = tick_at(wall) - 1
     void = (begun - 10, begun + 10)
     created = BASE - 100 * STEP * 4096
     stream.learn(PubendMeta(PUBEND, "node", created=created, stable=FOREVER, voids=(void,), residue=0))
 
-    desk.ask(1, start=m.StartAt.TIME, start_wall=wall)
-    desk.ask(2, name=None, instance="i2", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, begun)])
+    rig.ask(1, start=m.StartAt.TIME, start_wall=wall)
+    rig.ask(2, name=None, instance="i2", start=m.StartAt.TOKEN, positions=[m.Position(PUBEND, begun)])
     for _ in range(4):
-        desk.world.sync()
-        desk.world.answer_holds()
+        rig.world.sync()
+        rig.world.answer_holds()
 
-    assert desk.subscribed(1).positions == desk.subscribed(2).positions == [m.Position(PUBEND, begun)]
+    assert rig.subscribed(1).positions == rig.subscribed(2).positions == [m.Position(PUBEND, begun)]
 
 
 HOUR = 3_600_000
@@ -412,39 +412,39 @@ HOUR = 3_600_000
 )
 def test_on_a_pubend_that_is_found_later_it_begins_where_it_was_asked_to(asked: dict[str, Any], starts: int) -> None:
     """Found by the simulator (hostile 10372): each began 60 s before it was created, and skipped what was older."""
-    desk = Desk(enrolled=False)
-    wall = desk.world.wall = desk.world.wall + 48 * HOUR
+    rig = AttachRig(enrolled=False)
+    wall = rig.world.wall = rig.world.wall + 48 * HOUR
     if "start_wall" in asked:
         asked = asked | {"start_wall": wall + asked["start_wall"]}
-    desk.ask(1, **asked)
-    desk.world.sync()
+    rig.ask(1, **asked)
+    rig.world.sync()
     meta = PubendMeta(PUBEND, "node", created=tick_at(wall - 24 * HOUR), stable=tick_at(wall))
 
-    desk.world.feed(Seen(meta, tick_at(wall)))
-    desk.world.pump()
-    desk.world.sync()
+    rig.world.feed(Seen(meta, tick_at(wall)))
+    rig.world.pump()
+    rig.world.sync()
     for _ in range(2):
-        position = desk.world.stream.positions[1]
+        position = rig.world.stream.positions[1]
         assert position.start == tick_at(wall + starts) - (starts == -2 * HOUR)
-        desk.world.crash()
+        rig.world.crash()
 
 
 def test_a_clock_that_is_hours_ahead_does_not_put_off_a_pubend_that_is_found_later() -> None:
     """Found by the simulator: it would have begun there hours later; after a crash it still does not."""
-    desk = Desk(enrolled=False)
-    desk.world.wall += 7_200_000
-    desk.ask(1)
-    desk.world.sync()
+    rig = AttachRig(enrolled=False)
+    rig.world.wall += 7_200_000
+    rig.ask(1)
+    rig.world.sync()
     meta = PubendMeta(PUBEND, "node", created=BASE - STEP, stable=BASE)
 
-    desk.world.feed(Seen(meta, BASE))
-    desk.world.pump()
-    positions = desk.world.stream.positions
+    rig.world.feed(Seen(meta, BASE))
+    rig.world.pump()
+    positions = rig.world.stream.positions
     assert positions[1].start == BASE
 
-    desk.world.sync()
-    desk.world.crash()
-    assert desk.world.stream.positions[1].start == BASE
+    rig.world.sync()
+    rig.world.crash()
+    assert rig.world.stream.positions[1].start == BASE
 
 
 @pytest.mark.parametrize(
@@ -457,153 +457,153 @@ def test_a_clock_that_is_hours_ahead_does_not_put_off_a_pubend_that_is_found_lat
 )
 def test_a_foreign_or_forged_token_is_refused(token: dict[str, Any], code: m.Code) -> None:
     """U04 to U06; the consumer that is there stays."""
-    desk, subscribed = attached()
-    desk.ask(2, positions=[m.Position(PUBEND, BASE)], in_use=m.InUse.TAKEOVER, **token)
+    rig, subscribed = attached()
+    rig.ask(2, positions=[m.Position(PUBEND, BASE)], in_use=m.InUse.TAKEOVER, **token)
 
-    assert desk.refused(2).code is code
-    assert desk.world.hosting.consumers[subscribed.sid].channel.session == 1
+    assert rig.refused(2).code is code
+    assert rig.world.hosting.consumers[subscribed.sid].channel.session == 1
 
 
 def test_a_second_consumer_is_refused_or_waits_or_takes_over() -> None:
     """INV9: one consumer at a time, and the loser is told why."""
-    desk, subscribed = attached()
-    desk.ask(2)
-    assert desk.refused(2).code is m.Code.IN_USE
+    rig, subscribed = attached()
+    rig.ask(2)
+    assert rig.refused(2).code is m.Code.IN_USE
 
-    desk.ask(3, in_use=m.InUse.WAIT)
-    assert desk.answer(3) is None
-    desk.ask(4, in_use=m.InUse.TAKEOVER)
-    assert desk.subscribed(4).sid == subscribed.sid
-    [lost] = [message for session, message in desk.told if session == 1 and isinstance(message, m.Detached)]
+    rig.ask(3, in_use=m.InUse.WAIT)
+    assert rig.answer(3) is None
+    rig.ask(4, in_use=m.InUse.TAKEOVER)
+    assert rig.subscribed(4).sid == subscribed.sid
+    [lost] = [message for session, message in rig.told if session == 1 and isinstance(message, m.Detached)]
     assert (lost.sid, lost.code) == (subscribed.sid, m.Code.TAKEN_OVER)
 
-    desk.world.feed(m.Detach(subscribed.sid), desk.session(4))
-    desk.world.pump()
-    assert desk.subscribed(3).sid == subscribed.sid
+    rig.world.feed(m.Detach(subscribed.sid), rig.session(4))
+    rig.world.pump()
+    assert rig.subscribed(3).sid == subscribed.sid
 
 
 @pytest.mark.parametrize("way", ["detached", "session over", "taken over"])
 def test_what_a_new_consumer_has_missed_is_asked_for_in_the_turn_in_which_it_comes(way: str) -> None:
     """It may have waited for that: whichever message starts its reader, no timer has to."""
-    desk, subscribed = attached()
+    rig, subscribed = attached()
     missed = [m.Position(PUBEND, BASE - SECOND)]
-    desk.ask(2, in_use=m.InUse.WAIT, positions=missed)
-    desk.said.clear()
+    rig.ask(2, in_use=m.InUse.WAIT, positions=missed)
+    rig.said.clear()
 
     if way == "detached":
         detach = m.Detach(subscribed.sid)
-        desk.world.feed(detach, desk.session(1))
+        rig.world.feed(detach, rig.session(1))
     elif way == "session over":
-        desk.world.feed(SessionEnded(desk.session(1)))
+        rig.world.feed(SessionEnded(rig.session(1)))
     else:
-        desk.ask(3, in_use=m.InUse.TAKEOVER, positions=missed)
-    desk.world.pump()
+        rig.ask(3, in_use=m.InUse.TAKEOVER, positions=missed)
+    rig.world.pump()
 
-    asked = [(want.pubend, lo) for want in desk.said if isinstance(want, Want) for lo, _ in want.ranges]
+    asked = [(want.pubend, lo) for want in rig.said if isinstance(want, Want) for lo, _ in want.ranges]
     assert (PUBEND, BASE - SECOND) in asked
 
 
 def test_what_a_creation_holds_is_asked_for_in_the_turn_that_completes_it() -> None:
     """That is when its record is durable, with the start that the pubend gave it."""
-    desk = Desk()
-    desk.world.publish()
-    desk.world.deliver(desk.world.knowledge(BASE, desk.world.stable, raw=True, reply=False))
-    desk.ask(1, start=m.StartAt.EARLIEST)
-    desk.world.sync()
-    (hold,) = [effect for effect in desk.said if isinstance(effect, Hold) and effect.at]
-    held = Held(hold.shb, PUBEND, hold.version, {1: BASE}, desk.world.stable)
-    desk.world.feed(held)
-    desk.world.pump()
-    assert desk.answer(1) is None
-    desk.said.clear()
+    rig = AttachRig()
+    rig.world.publish()
+    rig.world.deliver(rig.world.knowledge(BASE, rig.world.stable, raw=True, reply=False))
+    rig.ask(1, start=m.StartAt.EARLIEST)
+    rig.world.sync()
+    (hold,) = [effect for effect in rig.said if isinstance(effect, Hold) and effect.at]
+    held = Held(hold.shb, PUBEND, hold.version, {1: BASE}, rig.world.stable)
+    rig.world.feed(held)
+    rig.world.pump()
+    assert rig.answer(1) is None
+    rig.said.clear()
 
-    desk.world.sync()
+    rig.world.sync()
 
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE)]
-    assert [effect.ranges for effect in desk.said if isinstance(effect, Want)] == [((BASE, desk.world.stable),)]
+    assert rig.subscribed(1).positions == [m.Position(PUBEND, BASE)]
+    assert [effect.ranges for effect in rig.said if isinstance(effect, Want)] == [((BASE, rig.world.stable),)]
 
 
 def test_the_same_client_object_takes_its_own_subscription_back_at_once() -> None:
     """Its old session may not have been noticed to be dead."""
-    desk, subscribed = attached(instance="me")
-    desk.ask(2, instance="me", sid=subscribed.sid, generation=1)
+    rig, subscribed = attached(instance="me")
+    rig.ask(2, instance="me", sid=subscribed.sid, generation=1)
 
-    assert desk.subscribed(2).sid == subscribed.sid
-    assert desk.world.ended == [desk.session(1).number]
+    assert rig.subscribed(2).sid == subscribed.sid
+    assert rig.world.ended == [rig.session(1).number]
 
 
 def test_a_token_of_a_log_that_began_anew_is_refused_only_when_its_gateway_has_had_time_to_tell_of_it() -> None:
     """It may be sealed, and on its way."""
-    desk = Desk()
-    desk.world.feed(Seen(PubendMeta("orders.0@b", "gateway", topics=("orders",), grain=1), 0))
-    desk.world.pump()
+    rig = AttachRig()
+    rig.world.feed(Seen(PubendMeta("orders.0@b", "gateway", topics=("orders",), grain=1), 0))
+    rig.world.pump()
     former = [m.Position("orders.0@a", 17)]
-    desk.ask(1, start=m.StartAt.TOKEN, positions=former)
-    desk.world.now += 3_000_000_000
-    desk.ask(2, start=m.StartAt.TOKEN, positions=former)
+    rig.ask(1, start=m.StartAt.TOKEN, positions=former)
+    rig.world.now += 3_000_000_000
+    rig.ask(2, start=m.StartAt.TOKEN, positions=former)
 
-    assert [desk.refused(number).code for number in (1, 2)] == [m.Code.RETRY, m.Code.TOKEN_MISMATCH]
+    assert [rig.refused(number).code for number in (1, 2)] == [m.Code.RETRY, m.Code.TOKEN_MISMATCH]
 
 
 @pytest.mark.parametrize("name", ["other", None])
 def test_who_names_an_id_that_is_anothers_since_a_volume_was_lost_is_told_that_it_is_gone(name: str | None) -> None:
     """Hostile 20172: its client has created another subscription first, which got the same id and generation."""
-    desk, subscribed = attached(instance="me")
-    desk.ask(2, name, instance="me", sid=subscribed.sid, generation=1)
+    rig, subscribed = attached(instance="me")
+    rig.ask(2, name, instance="me", sid=subscribed.sid, generation=1)
 
-    assert desk.refused(2).code is m.Code.NOT_FOUND
-    assert desk.world.ended == []
+    assert rig.refused(2).code is m.Code.NOT_FOUND
+    assert rig.world.ended == []
 
 
 def test_a_zombies_acknowledgement_is_ignored() -> None:
     """U09: the session that lost the subscription releases nothing for its successor."""
-    desk, subscribed = attached()
-    desk.ask(2, in_use=m.InUse.TAKEOVER)
+    rig, subscribed = attached()
+    rig.ask(2, in_use=m.InUse.TAKEOVER)
     acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
 
-    desk.world.feed(acknowledge, desk.session(1))
-    position = desk.world.stream.positions[subscribed.sid]
+    rig.world.feed(acknowledge, rig.session(1))
+    position = rig.world.stream.positions[subscribed.sid]
     assert position.acked == BASE
 
-    desk.world.feed(acknowledge, desk.session(2))
+    rig.world.feed(acknowledge, rig.session(2))
     assert position.acked == BASE + STEP
 
 
 def test_unsubscribing_is_durable_before_it_is_answered_and_its_id_is_never_used_again() -> None:
     """T34; its consumer is told."""
-    desk, subscribed = attached()
-    desk.world.feed(m.Unsubscribe(8, "s", "c"), desk.session(2))
-    desk.world.pump()
-    assert not any(isinstance(message, m.Done) for _, message in desk.told)
-    assert any(isinstance(message, m.Detached) and message.code is m.Code.UNSUBSCRIBED for _, message in desk.told)
+    rig, subscribed = attached()
+    rig.world.feed(m.Unsubscribe(8, "s", "c"), rig.session(2))
+    rig.world.pump()
+    assert not any(isinstance(message, m.Done) for _, message in rig.told)
+    assert any(isinstance(message, m.Detached) and message.code is m.Code.UNSUBSCRIBED for _, message in rig.told)
 
-    desk.world.sync()
-    assert (2, m.Done(8)) in desk.told
-    desk.ask(3)
-    desk.world.sync()
-    assert desk.subscribed(3).sid > subscribed.sid
+    rig.world.sync()
+    assert (2, m.Done(8)) in rig.told
+    rig.ask(3)
+    rig.world.sync()
+    assert rig.subscribed(3).sid > subscribed.sid
 
 
 def test_unsubscribing_what_is_not_there_says_so() -> None:
     """And changes nothing."""
-    desk = Desk()
-    desk.world.feed(m.Unsubscribe(8, "s", "c"), desk.session(1))
-    desk.world.pump()
-    assert desk.world.unsynced[-1].operations == []
-    desk.world.sync()
+    rig = AttachRig()
+    rig.world.feed(m.Unsubscribe(8, "s", "c"), rig.session(1))
+    rig.world.pump()
+    assert rig.world.unsynced[-1].operations == []
+    rig.world.sync()
 
-    assert desk.refused(1).code is m.Code.NOT_FOUND
-    assert desk.refused(1).reason == "there is no subscription 's' of client 'c'"
+    assert rig.refused(1).code is m.Code.NOT_FOUND
+    assert rig.refused(1).reason == "there is no subscription 's' of client 'c'"
 
 
 def test_unsubscribing_says_whose_subscription_of_that_name_there_is() -> None:
-    desk, _ = attached()
+    rig, _ = attached()
     unsubscribe = m.Unsubscribe(8, "s", "another")
-    desk.world.feed(unsubscribe, desk.session(2))
-    desk.world.pump()
-    desk.world.sync()
+    rig.world.feed(unsubscribe, rig.session(2))
+    rig.world.pump()
+    rig.world.sync()
 
-    assert desk.refused(2).reason == (
+    assert rig.refused(2).reason == (
         "there is no subscription 's' of client 'another'; there is one of client 'c': give its client id"
     )
 
@@ -614,148 +614,148 @@ def test_that_a_subscription_is_gone_is_said_only_when_it_can_not_come_back() ->
     Asked again after a lost link, the broker said that it was gone, while its removal was still on its way to
     the disk. That failed, and it was there again.
     """
-    desk, _ = attached()
+    rig, _ = attached()
     for session, request in ((2, 8), (3, 9)):
         unsubscribe = m.Unsubscribe(request, "s", "c")
-        desk.world.feed(unsubscribe, desk.session(session))
-        desk.world.pump()
-    assert desk.world.durable("shb/subscriptions"), "a crash would bring it back"
-    assert desk.answer(3) is None
+        rig.world.feed(unsubscribe, rig.session(session))
+        rig.world.pump()
+    assert rig.world.durable("shb/subscriptions"), "a crash would bring it back"
+    assert rig.answer(3) is None
 
-    desk.world.sync()
+    rig.world.sync()
 
-    assert (2, m.Done(8)) in desk.told
-    assert desk.refused(3).code is m.Code.NOT_FOUND
+    assert (2, m.Done(8)) in rig.told
+    assert rig.refused(3).code is m.Code.NOT_FOUND
 
 
 def test_a_subscription_that_is_not_durable_ends_with_its_session() -> None:
     """Nothing of it is left, in memory or on disk."""
-    desk = Desk()
-    desk.ask(1, name=None)
-    desk.world.sync()
-    sid = desk.subscribed(1).sid
+    rig = AttachRig()
+    rig.ask(1, name=None)
+    rig.world.sync()
+    sid = rig.subscribed(1).sid
 
-    desk.world.feed(SessionEnded(desk.session(1)))
-    desk.world.pump()
-    desk.world.sync()
+    rig.world.feed(SessionEnded(rig.session(1)))
+    rig.world.pump()
+    rig.world.sync()
 
-    assert desk.world.hosting.registry.get(sid) is None
-    assert not desk.world.rows("shb/subscriptions")
-    assert sid not in desk.world.stream.positions
+    assert rig.world.hosting.registry.get(sid) is None
+    assert not rig.world.rows("shb/subscriptions")
+    assert sid not in rig.world.stream.positions
 
 
 def test_what_was_acknowledged_last_is_made_durable_when_the_consumer_leaves() -> None:
     """The broker may be about to stop in order; a checkpoint that is under way is followed by another."""
-    desk, subscribed = attached()
+    rig, subscribed = attached()
     acknowledge = m.Acknowledge(subscribed.sid, [m.Acknowledged(PUBEND, BASE + STEP, 0)])
-    desk.world.feed(acknowledge, desk.session(1))
+    rig.world.feed(acknowledge, rig.session(1))
 
-    desk.world.feed(m.Detach(subscribed.sid), desk.session(1))
-    desk.world.pause(0)
+    rig.world.feed(m.Detach(subscribed.sid), rig.session(1))
+    rig.world.pause(0)
 
-    ((_, rows),) = recover_positions(VolumeReader(desk.world.volume))
+    ((_, rows),) = recover_positions(VolumeReader(rig.world.volume))
     assert rows[PUBEND].acked == BASE + STEP
 
 
 def test_a_pubend_that_the_token_does_not_name_waits_for_nobodys_acknowledgement() -> None:
     """Nothing lies between such a token and the beginning, so who matches nothing pins nothing there."""
-    desk = Desk()
-    desk.ask(1, selector="w = 9", start=m.StartAt.TOKEN, positions=[])
-    desk.world.sync()
-    desk.world.sync()
-    (row,) = [effect for effect in desk.said if isinstance(effect, Hold) and effect.at]
+    rig = AttachRig()
+    rig.ask(1, selector="w = 9", start=m.StartAt.TOKEN, positions=[])
+    rig.world.sync()
+    rig.world.sync()
+    (row,) = [effect for effect in rig.said if isinstance(effect, Hold) and effect.at]
     (sid,) = row.at
-    desk.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}))
-    desk.world.pump()
-    desk.world.sync()
-    assert desk.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
-    stream = desk.world.stream
-    desk.world.stable += 9 * STEP
+    rig.world.feed(Held(row.shb, PUBEND, row.version, {sid: BASE + STEP}))
+    rig.world.pump()
+    rig.world.sync()
+    assert rig.subscribed(1).positions == [m.Position(PUBEND, BASE + STEP)]
+    stream = rig.world.stream
+    rig.world.stable += 9 * STEP
 
-    desk.world.deliver(desk.world.knowledge(BASE, desk.world.stable, raw=True, reply=False))
+    rig.world.deliver(rig.world.knowledge(BASE, rig.world.stable, raw=True, reply=False))
     for _ in range(3):
-        desk.world.answer_wants()
-        desk.world.pause(5_000)
-        desk.world.sync()
+        rig.world.answer_wants()
+        rig.world.pause(5_000)
+        rig.world.sync()
 
     assert not stream.holds.row
-    assert desk.world.progress[0] == desk.world.stable
+    assert rig.world.progress[0] == rig.world.stable
 
 
 def test_after_a_restart_a_creation_waits_for_no_pubend_that_counts_this_broker() -> None:
     """`enrolled` is durable (3.1): a pubend that is gone for good would else end all creating of subscriptions."""
-    desk = Desk()
-    desk.world.pause(5_000)
-    desk.world.sync()
-    desk.world.seen = False  # the pubend is never heard of again
-    desk.world.crash()
-    desk.world.sync()
+    rig = AttachRig()
+    rig.world.pause(5_000)
+    rig.world.sync()
+    rig.world.seen = False  # the pubend is never heard of again
+    rig.world.crash()
+    rig.world.sync()
 
-    desk.ask(1)
-    desk.world.sync()
+    rig.ask(1)
+    rig.world.sync()
 
-    assert desk.subscribed(1).created
+    assert rig.subscribed(1).created
 
 
 def test_a_pubend_of_a_volume_that_did_not_keep_whether_it_counts_this_broker_is_waited_for() -> None:
     """Volumes of earlier versions: the pubend says it again."""
-    desk = Desk()
-    desk.world.pause(5_000)
-    desk.world.sync()
-    ((key, value),) = desk.world.rows("shb/pubends").items()
+    rig = AttachRig()
+    rig.world.pause(5_000)
+    rig.world.sync()
+    ((key, value),) = rig.world.rows("shb/pubends").items()
     older = msgspec.msgpack.encode(msgspec.msgpack.decode(value)[:5])
-    desk.world.change_rows(Set("shb/pubends", key, older))
-    desk.world.seen = False
-    desk.world.crash()
-    desk.world.sync()
-    desk.ask(1)
-    desk.world.sync()
-    assert desk.answer(1) is None
+    rig.world.change_rows(Set("shb/pubends", key, older))
+    rig.world.seen = False
+    rig.world.crash()
+    rig.world.sync()
+    rig.ask(1)
+    rig.world.sync()
+    assert rig.answer(1) is None
 
-    desk.world.see()
+    rig.world.see()
 
-    assert desk.subscribed(1).created
+    assert rig.subscribed(1).created
 
 
 def test_who_was_given_up_and_is_counted_anew_needs_holds_below_that() -> None:
     """T10: others have let go of what lies below the new enrolment."""
-    desk = Desk()
-    stream = desk.world.stream
+    rig = AttachRig()
+    stream = rig.world.stream
     later = stream.enrolled_at + 5 * STEP
 
     meta = PubendMeta(PUBEND, "node", created=BASE, stable=later)
-    desk.world.feed(Seen(meta, later))
-    desk.world.feed(Seen(meta, later - STEP))
+    rig.world.feed(Seen(meta, later))
+    rig.world.feed(Seen(meta, later - STEP))
 
     assert stream.enrolled_at == later
 
 
 def test_credit_of_a_consumer_that_was_taken_over_in_the_same_session_is_nobodys() -> None:
     """Found by the simulator (hostile, seed 1365): it was on its way, and the next was sent more than it granted."""
-    desk, subscribed = attached()
-    consumers = desk.world.hosting.consumers
-    desk.told.clear()
+    rig, subscribed = attached()
+    consumers = rig.world.hosting.consumers
+    rig.told.clear()
     again = m.Subscribe(
         2, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"", [], m.InUse.TAKEOVER, 10, 1 << 20
     )  # fmt: skip
-    desk.world.feed(again, desk.session(1))
-    desk.world.pump()
+    rig.world.feed(again, rig.session(1))
+    rig.world.pump()
 
     for request, expected in ((1, 10), (2, 15)):
         credit = m.Credit(subscribed.sid, 5, 0, request)
-        desk.world.feed(credit, desk.session(1))
+        rig.world.feed(credit, rig.session(1))
         assert consumers[subscribed.sid].credit_events == expected
 
 
 def test_each_of_two_requests_of_one_client_for_what_is_being_created_has_an_answer() -> None:
     """The later one takes over, as it would of what exists; the earlier one was never answered (simulator)."""
-    desk = Desk()
-    desk.ask(1)
-    desk.ask(2, instance="i1")
-    assert desk.refused(1).code is m.Code.TAKEN_OVER
-    desk.world.sync()
+    rig = AttachRig()
+    rig.ask(1)
+    rig.ask(2, instance="i1")
+    assert rig.refused(1).code is m.Code.TAKEN_OVER
+    rig.world.sync()
 
-    assert desk.subscribed(2).created
+    assert rig.subscribed(2).created
 
 
 @pytest.mark.parametrize(
@@ -763,29 +763,29 @@ def test_each_of_two_requests_of_one_client_for_what_is_being_created_has_an_ans
     [(m.InUse.ERROR, m.Code.IN_USE), (m.InUse.WAIT, m.Code.RETRY), (m.InUse.TAKEOVER, m.Code.RETRY)],
 )
 def test_who_may_wait_for_what_another_client_is_creating_asks_again(in_use: m.InUse, code: m.Code) -> None:
-    desk = Desk()
-    desk.ask(1)
+    rig = AttachRig()
+    rig.ask(1)
 
-    desk.ask(2, instance="i2", in_use=in_use)
+    rig.ask(2, instance="i2", in_use=in_use)
 
-    assert desk.refused(2).code is code
+    assert rig.refused(2).code is code
 
 
 def test_of_many_that_become_durable_at_once_a_portion_is_served_in_a_turn_and_all_in_order() -> None:
     """Live deliveries, and other clients, have their turn in between."""
-    desk = Desk()
+    rig = AttachRig()
     portion = PORTION // (BEGUN + 1)
     for number in range(1, 3 * portion + 1):
-        desk.ask(number, f"s{number}")
-    due = desk.world.role.deadline()
+        rig.ask(number, f"s{number}")
+    due = rig.world.role.deadline()
 
-    desk.world.sync()
+    rig.world.sync()
     served = []
     for _ in range(3):
-        served.append([session for session, message in desk.told if isinstance(message, m.Subscribed)])
-        desk.world.now += 1
-        assert desk.world.role.deadline() == (desk.world.now if len(served) < 3 else due)
-        desk.world.role.on_deadline(desk.world.now, desk.world.wall)
-        desk.world.pump()
+        served.append([session for session, message in rig.told if isinstance(message, m.Subscribed)])
+        rig.world.now += 1
+        assert rig.world.role.deadline() == (rig.world.now if len(served) < 3 else due)
+        rig.world.role.on_deadline(rig.world.now, rig.world.wall)
+        rig.world.pump()
 
     assert served == [list(range(1, turn * portion + 1)) for turn in (1, 2, 3)]

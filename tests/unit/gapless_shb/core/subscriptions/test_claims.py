@@ -12,12 +12,12 @@ from gapless.core.wire import messages as m
 from gapless.core.wire.tokens import CheckpointToken
 from gapless_shb.core.subscriptions.waiting import Reason
 from unit.gapless_shb.core.harness import BASE, PUBEND
-from unit.gapless_shb.core.subscriptions.test_commits import Desk, at
+from unit.gapless_shb.core.subscriptions.test_commits import CommittingRig, at
 
 OUT = "out@1"
 
 
-class Claiming(Desk):
+class Claiming(CommittingRig):
     """A broker whose subscription `s` has transactions, and the pubend of their outputs."""
 
     def enlist(self, session: ClientSession, to: m.Subscribed, number: int, pubend: str = OUT) -> None:

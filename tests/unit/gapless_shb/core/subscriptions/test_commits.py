@@ -11,11 +11,11 @@ from gapless.core.ports import ClientSession, SessionEnded, Set, Write
 from gapless.core.wire import messages as m
 from gapless.node.recovery import VolumeReader
 from gapless_shb.core.state.rows import POSITIONS, PUBENDS, recover_positions
-from gapless_shb.core.subscriptions.commits import DESKS
+from gapless_shb.core.subscriptions.commits import COMMIT_RECORDS
 from unit.gapless_shb.core.harness import PUBEND, World
 
 
-class Desk(World):
+class CommittingRig(World):
     """A broker, and sessions of consumers that commit."""
 
     def __init__(self) -> None:
@@ -97,11 +97,11 @@ def at(answer: m.Subscribed) -> int:
 
 
 @pytest.fixture
-def world() -> Desk:
-    return Desk()
+def world() -> CommittingRig:
+    return CommittingRig()
 
 
-def test_an_attachment_is_answered_when_its_desk_is_durable(world: Desk) -> None:
+def test_an_attachment_is_answered_when_its_commit_record_is_durable(world: CommittingRig) -> None:
     world.come(world.session("a"))
     other = world.session("b")
     world.ask(other)
@@ -111,7 +111,7 @@ def test_an_attachment_is_answered_when_its_desk_is_durable(world: Desk) -> None
     assert world.answer_to(other).epoch == 2
 
 
-def test_a_crash_before_that_leaves_no_trace_and_after_it_leaves_doubt(world: Desk) -> None:
+def test_a_crash_before_that_leaves_no_trace_and_after_it_leaves_doubt(world: CommittingRig) -> None:
     first = world.come(world.session("a"))
     assert (first.epoch, first.doubt) == (1, False)
     world.crash()
@@ -121,7 +121,7 @@ def test_a_crash_before_that_leaves_no_trace_and_after_it_leaves_doubt(world: De
     assert (second.epoch, second.doubt) == (2, True)
 
 
-def test_a_consumer_that_left_in_order_leaves_no_doubt(world: Desk) -> None:
+def test_a_consumer_that_left_in_order_leaves_no_doubt(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     world.feed(m.Detach(answer.sid, 1, []), session)
@@ -130,7 +130,7 @@ def test_a_consumer_that_left_in_order_leaves_no_doubt(world: Desk) -> None:
     assert not world.come(world.session("b")).doubt
 
 
-def test_who_finds_doubt_and_leaves_in_order_leaves_it_to_the_next_one(world: Desk) -> None:
+def test_who_finds_doubt_and_leaves_in_order_leaves_it_to_the_next_one(world: CommittingRig) -> None:
     world.come(world.session("a"))
     session = world.session("b")
     answer = world.come(session)
@@ -140,19 +140,19 @@ def test_who_finds_doubt_and_leaves_in_order_leaves_it_to_the_next_one(world: De
     world.sync()
     second = world.session("d")
     found = world.come(second)
-    assert (found.doubt, found.settled) == (True, ())
+    assert (found.doubt, found.cleared) == (True, ())
 
     world.feed(m.Detach(found.sid, 1, [], [PUBEND]), second)
     world.sync()
     third = world.session("e")
     found = world.come(third)
-    assert (found.doubt, found.settled) == (True, (PUBEND,))
+    assert (found.doubt, found.cleared) == (True, (PUBEND,))
     world.feed(SessionEnded(third))
     last = world.come(world.session("f"))
-    assert (last.doubt, last.settled) == (True, ())
+    assert (last.doubt, last.cleared) == (True, ())
 
 
-def test_who_left_in_order_says_what_it_had_in_hand(world: Desk) -> None:
+def test_who_left_in_order_says_what_it_had_in_hand(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     first, _, last = [world.log_event() for _ in range(3)]
@@ -168,7 +168,7 @@ def test_who_left_in_order_says_what_it_had_in_hand(world: Desk) -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_who_did_not_hear_the_answer_and_asks_again_is_told_the_same(world: Desk, *, crashes: bool) -> None:
+def test_who_did_not_hear_the_answer_and_asks_again_is_told_the_same(world: CommittingRig, *, crashes: bool) -> None:
     """Else a recovery counts once more, and marks what was not handed out, whenever its answer is lost."""
     former = world.session("a")
     answer = world.come(former)
@@ -186,7 +186,7 @@ def test_who_did_not_hear_the_answer_and_asks_again_is_told_the_same(world: Desk
     assert world.come(world.session("b")).doubt
 
 
-def test_the_doubt_that_it_found_is_not_lost_with_the_answer(world: Desk) -> None:
+def test_the_doubt_that_it_found_is_not_lost_with_the_answer(world: CommittingRig) -> None:
     world.come(world.session("a"))
     unheard = world.come(world.session("b"))
     again = world.come(world.session("b"))
@@ -194,7 +194,9 @@ def test_the_doubt_that_it_found_is_not_lost_with_the_answer(world: Desk) -> Non
     assert (unheard.epoch, unheard.doubt) == (again.epoch, again.doubt) == (2, True)
 
 
-def test_the_same_consumer_goes_on_without_doubt_and_what_it_repeats_is_durable_with_the_answer(world: Desk) -> None:
+def test_the_same_consumer_goes_on_without_doubt_and_what_it_repeats_is_durable_with_the_answer(
+    world: CommittingRig,
+) -> None:
     session = world.session("a")
     answer = world.come(session)
     tick = world.log_event()
@@ -208,7 +210,7 @@ def test_the_same_consumer_goes_on_without_doubt_and_what_it_repeats_is_durable_
     assert at(world.come(world.session("b"))) == tick
 
 
-def test_who_comes_back_after_somebody_else_was_served_is_refused(world: Desk) -> None:
+def test_who_comes_back_after_somebody_else_was_served_is_refused(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     world.feed(SessionEnded(session))
@@ -223,7 +225,7 @@ def test_who_comes_back_after_somebody_else_was_served_is_refused(world: Desk) -
     assert world.answer_to(again).code is m.Code.TAKEN_OVER
 
 
-def test_who_recovers_after_somebody_else_was_served_is_refused(world: Desk) -> None:
+def test_who_recovers_after_somebody_else_was_served_is_refused(world: CommittingRig) -> None:
     """It would go back behind what that one has committed."""
     session = world.session("a")
     answer = world.come(session)
@@ -237,7 +239,7 @@ def test_who_recovers_after_somebody_else_was_served_is_refused(world: Desk) -> 
     assert world.answer_to(session).code is m.Code.TAKEN_OVER
 
 
-def test_who_recovers_may_ask_twice_and_again(world: Desk) -> None:
+def test_who_recovers_may_ask_twice_and_again(world: CommittingRig) -> None:
     """It has left in between, and its first request was not answered."""
     session = world.session("a")
     answer = world.come(session)
@@ -252,7 +254,9 @@ def test_who_recovers_may_ask_twice_and_again(world: Desk) -> None:
     assert world.come(same, request=3, recovers=found.epoch).epoch > found.epoch
 
 
-def test_who_recovers_sees_by_the_epoch_if_somebody_was_served_meanwhile_who_did_not_commit(world: Desk) -> None:
+def test_who_recovers_sees_by_the_epoch_if_somebody_was_served_meanwhile_who_did_not_commit(
+    world: CommittingRig,
+) -> None:
     """Without a link it could not say what it was handed. If nobody was there since, it knows that better itself."""
     session = world.session("a")
     answer = world.come(session)
@@ -269,7 +273,7 @@ def test_who_recovers_sees_by_the_epoch_if_somebody_was_served_meanwhile_who_did
     assert (late.epoch, late.doubt) == (found.epoch + 2, True)
 
 
-def test_so_it_is_if_that_one_did_not_commit(world: Desk) -> None:
+def test_so_it_is_if_that_one_did_not_commit(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     world.feed(SessionEnded(session))
@@ -284,7 +288,7 @@ def test_so_it_is_if_that_one_did_not_commit(world: Desk) -> None:
     assert world.come(world.session("d")).doubt
 
 
-def test_a_commit_is_answered_when_it_is_durable(world: Desk) -> None:
+def test_a_commit_is_answered_when_it_is_durable(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     ticks = [world.log_event() for _ in range(2)]
@@ -299,7 +303,7 @@ def test_a_commit_is_answered_when_it_is_durable(world: Desk) -> None:
     assert at(world.come(world.session("b"))) == ticks[0]
 
 
-def test_the_commits_of_a_turn_are_one_write(world: Desk) -> None:
+def test_the_commits_of_a_turn_are_one_write(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     ticks = [world.log_event() for _ in range(3)]
@@ -313,7 +317,7 @@ def test_the_commits_of_a_turn_are_one_write(world: Desk) -> None:
     assert len(writes) == 1
 
 
-def test_a_commit_of_a_former_consumer_is_not_taken(world: Desk) -> None:
+def test_a_commit_of_a_former_consumer_is_not_taken(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     tick = world.log_event()
@@ -327,14 +331,14 @@ def test_a_commit_of_a_former_consumer_is_not_taken(world: Desk) -> None:
     assert world.stream.positions[found.sid].acked < tick
 
 
-def test_an_attempt_counts_once_for_each_consumer_and_is_durable_before_it_is_answered(world: Desk) -> None:
+def test_an_attempt_counts_once_for_each_consumer_and_is_durable_before_it_is_answered(world: CommittingRig) -> None:
     tick = world.stable
     for count in range(1, 4):
         session = world.session(f"i{count}")
         answer = world.come(session)
         tick = tick if count > 1 else world.log_event()
         for number in (1, 2):
-            world.commit(session, answer, number, unit=m.Unit(PUBEND, tick, tick, careful=True))
+            world.commit(session, answer, number, unit=m.Unit(PUBEND, tick, tick, counted=True))
             world.sync()
         assert world.committed(session) == [1, 2]
         world.crash()
@@ -344,7 +348,7 @@ def test_an_attempt_counts_once_for_each_consumer_and_is_durable_before_it_is_an
     assert found.attempts == (m.Attempts(PUBEND, tick, 1 + 3),), "and the delivery that nobody had noted"
 
 
-def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(world: Desk) -> None:
+def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(world: CommittingRig) -> None:
     """One SHB told it as a gap, and another one has it still."""
     session = world.session("a")
     answer = world.come(session)
@@ -353,7 +357,7 @@ def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(
     world.sync()
     second = world.session("b")
     found = world.come(second)
-    world.commit(second, found, 1, unit=m.Unit(PUBEND, lost, lost, careful=True))
+    world.commit(second, found, 1, unit=m.Unit(PUBEND, lost, lost, counted=True))
     world.sync()
 
     found = world.come(world.session("c"))
@@ -362,7 +366,7 @@ def test_what_was_handed_out_is_known_though_something_before_it_is_taken_later(
     assert found.units == (m.Position(PUBEND, later),)
 
 
-def test_an_announced_batch_is_known_until_all_of_it_is_committed(world: Desk) -> None:
+def test_an_announced_batch_is_known_until_all_of_it_is_committed(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     ticks = [world.log_event() for _ in range(4)]
@@ -383,7 +387,7 @@ def test_an_announced_batch_is_known_until_all_of_it_is_committed(world: Desk) -
     assert world.come(world.session("g")).units == ()
 
 
-def test_a_position_ahead_of_a_broker_that_crashed_is_committed_once_it_is_known(world: Desk) -> None:
+def test_a_position_ahead_of_a_broker_that_crashed_is_committed_once_it_is_known(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     for _ in range(9):
@@ -399,7 +403,7 @@ def test_a_position_ahead_of_a_broker_that_crashed_is_committed_once_it_is_known
     assert world.committed(session) == [1]
 
 
-def test_a_commit_on_a_pubend_that_is_not_known_yet_is_not_answered(world: Desk) -> None:
+def test_a_commit_on_a_pubend_that_is_not_known_yet_is_not_answered(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     unknown = m.Acknowledged("q@1", 10, 10)
@@ -415,7 +419,7 @@ def test_a_commit_on_a_pubend_that_is_not_known_yet_is_not_answered(world: Desk)
     assert world.answer_to(again).code is m.Code.RETRY
 
 
-def test_a_position_that_no_pubend_has_ends_the_consumer(world: Desk) -> None:
+def test_a_position_that_no_pubend_has_ends_the_consumer(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     world.commit(session, answer, 1, world.stable + (1 << 40))
@@ -426,7 +430,7 @@ def test_a_position_that_no_pubend_has_ends_the_consumer(world: Desk) -> None:
     assert [each.code for each in world.heard[session.number] if isinstance(each, m.Detached)] == [m.Code.TOKEN_AHEAD]
 
 
-def test_who_takes_over_while_another_one_attaches_gets_it_and_both_are_answered(world: Desk) -> None:
+def test_who_takes_over_while_another_one_attaches_gets_it_and_both_are_answered(world: CommittingRig) -> None:
     world.come(world.session("a"))
     second, third = world.session("b"), world.session("d")
     world.ask(second)
@@ -437,7 +441,7 @@ def test_who_takes_over_while_another_one_attaches_gets_it_and_both_are_answered
     assert world.answer_to(third).epoch == 3
 
 
-def test_a_subscription_that_is_removed_while_one_attaches_is_answered(world: Desk) -> None:
+def test_a_subscription_that_is_removed_while_one_attaches_is_answered(world: CommittingRig) -> None:
     world.come(world.session("a"))
     second, remover = world.session("b"), world.session("d")
     world.ask(second)
@@ -447,26 +451,26 @@ def test_a_subscription_that_is_removed_while_one_attaches_is_answered(world: De
     assert world.answer_to(second).code is m.Code.NOT_FOUND
 
 
-def test_a_removed_subscription_has_no_desk(world: Desk) -> None:
+def test_a_removed_subscription_has_no_commit_record(world: CommittingRig) -> None:
     world.come(world.session("a"))
-    assert len(dict(VolumeReader(world.volume).scan(DESKS))) == 1
+    assert len(dict(VolumeReader(world.volume).scan(COMMIT_RECORDS))) == 1
     world.feed(m.Unsubscribe(1, "s", "c"), world.session("b"))
     world.sync()
 
-    assert not dict(VolumeReader(world.volume).scan(DESKS))
+    assert not dict(VolumeReader(world.volume).scan(COMMIT_RECORDS))
 
 
-def test_who_does_not_commit_has_no_desk(world: Desk) -> None:
+def test_who_does_not_commit_has_no_commit_record(world: CommittingRig) -> None:
     session = world.session("a")
     world.ask(session, commits=False)
     world.sync()
     answer = world.answer_to(session)
 
     assert (answer.epoch, answer.doubt, answer.attempts, answer.units) == (0, False, (), ())
-    assert not dict(VolumeReader(world.volume).scan(DESKS))
+    assert not dict(VolumeReader(world.volume).scan(COMMIT_RECORDS))
 
 
-def test_a_checkpoint_does_not_write_again_what_a_commit_has_written(world: Desk) -> None:
+def test_a_checkpoint_does_not_write_again_what_a_commit_has_written(world: CommittingRig) -> None:
     session = world.session("a")
     answer = world.come(session)
     world.pause(300)
@@ -483,7 +487,7 @@ def test_a_checkpoint_does_not_write_again_what_a_commit_has_written(world: Desk
     assert dict(recover_positions(VolumeReader(world.volume)))[answer.sid][PUBEND].acked == tick
 
 
-def test_what_was_announced_and_not_handed_out_is_in_nobodys_hands_after_an_orderly_end(world: Desk) -> None:
+def test_what_was_announced_and_not_handed_out_is_in_nobodys_hands_after_an_orderly_end(world: CommittingRig) -> None:
     """Only what a former consumer may have been handed stays."""
     first = world.session("a")
     answer = world.come(first)
@@ -504,7 +508,7 @@ def test_what_was_announced_and_not_handed_out_is_in_nobodys_hands_after_an_orde
     assert world.come(world.session("c")).units == (m.Position(PUBEND, ticks[1]),)
 
 
-def test_after_an_unclean_end_all_that_was_announced_may_have_been_handed_out(world: Desk) -> None:
+def test_after_an_unclean_end_all_that_was_announced_may_have_been_handed_out(world: CommittingRig) -> None:
     first = world.session("a")
     answer = world.come(first)
     ticks = [world.log_event() for _ in range(3)]
@@ -516,7 +520,7 @@ def test_after_an_unclean_end_all_that_was_announced_may_have_been_handed_out(wo
     assert world.come(world.session("b")).units == (m.Position(PUBEND, ticks[2]),)
 
 
-def test_an_older_client_is_told_units_for_what_is_in_doubt_when_the_filter_changes(world: Desk) -> None:
+def test_an_older_client_is_told_units_for_what_is_in_doubt_when_the_filter_changes(world: CommittingRig) -> None:
     """It does not know earlier filters."""
     first = world.session("a")
     world.come(first)
@@ -530,7 +534,7 @@ def test_an_older_client_is_told_units_for_what_is_in_doubt_when_the_filter_chan
     assert [unit.tick >= tick for unit in found.units] == [True]
 
 
-def test_where_the_last_one_left_in_order_a_change_marks_nothing(world: Desk) -> None:
+def test_where_the_last_one_left_in_order_a_change_marks_nothing(world: CommittingRig) -> None:
     first = world.session("a")
     answer = world.come(first)
     world.log_event()
@@ -545,7 +549,7 @@ def test_where_the_last_one_left_in_order_a_change_marks_nothing(world: Desk) ->
 CHANGE: dict[str, Any] = {"on_change": m.OnChange.KEEP_POSITION, "process": "p"}
 
 
-def test_what_is_in_doubt_when_the_filter_changes_is_kept_with_the_filter_of_then(world: Desk) -> None:
+def test_what_is_in_doubt_when_the_filter_changes_is_kept_with_the_filter_of_then(world: CommittingRig) -> None:
     """Another event may be the first one behind the position then."""
     world.come(world.session("a"), process="q")
     tick = world.log_event()
@@ -561,12 +565,12 @@ def test_what_is_in_doubt_when_the_filter_changes_is_kept_with_the_filter_of_the
     assert [first.tick >= tick for first in earlier.firsts] == [True]
 
 
-def test_the_first_event_of_an_earlier_filter_is_in_doubt_until_it_is_committed(world: Desk) -> None:
+def test_the_first_event_of_an_earlier_filter_is_in_doubt_until_it_is_committed(world: CommittingRig) -> None:
     world.come(world.session("a"), process="q")
     ticks = [world.log_event() for _ in range(3)]
     session = world.session("b")
     found = world.come(session, selector="TRUE = TRUE", **CHANGE)
-    unit = m.Unit(PUBEND, ticks[1], ticks[1], careful=True, resolves=(found.earlier[0].number,))
+    unit = m.Unit(PUBEND, ticks[1], ticks[1], counted=True, resolves=(found.earlier[0].number,))
     world.commit(session, found, 1, ticks[0], unit=unit)
     world.sync()
 
@@ -582,25 +586,25 @@ def test_the_first_event_of_an_earlier_filter_is_in_doubt_until_it_is_committed(
     assert world.come(world.session("e"), selector="TRUE = TRUE", **CHANGE).earlier == ()
 
 
-def test_attempts_go_on_after_a_change(world: Desk) -> None:
+def test_attempts_go_on_after_a_change(world: CommittingRig) -> None:
     world.come(world.session("a"), process="q")
     tick = world.log_event()
     session = world.session("b")
     found = world.come(session, process="p")
-    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, careful=True))
+    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, counted=True))
     world.sync()
     session = world.session("d")
     found = world.come(session, selector="TRUE = TRUE", **CHANGE)
     assert [(each.tick, each.count) for each in found.earlier[0].attempts] == [(tick, 2)]
 
-    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, careful=True))
+    world.commit(session, found, 1, unit=m.Unit(PUBEND, tick, tick, counted=True))
     world.sync()
 
     found = world.come(world.session("e"), selector="TRUE = TRUE", **CHANGE)
     assert [(each.tick, each.count) for each in found.attempts] == [(tick, 3)]
 
 
-def test_of_too_many_earlier_filters_the_oldest_become_one_that_selects_everything(world: Desk) -> None:
+def test_of_too_many_earlier_filters_the_oldest_become_one_that_selects_everything(world: CommittingRig) -> None:
     world.come(world.session("a"), process="q")
     world.log_event()
     for at in range(6):

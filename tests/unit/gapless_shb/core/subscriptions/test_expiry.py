@@ -12,23 +12,23 @@ from gapless.core.stream.ticks import MILLISECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.broker import Timing
 from gapless_shb.core.subscriptions import expiry
-from gapless_shb.core.subscriptions.expiry import LAPSED, LEASES, beat_of
+from gapless_shb.core.subscriptions.expiry import ABSENCES, LAPSED, beat_of
 from unit.gapless_shb.core.harness import BASE, PUBEND
-from unit.gapless_shb.core.subscriptions.test_attach import Desk
+from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
 
 LEASE = 16_000
 BEAT = 1_000
 
 
-class Office(Desk):
-    """A desk at a broker with leases of 16 s, so a beat is 1 s."""
+class Office(AttachRig):
+    """A commit record at a broker with leases of 16 s, so a beat is 1 s."""
 
-    def __init__(self, lease_ms: int | None = LEASE) -> None:
+    def __init__(self, expiry_ms: int | None = LEASE) -> None:
         super().__init__()
-        self.restart(lease_ms)
+        self.restart(expiry_ms)
 
-    def restart(self, lease_ms: int | None = LEASE) -> None:
-        self.world.timing = Timing(lease_ms=lease_ms)
+    def restart(self, expiry_ms: int | None = LEASE) -> None:
+        self.world.timing = Timing(expiry_ms=expiry_ms)
         self.world.crash()
         self.world.sync()
         self.said.clear()
@@ -86,14 +86,14 @@ def test_it_is_no_longer_of_interest_to_anybody_and_pins_nothing() -> None:
 
 
 def test_without_leases_nobody_ever_is() -> None:
-    office = Office(lease_ms=None)
+    office = Office(expiry_ms=None)
     office.come(1)
     office.leave(1)
 
     office.pass_beats(200)
 
     assert office.names == ["s"]
-    assert office.world.rows(LEASES) == {}
+    assert office.world.rows(ABSENCES) == {}
 
 
 def test_who_is_there_is_not() -> None:
@@ -226,8 +226,8 @@ def test_a_lease_that_was_off_for_a_while_knows_nothing_of_before() -> None:
     office.come(1)
     office.leave(1)
     office.pass_beats(15)
-    office.restart(lease_ms=None)
-    assert office.world.durable(LEASES) == {}
+    office.restart(expiry_ms=None)
+    assert office.world.durable(ABSENCES) == {}
 
     office.restart()
     office.pass_beats(16)
@@ -244,7 +244,7 @@ def test_a_removed_subscription_leaves_nothing_behind() -> None:
     office.world.pump()
     office.world.sync()
 
-    assert list(office.world.rows(LEASES)) == [b"uptime"]
+    assert list(office.world.rows(ABSENCES)) == [b"uptime"]
     office.pass_beats(50)
     assert office.world.rows(LAPSED) == {}
 

@@ -11,15 +11,15 @@ from gapless.core.ports import SessionEnded
 from gapless.core.wire import messages as m
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached as ranging
-from unit.gapless_shb.core.subscriptions.test_attach import Desk
+from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
 from unit.gapless_shb.core.subscriptions.test_holders import others
 
 SECOND = 1_000_000_000
 SID = 1
 
 
-class Rivals(Desk):
-    """A desk whose consumers name their processes."""
+class Rivals(AttachRig):
+    """A commit record whose consumers name their processes."""
 
     def take_over(self, number: int, process: str, attempt: int, **changes: Any) -> m.Subscribed | m.RequestFailed:
         """What a session is answered that wants the subscription from somebody else."""
@@ -374,12 +374,12 @@ def test_a_consumer_takes_a_leased_subscription_by_the_same_rule() -> None:
 
 def test_two_requests_of_one_connection_are_asked_each_for_itself() -> None:
     """One number for both would be void for each as soon as the other is asked: they would ask again for ever."""
-    desk = Rivals()
-    desk.ask(1, process="one", attempt=1)
-    desk.world.sync()
-    first = desk.take_over(2, "two", 1, request=21)
-    second = desk.take_over(2, "two", 2, request=22)
+    rig = Rivals()
+    rig.ask(1, process="one", attempt=1)
+    rig.world.sync()
+    first = rig.take_over(2, "two", 1, request=21)
+    second = rig.take_over(2, "two", 2, request=22)
     assert isinstance(first, m.RequestFailed)
     assert isinstance(second, m.RequestFailed)
 
-    assert isinstance(desk.take_over(2, "two", 3, request=21, confirms=first.confirm), m.Subscribed)
+    assert isinstance(rig.take_over(2, "two", 3, request=21, confirms=first.confirm), m.Subscribed)

@@ -12,7 +12,7 @@ from gapless.core.wire.messages import Acknowledged, Code, Position
 from gapless_phb.core.assignment import pubend_id
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.subscriptions.checks import check_positions
-from gapless_shb.core.subscriptions.commits import Desks
+from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.unheard import may_be_there, of_its_name, what_followed
 
 WALL = EPOCH_MS + 200_000_000_000
@@ -120,5 +120,5 @@ def test_no_position_is_kept_for_done_at_a_pubend_that_may_be_there() -> None:
     desks: Any = SimpleNamespace(_hosting=an_shb(known("phb2", 300, 345)))
     there, gone = Acknowledged(pubend_of("phb2", 346), 5, 5), Acknowledged(pubend_of("phb2", 200), 5, 5)
 
-    assert Desks.unknown_of(desks, [gone, there], 0) == there.pubend
-    assert Desks.unknown_of(desks, [gone], 0) == ""
+    assert CommitRecords.unknown_of(desks, [gone, there], 0) == there.pubend
+    assert CommitRecords.unknown_of(desks, [gone], 0) == ""

@@ -12,66 +12,66 @@ from gapless.core.wire import messages as m
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.subscription import BEFORE, PREPARING, Phase
 from gapless_shb.core.subscriptions.waiting import Reason
-from unit.gapless_shb.core.subscriptions.test_attach import Desk
+from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
 from unit.gapless_shb.core.subscriptions.test_expiry import Office
 
 TARGET = m.Target("s")
 
 
-def lease(desk: Desk, number: int, in_use: m.InUse = m.InUse.ERROR) -> None:
-    desk.world.role.requests()[m.TakeLease](
-        desk.session(number), m.TakeLease(number, TARGET, f"owner {number}", in_use), desk.world.now, desk.world.wall
+def lease(rig: AttachRig, number: int, in_use: m.InUse = m.InUse.ERROR) -> None:
+    rig.world.role.requests()[m.TakeLease](
+        rig.session(number), m.TakeLease(number, TARGET, f"owner {number}", in_use), rig.world.now, rig.world.wall
     )
-    desk.world.pump()
+    rig.world.pump()
 
 
-def end_lease(desk: Desk, number: int) -> None:
+def end_lease(rig: AttachRig, number: int) -> None:
     ended = m.EndLease(number)
-    desk.world.role.requests()[m.EndLease](desk.session(number), ended, desk.world.now, desk.world.wall)
-    desk.world.pump()
+    rig.world.role.requests()[m.EndLease](rig.session(number), ended, rig.world.now, rig.world.wall)
+    rig.world.pump()
 
 
-def kinds(desk: Desk, number: int) -> list[type]:
+def kinds(rig: AttachRig, number: int) -> list[type]:
     """What a session was told, in short."""
-    return [type(message) for session, message in desk.told if session == number]
+    return [type(message) for session, message in rig.told if session == number]
 
 
-def phase(desk: Desk) -> Phase:
-    (record,) = desk.world.hosting.registry
-    return desk.world.hosting.registry.phase(record.sid)
+def phase(rig: AttachRig) -> Phase:
+    (record,) = rig.world.hosting.registry
+    return rig.world.hosting.registry.phase(record.sid)
 
 
-def reasons(desk: Desk) -> list[Reason]:
-    return desk.world.reasons
+def reasons(rig: AttachRig) -> list[Reason]:
+    return rig.world.reasons
 
 
-def attached(number: int = 1) -> Desk:
-    desk = Desk()
-    desk.ask(number)
-    desk.world.sync()
-    desk.subscribed(number)
-    return desk
+def attached(number: int = 1) -> AttachRig:
+    rig = AttachRig()
+    rig.ask(number)
+    rig.world.sync()
+    rig.subscribed(number)
+    return rig
 
 
 def test_what_a_subscription_is_doing() -> None:
-    desk = Desk()
-    desk.ask(1)
-    assert phase(desk) is Phase.CREATING
-    desk.world.sync()
-    assert phase(desk) is Phase.CONSUMED
+    rig = AttachRig()
+    rig.ask(1)
+    assert phase(rig) is Phase.CREATING
+    rig.world.sync()
+    assert phase(rig) is Phase.CONSUMED
 
-    desk.world.feed(SessionEnded(desk.session(1)))
-    desk.world.pump()
-    assert phase(desk) is Phase.FREE
-    lease(desk, 2)
-    assert phase(desk) is Phase.LOCKED
-    end_lease(desk, 2)
-    assert phase(desk) is Phase.FREE
+    rig.world.feed(SessionEnded(rig.session(1)))
+    rig.world.pump()
+    assert phase(rig) is Phase.FREE
+    lease(rig, 2)
+    assert phase(rig) is Phase.LOCKED
+    end_lease(rig, 2)
+    assert phase(rig) is Phase.FREE
 
-    desk.ask(3, selector="n = 1", on_change=m.OnChange.KEEP_POSITION)
-    assert phase(desk) is Phase.CHANGING
-    desk.world.sync()
-    assert phase(desk) is Phase.CONSUMED
+    rig.ask(3, selector="n = 1", on_change=m.OnChange.KEEP_POSITION)
+    assert phase(rig) is Phase.CHANGING
+    rig.world.sync()
+    assert phase(rig) is Phase.CONSUMED
 
 
 def test_each_phase_can_be_reached_and_left() -> None:
@@ -91,27 +91,27 @@ def test_each_phase_can_be_reached_and_left() -> None:
 
 def test_who_waited_for_a_consumer_gets_it_also_after_a_lease_that_took_it_has_ended() -> None:
     """The lease takes the subscription from the consumer that was waited for, and is waited for from then on."""
-    desk = attached()
-    desk.ask(2, in_use=m.InUse.WAIT)
-    lease(desk, 3, m.InUse.TAKEOVER)
-    confirm(desk, 3)
-    assert phase(desk) is Phase.LOCKED
-    assert reasons(desk) == [Reason.IN_USE]
-    assert values_by(desk.world.role.gauges(), gauges.WAITING, "reason")["in_use"] == 1
+    rig = attached()
+    rig.ask(2, in_use=m.InUse.WAIT)
+    lease(rig, 3, m.InUse.TAKEOVER)
+    confirm(rig, 3)
+    assert phase(rig) is Phase.LOCKED
+    assert reasons(rig) == [Reason.IN_USE]
+    assert values_by(rig.world.role.gauges(), gauges.WAITING, "reason")["in_use"] == 1
 
-    end_lease(desk, 3)
-    desk.world.sync()
-    desk.subscribed(2)
-    assert reasons(desk) == []
+    end_lease(rig, 3)
+    rig.world.sync()
+    rig.subscribed(2)
+    assert reasons(rig) == []
 
 
-def confirm(desk: Desk, number: int) -> None:
+def confirm(rig: AttachRig, number: int) -> None:
     """Whoever takes something over is asked whether it still wants to, and says so."""
-    asked = [message.confirm for session, message in desk.told if session == number and hasattr(message, "confirm")]
+    asked = [message.confirm for session, message in rig.told if session == number and hasattr(message, "confirm")]
     if asked and asked[-1]:
         request = m.TakeLease(number, TARGET, f"owner {number}", m.InUse.TAKEOVER, confirms=asked[-1])
-        desk.world.role.requests()[m.TakeLease](desk.session(number), request, desk.world.now, desk.world.wall)
-        desk.world.pump()
+        rig.world.role.requests()[m.TakeLease](rig.session(number), request, rig.world.now, rig.world.wall)
+        rig.world.pump()
 
 
 def test_a_lease_and_a_consumer_that_come_while_a_return_is_noted_are_one_after_the_other() -> None:
@@ -133,82 +133,82 @@ def test_a_lease_and_a_consumer_that_come_while_a_return_is_noted_are_one_after_
 
 def test_a_lease_waits_until_a_subscription_is_created() -> None:
     """It would be that of a subscription which its creator consumes as soon as it is there."""
-    desk = Desk()
-    desk.ask(1)
-    lease(desk, 2)
-    assert reasons(desk) == [Reason.PREPARING, Reason.PREPARING], "its creator, and the lease"
-    assert kinds(desk, 2) == []
+    rig = AttachRig()
+    rig.ask(1)
+    lease(rig, 2)
+    assert reasons(rig) == [Reason.PREPARING, Reason.PREPARING], "its creator, and the lease"
+    assert kinds(rig, 2) == []
 
-    desk.world.sync()
-    desk.subscribed(1)
-    assert kinds(desk, 2) == [m.RequestFailed], "it is consumed"
-    assert phase(desk) is Phase.CONSUMED
-    assert reasons(desk) == []
+    rig.world.sync()
+    rig.subscribed(1)
+    assert kinds(rig, 2) == [m.RequestFailed], "it is consumed"
+    assert phase(rig) is Phase.CONSUMED
+    assert reasons(rig) == []
 
 
 def test_a_lease_waits_for_a_consumer_as_a_consumer_waits_for_a_lease() -> None:
-    desk = attached()
-    lease(desk, 2, m.InUse.WAIT)
-    desk.ask(3, in_use=m.InUse.WAIT)
-    assert kinds(desk, 2) == []
-    assert reasons(desk) == [Reason.IN_USE, Reason.IN_USE]
+    rig = attached()
+    lease(rig, 2, m.InUse.WAIT)
+    rig.ask(3, in_use=m.InUse.WAIT)
+    assert kinds(rig, 2) == []
+    assert reasons(rig) == [Reason.IN_USE, Reason.IN_USE]
 
-    desk.world.feed(SessionEnded(desk.session(1)))
-    desk.world.pump()
-    assert kinds(desk, 2) == [m.Leased]
-    assert phase(desk) is Phase.LOCKED
-    end_lease(desk, 2)
-    desk.world.sync()
-    desk.subscribed(3)
+    rig.world.feed(SessionEnded(rig.session(1)))
+    rig.world.pump()
+    assert kinds(rig, 2) == [m.Leased]
+    assert phase(rig) is Phase.LOCKED
+    end_lease(rig, 2)
+    rig.world.sync()
+    rig.subscribed(3)
 
 
 def test_a_request_that_is_refused_takes_no_lease_away() -> None:
-    desk = attached()
-    desk.world.feed(SessionEnded(desk.session(1)))
-    desk.world.pump()
-    lease(desk, 2)
+    rig = attached()
+    rig.world.feed(SessionEnded(rig.session(1)))
+    rig.world.pump()
+    lease(rig, 2)
 
-    desk.ask(3, selector="n = 1", in_use=m.InUse.TAKEOVER)
-    assert desk.refused(3).code is m.Code.MISMATCH
-    assert kinds(desk, 2) == [m.Leased]
-    assert phase(desk) is Phase.LOCKED
+    rig.ask(3, selector="n = 1", in_use=m.InUse.TAKEOVER)
+    assert rig.refused(3).code is m.Code.MISMATCH
+    assert kinds(rig, 2) == [m.Leased]
+    assert phase(rig) is Phase.LOCKED
 
 
 def test_those_who_wait_get_it_in_their_order_and_before_any_that_comes_later() -> None:
-    desk = attached()
-    desk.ask(2, in_use=m.InUse.WAIT)
-    desk.ask(3, in_use=m.InUse.WAIT)
-    desk.world.feed(SessionEnded(desk.session(1)))
-    desk.world.sync()
-    desk.subscribed(2)
-    assert desk.answer(3) is None
+    rig = attached()
+    rig.ask(2, in_use=m.InUse.WAIT)
+    rig.ask(3, in_use=m.InUse.WAIT)
+    rig.world.feed(SessionEnded(rig.session(1)))
+    rig.world.sync()
+    rig.subscribed(2)
+    assert rig.answer(3) is None
 
-    desk.world.feed(SessionEnded(desk.session(2)))
-    desk.ask(4)
-    desk.world.sync()
-    desk.subscribed(3)
-    assert desk.refused(4).code is m.Code.IN_USE
+    rig.world.feed(SessionEnded(rig.session(2)))
+    rig.ask(4)
+    rig.world.sync()
+    rig.subscribed(3)
+    assert rig.refused(4).code is m.Code.IN_USE
 
 
 @pytest.mark.parametrize("in_use", [m.InUse.WAIT, m.InUse.ERROR])
 def test_nothing_waits_in_a_session_that_is_over(in_use: m.InUse) -> None:
-    desk = attached()
-    desk.ask(2, in_use=m.InUse.WAIT)
-    lease(desk, 2, in_use)
-    desk.world.feed(SessionEnded(desk.session(2)))
-    desk.world.pump()
-    assert reasons(desk) == []
+    rig = attached()
+    rig.ask(2, in_use=m.InUse.WAIT)
+    lease(rig, 2, in_use)
+    rig.world.feed(SessionEnded(rig.session(2)))
+    rig.world.pump()
+    assert reasons(rig) == []
 
-    desk.world.feed(SessionEnded(desk.session(1)))
-    desk.world.pump()
-    assert phase(desk) is Phase.FREE
+    rig.world.feed(SessionEnded(rig.session(1)))
+    rig.world.pump()
+    assert phase(rig) is Phase.FREE
 
 
 def test_whoever_waits_for_a_subscription_that_is_removed_is_told() -> None:
-    desk = attached()
-    desk.ask(2, in_use=m.InUse.WAIT)
-    desk.world.feed(m.Unsubscribe(3, "s", "c"), desk.session(3))
-    desk.world.sync()
+    rig = attached()
+    rig.ask(2, in_use=m.InUse.WAIT)
+    rig.world.feed(m.Unsubscribe(3, "s", "c"), rig.session(3))
+    rig.world.sync()
 
-    assert desk.refused(2).code is m.Code.NOT_FOUND
-    assert reasons(desk) == []
+    assert rig.refused(2).code is m.Code.NOT_FOUND
+    assert reasons(rig) == []

@@ -82,7 +82,7 @@ def test_who_dies_with_an_event_in_hand_gets_it_again_marked_and_nothing_else() 
     application = Application(broker, "two")
     assert [seen(application.ask()) for _ in range(3)] == [[(b"b", 2)], [(b"c", 1)], [(b"d", 1)]]
 
-    assert [unit.careful for unit in units(broker)] == [True]
+    assert [unit.counted for unit in units(broker)] == [True]
 
 
 def units(broker: FakeBroker) -> list[m.Unit]:
@@ -236,11 +236,11 @@ def test_doubt_that_was_found_is_left_to_the_next_one() -> None:
     application.world.pump()
 
     (detach,) = broker.messages(m.Detach)
-    assert detach.settled == [PUBEND, "q@1"]
+    assert detach.cleared == [PUBEND, "q@1"]
     application = Application(broker, "three")
     application.world.core.detach(application.reader.number, application.world.now)
     application.world.pump()
-    assert broker.messages(m.Detach)[-1].settled is None
+    assert broker.messages(m.Detach)[-1].cleared is None
 
 
 def test_an_acknowledgement_of_what_is_in_hand_is_committed_all_the_same() -> None:
@@ -328,7 +328,7 @@ def test_who_recovers_without_a_link_and_was_handed_nothing_has_nothing_marked()
     assert not application.core.committing.found_doubt
     application.world.core.detach(application.reader.number, application.world.now)
     application.world.pump()
-    assert broker.messages(m.Detach)[-1].settled is None
+    assert broker.messages(m.Detach)[-1].cleared is None
 
 
 def test_who_recovers_without_a_link_has_marked_what_it_was_handed_itself() -> None:
@@ -339,7 +339,7 @@ def test_who_recovers_without_a_link_has_marked_what_it_was_handed_itself() -> N
     application.recover_while_cut()
 
     assert application.take(3) == [(b"a", 2), (b"b", 2), (b"c", 1)]
-    assert units(broker)[-1].careful, "an attempt that may be the second one counts"
+    assert units(broker)[-1].counted, "an attempt that may be the second one counts"
 
 
 def test_who_recovers_without_a_link_keeps_the_doubt_that_it_had_found() -> None:

@@ -43,7 +43,7 @@ def test_the_first_event_of_the_earlier_filter_is_handed_out_alone_and_resolves_
     committing = attached(odd(firsts=(m.Position(P, 9),)))
 
     assert unit(committing, 2, 3, 4) == m.Unit(P, 2, 2)
-    assert unit(committing, 3, 4, 5) == m.Unit(P, 3, 3, careful=True, resolves=(7,))
+    assert unit(committing, 3, 4, 5) == m.Unit(P, 3, 3, counted=True, resolves=(7,))
 
 
 def test_only_the_first_event_of_the_earlier_filter_is_marked() -> None:
@@ -72,10 +72,10 @@ def test_of_a_batch_that_was_announced_only_what_the_earlier_filter_selects_is_m
 def test_an_attempt_is_counted_on_although_it_is_not_the_first_event() -> None:
     committing = attached(odd(attempts=(m.Attempts(P, 3, 4),)))
     committing.hand_out(unit(committing, 2), delivery_of([event(2)]))
-    careful = unit(committing, 3, 4)
-    assert careful == m.Unit(P, 3, 3, careful=True)
+    counted = unit(committing, 3, 4)
+    assert counted == m.Unit(P, 3, 3, counted=True)
 
-    (again,) = committing.hand_out(careful, delivery_of([event(3)])).events()
+    (again,) = committing.hand_out(counted, delivery_of([event(3)])).events()
 
     assert (again.redelivered, again.delivery_count) == (True, 5)
 
@@ -83,14 +83,14 @@ def test_an_attempt_is_counted_on_although_it_is_not_the_first_event() -> None:
 def test_where_units_gather_it_is_announced_alone_too() -> None:
     committing = attached(odd(firsts=(m.Position(P, 9),)), gathers=True)
     committing.hand_out(unit(committing, 2), delivery_of([event(2)]))
-    careful = unit(committing, 3, 4)
-    assert committing.allowed(careful) is None
+    counted = unit(committing, 3, 4)
+    assert committing.allowed(counted) is None
 
-    commit = committing.ask([], careful)
+    commit = committing.ask([], counted)
     committing.on_committed(commit.number)
 
-    assert commit.unit == careful
-    assert committing.allowed(careful) == 3
+    assert commit.unit == counted
+    assert committing.allowed(counted) == 3
 
 
 def test_a_filter_that_is_not_understood_marks_everything() -> None:

@@ -310,7 +310,7 @@ def test_two_refused_batches_and_a_reconnect_between_them() -> None:
     ]
 
 
-def test_a_newer_twin_ends_it() -> None:
+def test_a_newer_rival_ends_it() -> None:
     world = World().start()
     older = world.open("loader")
     world.publish(older, b"a")
@@ -337,13 +337,13 @@ def test_what_a_former_one_has_logged_late_ends_it() -> None:
 
 
 def test_what_an_earlier_session_took_with_it_is_uncertain_when_fenced() -> None:
-    """It may have been logged before the twin came."""
+    """It may have been logged before the rival came."""
     world = World().start()
     publisher = world.open("loader")
     ticket = world.core.publish(publisher, columns(b"a"), (), world.now)
     world.core.take_effects()
     world.cut()
-    world.broker.names["loader"].instance = "a twin"
+    world.broker.names["loader"].instance = "a rival"
     late = world.core.publish(publisher, columns(b"b"), (), world.now)
     world.advance(20)
 
@@ -527,8 +527,8 @@ class TestForgotten:
         assert len(found[following]) == 1
         assert bodies(world) == [b"a", b"c"]
 
-    @pytest.mark.parametrize("twin", [False, True])
-    def test_a_named_one_goes_on_unless_another_one_owns_the_name(self, twin: bool) -> None:
+    @pytest.mark.parametrize("rival", [False, True])
+    def test_a_named_one_goes_on_unless_another_one_owns_the_name(self, rival: bool) -> None:
         """Another process of its host has had it, on a copy of the volume: here its name has logged less, or more."""
         world = World().start()
         publisher = world.open("loader")
@@ -536,13 +536,13 @@ class TestForgotten:
         world.broker.silent = True
         ticket = world.publish(publisher, b"b")
         world.broker.silent = False
-        if twin:
-            world.broker.names["loader"].instance = "a twin"
+        if rival:
+            world.broker.names["loader"].instance = "a rival"
         world.broker.tell(world.broker.session, m.PublishRefused(publisher, 2, m.Code.FORGOTTEN, "another volume"))
         world.pump()
 
         assert isinstance(world.receipts(publisher)[ticket], PublishUncertainError)
-        if twin:
+        if rival:
             assert type(world.failure(publisher)) is PublisherFencedError
             return
         following = world.publish(publisher, b"c")
@@ -556,7 +556,7 @@ def test_the_end_of_a_publisher_is_told_to_the_broker(fenced: bool) -> None:
     world = World().start()
     publisher = world.open("loader")
     if fenced:
-        world.broker.tell(world.broker.session, m.PublishRefused(publisher, 1, m.Code.FENCED, "a newer twin"))
+        world.broker.tell(world.broker.session, m.PublishRefused(publisher, 1, m.Code.FENCED, "a newer rival"))
     else:
         world.core.close_publisher(publisher, world.now)
     world.pump()

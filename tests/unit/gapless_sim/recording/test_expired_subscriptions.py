@@ -4,7 +4,7 @@ import msgspec
 
 from gapless.core.ports import Set
 from gapless.core.wire.messages import InUse, StartAt, Subscribe
-from gapless_sim.recording.lapsed_leases import Lapses
+from gapless_sim.recording.expired_subscriptions import Lapses
 
 ROW = Set("shb/lapsed", b"key", msgspec.msgpack.encode([7, "c", "one", 0, {}, {}]))
 

@@ -1,4 +1,4 @@
-"""Which subscriptions' leases have run out, as their SHBs write it down."""
+"""Which subscriptions have expired, as their SHBs write it down."""
 
 from __future__ import annotations
 

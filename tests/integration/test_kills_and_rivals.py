@@ -1,7 +1,7 @@
 """A few kills and pauses of what keeps its position with its effects; `python -m bench tokens` and `transforms` do 200.
 
-19.4: every row once, in PostgreSQL and SQLite, whoever is killed, and wherever a twin was paused that wakes; and so the
-output log of a transform, with its PHB and its SHB as two nodes.
+19.4: every row once, in PostgreSQL and SQLite, whoever is killed, and wherever a rival was paused that wakes; and so
+the output log of a transform, with its PHB and its SHB as two nodes.
 """
 
 from __future__ import annotations

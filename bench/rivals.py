@@ -1,6 +1,6 @@
-"""What works under kills and pauses share: processes that pause themselves, twins that take over, and the drawn order.
+"""What works under kills and pauses share: processes that pause themselves, rivals that take over, and the drawn order.
 
-A paused process is stopped by SIGSTOP at a point of its work that has a name. A twin takes over what it owned; then it
+A paused process is stopped by SIGSTOP at a point of its work that has a name. A rival takes over what it owned; then it
 wakes (SIGCONT). One of the two has to give up.
 """
 
@@ -53,8 +53,8 @@ class Stops:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-class Twins:
-    """The processes of one name: one that owns what there is to own, and at times a twin.
+class Rivals:
+    """The processes of one name: one that owns what there is to own, and at times a rival.
 
     They report `paused` with their number of the system, `claims` before they take over, `committed`, `ended` with a
     reason, and how far they are: `consumed`, `position`.
@@ -68,7 +68,7 @@ class Twins:
         command: Callable[[int, str], list[str]],
         waiting: Sequence[str],
     ) -> None:
-        """`command`: of the n-th process, for a point to pause at. `waiting`: points at which a twin can only wait."""
+        """`command`: of the n-th process, for a point to pause at. `waiting`: points at which a rival can only wait."""
         self.name = name
         self._processes = processes
         self._progress = progress
@@ -118,7 +118,7 @@ class Twins:
         progress.heard(before)
 
     async def pause(self, point: str, meanwhile: Callable[[], Coroutine[Any, Any, object]]) -> bool:
-        """A twin takes over from one that is paused there, and which wakes. Returns False if nothing moves any more.
+        """A rival takes over from one that is paused there, and which wakes. Returns False if nothing moves any more.
 
         `meanwhile`: what happens before it wakes.
         """
@@ -127,15 +127,15 @@ class Twins:
         paused = self._start(pause_at=point)
         if not await until(lambda: paused in self._paused):
             return False
-        twin = self._start()
-        if not await until(lambda: twin in (self._claims if point in self._waiting else self._moved)):
+        rival = self._start()
+        if not await until(lambda: rival in (self._claims if point in self._waiting else self._moved)):
             return False
         await meanwhile()
         os.kill(self._paused[paused], signal.SIGCONT)
-        if not await until(lambda: paused in self._ended or twin in self._ended):
+        if not await until(lambda: paused in self._ended or rival in self._ended):
             return False
-        self.woken[point][f"the {'paused one' if paused in self._ended else 'twin'} ends"] += 1
-        self.owner = twin if paused in self._ended else paused
+        self.woken[point][f"the {'paused one' if paused in self._ended else 'rival'} ends"] += 1
+        self.owner = rival if paused in self._ended else paused
         return True
 
 
@@ -150,7 +150,7 @@ class Run:
         self.published = 0
         self.stalled = False
         self.killed: Counter[str] = Counter()
-        self.twins: list[Twins] = []
+        self.rivals: list[Rivals] = []
         self.proofs: list[SubscriptionProof] = []
 
     def draw(self, victims: Sequence[str]) -> Iterator[str]:
@@ -186,8 +186,8 @@ class Run:
             "published": self.published,
             "stalled": self.stalled,
             "kills": dict(self.killed),
-            "woken": {one.name: {point: dict(who) for point, who in one.woken.items()} for one in self.twins},
-            "endings": {one.name: dict(one.endings) for one in self.twins},
+            "woken": {one.name: {point: dict(who) for point, who in one.woken.items()} for one in self.rivals},
+            "endings": {one.name: dict(one.endings) for one in self.rivals},
             "proofs": [asdict(proof) for proof in self.proofs],
             "bars": {"wrong": {"value": len(wrong), "most": 0, "holds": not wrong and not self.stalled}},
         }
@@ -203,7 +203,7 @@ def show(figures: Mapping[str, Any], points: Sequence[str], rows: str) -> None:
     for victim, count in figures["kills"].items():
         killed.add_row(victim, str(count))
     console.print(killed)
-    woken = Table("paused", *figures["woken"], title="a twin takes over, and the paused one wakes")
+    woken = Table("paused", *figures["woken"], title="a rival takes over, and the paused one wakes")
     for point in points:
         if any(point in wakes for wakes in figures["woken"].values()):
             woken.add_row(point, *(_counted(wakes.get(point, {})) for wakes in figures["woken"].values()))

@@ -13,21 +13,21 @@ from gapless_sim.world.options import SECOND
 if TYPE_CHECKING:
     from gapless_sim.world.application import SimClient
 
-TwinnedT = TypeVar("TwinnedT", bound="TwinnedApplication")
+RivalledT = TypeVar("RivalledT", bound="RivalledApplication")
 
 
-class TwinnedApplication(Application):
-    """An application with a twin of its process."""
+class RivalledApplication(Application):
+    """An application with a rival of its process."""
 
-    def __init__(self, workload: TwinnedApplications[TwinnedT], client: SimClient) -> None:
+    def __init__(self, workload: RivalledApplications[RivalledT], client: SimClient) -> None:
         super().__init__(workload, client)
-        self.twin = SecondProcess(client)
-        self.world.clients[self.twin.name] = self.twin
+        self.rival = SecondProcess(client)
+        self.world.clients[self.rival.name] = self.rival
 
     @property
     def clients(self) -> list[SimClient]:
         """Both, whether they run or not."""
-        return [self.client, self.twin]
+        return [self.client, self.rival]
 
     @property
     def processes(self) -> list[SimClient]:
@@ -44,24 +44,24 @@ class TwinnedApplication(Application):
         """Whether nothing of it is missing."""
 
 
-class TwinnedApplications(Applications[TwinnedT]):
+class RivalledApplications(Applications[RivalledT]):
     """The applications of one world."""
 
     missing: ClassVar[str]
     """What an application lacks that is not settled, though everything is published."""
 
     def begin(self) -> None:
-        """Twins start somewhat later."""
+        """Rivals start somewhat later."""
         super().begin()
         for application in self.applications:
-            twin = application.twin
-            self.world.after(self.draws.draw(4 * SECOND), twin.name, "start", twin.start)
+            rival = application.rival
+            self.world.after(self.draws.draw(4 * SECOND), rival.name, "start", rival.start)
 
     def begin_liveness(self) -> None:
         """All processes run."""
         for application in self.applications:
             application.client.start()
-            application.twin.start()
+            application.rival.start()
         super().begin_liveness()
 
     def settled(self) -> bool:
@@ -74,7 +74,7 @@ class TwinnedApplications(Applications[TwinnedT]):
         """What is missing."""
         return self.missing if super().settled() else super().unsettled()
 
-    def _is_reached(self, application: TwinnedT) -> bool:
+    def _is_reached(self, application: RivalledT) -> bool:
         """Whether all that it needs is there for one of its processes, and nothing was left broken for ever."""
         world = self.world
         brokers_listen = all(broker.listening for broker in world.brokers.values())

@@ -52,7 +52,7 @@ class BeyondError(Exception):
 
 
 @dataclass(slots=True)
-class Doubt:
+class UnverifiedPosition:
     """A position that may be impossible."""
 
     tick: Tick
@@ -69,7 +69,7 @@ class Doubt:
     """The version of the row of holds with which the PHB was asked; None if it was not asked yet."""
 
 
-class PositionsAhead:
+class UnverifiedPositions:
     """All doubts of an SHB."""
 
     def __init__(self, hosting: Hosting, waiting: Waiting, end: Callable[[int, int, int], None]) -> None:
@@ -77,7 +77,7 @@ class PositionsAhead:
         self._hosting = hosting
         self._waiting = waiting
         self._end = end
-        self.doubts: dict[PubendId, list[Doubt]] = {}
+        self.doubts: dict[PubendId, list[UnverifiedPosition]] = {}
         """The positions in doubt. News of a pubend matters only if it is in here."""
 
     # ------------------------------------------------------------------------------- who is looked at
@@ -119,7 +119,7 @@ class PositionsAhead:
         """Lets a request wait until its position is judged. Then it is handled again, or refused."""
         waiting = self._waiting.put(Reason.POSITION, session, request, again)
         good = partial(self._waiting.go_on, waiting)
-        doubt = Doubt(
+        doubt = UnverifiedPosition(
             beyond.position.tick, beyond.who, good, lambda why, _now, _wall: self._waiting.refuse(waiting, why), waiting
         )
         self._add(beyond.position.pubend, doubt, now)
@@ -142,7 +142,7 @@ class PositionsAhead:
         for pubend, tick in at.items():
             position = self._hosting.streams[pubend].positions[consumer.sid]
             if tick != position.start and self.is_beyond(pubend, tick):
-                doubt = Doubt(tick, _name(consumer), _nothing, self._refusing(consumer), consumer=consumer)
+                doubt = UnverifiedPosition(tick, _name(consumer), _nothing, self._refusing(consumer), consumer=consumer)
                 self._add(pubend, doubt, now)
 
     def acknowledge(self, consumer: Consumer, said: Acknowledged, now: int) -> None:
@@ -162,13 +162,13 @@ class PositionsAhead:
         def take(_now: int, _wall: int) -> None:
             stream.acknowledge(consumer.sid, said.tick, said.event)
 
-        self._add(said.pubend, Doubt(said.tick, _name(consumer), take, self._refusing(consumer)), now)
+        self._add(said.pubend, UnverifiedPosition(said.tick, _name(consumer), take, self._refusing(consumer)), now)
 
     def judge(self, consumer: Consumer, said: Acknowledged, good: Then, now: int) -> None:
         """A consumer's position is beyond what is known: once it is judged and possible, `good` is called."""
         self._add(
             said.pubend,
-            Doubt(said.tick, _name(consumer), good, self._refusing(consumer), consumer=consumer),
+            UnverifiedPosition(said.tick, _name(consumer), good, self._refusing(consumer), consumer=consumer),
             now,
         )
 
@@ -192,7 +192,7 @@ class PositionsAhead:
                 if consumer is not None:
                     self._refusing(consumer)(why, now, wall)
 
-        self._add(stream.pubend, Doubt(tick, called(subscription.name), _nothing, put_right), now)
+        self._add(stream.pubend, UnverifiedPosition(tick, called(subscription.name), _nothing, put_right), now)
 
     # ------------------------------------------------------------------------------ what the pubend sends
 
@@ -221,21 +221,21 @@ class PositionsAhead:
 
     # -------------------------------------------------------------------------------------- how it is done
 
-    def _is_over(self, doubt: Doubt) -> bool:
+    def _is_over(self, doubt: UnverifiedPosition) -> bool:
         """Whether nobody waits for the answer any more."""
         if doubt.waiting is not None:
             return not doubt.waiting.waits
         return doubt.consumer is not None and self._hosting.consumers.get(doubt.consumer.sid) is not doubt.consumer
 
-    def _add(self, pubend: PubendId, doubt: Doubt, now: int) -> None:
+    def _add(self, pubend: PubendId, doubt: UnverifiedPosition, now: int) -> None:
         self._take(pubend, self._is_over)
         self.doubts.setdefault(pubend, []).append(doubt)
         self._ask(self._hosting.streams[pubend], now)
 
-    def _take(self, pubend: PubendId, is_over: Callable[[Doubt], bool]) -> list[Doubt]:
+    def _take(self, pubend: PubendId, is_over: Callable[[UnverifiedPosition], bool]) -> list[UnverifiedPosition]:
         """Takes out the doubts that are over."""
-        over: list[Doubt] = []
-        rest: list[Doubt] = []
+        over: list[UnverifiedPosition] = []
+        rest: list[UnverifiedPosition] = []
         for doubt in self.doubts.pop(pubend, []):
             (over if is_over(doubt) else rest).append(doubt)
         if rest:
@@ -263,7 +263,7 @@ class PositionsAhead:
         return refuse
 
     def _move_back(self, stream: Constream, subscription: SubscriptionRecord, reason: str) -> None:
-        pubend, upto = stream.pubend, stream.behind(stream.told_upto)
+        pubend, upto = stream.pubend, stream.client_position(stream.told_upto)
         stream.move_back(subscription.sid, upto, subscription.version)
         if subscription.start.get(pubend, 0) > upto:
             subscription.start = {**subscription.start, pubend: upto}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gapless.core.wire.messages import Subscribed
-from gapless_sim.oracles.leases import I8Leases
+from gapless_sim.oracles.expiry import I8Expiry
 from gapless_sim.world.options import SECOND
 from unit.gapless_sim.oracles.model_fixture import NODE, ModelFixture, violates
 
 
 def served(lease: float | None = 2.0) -> ModelFixture:
     """Session 5 has subscription 1, of client1 and called `one`."""
-    fixture = ModelFixture(I8Leases, subscription_lease_seconds=lease)
+    fixture = ModelFixture(I8Expiry, subscription_expiry_seconds=lease)
     fixture.observe.sent(NODE, 5, Subscribed(1, 1, 1, b"", True, []))
     fixture.world.now = 10 * SECOND
     return fixture

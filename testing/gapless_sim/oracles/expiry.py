@@ -1,4 +1,4 @@
-"""Leases: nobody's subscription is given up while he has it, nor before he was away for the whole lease."""
+"""Expiry: nobody's subscription is given up while he has it, nor before he was away for long enough."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.wire.messages import Detach, Detached, Subscribed
 from gapless_sim.oracles.judge import Judge
-from gapless_sim.recording.lapsed_leases import lapses
+from gapless_sim.recording.expired_subscriptions import lapses
 
 if TYPE_CHECKING:
     from gapless.core.ports import Operation
     from gapless_sim.recording.model import Model
     from gapless_sim.world.broker import SimBroker
 
-SOMETIMES = ("oracle.lease ran out",)
+SOMETIMES = ("oracle.subscription expired",)
 
 DRIFT = 1.05
 """A broker's clock may be faster by less than that."""
 
 
-class I8Leases(Judge):
-    """A lease runs while nobody has the subscription, as its SHB sees it, and while the SHB is up."""
+class I8Expiry(Judge):
+    """Its time runs while nobody has the subscription, as its SHB sees it, and while the SHB is up."""
 
     name = "I8"
 
@@ -62,21 +62,21 @@ class I8Leases(Judge):
                 self._leave(home, session, sid)
 
     def written(self, broker: SimBroker, operations: Sequence[Operation]) -> None:
-        """A lease has run out, an SHB says."""
+        """It has expired, an SHB says."""
         for sid, client_id, name in lapses(operations):
-            self.world.sometimes("oracle.lease ran out")
+            self.world.sometimes("oracle.subscription expired")
             if broker.name not in self.model.damaged_brokers:
                 self._judge(broker.name, sid, f"{client_id}:{name}")
 
     def _judge(self, broker: str, sid: int, name: str) -> None:
-        lease = self.world.options.subscription_lease_seconds
-        if lease is None:
-            self.fail(f"the lease of {name} has run out, and there are none")
+        expiry = self.world.options.subscription_expiry_seconds
+        if expiry is None:
+            self.fail(f"{name} has expired, and nothing does")
         if (broker, sid) in self._holders:
-            self.fail(f"the lease of {name} has run out, and session {self._holders[broker, sid]} has it")
+            self.fail(f"{name} has expired, and session {self._holders[broker, sid]} has it")
         away = (self.world.now - self._left.get((broker, sid), 0)) / 1_000_000_000
-        if away * DRIFT < lease:
-            self.fail(f"the lease of {name} has run out, which is {lease} s, and it was left {away:.3f} s ago")
+        if away * DRIFT < expiry:
+            self.fail(f"{name} has expired, after {expiry} s, and it was left {away:.3f} s ago")
 
     def _leave(self, broker: str, session: int, sid: int) -> None:
         if self._holders.get((broker, sid)) == session:
