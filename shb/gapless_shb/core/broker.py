@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.deadlines import Deadlines
@@ -72,15 +71,7 @@ from gapless_shb.core.recovery import recover
 from gapless_shb.core.roaming.guests import Guests
 from gapless_shb.core.roaming.home import Home
 from gapless_shb.core.roaming.mail import (
-    Answer,
-    Ask,
-    CommitAtHome,
-    CommittedAtHome,
-    Ended,
     Mail,
-    Renew,
-    Renewed,
-    Working,
     decode,
     ticks_of,
 )
@@ -99,12 +90,12 @@ from gapless_shb.core.subscriptions.attach import Subscribing
 from gapless_shb.core.subscriptions.claims import Claims
 from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.listing import Listings
 from gapless_shb.core.subscriptions.lost_volumes import LostVolumes
-from gapless_shb.core.subscriptions.range_locks import RangeLocks
 from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
-from gapless_shb.core.subscriptions.waiting import Reason, Waiting
+from gapless_shb.core.subscriptions.waiting import Waiting
 from gapless_shb.core.total_order.groups import Groups
 
 _MILLISECOND = 1_000_000
@@ -165,7 +156,7 @@ class SubscriberHostingBroker:
         self._claims = Claims(self._hosting, context.reader)
         self._commit_records = CommitRecords(self._hosting, self._ahead, self._claims, context.reader)
         self._takeovers = Takeovers()
-        self._locks = RangeLocks(self._hosting, self._expiry, self._takeovers, self._waiting)
+        self._holders = Holders(self._hosting, self._takeovers, self._waiting)
         self._subscribing = Subscribing(
             self._hosting,
             self._expiry,
@@ -173,7 +164,7 @@ class SubscriberHostingBroker:
             self._groups,
             self._commit_records,
             self._takeovers,
-            self._locks,
+            self._holders,
             self._waiting,
         )
         self._ranges = Ranges(
@@ -182,7 +173,7 @@ class SubscriberHostingBroker:
             self._expiry,
             self._ahead,
             self._commit_records,
-            self._locks,
+            self._holders,
             self._waiting,
         )
         self._connect_roaming(context)
@@ -203,9 +194,9 @@ class SubscriberHostingBroker:
             Unsubscribe: self._subscribing.on_unsubscribe,
             Attach: self._ranges.requests()[Attach],
         }
-        self._named = {kind: self._where_it_is_kept(handler) for kind, handler in here.items()}
+        self._guests = Guests(self._hosting, self._subscribing, self._waiting, self._end_consumption)
+        self._named = {kind: self._guests.asking(handler) for kind, handler in here.items()}
         """The requests that may create a subscription, or are about one of any SHB, by its name."""
-        self._guests = Guests(self._hosting, self._ahead, self._groups, here, self._end_consumption)
         self._home = Home(
             self._hosting,
             self._expiry,
@@ -214,7 +205,9 @@ class SubscriberHostingBroker:
             self._on_session_ended,
             self._commit_records,
             self._takeovers,
+            self._holders,
         )
+        self._mail = {**self._home.handlers(), **self._guests.handlers()}
 
     def start(self, now: int, wall: int) -> None:
         """Announces the interest under a new version: changes of the former life that were not durable are gone."""
@@ -468,29 +461,13 @@ class SubscriberHostingBroker:
 
     def _on_posted(self, posted: Posted, now: int, wall: int) -> None:
         """Another SHB has sent mail. What this version does not know is ignored: it is repeated to nobody's harm."""
-        said, node = decode(posted.data), posted.from_node
-        if said is None or not self._is_possible(node, said, wall):
-            return
-        if isinstance(said, Ask):
-            self._home.on_ask(node, said, now, wall)
-        elif isinstance(said, Renew):
-            self._home.on_renew(node, said, now, wall)
-        elif isinstance(said, CommitAtHome):
-            self._home.on_commit(node, said, now)
-        elif isinstance(said, CommittedAtHome):
-            self._guests.on_committed(said)
-        elif isinstance(said, Working):
-            self._guests.on_working(said, now)
-        elif isinstance(said, Answer):
-            self._guests.on_answer(node, said, now, wall)
-        elif isinstance(said, Renewed):
-            self._guests.on_renewed(said, now, wall)
-        elif isinstance(said, Ended):
-            self._guests.on_ended(said, now, wall)
+        mail, node = decode(posted.data), posted.from_node
+        if mail is not None and self._is_possible(node, mail, wall):
+            self._mail[type(mail)](node, mail, now, wall)
 
-    def _is_possible(self, node: BrokerId, said: Mail, wall: int) -> bool:
+    def _is_possible(self, node: BrokerId, mail: Mail, wall: int) -> bool:
         """Whether pubends can have come as far as mail says; else the operator is told, and it never counts."""
-        for pubend, tick in ticks_of(said):
+        for pubend, tick in ticks_of(mail):
             stream = self._hosting.streams.get(pubend)
             if stream is None:
                 continue
@@ -501,20 +478,6 @@ class SubscriberHostingBroker:
                 self._hosting.outbox.emit(Alarm(AlarmCode.IMPOSSIBLE_TICK, text, node))
                 return False
         return True
-
-    def _where_it_is_kept(self, here: RequestHandler) -> RequestHandler:
-        """Returns the handler of a request of clients; `here` is that of one about a subscription that is kept here."""
-
-        def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
-            try:
-                is_elsewhere = self._guests.takes(session, request, now)
-            except RefusedError as refused:
-                self._hosting.tell(session.number, refused.answer(request.request))
-                return
-            if not is_elsewhere:
-                here(session, request, now, wall)
-
-        return handle
 
     def _on_credit(self, session: ClientSession, credit: Credit, now: int, wall: int) -> None:
         consumer = self._hosting.consumer_of(session.number, credit.sid)
@@ -653,7 +616,7 @@ class SubscriberHostingBroker:
             elif timer is ShbTimer.LISTING:
                 self._listings.tell()
             elif timer is ShbTimer.EXPIRY:
-                self._expiry.on_beat(self._is_awaited, lambda lapsed: self._subscribing.remove(lapsed, now))
+                self._expiry.on_beat(lambda lapsed: self._subscribing.remove(lapsed, now))
                 self._await_beat(now)
         self._guests.on_deadline(now, wall)
         for stream in self._hosting.streams.values():
@@ -684,9 +647,6 @@ class SubscriberHostingBroker:
         self._hosting.announce_version()
         for stream in self._hosting.streams.values():
             self._checkpoints.report(stream)
-
-    def _is_awaited(self, sid: int) -> bool:
-        return self._subscribing.is_awaited(sid) or self._waiting.is_awaited(sid, Reason.PREPARING)
 
     def _await_beat(self, now: int) -> None:
         if self._expiry.beat_ms is not None:

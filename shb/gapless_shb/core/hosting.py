@@ -7,9 +7,10 @@ from typing import Any
 
 from gapless.core.link_credit import LinkCredit
 from gapless.core.network.facts import Interest
+from gapless.core.outbox import Then
 from gapless.core.ports import EndSession, Operation, Tell
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
-from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribed
+from gapless.core.wire.messages import DeliverSilence, ServerMessage, Subscribe, Subscribed
 from gapless.core.wire.token_room import TokenRoom
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.broker_state import BrokerState
@@ -20,6 +21,7 @@ from gapless_shb.core.state.rows import position_row, pubend_row
 from gapless_shb.core.state.seals import Seals
 from gapless_shb.core.state.session_ends import SessionEnds
 from gapless_shb.core.state.subscription import Phase
+from gapless_shb.core.state.takers import Taker
 from gapless_shb.core.total_order.delivery import Ordering
 
 MOVED = "its client has attached a subscription in another session, or an older request for it came late"
@@ -82,12 +84,13 @@ class Hosting(BrokerState):
     def write_interest(
         self,
         operations: Iterable[Operation],
+        then: Then | None = None,
         *,
         add: SubscriptionRecord | None = None,
         drop: SubscriptionRecord | None = None,
         former: SubscriptionRecord | None = None,
     ) -> None:
-        """Writes a new version of the interest, and announces it when it is durable.
+        """Writes a new version of the interest, and announces it when it is durable. `then` is called after that.
 
         `former`: what `add` was before, if it was there and has another filter now.
         """
@@ -99,6 +102,8 @@ class Hosting(BrokerState):
         if before is not None:
             self._dropping[version] = before
         self.outbox.write(operations, lambda _now, _wall: self.announce(version))
+        if then is not None:
+            self.outbox.write((), then)
 
     def write_start(self) -> None:
         """Makes the first write of a life: a new version of the interest, because undurable changes are gone."""
@@ -175,6 +180,16 @@ class Hosting(BrokerState):
             channel = Channel(session, self.outbox.emit, self._unflushed, credit, self.memory)
             self.channels[session] = channel
         return channel
+
+    def new_consumer(
+        self, subscription: SubscriptionRecord, session: int, taker: Taker, request: Subscribe | None, wall: int
+    ) -> Consumer:
+        """Returns a consumer of a subscription. `request`: None if another SHB serves it, and has told of it later."""
+        number, events, size, most = 0, 0, 0, 0
+        if request is not None:
+            number, events, size = request.request, request.credit_events, request.credit_bytes
+            most = self.payload_max
+        return Consumer(subscription, self.channel(session), taker, events, size, most, number, since=wall)
 
     def attach(self, consumer: Consumer, at: Mapping[PubendId, Tick], answer: Subscribed, now: int, wall: int) -> None:
         """Answers the client, then serves the consumer from these positions on, unless it is at another SHB."""

@@ -134,11 +134,7 @@ READING = (
         "attached_too_early",
         ("before SubscribeAck",),
         "Attaching is answered before the subscription is durable, and before it is known where it begins.",
-        (
-            Edit(
-                f"{_RANGES}.service:Attaching._answer_if_settled", "self._subscribing.is_settled(subscription)", "True"
-            ),
-        ),
+        (Edit(f"{_RANGES}.service:Ranges._answer_if_settled", "self._subscribing.is_settled(subscription)", "True"),),
         ("I3", "I4", "I8", "I10"),
         "A subscription that begins in the past, or an SHB that crashes while one is made.",
         workload="ranges",

@@ -243,9 +243,9 @@ LEASES = (
         "Whoever comes back after his lease ran out begins anew, and is not told what he has missed.",
         (
             Edit(
-                f"{_EXPIRY}.resumed",
-                'lapsed = self._lapsed.get((client_id, request.name or ""))',
-                "lapsed = None",
+                "gapless_shb.core.subscriptions.attach:Subscribing._create",
+                "request = self._expiry.resumed(request, lapsed)",
+                "pass",
             ),
         ),
         ("I10",),

@@ -36,8 +36,7 @@ TAKING_OVER = (
             Edit(
                 f"{_TAKEOVERS}._check_confirmed",
                 "if not request.process:",
-                "latest = self._latest.get(sid)\n"
-                "    if not request.process or (latest and latest.process == request.process):",
+                "if not request.process or self._taken[sid].latest.process == request.process:",
             ),
         ),
         ("X1",),
@@ -100,12 +99,16 @@ TAKING_OVER = (
         (
             Edit(
                 "gapless_shb.core.subscriptions.attach:Subscribing._attach_existing",
-                "    self._take_from_others(session, request, subscription, wall)\n",
-                "    holder = self._hosting.consumers.get(sid)\n"
-                "    self._take_from_others(session, request, subscription, wall)\n"
-                "    if holder is not None:\n"
-                '        left = {"credit_events": holder.credit_events, "credit_bytes": holder.credit_bytes}\n'
-                '        request = __import__("msgspec").structs.replace(request, **left)\n',
+                "    again = self.on_subscribe\n",
+                "    again = self.on_subscribe\n    holder = self._hosting.consumers.get(sid)\n",
+            ),
+            Edit(
+                "gapless_shb.core.subscriptions.attach:Subscribing._attach_existing",
+                "        self._attach(session, request, subscription, now, wall, created=False)",
+                "        if holder is not None:\n"
+                '            left = {"credit_events": holder.credit_events, "credit_bytes": holder.credit_bytes}\n'
+                '            request = __import__("msgspec").structs.replace(request, **left)\n'
+                "        self._attach(session, request, subscription, now, wall, created=False)",
             ),
         ),
         ("P1",),

@@ -44,7 +44,7 @@ from gapless_shb.core.state.memory import FIRST_MOST, EventSizes, Memory
 from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.pubend import ServedPubend
 from gapless_shb.core.state.registry import SubscriptionRecord
-from gapless_shb.core.state.segments import GapSegment, Segment
+from gapless_shb.core.state.segments import GapSegment, Segment, too_large
 
 SPARSE: Final = 16
 """A chain of blocks is followed while it skips so many blocks at a time, on average, or more."""
@@ -418,11 +418,6 @@ class Reader(ABC):
         """Nothing more can be read now: the reader is at the head, or at its end, or the sink is full."""
         if self.horizon >= self.end:
             self._close_gap()
-
-
-def too_large(tick: Tick) -> GapSegment:
-    """Returns the gap in place of an event that no frame can carry."""
-    return GapSegment(tick - 1, tick, GapReason.TOO_LARGE)
 
 
 class ConsumerSink:

@@ -32,14 +32,22 @@ from gapless_shb.core.ranges.heads import Earliest, Heads
 from gapless_shb.core.ranges.reads import Reads
 from gapless_shb.core.state.positions import last_event
 from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.rows import position_row
 from gapless_shb.core.subscriptions.attach import Subscribing
-from gapless_shb.core.subscriptions.checks import called, check_positions, check_sealed, found_for_ranges, removed
+from gapless_shb.core.subscriptions.checks import (
+    called,
+    check_positions,
+    check_sealed,
+    found_for_ranges,
+    removed,
+    ticks_of,
+)
 from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
-from gapless_shb.core.subscriptions.range_locks import RangeLocks
+from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
-from gapless_shb.core.subscriptions.waiting import Reason, Waiting
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
 
 class Ranges:
@@ -52,7 +60,7 @@ class Ranges:
         expiry: Expiry,
         ahead: UnverifiedPositions,
         commit_records: CommitRecords,
-        locks: RangeLocks,
+        holders: Holders,
         waiting: Waiting,
     ) -> None:
         self._hosting = hosting
@@ -62,12 +70,12 @@ class Ranges:
         self._ahead = ahead
         self.used = False
         """Whether any request about ranges has come yet. Before that there is nothing to do here."""
-        self._attaching = Attaching(hosting, subscribing, ahead, commit_records, waiting)
+        self._commit_records = commit_records
         self._heads = Heads(hosting)
         self._earliest = Earliest(hosting)
         self._bounds = Bounds(hosting)
         self._reads = Reads(hosting)
-        self._locks = locks
+        self._holders = holders
 
         self._handlers = self._make_handlers()
 
@@ -89,7 +97,7 @@ class Ranges:
             return handle
 
         return {
-            Attach: guarded(self._attaching.on_attach),
+            Attach: guarded(self._on_attach),
             AskHeads: guarded(lambda session, request, now, _: self._heads.on_ask(session, request, now)),
             AskEarliest: guarded(lambda session, request, now, _: self._earliest.on_ask(session, request, now)),
             AskBound: guarded(self._on_ask_bound),
@@ -137,14 +145,15 @@ class Ranges:
 
     def _on_take_lease(self, session: ClientSession, request: TakeLease, now: int, wall: int) -> None:
         subscription, again = found_for_ranges(self._hosting, session, request.target), self._handlers[TakeLease]
-        self._waiting.pass_on(subscription.sid, now, wall)
-        if self._subscribing.is_settled(subscription):
-            self._locks.on_lease(session, request, subscription, again, now, wall)
-        else:
-            self._waiting.put(Reason.PREPARING, session, request, again, subscription.sid)
+        sid = subscription.sid
+        self._waiting.pass_on(sid, now, wall)
+        if not self._subscribing.is_settled(subscription):
+            self._waiting.put(Reason.PREPARING, session, request, again, sid)
+        elif not self._expiry.returns(session, request, sid, again):
+            self._holders.on_lease(session, request, subscription, again, now, wall)
 
     def _on_end_lease(self, session: ClientSession, request: EndLease, _now: int, _wall: int) -> None:
-        self._locks.on_end(session, request)
+        self._holders.on_end(session, request)
 
     def _on_acknowledge(self, session: ClientSession, request: AcknowledgeDurably, now: int, _wall: int) -> None:
         """Takes a reader's position, and answers when it is durable. A repeated request changes nothing."""
@@ -152,15 +161,9 @@ class Ranges:
         if request.target.sid:
             check_sealed(subscription, request.target.home, request.token_seal, self._hosting)
         check_positions(request.positions, self._hosting, called(subscription.name), now)
-        streams = self._hosting.streams
-        news = [
-            said
-            for said in request.positions
-            if said.pubend in streams and said.tick > streams[said.pubend].positions[subscription.sid].acked
-        ]
-        self._ahead.check(news, called(subscription.name))
+        self._ahead.news(subscription, request.positions)
         consumer = self._hosting.consumers.get(subscription.sid)
-        lock = self._locks.holder(subscription.sid)
+        lock = self._holders.lock(subscription.sid)
         others = set() if lock is None else {lock.session.number}
         if consumer is not None:
             others.add(consumer.channel.session)
@@ -177,72 +180,52 @@ class Ranges:
         self._hosting.write_then_tell(rows, session.number, Done(request.request))
         self._hosting.unsaved = True
 
-
-class Attaching:
-    """Answers Attach, when the subscription is durable and its start is final."""
-
-    def __init__(
-        self,
-        hosting: Hosting,
-        subscribing: Subscribing,
-        ahead: UnverifiedPositions,
-        commit_records: CommitRecords,
-        waiting: Waiting,
-    ) -> None:
-        self._hosting = hosting
-        self._ahead = ahead
-        self._commit_records = commit_records
-        self._subscribing = subscribing
-        self._waiting = waiting
-
-    def on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
-        """Creates the subscription, or finds it. Raises RefusedError."""
+    def _on_attach(self, session: ClientSession, request: Attach, now: int, wall: int) -> None:
+        """Creates a subscription, or finds it. It is answered when that is durable, and its start is final."""
         sid = self._subscribing.define(session, as_subscribe(request), now, wall)
-        subscription = self._hosting.registry.get(sid)
+        subscription, answer = self._hosting.registry.get(sid), partial(self._answer_if_settled, sid)
         if subscription is not None and self._commit_records.needs_fence(sid):
-            self._commit_records.fence(subscription, partial(self._fenced, session, request, sid))
+            waiting = self._waiting.put(Reason.CLAIM, session, request, answer, sid)
+            self._commit_records.fence(subscription, partial(self._fenced, waiting, subscription))
         else:
-            self._answer_if_settled(session, request, now, wall, sid=sid)
+            answer(session, request, now, wall)
 
     def _fenced(
         self,
-        session: ClientSession,
-        request: Attach,
-        sid: int,
+        waiting: WaitingRequest,
+        subscription: SubscriptionRecord,
         ticks: Mapping[PubendId, Tick],
         reason: str,
         now: int,
         wall: int,
     ) -> None:
         """No transaction stores anything for the subscription any more, unless somebody consumes it again."""
-        subscription = self._hosting.registry.get(sid)
+        if not waiting.waits:
+            return
         try:
             if reason:
                 raise RefusedError(Code.RETRY, reason)
-            if subscription is not None:
-                self._commit_records.advance(subscription, ticks, now)
-            self._answer_if_settled(session, request, now, wall, sid=sid)
+            self._commit_records.advance(subscription, ticks, now)
+            self._waiting.go_on(waiting, now, wall)
         except BeyondError as beyond:
-            self._ahead.put_off(session, request, beyond, self.on_attach, now)
+            self._waiting.take(waiting)
+            self._ahead.put_off(waiting.session, waiting.request, beyond, self._handlers[Attach], now)
         except RefusedError as refused:
-            self._hosting.tell(session.number, refused.answer(request.request))
+            self._waiting.refuse(waiting, refused)
 
-    def _answer_if_settled(self, session: ClientSession, request: Attach, _now: int, _wall: int, *, sid: int) -> None:
+    def _answer_if_settled(self, sid: int, session: ClientSession, request: Attach, _now: int, _wall: int) -> None:
         """Answers, when the subscription is created. What was fenced before need not be fenced again."""
         subscription = self._hosting.registry.get(sid)
         if subscription is None:
             self._hosting.tell(session.number, removed().answer(request.request))
         elif self._subscribing.is_settled(subscription):
-            self._answer(session.number, request, sid)
+            self._answer_attach(session.number, request, subscription)
         else:
-            again = partial(self._answer_if_settled, sid=sid)
+            again = partial(self._answer_if_settled, sid)
             self._waiting.put(Reason.PREPARING, session, request, again, sid)
 
-    def _answer(self, session: int, request: Attach, sid: int) -> None:
-        hosting = self._hosting
-        subscription = hosting.registry.get(sid)
-        assert subscription is not None
-        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
+    def _answer_attach(self, session: int, request: Attach, subscription: SubscriptionRecord) -> None:
+        hosting, given, sid = self._hosting, ticks_of(request), subscription.sid
         positions = [
             Position(stream.pubend, self._subscribing.attach_at(stream, stream.positions[sid], given))
             for stream in hosting.streams.values()

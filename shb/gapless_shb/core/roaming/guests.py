@@ -13,14 +13,14 @@ long as the home is silent, the consumer waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
-from gapless.core.network.facts import BrokerId, Post
+from gapless.core.network.facts import BrokerId
 from gapless.core.network.timer_queue import TimerQueue
 from gapless.core.ports import ClientSession, RequestHandler
 from gapless.core.stream.intervals import IntervalSet
@@ -44,7 +44,6 @@ from gapless.core.wire.messages import (
     Unsubscribe,
 )
 from gapless_shb.core.hosting import Hosting
-from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.ranges.service import as_subscribe
 from gapless_shb.core.roaming import mail
 from gapless_shb.core.roaming.mail import (
@@ -54,6 +53,7 @@ from gapless_shb.core.roaming.mail import (
     CommittedAtHome,
     Ended,
     LostRange,
+    MailHandler,
     Matched,
     Renew,
     Renewed,
@@ -65,14 +65,12 @@ from gapless_shb.core.roaming.matches import DOUBTS_MOST
 from gapless_shb.core.state.broker_state import ALL_IS_SAID, HomeSays
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.places import node_of
-from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.state.refusals import RefusedError
-from gapless_shb.core.state.registry import SubscriptionRecord
-from gapless_shb.core.state.takers import taker_of
-from gapless_shb.core.subscriptions.checks import EXISTS, checked_filter, elsewhere, not_from
+from gapless_shb.core.state.takers import Taker, taker_of
+from gapless_shb.core.subscriptions.attach import Subscribing
+from gapless_shb.core.subscriptions.checks import EXISTS, checked_filter, elsewhere, ticks_of, wanted
 from gapless_shb.core.subscriptions.takeovers import taken_over_by
-from gapless_shb.core.subscriptions.unverified_positions import UnverifiedPositions
-from gapless_shb.core.total_order.groups import Groups
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
 MILLISECOND: Final = 1_000_000
 SECOND: Final = 1_000_000_000
@@ -93,12 +91,18 @@ class Question:
     """A client's request that a home is being asked about."""
 
     number: int
-    session: ClientSession
-    request: Subscribe | Unsubscribe | Attach
+    waiting: WaitingRequest
+    """The request; the question is over as soon as that waits no more."""
     places: list[BrokerId]
     """The brokers to ask, one after the other; the first is being asked now."""
     heard_at: int
     """When that broker last sent something about the question; before that, when the question was first sent."""
+
+    @property
+    def request(self) -> Subscribe | Unsubscribe | Attach:
+        """What the client has asked for."""
+        request: Subscribe | Unsubscribe | Attach = self.waiting.request
+        return request
 
 
 @dataclass(slots=True)
@@ -154,17 +158,14 @@ class Guests:
     def __init__(
         self,
         hosting: Hosting,
-        ahead: UnverifiedPositions,
-        groups: Groups,
-        here: dict[type, RequestHandler],
+        subscribing: Subscribing,
+        waiting: Waiting,
         end_consumption: Callable[[int, int, int], None],
     ) -> None:
-        """`here`: the handlers of requests about subscriptions whose home is this SHB, by the request's type."""
         self._hosting = hosting
-        self._ahead = ahead
-        self._groups = groups
+        self._subscribing = subscribing
+        self._waiting = waiting
         self._places = hosting.places
-        self._here = here
         self._end_consumption = end_consumption
         self._timers = TimerQueue()
         self._numbers = 0
@@ -178,21 +179,34 @@ class Guests:
 
     # -------------------------------------------------------------------------------- what clients ask
 
-    def takes(self, session: ClientSession, request: Subscribe | Unsubscribe | Attach, now: int) -> bool:
-        """Asks another SHB about a request if that is needed. Returns whether it was. Raises RefusedError."""
+    def asking(self, here: RequestHandler) -> RequestHandler:
+        """Returns the handler of a request of clients that asks another SHB about it if that keeps the subscription.
+
+        `here`: the handler of requests about subscriptions that are kept here.
+        """
+
+        def handle(session: ClientSession, request: Any, now: int, wall: int) -> None:
+            try:
+                places = self._places_to_ask(session, request)
+                if places and not self._hosting.life:
+                    raise RefusedError(Code.RETRY, "the broker is starting")
+            except RefusedError as refused:
+                self._hosting.tell(session.number, refused.answer(request.request))
+                return
+            if places:
+                self._ask_one(self._waiting.put(Reason.HOME, session, request, here), places, now)
+            else:
+                here(session, request, now, wall)
+
+        return handle
+
+    def _places_to_ask(self, session: ClientSession, request: Subscribe | Unsubscribe | Attach) -> list[BrokerId]:
+        """Returns the brokers to ask about a request; none if it is handled here. Raises RefusedError."""
         if isinstance(request, Unsubscribe):
-            places = self._places_to_unsubscribe(request)
-        elif isinstance(request, Attach):
-            places = self._places_to_attach(session, request)
-        else:
-            places = self._places_to_subscribe(session, request)
-        if not places:
-            return False
-        if not self._hosting.life:
-            raise RefusedError(Code.RETRY, "the broker is starting")
-        self._numbers += 1
-        self._begin(Question(self._numbers, session, request, places, now), now)
-        return True
+            return self._places_to_unsubscribe(request)
+        if isinstance(request, Attach):
+            return self._places_to_attach(session, request)
+        return self._places_to_subscribe(session, request)
 
     def _places_to_unsubscribe(self, request: Unsubscribe) -> list[BrokerId]:
         if self._hosting.registry.find(request.client_id, request.name) is not None:
@@ -223,11 +237,9 @@ class Guests:
         if request.sid:
             if request.home in {"", self._hosting.seals.home}:
                 return []
-        elif self._hosting.registry.find(session.client_id, request.name) is not None:
-            return []
-        if not self._places.roams:
-            if request.sid:
+            if not self._places.roams:
                 raise elsewhere(node_of(request.home), self._hosting)
+        elif not self._places.roams or self._hosting.registry.find(session.client_id, request.name) is not None:
             return []
         places = self._places.of(request, session.client_id)
         if not self._places.have(places[0]):
@@ -269,7 +281,7 @@ class Guests:
             guest.handed = tuple(request.handed)
             guest.cleared = None if request.cleared is None else tuple(request.cleared)
 
-    def on_committed(self, committed: CommittedAtHome) -> None:
+    def on_committed(self, _node: BrokerId, committed: CommittedAtHome, _now: int, _wall: int) -> None:
         """A commit is durable at the home: answers the consumer."""
         guest = self._by_home.get((committed.sender, committed.sid))
         if guest is None or (committed.life, committed.attachment) != (self._hosting.life, guest.attachment):
@@ -283,14 +295,27 @@ class Guests:
         """A guest's consumer has gone: mails that to the home until the home confirms it."""
         guest = self._drop(sid)
         if guest is not None:
-            renew = self._renewal(guest, leaves=True)
-            self._leaving[guest.attachment] = node_of(guest.home), renew
-            self._post(node_of(guest.home), renew)
-            self._timers.set(("leave", guest.attachment), now + REPEAT)
+            self._leave(node_of(guest.home), self._renewal(guest, leaves=True), now)
+
+    def _leave(self, node: BrokerId, renew: Renew, now: int) -> None:
+        """Gives a lease back: mails that until the home confirms it."""
+        self._leaving[renew.attachment] = node, renew
+        self._post(node, renew)
+        self._timers.set(("leave", renew.attachment), now + REPEAT)
 
     # -------------------------------------------------------------------------------- what homes send
 
-    def on_working(self, working: Working, now: int) -> None:
+    def handlers(self) -> Mapping[type, MailHandler]:
+        """Returns the handler of each message that homes send."""
+        return {
+            Answer: self.on_answer,
+            CommittedAtHome: self.on_committed,
+            Ended: self.on_ended,
+            Renewed: self.on_renewed,
+            Working: self.on_working,
+        }
+
+    def on_working(self, _node: BrokerId, working: Working, now: int, _wall: int) -> None:
         """A home has received a question, and needs longer to answer it."""
         question = self._questions.get(working.number) if working.life == self._hosting.life else None
         if question is not None:
@@ -302,25 +327,21 @@ class Guests:
         if answer.life != self._hosting.life:
             return
         question, message = self._questions.get(answer.number), answer.message
-        if question is None:
+        if question is None or not question.waiting.waits:
             self._give_back(node, answer, now)
             return
+        self._forget(question)
         failed = isinstance(message, RequestFailed) and message.code is Code.NOT_FOUND
         if failed and len(question.places) > 1:
             self._ask_next(question, now, wall)
-            return
-        self._forget(question.number)
-        if isinstance(message, Subscribed) and isinstance(question.request, Subscribe):
-            try:
-                former = self._by_home.get((answer.sender, message.sid))
-                if former is not None and _is_earlier(question, former):
-                    raise RefusedError(Code.TAKEN_OVER, "a later request was answered first")
-                self._attach(question, message, answer.sender, message.sid, answer.standing, now, wall)
-            except RefusedError as refused:
-                self._hosting.tell(question.session.number, refused.answer(question.request.request))
-                self._give_back(node, answer, now)
+        elif not isinstance(message, Subscribed) or not isinstance(question.request, Subscribe):
+            self._waiting.answer(question.waiting, message)
         else:
-            self._hosting.tell(question.session.number, message)
+            try:
+                self._attach(question, message, answer.sender, answer.standing, now, wall)
+            except RefusedError as refused:
+                self._waiting.refuse(question.waiting, refused)
+                self._give_back(node, answer, now)
 
     def _give_back(self, node: BrokerId, answer: Answer, now: int) -> None:
         """Gives back the attachment that an answer has granted: its client has gone, or cannot be served here."""
@@ -331,11 +352,9 @@ class Guests:
         renew = Renew(
             here.shb, here.life, 0, answer.sender, message.sid, message.generation, answer.number, "", "", leaves=True
         )
-        self._leaving[answer.number] = node, renew
-        self._post(node, renew)
-        self._timers.set(("leave", answer.number), now + REPEAT)
+        self._leave(node, renew, now)
 
-    def on_renewed(self, renewed: Renewed, now: int, wall: int) -> None:
+    def on_renewed(self, _node: BrokerId, renewed: Renewed, now: int, wall: int) -> None:
         """A home has answered a renewal: takes over its positions, and lets readers that waited for them go on."""
         guest = self._by_home.get((renewed.sender, renewed.sid))
         if guest is None or (renewed.life, renewed.attachment) != (self._hosting.life, guest.attachment):
@@ -349,10 +368,7 @@ class Guests:
         begins = {row.pubend: row.start for row in renewed.standing.rows}
         if any(pubend not in record.start for pubend in begins):
             record.start = begins | renewed.standing.starts | record.start
-        for row in renewed.standing.rows:
-            stream = self._hosting.streams.get(row.pubend)
-            if stream is not None:
-                learn(stream.positions[guest.sid], row)
+        self._learn(guest.sid, renewed.standing)
         # A home that has not heard of a pubend yet says nothing about it.
         matched = {answer.pubend: answer for answer in renewed.matched}
         for pubend, doubt in list(guest.doubts.items()):
@@ -360,8 +376,8 @@ class Guests:
                 doubt.said = home_says(matched.get(pubend))
                 self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
-    def on_ended(self, ended: Ended, now: int, wall: int) -> None:
-        """A home has ended an attachment."""
+    def on_ended(self, _node: BrokerId, ended: Ended, now: int, wall: int) -> None:
+        """A home has ended a lease."""
         if ended.life != self._hosting.life:
             return
         if self._leaving.pop(ended.attachment, None) is not None:
@@ -394,61 +410,57 @@ class Guests:
 
     # ------------------------------------------------------------------------------------------ asking
 
+    def _ask_one(self, waiting: WaitingRequest, places: list[BrokerId], now: int) -> None:
+        """Asks the first of these brokers about a request."""
+        self._numbers += 1
+        question = self._questions[self._numbers] = Question(self._numbers, waiting, places, now)
+        self._ask(question, now)
+
+    def _ask_next(self, question: Question, now: int, wall: int) -> None:
+        """The broker that was asked does not have the subscription: asks the next one, which may create it."""
+        places, waiting = question.places[1:], question.waiting
+        if places[0] == self._places.broker:
+            self._waiting.go_on(waiting, now, wall)
+        elif isinstance(question.request, Attach):
+            self._waiting.refuse(waiting, elsewhere(places[0], self._hosting))
+        else:
+            self._ask_one(waiting, places, now)
+
     def _ask(self, question: Question, now: int) -> None:
-        floor = min(self._questions, default=question.number)
-        session, last = question.session, len(question.places) == 1
-        ask = Ask(
-            self._hosting.shb,
-            self._hosting.life,
-            question.number,
-            floor,
-            session.client_id,
-            session.instance,
-            session.principal,
-            last,
-            question.request,
-        )
-        data = mail.encode(ask)
-        if data is None:
-            self._forget(question.number)
+        floor = min(number for number, other in self._questions.items() if other.waiting.waits)
+        session, last = question.waiting.session, len(question.places) == 1
+        here, who = self._hosting, (session.client_id, session.instance, session.principal)
+        ask = Ask(here.shb, here.life, question.number, floor, *who, last, question.request)
+        if mail.post(here.outbox, question.places[0], ask):
+            self._timers.set(("ask", question.number), now + REPEAT)
+        else:
+            self._forget(question)
             reason = "the request is too large to be sent to the home of its subscription"
-            self._hosting.tell(
-                session.number, RefusedError(Code.CONFIGURATION, reason).answer(question.request.request)
-            )
-            return
-        self._hosting.outbox.emit(Post(question.places[0], mail.ROLE, data))
-        self._timers.set(("ask", question.number), now + REPEAT)
+            self._waiting.refuse(question.waiting, RefusedError(Code.CONFIGURATION, reason))
+
+    def _forget(self, question: Question) -> None:
+        del self._questions[question.number]
+        self._timers.cancel(("ask", question.number))
 
     def _repeat(self, question: Question, now: int, wall: int) -> None:
-        if now - question.heard_at < SILENT:
+        """Asks once more. If the home is silent, a consumer with a token is attached all the same."""
+        if question.waiting.waits and now - question.heard_at < SILENT:
             self._ask(question, now)
             return
-        self._forget(question.number)
-        request, node = question.request, question.places[0]
-        try:
-            if isinstance(request, Subscribe) and self._is_vouched_for(question.session, request):
-                former = self._by_home.get((request.token_home, request.token_sid))
-                if former is not None and _is_earlier(question, former):
-                    raise RefusedError(
-                        Code.RETRY, "another consumer has come meanwhile: its home has to say who has it"
-                    )
-                home = Subscribed(
-                    request.request,
-                    request.token_sid,
-                    request.token_generation,
-                    request.token_seal,
-                    False,
-                    [],
-                    no_local=request.no_local,
-                )
-                self._attach(question, home, request.token_home, request.token_sid, None, now, wall)
-                return
-        except RefusedError as refused:
-            self._hosting.tell(question.session.number, refused.answer(request.request))
+        self._forget(question)
+        if not question.waiting.waits:
             return
+        session, request, node = question.waiting.session, question.request, question.places[0]
         what = "the subscription" if isinstance(request, Unsubscribe) else f"subscription {request.name!r}"
         reason = f"the SHB {node!r} does not answer, which keeps {what} or would have to create it"
-        self._hosting.tell(question.session.number, RequestFailed(request.request, Code.RETRY, reason))
+        try:
+            if not isinstance(request, Subscribe) or not self._is_vouched_for(session, request):
+                raise RefusedError(Code.RETRY, reason)
+            named = request.token_sid, request.token_generation, request.token_seal
+            answer = Subscribed(request.request, *named, False, [], no_local=request.no_local)
+            self._attach(question, answer, request.token_home, None, now, wall)
+        except RefusedError as refused:
+            self._waiting.refuse(question.waiting, refused)
 
     def _is_vouched_for(self, session: ClientSession, request: Subscribe) -> bool:
         """Whether a request proves by itself which subscription it is of, and where it stands."""
@@ -457,123 +469,50 @@ class Guests:
         if request.sid and (request.sid, request.home) != (request.token_sid, request.token_home):
             return False
         checked_filter(session, request, EXISTS)
-        record = SubscriptionRecord(
-            0,
-            session.client_id,
-            request.name or "",
-            0,
-            tuple(request.topics),
-            request.selector,
-            0,
-            0,
-            {},
-            group="" if request.order is Order.PUBEND else "some",
-            not_from=not_from(session, request),
-        )
+        record = wanted(session, request)
+        record.group = "" if request.order is Order.PUBEND else "some"
         named = (request.token_home, request.token_sid, request.token_generation)
         return self._hosting.seals.vouch(record, *named, request.token_seal)
-
-    def _ask_next(self, question: Question, now: int, wall: int) -> None:
-        """The broker that was asked does not have the subscription: asks the next one, which may create it."""
-        self._forget(question.number)
-        places, request = question.places[1:], question.request
-        if places[0] == self._places.broker:
-            self._here[type(request)](question.session, request, now, wall)
-            return
-        if isinstance(request, Attach):
-            refused = elsewhere(places[0], self._hosting)
-            self._hosting.tell(question.session.number, refused.answer(request.request))
-            return
-        self._numbers += 1
-        self._begin(Question(self._numbers, question.session, question.request, places, now), now)
-
-    def _begin(self, question: Question, now: int) -> None:
-        number = question.number
-        self._questions[number] = question
-        ends, session = self._hosting.session_ends, question.session.number
-        ends.add(session, (Question, number), lambda _now, _wall: self._forget(number))
-        self._ask(question, now)
-
-    def _forget(self, number: int) -> None:
-        question = self._questions.pop(number)
-        self._hosting.session_ends.remove(question.session.number, (Question, number))
-        self._timers.cancel(("ask", number))
 
     # --------------------------------------------------------------------------------------- attaching
 
     def _attach(
-        self,
-        question: Question,
-        answer: Subscribed,
-        home: ShbId,
-        home_sid: int,
-        standing: Standing | None,
-        now: int,
-        wall: int,
+        self, question: Question, answer: Subscribed, home: ShbId, standing: Standing | None, now: int, wall: int
     ) -> None:
-        """Attaches the consumer as a guest. `standing`: its positions, from the home; None if the home is silent."""
-        session, request, hosting = question.session, question.request, self._hosting
+        """Attaches the consumer as a guest, as `attach` does at home (steps 7 and 8). Raises RefusedError.
+
+        `standing`: where the subscription stands, from the home; None if the home is silent.
+        """
+        session, request, hosting = question.waiting.session, question.request, self._hosting
         assert isinstance(request, Subscribe)
-        taker = taker_of(session, request)
-        former = self._by_home.get((home, home_sid))
+        taker, former = taker_of(session, request), self._by_home.get((home, answer.sid))
         if former is not None:
-            reason = taken_over_by(session.client_id, taker, wall)
-            self._end(former, Code.TAKEN_OVER, reason, now, wall)
-        checked_filter(session, request, EXISTS)
-        group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
-        known = standing or Standing()
-        token_ticks = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
-        record, operations = hosting.registry.create(
-            session.client_id,
-            request.name or "",
-            request.topics,
-            request.selector,
-            known.late_start,
-            _starts(known, token_ticks),
-            group=group,
-            home=home,
-            not_from=not_from(session, request),
-            unnamed=(),
-        )
-        hosting.matcher.add(record.sid, record.filter)
-        rows = {row.pubend: row for row in known.rows}
-        for stream in hosting.streams.values():
-            position = self.position_on(stream, record)
-            if stream.pubend in rows:
-                learn(position, rows[stream.pubend])
-            stream.add(record.sid, position, record.version)
-        hosting.write_interest(operations, add=record)
-        consumer = Consumer(
-            record,
-            hosting.channel(session.number),
-            taker,
-            request.credit_events,
-            request.credit_bytes,
-            hosting.payload_max,
-            request.request,
-            since=wall,
-        )
+            if _is_earlier(question, taker, former):
+                raise _comes_too_early(standing)
+            self._end(former, Code.TAKEN_OVER, taken_over_by(session.client_id, taker, wall), now, wall)
+        known, given = standing or Standing(), ticks_of(request)
+        record = self._subscribing.create_guest(session, request, home, known.late_start, _starts(known, given))
+        self._learn(record.sid, known)
+        consumer = self._subscribing.new_consumer(session, request, record, now, wall)
         undecided = request.in_use if standing is None else None
-        guest = Guest(consumer, home, home_sid, answer.generation, question.number, now, undecided)
-        guest.confirmed = rows
-        self._guests[record.sid] = self._by_home[home, home_sid] = guest
-        begins = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
-        if group:
-            members = self._groups.members(group)
-            begins.update(self._groups.late_starts(record, members, begins, token_ticks or {}))
-            starts = begins | dict.fromkeys(token_ticks or {}, 0) | _starts(known, {})
-            too_late = self._groups.too_late(members, begins, starts)
-            hosting.ordering.begin(consumer, {pubend: begins[pubend] for pubend in members}, too_late)
-        positions = [Position(pubend, tick) for pubend, tick in begins.items()]
-        subscribed = replace(answer, sid=record.sid, positions=positions, home=home, home_sid=home_sid, group=group)
-        hosting.attach(consumer, begins, subscribed, now, wall)
-        for acknowledged in request.acknowledged:
-            self._ahead.acknowledge(consumer, acknowledged, now)
+        guest = Guest(consumer, home, answer.sid, answer.generation, question.number, now, undecided)
+        guest.confirmed = {row.pubend: row for row in known.rows}
+        self._guests[record.sid] = self._by_home[home, answer.sid] = guest
+        self._waiting.take(question.waiting)
+        at = {stream.pubend: stream.positions[record.sid].start for stream in hosting.streams.values()}
+        starts = dict.fromkeys(given or {}, 0) | _starts(known, {})
+        subscribed = replace(answer, sid=record.sid, home=home, home_sid=answer.sid)
+        self._subscribing.serve(consumer, request, at, starts, subscribed, now, wall)
         self._due(record.sid, now if standing is None else now + RENEW)
 
-    def position_on(self, stream: Constream, record: SubscriptionRecord) -> SubscriptionPosition:
-        """Returns where a guest begins on a pubend: it has acknowledged nothing as far as is known here."""
-        return SubscriptionPosition(stream.start_of(record), guest=True)
+    def _learn(self, sid: int, standing: Standing) -> None:
+        """Takes over positions from the home: the home's knowledge of what is done with never shrinks."""
+        for row in standing.rows:
+            stream = self._hosting.streams.get(row.pubend)
+            if stream is not None:
+                position = stream.positions[sid]
+                position.acknowledge(row.acked, row.acked_event)
+                position.released = max(position.released, row.released)
 
     def _drop(self, sid: int) -> Guest | None:
         guest = self._guests.pop(sid, None)
@@ -600,7 +539,9 @@ class Guests:
         if code is not Code.RETRY:
             self._end(guest, code, reason, now, wall)
         elif (session, name) in {
-            (question.session.number, question.request.name) for question in self._questions.values()
+            (other.waiting.session.number, other.request.name)
+            for other in self._questions.values()
+            if other.waiting.waits
         }:
             self._end(guest, Code.TAKEN_OVER, "another consumer of this very connection took it over", now, wall)
         else:
@@ -715,9 +656,8 @@ class Guests:
         )
 
     def _post(self, node: BrokerId, message: mail.Mail) -> None:
-        data = mail.encode(message)
-        assert data is not None, "a renewal is small"
-        self._hosting.outbox.emit(Post(node, mail.ROLE, data))
+        is_sent = mail.post(self._hosting.outbox, node, message)
+        assert is_sent, "a renewal is small"
 
 
 def home_says(matched: Matched | None) -> HomeSays:
@@ -730,19 +670,20 @@ def home_says(matched: Matched | None) -> HomeSays:
     return HomeSays(silent.ranges, matched.upto)
 
 
-def _is_earlier(question: Question, guest: Guest) -> bool:
+def _is_earlier(question: Question, taker: Taker, guest: Guest) -> bool:
     """Whether the home has answered a question before that of a guest: answers arrive in any order."""
-    assert isinstance(question.request, Subscribe)
-    taker, other = taker_of(question.session, question.request), guest.consumer.taker
+    other = guest.consumer.taker
     if taker.is_of_process(other) and taker.asked != other.asked:
         return taker.is_before(other)
     return question.number < guest.attachment
 
 
-def learn(position: SubscriptionPosition, row: Row) -> None:
-    """Takes over a position from the home: the home's knowledge of what is done with never shrinks."""
-    position.acknowledge(row.acked, row.acked_event)
-    position.released = max(position.released, row.released)
+def _comes_too_early(standing: Standing | None) -> RefusedError:
+    """Returns why a consumer is not attached in place of a guest that came later."""
+    if standing is None:
+        reason = "another consumer has come meanwhile: its home has to say who has it"
+        return RefusedError(Code.RETRY, reason)
+    return RefusedError(Code.TAKEN_OVER, "a later request was answered first")
 
 
 def _starts(standing: Standing, token_ticks: dict[PubendId, Tick] | None) -> dict[PubendId, Tick]:

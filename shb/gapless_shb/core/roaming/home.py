@@ -7,12 +7,12 @@ goes on noting what matches. Its attachment ends when no renewal of it has arriv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from gapless.core.network.facts import BrokerId, Post
+from gapless.core.network.facts import BrokerId
 from gapless.core.ports import ClientSession, RequestHandler, SessionEnded
 from gapless.core.stream.ticks import ShbId
 from gapless.core.wire.messages import (
@@ -35,6 +35,7 @@ from gapless_shb.core.roaming.mail import (
     CommitAtHome,
     CommittedAtHome,
     Ended,
+    MailHandler,
     Matched,
     Renew,
     Renewed,
@@ -50,6 +51,7 @@ from gapless_shb.core.state.takers import Taker
 from gapless_shb.core.subscriptions.checks import elsewhere
 from gapless_shb.core.subscriptions.commits import CommitRecords
 from gapless_shb.core.subscriptions.expiry import Expiry
+from gapless_shb.core.subscriptions.holders import Holders
 from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
 
 SECOND: Final = 1_000_000_000
@@ -107,9 +109,11 @@ class Home:
         end_session: Callable[[SessionEnded, int, int], None],
         commit_records: CommitRecords,
         takeovers: Takeovers,
+        holders: Holders,
     ) -> None:
         self._commit_records = commit_records
         self._takeovers = takeovers
+        self._holders = holders
         self._matches = Matches(hosting)
         self._hosting = hosting
         self._expiry = expiry
@@ -126,6 +130,10 @@ class Home:
         hosting.ended_elsewhere = self._on_consumption_ended
 
     # ------------------------------------------------------------------------------- what guests' SHBs send
+
+    def handlers(self) -> Mapping[type, MailHandler]:
+        """Returns the handler of each message that a guest's SHB sends."""
+        return {Ask: self.on_ask, Renew: self.on_renew, CommitAtHome: self.on_commit}
 
     def on_ask(self, node: BrokerId, ask: Ask, now: int, wall: int) -> None:
         """Another SHB passes on a client's request. It is handled once, however often the mail arrives."""
@@ -204,10 +212,8 @@ class Home:
             self._commit_records.close(self._hosting.consumers[renew.sid], renew.handed, renew.cleared)
             if renew.handed is not None:  # otherwise it may have been its link that ended
                 self._takeovers.left(renew.sid)
-            del self._attachments[renew.sid]
             self._end(node, renew, Code.CLOSED, "")
-            self._end_consumption(renew.sid, now, wall)
-            self._hosting.channels.pop(attachment.session.number, None)
+            self._end_attachment(renew.sid, now, wall)
             return
         self._matches.find(renew.sid, renew.doubts, partial(self._confirm, node, attachment, renew))
 
@@ -220,7 +226,7 @@ class Home:
         here, question = self._hosting.shb, renew.question
         self._post(node, Renewed(here, renew.life, question, renew.sid, renew.attachment, standing, matched))
 
-    def on_commit(self, node: BrokerId, commit: CommitAtHome, now: int) -> None:
+    def on_commit(self, node: BrokerId, commit: CommitAtHome, now: int, _wall: int) -> None:
         """A consumer elsewhere commits. Without an attachment it gets no answer: its next renewal gets one, or ends."""
         attachment = self._attachments.get(commit.sid) if commit.home == self._hosting.shb else None
         if attachment is None or not attachment.is_of(commit):
@@ -243,9 +249,7 @@ class Home:
         for sid in [
             sid for sid, attachment in self._attachments.items() if now - attachment.heard_at >= ATTACHMENT_LIFE
         ]:
-            attachment = self._attachments.pop(sid)
-            self._end_consumption(sid, now, wall)
-            self._hosting.channels.pop(attachment.session.number, None)
+            self._end_attachment(sid, now, wall)
         for asker in self._askers.values():
             due = [number for number, question in asker.questions.items() if now - question.heard_at >= FORGET]
             for number in due:
@@ -297,9 +301,13 @@ class Home:
         asker.life, asker.floor = life, 0
         for sid, attachment in list(self._attachments.items()):
             if attachment.sender == sender and attachment.life < life:
-                del self._attachments[sid]
-                self._end_consumption(sid, now, wall)
-                self._hosting.channels.pop(attachment.session.number, None)
+                self._end_attachment(sid, now, wall)
+
+    def _end_attachment(self, sid: int, now: int, wall: int) -> None:
+        """A consumer elsewhere has gone."""
+        attachment = self._attachments.pop(sid)
+        self._end_consumption(sid, now, wall)
+        self._hosting.channels.pop(attachment.session.number, None)
 
     def _drop(self, asker: GuestHost, number: int, now: int, wall: int) -> None:
         """Forgets a question, whose answer nobody waits for any more."""
@@ -312,8 +320,10 @@ class Home:
         if isinstance(request, Unsubscribe) or (isinstance(request, Subscribe) and request.sid):
             return False
         name = request.name or ""
-        known = self._hosting.registry.find(ask.client_id, name)
-        return known is None and self._expiry.late_start(ask.client_id, name) is None
+        return (
+            self._hosting.registry.find(ask.client_id, name) is None
+            and (ask.client_id, name) not in self._expiry.lapsed
+        )
 
     def _make_way(self, renew: Renew, wall: int) -> None:
         """Lets a consumer take over now, that attached elsewhere while this SHB was out of reach."""
@@ -330,13 +340,9 @@ class Home:
         if self._takeovers.is_overtaken(renew.sid, taker):
             return
         if holder.instance == renew.instance:
-            self._hosting.end_session(holder.channel.session, MOVED)
+            self._holders.take_from(holder, None)
         elif self._takeovers.in_use(renew.sid, taker, renew.in_use) is InUse.TAKEOVER:
-            taken_over = Detached(renew.sid, Code.TAKEN_OVER, taken_over_by(renew.client_id, taker, wall))
-            self._hosting.tell(holder.channel.session, taken_over)
-        else:
-            return
-        self._hosting.detach(renew.sid)
+            self._holders.take_from(holder, taken_over_by(renew.client_id, taker, wall))
 
     def _adopt(self, node: BrokerId, subscription: SubscriptionRecord, renew: Renew, now: int, wall: int) -> Attachment:
         hosting = self._hosting
@@ -344,10 +350,9 @@ class Home:
         hosting.outbox.write(
             [*self._expiry.forget(renew.sid), *self._commit_records.adopted(renew.sid, renew.instance)]
         )
-        channel = hosting.channel(session.number)
         taker = _taker_of(renew)
         self._takeovers.taken(renew.sid, taker)
-        hosting.take_consumer(Consumer(subscription, channel, taker, 0, 0, 0, 0, since=wall), Phase.CONSUMED)
+        hosting.take_consumer(hosting.new_consumer(subscription, session.number, taker, None, wall), Phase.CONSUMED)
         attachment = Attachment(node, renew.sender, renew.life, renew.attachment, session, now)
         self._attachments[renew.sid] = attachment
         return attachment
@@ -374,9 +379,7 @@ class Home:
         self._post(attachment.node, Ended(self._hosting.shb, attachment.life, sid, attachment.attachment, code, reason))
 
     def _post(self, node: BrokerId, message: mail.Mail) -> None:
-        data = mail.encode(message)
-        if data is not None:
-            self._hosting.outbox.emit(Post(node, mail.ROLE, data))
+        mail.post(self._hosting.outbox, node, message)
 
 
 def _taker_of(renew: Renew) -> Taker:

@@ -6,13 +6,14 @@ attachment or attachment it is about, so that its receiver recognises one that c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import msgspec
 
 from gapless.core.foreign import UNREADABLE
-from gapless.core.network.facts import MAIL_BYTES_MAX, Real
+from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId, Post, Real
+from gapless.core.outbox import Outbox
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.core.wire.messages import (
     Acknowledged,
@@ -195,6 +196,9 @@ class CommittedAtHome(msgspec.Struct, array_like=True, frozen=True, tag=8):
 
 Mail: TypeAlias = Ask | Working | Answer | Renew | Renewed | Ended | CommitAtHome | CommittedAtHome
 
+MailHandler: TypeAlias = "Callable[[BrokerId, Any, int, int], None]"
+"""(the node that has sent it, the message, now, wall)."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Mail] = msgspec.msgpack.Decoder(Mail)
 
@@ -203,6 +207,14 @@ def encode(mail: Mail) -> bytes | None:
     """Returns the bytes of a message; None if they are more than one mail may have."""
     data = _encode(mail)
     return data if len(data) <= MAIL_BYTES_MAX else None
+
+
+def post(outbox: Outbox, node: BrokerId, mail: Mail) -> bool:
+    """Sends a message to the SHB of a node. Returns whether it could be sent: it may be too large."""
+    data = encode(mail)
+    if data is not None:
+        outbox.emit(Post(node, ROLE, data))
+    return data is not None
 
 
 def decode(data: bytes) -> Mail | None:

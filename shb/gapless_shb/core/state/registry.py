@@ -149,7 +149,7 @@ class Registry:
         if meta is not None:
             registry._meta = _decode_meta(meta)
         for _, value in records:
-            registry._insert(_decode_subscription(value))
+            registry._insert(_decode_subscription(value), Phase.FREE)
         return registry
 
     def __len__(self) -> int:
@@ -186,48 +186,13 @@ class Registry:
         """Returns the durable subscription with this client id and name."""
         return self._by_name.get((client_id, name))
 
-    def create(
-        self,
-        client_id: str,
-        name: str,
-        topics: tuple[str, ...],
-        selector: str,
-        late_start: Tick,
-        start: dict[PubendId, Tick],
-        *,
-        begun: bool = True,
-        origin: tuple[int, int, int] | None = None,
-        group: str = "",
-        home: ShbId = "",
-        not_from: str,
-        unnamed: tuple[PubendId, ...],
-    ) -> tuple[SubscriptionRecord, list[Operation]]:
-        """Creates a subscription under the next version. Returns it, with the writes that precede its announcement.
-
-        `begun`: no pubend has to be asked whether it still has the events after the start. `group`, `not_from`,
-        `unnamed`: see there.
-        """
+    def create(self, subscription: SubscriptionRecord, phase: Phase) -> list[Operation]:
+        """Gives a new subscription its id and the next version. Returns the writes that precede its announcement."""
         self._meta.last_sid += 1
         operations = self.next_version()
-        subscription = SubscriptionRecord(
-            self._meta.last_sid,
-            client_id,
-            name,
-            1,
-            topics,
-            selector,
-            self.version,
-            late_start,
-            start,
-            begun,
-            origin,
-            group,
-            home,
-            not_from,
-            unnamed,
-        )
-        self._insert(subscription)
-        return subscription, [*operations, *self.save(subscription)]
+        subscription.sid, subscription.version = self._meta.last_sid, self.version
+        self._insert(subscription, phase)
+        return [*operations, *self.save(subscription)]
 
     def save(self, subscription: SubscriptionRecord) -> list[Operation]:
         """Returns the write of a durable subscription's record."""
@@ -276,14 +241,14 @@ class Registry:
             operations += self.save(subscription)
         return operations
 
-    def _insert(self, subscription: SubscriptionRecord) -> None:
+    def _insert(self, subscription: SubscriptionRecord, phase: Phase) -> None:
         # Saves memory: there may be very many subscriptions, but few clients and topics, and many with the same start.
         subscription.client_id = _shared(subscription.client_id)
         subscription.topics = _shared(subscription.topics)
         if subscription.start == self._last_start:
             subscription.start = self._last_start
         self._last_start = subscription.start
-        self._by_sid[subscription.sid] = Subscription(subscription)
+        self._by_sid[subscription.sid] = Subscription(subscription, phase)
         if subscription.durable:
             self._by_name[subscription.client_id, subscription.name] = subscription
             self.durable_sids.add(subscription.sid)

@@ -25,11 +25,6 @@ class Seals:
         self._secret = secret
         self._roaming = roaming
 
-    @property
-    def roams(self) -> bool:
-        """Whether tokens of the other SHBs can be checked here."""
-        return self._roaming is not None and bool(self._roaming.secret)
-
     def of(self, subscription: SubscriptionRecord) -> bytes:
         """Returns the seal for tokens of a subscription that is at home here."""
         sid, generation = subscription.sid, subscription.generation

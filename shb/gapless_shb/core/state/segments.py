@@ -27,4 +27,9 @@ class GapSegment:
         return self if earlier is None else GapSegment(earlier.start, self.end, self.reason)
 
 
+def too_large(tick: Tick) -> GapSegment:
+    """Returns the gap in place of an event that no frame can carry."""
+    return GapSegment(tick - 1, tick, GapReason.TOO_LARGE)
+
+
 Segment: TypeAlias = EventBatch | GapSegment

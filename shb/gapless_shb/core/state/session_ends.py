@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
-End: TypeAlias = "Callable[[int, int], None]"
+End: TypeAlias = "Callable[[int, int], object]"
 """(now, wall)"""
 
 

@@ -61,7 +61,7 @@ class Subscription:
     """See the module."""
 
     record: SubscriptionRecord
-    phase: Phase = Phase.FREE
+    phase: Phase
 
     def become(self, phase: Phase) -> None:
         """Goes over to another phase."""

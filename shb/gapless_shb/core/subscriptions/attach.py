@@ -1,17 +1,20 @@
 """Creates subscriptions, attaches consumers to them, removes them (protocol: subscribing, tokens, exclusive-consumers).
 
-A request to subscribe goes through these steps. It is refused, and changes nothing; or it waits, and begins anew with
-the first step (`waiting`):
+A request to subscribe goes through these steps, in `on_subscribe`, `_attach_existing` and `_attach`. It is refused, and
+changes nothing; or it waits, and begins anew with the first step (`waiting`):
 
 1. Does the subscription exist? By its id it has to; by its name it is created if it does not.
 2. Does the request want the same filter, and order? Does its token belong to the subscription? Are its positions real,
-   and known here? If that is not known yet, it waits for that (`unverified_positions`).
+   and known here? (`checks`) If that is not known yet, it waits for that (`unverified_positions`).
 3. Is the note that nobody has it deleted? It waits for that (`expiry`).
 4. Is it durable, with its final start and filter? Otherwise its creation goes on, for this request.
-5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over.
+5. Has somebody else got it, a consumer or a reader by ranges? Then the request waits, or takes it over (`holders`).
 6. Must it be created anew, or changed? That is a creation, as one of a new subscription.
 7. Is its commit record durable, and is it claimed of the pubends where transactions stored its position? (`commits`)
 8. The answer, and the consumer is served.
+
+Whether another SHB keeps the subscription is found out before (`roaming.guests`). There all eight steps are taken then,
+for a consumer that is elsewhere. Here the subscription is made as a guest, and its consumer is served as in step 8.
 
 A creation is answered when three things are done: the record is durable, every known pubend has enrolled this SHB, and
 every hold that the subscription needs is kept.
@@ -26,8 +29,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from gapless.core.alarms import Note, Subject
+from gapless.core.outbox import Then
 from gapless.core.ports import ClientSession, Operation
-from gapless.core.stream.ticks import PubendId, Tick, tick_at, time_at
+from gapless.core.stream.ticks import PubendId, ShbId, Tick, tick_at
 from gapless.core.wire.messages import (
     Code,
     Detached,
@@ -41,7 +45,7 @@ from gapless.core.wire.messages import (
     Subscribed,
     Unsubscribe,
 )
-from gapless_shb.core.hosting import MOVED, Hosting
+from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.positions import SubscriptionPosition
@@ -51,27 +55,26 @@ from gapless_shb.core.state.rows import delete_positions, position_row
 from gapless_shb.core.state.subscription import Phase
 from gapless_shb.core.state.takers import taker_of
 from gapless_shb.core.subscriptions.checks import (
+    EXISTS,
     called,
-    check_mail_room,
-    check_positions,
-    check_room,
-    check_token,
+    check_existing,
     checked_filter,
-    is_changed,
+    checked_new,
     known_by_id,
     not_from,
-    of_concern,
     origin_of,
     removed,
+    ticks_of,
     untaken,
+    wanted,
 )
 from gapless_shb.core.subscriptions.claims import key_of
 from gapless_shb.core.subscriptions.commits import CommitRecords, OpenedRecord
 from gapless_shb.core.subscriptions.expiry import Expiry
-from gapless_shb.core.subscriptions.range_locks import RangeLocks
-from gapless_shb.core.subscriptions.takeovers import Takeovers, taken_over_by
+from gapless_shb.core.subscriptions.holders import Holders
+from gapless_shb.core.subscriptions.takeovers import Takeovers
 from gapless_shb.core.subscriptions.unverified_positions import BeyondError, UnverifiedPositions
-from gapless_shb.core.subscriptions.waiting import Reason, Waiting
+from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 from gapless_shb.core.total_order.groups import Groups
 
 TOPICS_TOLD = 5
@@ -85,11 +88,9 @@ BEGUN = 3
 class Creation:
     """A subscription whose creation, or change, is not answered yet, and what is done of it."""
 
-    session: ClientSession | None
-    """The session that waits for the answer; None if it has ended."""
-    request: Subscribe | None
-    """Its request."""
     subscription: SubscriptionRecord
+    creator: WaitingRequest | None = None
+    """The request that it is to answer, if that still waits."""
     durable: bool = False
     """Whether the record is durable in its present form."""
     resolved: bool = False
@@ -109,12 +110,12 @@ class Subscribing:
         groups: Groups,
         commit_records: CommitRecords,
         takeovers: Takeovers,
-        locks: RangeLocks,
+        holders: Holders,
         waiting: Waiting,
     ) -> None:
         self._hosting = hosting
         self._takeovers = takeovers
-        self._locks = locks
+        self._holders = holders
         self._waiting = waiting
         self._commit_records = commit_records
         self._expiry = expiry
@@ -134,8 +135,7 @@ class Subscribing:
     def on_subscribe(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
         """Creates the subscription or attaches to it. Exactly one answer follows."""
         try:
-            check_room(request, self._hosting)
-            existing = self._existing(session, request)
+            existing = self._existing(session, request)  # 1
             if existing is None:
                 self._create(session, request, now, wall)
             else:
@@ -153,46 +153,34 @@ class Subscribing:
 
         Until the subscription is durable and its start is final, `is_settled` says no.
         """
-        check_room(request, self._hosting)
         found = self._existing(session, request)
         if found is None:
-            self._create(session, request, now, wall)
-            found = self._existing(session, request)
-            assert found is not None
-            self._set_creator(self._creations[found.sid], None, request)
-            return found.sid
-        same = not is_changed(session, request, found, self._hosting)
-        assert same, "who attaches without consuming changes nothing"
-        check_token(request, found, self._hosting)
-        self._check_positions(request, now)
-        self.is_settled(found, request)
+            creation = self._create(session, request, now, wall)
+            assert creation.creator is not None
+            self._waiting.take(creation.creator)  # who does not consume is answered by `is_settled`
+            return creation.subscription.sid
+        changes = check_existing(session, request, found, self._hosting, now)
+        assert not changes, "who attaches without consuming changes nothing"
+        self.is_settled(found)
         return found.sid
 
-    def is_settled(self, subscription: SubscriptionRecord, request: Subscribe | None = None) -> bool:
+    def is_settled(self, subscription: SubscriptionRecord) -> bool:
         """Whether a subscription is durable, with its final start and filter.
 
         If a crash has interrupted that, it goes on now.
         """
         sid, registry = subscription.sid, self._hosting.registry
         if not subscription.begun and registry.phase(sid) is Phase.FREE:
-            self._begin_creation(Creation(None, request, subscription, durable=True))
+            self._hosting.registry.become(sid, Phase.CREATING)
+            self._creations[sid] = Creation(subscription, durable=True)
             self.may_complete = True
         return subscription.begun and not registry.is_preparing(sid)
 
-    def _begin_creation(self, creation: Creation) -> None:
+    def _await(self, creation: Creation, session: ClientSession, request: Subscribe) -> None:
+        """A request waits for a creation, which is to answer it."""
+        created, left = partial(self._attach_created, creation), partial(self._creator_left, creation)
         sid = creation.subscription.sid
-        self._hosting.registry.become(sid, Phase.CHANGING if creation.changes else Phase.CREATING)
-        self._creations[sid] = creation
-        self._set_creator(creation, creation.session, creation.request)
-
-    def _set_creator(self, creation: Creation, session: ClientSession | None, request: Subscribe | None) -> None:
-        """Says whose request a creation is to answer; None: nobody's."""
-        ends = self._hosting.session_ends
-        if creation.session is not None:
-            ends.remove(creation.session.number, creation)
-        creation.session, creation.request = session, request
-        if session is not None:
-            ends.add(session.number, creation, partial(self._creator_left, creation))
+        creation.creator = self._waiting.put(Reason.PREPARING, session, request, created, sid, left)
 
     def _nobody_has(self, client_id: str, name: str) -> str:
         reason = f"there is no subscription {name!r} of client {client_id!r}"
@@ -231,9 +219,9 @@ class Subscribing:
         sid = subscription.sid
         hosting = self._hosting
         hosting.detach(sid)
-        self._locks.end(sid, Code.UNSUBSCRIBED, "the subscription was removed")
-        self._takeovers.forget(sid)
-        self._refuse_waiting(sid)
+        self._holders.removed(sid)
+        self._creations.pop(sid, None)
+        self._waiting.refuse_all(sid, removed())
         operations: list[Operation] = [*hosting.registry.remove(subscription)]
         operations += delete_positions(sid, hosting.streams)
         operations += self._expiry.removed(sid)
@@ -249,7 +237,6 @@ class Subscribing:
 
     def _creator_left(self, creation: Creation, now: int, _wall: int) -> None:
         """The session has ended that waits for a creation. The subscription stays if it is durable."""
-        creation.session = None
         if not creation.subscription.durable:
             self.remove(creation.subscription, now)
 
@@ -261,51 +248,48 @@ class Subscribing:
             return known_by_id(self._hosting, session, request)
         return registry.find(session.client_id, request.name) if request.name else None
 
-    def _check_positions(self, request: Subscribe, now: int) -> None:
-        concerned = of_concern(request.positions or (), self._hosting.streams, request.topics)
-        check_positions(concerned, self._hosting, called(request.name), now)
-
-    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> None:
-        checked_filter(session, request, self._hosting.selector_limits)
-        check_mail_room(session, request, self._hosting)
+    def _create(self, session: ClientSession, request: Subscribe, now: int, wall: int) -> Creation:
+        """Begins the creation of a subscription. Raises RefusedError, and BeyondError for what is not known yet."""
+        hosting, original = self._hosting, request
+        lapsed = self._expiry.lapsed.get((session.client_id, request.name or ""))
+        if lapsed is not None:
+            request = self._expiry.resumed(request, lapsed)
+        subscription = checked_new(session, request, hosting, now)
         group = self._groups.group_of(request.topics) if request.order is Order.TOTAL else ""
-        original, request = request, self._expiry.resumed(session.client_id, request)
-        hosting = self._hosting
         if request.start is StartAt.TOKEN:
-            self._check_positions(request, now)
             self._ahead.check(request.positions or (), called(request.name))
         starts = {stream.pubend: self._requested_start(stream, request) for stream in hosting.streams.values()}
         known = {pubend: start for pubend, (start, _) in starts.items()}
         named = {position.pubend for position in request.positions or ()}
-        lapsed = self._expiry.late_start(session.client_id, request.name)
         elsewhere = {p.pubend: p.tick for p in request.positions or () if p.pubend not in known}
-        subscription, operations = hosting.registry.create(
-            session.client_id,
-            request.name or "",
-            request.topics,
-            request.selector,
-            _late_start(original, wall) if lapsed is None else lapsed,
-            known | elsewhere,
-            begun=not any(needs_hold for _, needs_hold in starts.values()),
-            origin=origin_of(original) if request.start is StartAt.TOKEN else None,
-            group=group,
-            not_from=not_from(session, request),
-            unnamed=tuple(pubend for pubend in known if pubend not in named) if request.start is StartAt.TOKEN else (),
+        subscription.late_start = _late_start(original, wall) if lapsed is None else lapsed.late_start
+        subscription.start = known | elsewhere
+        subscription.begun = not any(needs_hold for _, needs_hold in starts.values())
+        subscription.group = group
+        if request.start is StartAt.TOKEN:
+            subscription.origin = origin_of(original)
+            subscription.unnamed = tuple(pubend for pubend in known if pubend not in named)
+        operations = self._enter(
+            subscription,
+            {
+                pubend: SubscriptionPosition(at, acked=at, held=needs_hold)
+                for pubend, (at, needs_hold) in starts.items()
+            },
+            Phase.CREATING,
+            now,
         )
-        operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
-        hosting.matcher.add(subscription.sid, subscription.filter)
-        for pubend, (start, needs_hold) in starts.items():
-            position = SubscriptionPosition(start, acked=start, held=needs_hold)
-            stream = hosting.streams[pubend]
-            operations += self._place(stream, subscription, position, now)
-            if position.held and request.start is StartAt.TIME and not stream.meta.timed:
+        if lapsed is not None:
+            operations += self._expiry.forget_lapsed(session.client_id, subscription.name)
+        for stream in hosting.streams.values():
+            if starts[stream.pubend][1] and request.start is StartAt.TIME and not stream.meta.timed:
                 stream.holds.times[subscription.sid] = request.start_wall
-        self._begin_creation(Creation(session, request, subscription))
-        hosting.write_interest(operations, add=subscription)
-        self._await_record(subscription.sid)
         for pubend, (_, needs_hold) in starts.items():
             if needs_hold:
                 hosting.write_holds(hosting.streams[pubend])
+        hosting.write_interest(operations, self._when_durable(subscription.sid), add=subscription)
+        creation = self._creations[subscription.sid] = Creation(subscription)
+        self._await(creation, session, request)
+        return creation
 
     def _requested_start(self, stream: Constream, request: Subscribe) -> tuple[Tick, bool]:
         """Returns (start, whether it needs a hold). Start 0 asks for the earliest tick."""
@@ -317,14 +301,43 @@ class Subscribing:
             start = 0 if request.start is StartAt.EARLIEST else stream.client_position(stream.head)
         return start, start < max(stream.released, stream.enrolled_at, 1)
 
-    def _place(
-        self, stream: Constream, subscription: SubscriptionRecord, position: SubscriptionPosition, now: int
+    def _enter(
+        self,
+        subscription: SubscriptionRecord,
+        positions: Mapping[PubendId, SubscriptionPosition],
+        phase: Phase,
+        now: int,
     ) -> list[Operation]:
-        stream.add(subscription.sid, position, subscription.version)
-        if not position.held:
-            return []
-        stream.holds.put(subscription.sid, position.start, now)
-        return [position_row(subscription.sid, stream.pubend, position)]
+        """A subscription is there from now on, at these positions. Returns what has to be written."""
+        hosting = self._hosting
+        operations = hosting.registry.create(subscription, phase)
+        sid = subscription.sid
+        hosting.matcher.add(sid, subscription.filter)
+        for pubend, position in positions.items():
+            stream = hosting.streams[pubend]
+            stream.add(sid, position, subscription.version)
+            if position.held:
+                stream.holds.put(sid, position.start, now)
+                operations.append(position_row(sid, pubend, position))
+        return operations
+
+    def create_guest(
+        self, session: ClientSession, request: Subscribe, home: ShbId, late_start: Tick, starts: dict[PubendId, Tick]
+    ) -> SubscriptionRecord:
+        """A subscription that another SHB keeps is going to be consumed here. Nothing of it becomes durable.
+
+        It begins at `starts`, and at `late_start` on other pubends. Raises RefusedError.
+        """
+        checked_filter(session, request, EXISTS)
+        subscription = wanted(session, request)
+        subscription.home, subscription.begun = home, True
+        subscription.late_start, subscription.start = late_start, starts
+        if request.order is Order.TOTAL:
+            subscription.group = self._groups.group_of(request.topics)
+        on = self._hosting.streams.values()
+        positions = {s.pubend: SubscriptionPosition(s.start_of(subscription), guest=True) for s in on}
+        self._hosting.write_interest(self._enter(subscription, positions, Phase.FREE, 0), add=subscription)
+        return subscription
 
     def on_held(self, stream: Constream, resolved: Iterable[tuple[int, Tick]]) -> None:
         """A pubend keeps these holds, from these ticks on.
@@ -388,12 +401,15 @@ class Subscribing:
             self._begin(creation.subscription)
             return
         del self._creations[sid]
-        session, request = creation.session, creation.request
-        self._set_creator(creation, None, None)
         self._hosting.registry.become(sid, Phase.FREE)
         self._note(creation)
-        if session is None or request is None:
-            return
+        if creation.creator is not None:
+            self._waiting.go_on(creation.creator, now, wall)
+
+    def _attach_created(
+        self, creation: Creation, session: ClientSession, request: Subscribe, now: int, wall: int
+    ) -> None:
+        """A creation is complete. Nobody can have had the subscription, so there is nothing to be checked anew."""
         try:
             self._attach(session, request, creation.subscription, now, wall, created=not creation.changes)
         except RefusedError as refused:  # its topics are no longer all of one group
@@ -422,22 +438,16 @@ class Subscribing:
         for stream in self._hosting.streams.values():
             if stream.positions[sid].held and subscription.durable:
                 operations.append(position_row(sid, stream.pubend, stream.positions[sid]))
-        self._hosting.outbox.write(operations)
-        self._await_record(sid)
+        self._hosting.outbox.write(operations, self._when_durable(sid))
 
-    def _await_record(self, sid: int) -> None:
-        """Lets the creation go on when everything that was written for it is durable."""
+    def _when_durable(self, sid: int) -> Then:
+        """Returns what lets a creation go on when everything that was written for it is durable."""
 
         def durable(_now: int, _wall: int) -> None:
             if sid in self._creations:
                 self._creations[sid].durable = self.may_complete = True
 
-        self._hosting.outbox.write((), durable)
-
-    def is_awaited(self, sid: int) -> bool:
-        """Whether a session waits for a subscription that is being created."""
-        creation = self._creations.get(sid)
-        return creation is not None and creation.session is not None
+        return durable
 
     def _is_ready(self, creation: Creation) -> bool:
         sid = creation.subscription.sid
@@ -449,21 +459,22 @@ class Subscribing:
     def _attach_existing(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
     ) -> None:
-        changed = is_changed(session, request, subscription, self._hosting)
-        self._check(session, request, subscription, now)
+        changed = check_existing(session, request, subscription, self._hosting, now)  # 2
+        if request.order is Order.TOTAL:
+            self._groups.group_of(request.topics)
+        if request.commits:  # the answer says that what is repeated is durable: so that is judged before
+            self._commit_records.news(subscription, request.acknowledged, now)
         sid = subscription.sid
-        if self._expiry.returns(session, request, sid, self.on_subscribe):
+        if self._expiry.returns(session, request, sid, self.on_subscribe):  # 3
             return
-        if not self.is_settled(subscription, request):
+        if not self.is_settled(subscription):  # 4
             self._adopt(session, request, subscription, changed=changed)
             return
-        makes_anew = changed and request.on_change is OnChange.JMS
-        if not self._may_have(session, request, subscription, makes_anew=makes_anew):
-            self._waiting.put(Reason.IN_USE, session, request, self.on_subscribe, sid)
+        makes_anew = changed and request.on_change is OnChange.JMS  # 5
+        again = self.on_subscribe
+        if not self._holders.make_way(session, request, subscription, again, now, wall, makes_anew=makes_anew):
             return
-        self._takeovers.check(sid, session, request, now, wall)
-        self._take_from_others(session, request, subscription, wall)
-        if makes_anew:
+        if makes_anew:  # 6
             # In one write: a crash must not leave the name without a subscription, of which the client knew.
             self.remove(subscription, now)
             self._create(session, replace(request, start=StartAt.LATEST, positions=None), now, wall)
@@ -471,60 +482,6 @@ class Subscribing:
             self._change(session, request, subscription, wall)
         else:
             self._attach(session, request, subscription, now, wall, created=False)
-
-    def _check(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int) -> None:
-        """Raises RefusedError for what a request must not ask for, and BeyondError for what is not known yet."""
-        check_token(request, subscription, self._hosting)
-        self._check_positions(request, now)
-        if request.order is Order.TOTAL:
-            self._groups.group_of(request.topics)
-        if not request.commits:
-            return
-        # The answer says that what is repeated is durable: so that is judged before.
-        if unknown := self._commit_records.unknown_of(request.acknowledged, now):
-            raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
-        streams, sid = self._hosting.streams, subscription.sid
-        news = [
-            Position(acknowledged.pubend, acknowledged.tick)
-            for acknowledged in request.acknowledged
-            if acknowledged.pubend in streams and acknowledged.tick > streams[acknowledged.pubend].positions[sid].acked
-        ]
-        self._ahead.check(news, called(subscription.name))
-
-    def _may_have(
-        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, makes_anew: bool
-    ) -> bool:
-        """Whether nobody has a subscription, or a request wants to take it over. If not, it wants to wait.
-
-        Raises RefusedError if it wants neither.
-        """
-        sid, taker = subscription.sid, taker_of(session, request)
-        lock, holder = self._locks.holder(sid), self._hosting.consumers.get(sid)
-        if lock is None and (holder is None or _has_moved(session, holder)):
-            return True
-        in_use = self._takeovers.in_use(sid, taker, request.in_use)
-        if lock is not None and in_use is InUse.ERROR:
-            raise RefusedError(Code.IN_USE, f"the subscription is leased to {lock.owner!r}")
-        if holder is not None and (in_use is InUse.ERROR or (makes_anew and in_use is InUse.TAKEOVER)):
-            raise RefusedError(Code.IN_USE, _in_use(holder, session))
-        return in_use is not InUse.WAIT
-
-    def _take_from_others(
-        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int
-    ) -> None:
-        """Whoever has a subscription loses it, and is told."""
-        sid, by = subscription.sid, taken_over_by(session.client_id, taker_of(session, request), wall)
-        if self._locks.holder(sid) is not None:
-            self._locks.end(sid, Code.TAKEN_OVER, f"a consumer has the subscription: {by}")
-            self._takeovers.left(sid)
-        holder = self._hosting.consumers.get(sid)
-        if holder is None:
-            return
-        if _has_moved(session, holder):
-            self._hosting.end_session(holder.channel.session, MOVED)
-        else:
-            self._hosting.tell(holder.channel.session, Detached(sid, Code.TAKEN_OVER, by))
-        self._hosting.detach(sid)
 
     def _change(self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, wall: int) -> None:
         """Gives a subscription that nobody consumes the filter of a request; it keeps its position.
@@ -542,9 +499,10 @@ class Subscribing:
             position = stream.change(sid, subscription.version)
             operations.append(position_row(sid, stream.pubend, position))
         operations += self._commit_records.changed(former, wall)
-        self._begin_creation(Creation(session, request, subscription, changes=True))
-        hosting.write_interest(operations, add=subscription, former=former)
-        self._await_record(sid)
+        hosting.registry.become(sid, Phase.CHANGING)
+        hosting.write_interest(operations, self._when_durable(sid), add=subscription, former=former)
+        creation = self._creations[sid] = Creation(subscription, changes=True)
+        self._await(creation, session, request)
 
     def _adopt(
         self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, *, changed: bool
@@ -556,16 +514,17 @@ class Subscribing:
         if changed:
             raise RefusedError(Code.RETRY, f"subscription {subscription.name!r} is being created, or changed")
         creation = self._creations[subscription.sid]
-        if creation.session is not None and creation.session.instance != session.instance:
-            # Whoever may wait, or take it over, asks again until it is there.
-            code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
-            raise RefusedError(code, "the subscription is being created by another consumer")
-        if creation.session is not None and creation.request is not None:  # the same client has asked twice
-            if taker_of(session, request).is_before(taker_of(creation.session, creation.request)):
+        creator = creation.creator
+        if creator is not None and creator.waits:
+            if creator.session.instance != session.instance:
+                # Whoever may wait, or take it over, asks again until it is there.
+                code = Code.IN_USE if request.in_use is InUse.ERROR else Code.RETRY
+                raise RefusedError(code, "the subscription is being created by another consumer")
+            if taker_of(session, request).is_before(taker_of(creator.session, creator.request)):
                 raise RefusedError(Code.TAKEN_OVER, "a later request of the same client came first")
             taken_over = RefusedError(Code.TAKEN_OVER, "another consumer of the same client took it over")
-            self._hosting.tell(creation.session.number, taken_over.answer(creation.request.request))
-        self._set_creator(creation, session, request)
+            self._waiting.refuse(creator, taken_over)
+        self._await(creation, session, request)
         self.may_complete = True
 
     def _attach(
@@ -581,81 +540,69 @@ class Subscribing:
         if subscription.group:
             self._groups.group_of(subscription.topics)
         self._takeovers.taken(subscription.sid, taker_of(session, request))
-        consumer = Consumer(
-            subscription,
-            self._hosting.channel(session.number),
-            taker_of(session, request),
-            request.credit_events,
-            request.credit_bytes,
-            self._hosting.payload_max,
-            request.request,
-            since=wall,
-        )
-        for acknowledged in request.acknowledged:
-            self._ahead.acknowledge(consumer, acknowledged, now)
+        consumer = self.new_consumer(session, request, subscription, now, wall)
         opening = self._commit_records.open(consumer, request)
         if opening is None:
-            self._serve(consumer, request, OpenedRecord(), now, wall, created=created)
+            self._answer(consumer, request, OpenedRecord(), now, wall, created=created)
             return
         opened, rows = opening
         self._hosting.take_consumer(consumer, Phase.ATTACHING)
+        waiting = self._waiting.put(Reason.RECORD, session, request, self.on_subscribe, consumer.sid)
 
         def claimed(ticks: Mapping[PubendId, Tick], reason: str, now: int, wall: int) -> None:
             if self._hosting.consumers.get(consumer.sid) is not consumer:
-                gone = self._hosting.registry.get(consumer.sid) is not subscription
                 taken_over = RefusedError(Code.TAKEN_OVER, "another consumer took it over while it was being attached")
-                self._hosting.tell(session.number, (removed() if gone else taken_over).answer(request.request))
+                self._waiting.refuse(waiting, taken_over)
                 return
             try:
                 if reason:
                     raise RefusedError(Code.RETRY, reason)
                 self._commit_records.advance(subscription, ticks, now)
-                self._serve(consumer, request, opened, now, wall, created=created)
+                self._answer(consumer, request, opened, now, wall, created=created)
+                self._waiting.take(waiting)
             except BeyondError as beyond:
                 self._hosting.detach(consumer.sid)
+                self._waiting.take(waiting)
                 self._ahead.put_off(session, request, beyond, self.on_subscribe, now)
-            except RefusedError as refused:  # as in `_go_on`
+            except RefusedError as refused:  # as in `_attach_created`
                 self._hosting.detach(consumer.sid)
-                self._hosting.tell(session.number, refused.answer(request.request))
+                self._waiting.refuse(waiting, refused)
 
         def durable(now: int, wall: int) -> None:
             if opened.claims and self._hosting.consumers.get(consumer.sid) is consumer:
+                waiting.reason = Reason.CLAIM
                 self._commit_records.claim(subscription, opened, claimed)
             else:
                 claimed({}, "", now, wall)
 
         self._hosting.outbox.write(rows, durable)
 
-    def _serve(
+    def new_consumer(
+        self, session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, now: int, wall: int
+    ) -> Consumer:
+        """Returns the consumer that a request makes. What it has acknowledged before counts."""
+        consumer = self._hosting.new_consumer(subscription, session.number, taker_of(session, request), request, wall)
+        for acknowledged in request.acknowledged:
+            self._ahead.acknowledge(consumer, acknowledged, now)
+        return consumer
+
+    def _answer(
         self, consumer: Consumer, request: Subscribe, opened: OpenedRecord, now: int, wall: int, *, created: bool
     ) -> None:
-        """Answers a consumer, and serves it from where it goes on."""
+        """Serves the consumer of a subscription that is kept here, from where it goes on."""
         hosting, subscription = self._hosting, consumer.subscription
-        sid = subscription.sid
-        given = None if request.positions is None else {p.pubend: p.tick for p in request.positions}
-        group = self._groups.group_of(subscription.topics) if subscription.group else ""
-        at = {
-            stream.pubend: self.attach_at(stream, stream.positions[sid], given) for stream in hosting.streams.values()
-        }
-        if group:
-            members = self._groups.members(group)
-            at.update(self._groups.late_starts(subscription, members, at, given or {}))
-            if not consumer.is_elsewhere:
-                starts = {pubend: stream.positions[sid].start for pubend, stream in members.items()}
-                too_late = self._groups.too_late(members, at, starts)
-                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
-            if group != subscription.group:
-                subscription.group = group
-                hosting.outbox.write(hosting.registry.save(subscription))
+        sid, given = subscription.sid, ticks_of(request)
+        positions = {pubend: stream.positions[sid] for pubend, stream in hosting.streams.items()}
+        at = {pubend: self.attach_at(hosting.streams[pubend], on, given) for pubend, on in positions.items()}
+        starts = {pubend: on.start for pubend, on in positions.items()}
         answer = Subscribed(
             request.request,
             sid,
             subscription.generation,
             hosting.seals.of(subscription),
             created,
-            [Position(pubend, tick) for pubend, tick in at.items()],
+            [],
             hosting.seals.home,
-            group=group,
             epoch=opened.epoch,
             doubt=opened.doubt,
             cleared=opened.cleared,
@@ -668,20 +615,40 @@ class Subscribing:
             earlier=opened.earlier,
             untaken=untaken(subscription.topics, hosting.streams) if created else (),
         )
-        hosting.attach(consumer, at, answer, now, wall)
+        self.serve(consumer, request, at, starts, answer, now, wall)
+
+    def serve(
+        self,
+        consumer: Consumer,
+        request: Subscribe,
+        at: dict[PubendId, Tick],
+        starts: Mapping[PubendId, Tick],
+        answer: Subscribed,
+        now: int,
+        wall: int,
+    ) -> None:
+        """Answers a consumer, and serves it from `at` on.
+
+        `starts`: where its subscription began. `answer`: without the positions, and without the group.
+        """
+        hosting, subscription = self._hosting, consumer.subscription
+        group = self._groups.group_of(subscription.topics) if subscription.group else ""
+        if group:
+            members = self._groups.members(group)
+            at.update(self._groups.late_starts(subscription, members, at, ticks_of(request) or {}))
+            if not consumer.is_elsewhere:
+                too_late = self._groups.too_late(members, at, starts)
+                hosting.ordering.begin(consumer, {pubend: at[pubend] for pubend in members}, too_late)
+            if group != subscription.group:
+                subscription.group = group
+                hosting.outbox.write(hosting.registry.save(subscription))
+        positions = [Position(pubend, tick) for pubend, tick in at.items()]
+        hosting.attach(consumer, at, replace(answer, positions=positions, group=group), now, wall)
         self._ahead.watch(consumer, at, now)
 
     def attach_at(self, stream: Constream, position: SubscriptionPosition, given: dict[PubendId, Tick] | None) -> Tick:
         """Returns where a consumer goes on: at its token, or without a token where the subscription stands."""
         return position.acked if given is None else given.get(stream.pubend, position.start)
-
-    def _refuse_waiting(self, sid: int) -> None:
-        """Answers every request that waits for a subscription that is removed: its creator's and all others."""
-        creation = self._creations.pop(sid, None)
-        if creation is not None and creation.session is not None and creation.request is not None:
-            self._hosting.tell(creation.session.number, removed().answer(creation.request.request))
-            self._set_creator(creation, None, None)
-        self._waiting.refuse_all(sid, removed())
 
 
 def _late_start(request: Subscribe, wall: int) -> Tick:
@@ -694,20 +661,3 @@ def _late_start(request: Subscribe, wall: int) -> Tick:
         return 0
     present = max(0, tick_at(wall) - SKEW)
     return present if request.start is StartAt.LATEST else min(present, max(0, tick_at(request.start_wall) - 1))
-
-
-def _has_moved(session: ClientSession, holder: Consumer) -> bool:
-    """Whether a subscription is held in an earlier session of the connection that asks for it."""
-    return holder.instance == session.instance and holder.channel.session != session.number
-
-
-def _in_use(holder: Consumer, session: ClientSession) -> str:
-    """Returns who has a subscription, since when, and what a client that wants it can do."""
-    who = "this very connection"
-    if holder.instance != session.instance:
-        who = f"another process or connection of client {session.client_id!r} (instance {holder.instance[:8]})"
-    return (
-        f"subscription {holder.subscription.name!r} is consumed by {who} since"
-        f" {time_at(tick_at(holder.since)):%Y-%m-%d %H:%M:%S} UTC:"
-        " in_use='takeover' takes it over, in_use='wait' waits until it is free"
-    )

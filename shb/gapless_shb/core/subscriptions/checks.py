@@ -8,8 +8,8 @@ from zlib import crc32
 
 from gapless.core.network.facts import MAIL_BYTES_MAX, BrokerId
 from gapless.core.ports import ClientSession
-from gapless.core.stream.ticks import PubendId, ShbId
-from gapless.core.wire.messages import Code, OnChange, Order, Position, StartAt, Subscribe, Target
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless.core.wire.messages import Attach, Code, OnChange, Order, Position, StartAt, Subscribe, Target
 from gapless.core.wire.token_room import TokenRoom
 from gapless.errors import InvalidSelectorError, InvalidTopicError
 from gapless.selectors.filters import Filter, leaving_out
@@ -39,6 +39,19 @@ def not_from(session: ClientSession, request: Subscribe) -> str:
     return session.app_id if request.no_local else ""
 
 
+def wanted(session: ClientSession, request: Subscribe) -> SubscriptionRecord:
+    """Returns the record of the subscription that a request asks for, without what its creation decides."""
+    selects = tuple(request.topics), request.selector
+    record = SubscriptionRecord(0, session.client_id, request.name or "", 1, *selects, 0, 0, {})
+    record.not_from = not_from(session, request)
+    return record
+
+
+def ticks_of(request: Subscribe | Attach) -> dict[PubendId, Tick] | None:
+    """Returns the positions that a request names, by pubend; None if it has no token."""
+    return None if request.positions is None else {at.pubend: at.tick for at in request.positions}
+
+
 def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorLimits) -> Filter:
     """Returns the request's filter. Raises RefusedError if it is not well-formed, or its selector is too large."""
     try:
@@ -51,6 +64,33 @@ def checked_filter(session: ClientSession, request: Subscribe, limits: SelectorL
         raise RefusedError(Code.INVALID_SELECTOR, error.message, error.expression, error.position) from error
     except InvalidTopicError as error:
         raise RefusedError(Code.INVALID_TOPIC, str(error)) from error
+
+
+def checked_new(session: ClientSession, request: Subscribe, hosting: Hosting, now: int) -> SubscriptionRecord:
+    """Returns the record of the subscription that a request creates. Raises RefusedError if it may not."""
+    check_room(request, hosting)
+    checked_filter(session, request, hosting.selector_limits)
+    check_mail_room(session, request, hosting)
+    if request.start is StartAt.TOKEN:
+        check_stands(request, hosting, now)
+    return wanted(session, request)
+
+
+def check_existing(
+    session: ClientSession, request: Subscribe, subscription: SubscriptionRecord, hosting: Hosting, now: int
+) -> bool:
+    """Returns whether a request changes a subscription. Raises RefusedError if it may not even have it free."""
+    check_room(request, hosting)
+    changed = is_changed(session, request, subscription, hosting)
+    check_token(request, subscription, hosting)
+    check_stands(request, hosting, now)
+    return changed
+
+
+def check_stands(request: Subscribe, hosting: Hosting, now: int) -> None:
+    """Raises RefusedError if a request names positions at which no subscription to its topics can stand."""
+    concerned = of_concern(request.positions or (), hosting.streams, request.topics)
+    check_positions(concerned, hosting, called(request.name), now)
 
 
 def check_room(request: Subscribe, hosting: Hosting) -> None:

@@ -35,7 +35,6 @@ from gapless_shb.core.state.positions import last_event
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.state.rows import position_row
-from gapless_shb.core.subscriptions.checks import called
 from gapless_shb.core.subscriptions.claims import Claimed, Claims
 from gapless_shb.core.subscriptions.earlier import added, attempts_at, furthest, resolved, uncommitted
 from gapless_shb.core.subscriptions.unheard import may_be_there, of_its_name
@@ -155,18 +154,22 @@ class CommitRecords:
 
         Raises RefusedError if that cannot be noted yet, and BeyondError if a position has to be judged first.
         """
-        sid, streams = subscription.sid, self._hosting.streams
-        said = [Acknowledged(pubend, tick, tick) for pubend, tick in ticks.items()]
-        if unknown := self.unknown_of(said, now):
-            raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
-        news = [
-            each for each in said if each.pubend in streams and each.tick > streams[each.pubend].positions[sid].acked
-        ]
-        self._ahead.check([Position(each.pubend, each.tick) for each in news], called(subscription.name))
-        for each in news:
-            stream = streams[each.pubend]
-            stream.acknowledge(sid, each.tick, last_event(stream.positions[sid], stream.head, each.tick))
+        sid, consumed = subscription.sid, [Acknowledged(pubend, tick, tick) for pubend, tick in ticks.items()]
+        for position in self.news(subscription, consumed, now):
+            stream = self._hosting.streams[position.pubend]
+            stream.acknowledge(sid, position.tick, last_event(stream.positions[sid], stream.head, position.tick))
         self._hosting.unsaved = True
+
+    def news(
+        self, subscription: SubscriptionRecord, acknowledged: Sequence[Acknowledged], now: int
+    ) -> list[Acknowledged]:
+        """Returns the positions that are above what is acknowledged already.
+
+        Raises RefusedError if one of them cannot be kept yet, and BeyondError if one has to be judged first.
+        """
+        if unknown := self.unknown_of(acknowledged, now):
+            raise RefusedError(Code.RETRY, f"{unknown} is not known here yet")
+        return self._ahead.news(subscription, acknowledged)
 
     def is_current(self, sid: int, epoch: int) -> bool:
         """Whether a commit of this epoch is taken."""
@@ -198,7 +201,11 @@ class CommitRecords:
             if each.tick <= stream.head or consumer.is_elsewhere:
                 continue
             if self._ahead.is_beyond(each.pubend, each.tick) and each.tick > stream.positions[sid].acked:
-                again = partial(self._commit_again, consumer, said, unit, enlists, durable)
+
+                def again(now: int, _wall: int) -> None:
+                    if hosting.consumers.get(sid) is consumer:
+                        self.commit(consumer, said, unit, enlists, durable, now)
+
                 self._ahead.judge(consumer, each, again, now)
                 return
         rows: list[Operation] = []
@@ -311,19 +318,6 @@ class CommitRecords:
         self._hosting.outbox.write([row], lambda _now, _wall: self.claim(subscription, opened, then))
 
     # How it is done.
-
-    def _commit_again(
-        self,
-        consumer: Consumer,
-        said: Sequence[Acknowledged],
-        unit: Unit | None,
-        enlists: PubendId,
-        durable: Then,
-        now: int,
-        _wall: int,
-    ) -> None:
-        if self._hosting.consumers.get(consumer.sid) is consumer:
-            self.commit(consumer, said, unit, enlists, durable, now)
 
     @staticmethod
     def _pass_on(record: CommitRecord) -> OpenedRecord:

@@ -92,8 +92,8 @@ class Expiry:
         """When each subscription without a consumer was noticed, the earliest first."""
         self._returning: set[int] = set()
         """The subscriptions whose return is not durable yet."""
-        self._lapsed: dict[tuple[str, str], Lapsed] = {}
-        """The lapsed subscriptions, the earliest first."""
+        self.lapsed: dict[tuple[str, str], Lapsed] = {}
+        """The lapsed subscriptions, by client id and name, the earliest first."""
         self._obsolete: list[Operation] = []
         self._recover(reader)
 
@@ -111,7 +111,7 @@ class Expiry:
         lapsed = (_decode_lapsed(value) for _, value in reader.scan(LAPSED))
         for one in sorted(lapsed, key=lambda one: one.lapsed_at):
             if self._hosting.registry.find(one.client_id, one.name) is None:
-                self._lapsed[one.client_id, one.name] = one
+                self.lapsed[one.client_id, one.name] = one
             else:  # a crash lost the removal of the subscription
                 self._obsolete.append(_forget(one.client_id, one.name))
 
@@ -127,16 +127,13 @@ class Expiry:
         if self._obsolete:
             self._hosting.outbox.write(self._obsolete)
 
-    def on_beat(self, is_awaited: Callable[[int], bool], remove: Callable[[SubscriptionRecord], None]) -> None:
-        """One more beat has passed: notes subscriptions that lost their consumer, removes those that have expired.
-
-        `is_awaited`: whether a session waits for a subscription that is being created.
-        """
+    def on_beat(self, remove: Callable[[SubscriptionRecord], None]) -> None:
+        """One more beat has passed: notes subscriptions that lost their consumer, removes those that have expired."""
         assert self._expiry_ms is not None
         beat = beat_of(self._expiry_ms)
         self._uptime += beat
         operations: list[Operation] = [Set(ABSENCES, _UPTIME, _encode(self._uptime))]
-        for sid in self._newly_left(is_awaited):
+        for sid in self._newly_left():
             self._left[sid] = self._uptime
             operations.append(Set(ABSENCES, _KEY.pack(sid), _encode(self._uptime)))
         self._hosting.outbox.write(operations)
@@ -148,7 +145,7 @@ class Expiry:
             self._lapse(subscription)
             remove(subscription)
 
-    def _newly_left(self, is_awaited: Callable[[int], bool]) -> Iterable[int]:
+    def _newly_left(self) -> Iterable[int]:
         hosting = self._hosting
         consumers = hosting.consumers
         if len(self._left) + len(self._returning) + len(consumers) >= len(hosting.registry):
@@ -160,7 +157,7 @@ class Expiry:
             and subscription.sid not in self._left
             and subscription.sid not in self._returning
             and hosting.registry.phase(subscription.sid) in _NOBODY_HAS_IT
-            and not is_awaited(subscription.sid)
+            and not self._waiting.is_awaited(subscription.sid, Reason.PREPARING)
         ]
 
     def _lapse(self, subscription: SubscriptionRecord) -> None:
@@ -175,11 +172,11 @@ class Expiry:
         }
         lapsed = Lapsed(subscription.sid, client_id, name, self._uptime, starts, done, subscription.late_start)
         operations: list[Operation] = [Set(LAPSED, _name(client_id, name), _encode(lapsed))]
-        self._lapsed.pop((client_id, name), None)
-        self._lapsed[client_id, name] = lapsed
-        while len(self._lapsed) > LAPSED_MAX:
-            oldest = next(iter(self._lapsed))
-            del self._lapsed[oldest]
+        self.lapsed.pop((client_id, name), None)
+        self.lapsed[client_id, name] = lapsed
+        while len(self.lapsed) > LAPSED_MAX:
+            oldest = next(iter(self.lapsed))
+            del self.lapsed[oldest]
             operations.append(_forget(*oldest))
         hosting.outbox.write(operations)
         text = f"subscription {name!r} of client {client_id!r} is given up: nobody consumed it until it expired"
@@ -223,17 +220,14 @@ class Expiry:
 
     def forget_lapsed(self, client_id: str, name: str) -> list[Operation]:
         """Returns the writes that forget a lapsed subscription; none if there is none."""
-        return [] if self._lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
+        return [] if self.lapsed.pop((client_id, name), None) is None else [_forget(client_id, name)]
 
-    def resumed(self, client_id: str, request: Subscribe) -> Subscribe:
+    def resumed(self, request: Subscribe, lapsed: Lapsed) -> Subscribe:
         """Returns a request to create a subscription, changed so that a lapsed name continues at its old position.
 
         Like a subscription that exists, it continues there whatever start the request has for a new one. With a token,
         the old position counts for the pubends that the token does not name. Events that are gone will be a gap.
         """
-        lapsed = self._lapsed.get((client_id, request.name or ""))
-        if lapsed is None:
-            return request
         given = list(request.positions or ()) if request.start is StartAt.TOKEN else []
         named = {position.pubend for position in given}
         given += [
@@ -242,11 +236,6 @@ class Expiry:
             if pubend not in named
         ]
         return replace(request, start=StartAt.TOKEN, positions=given)
-
-    def late_start(self, client_id: str, name: str | None) -> Tick | None:
-        """Returns where a lapsed subscription would start on pubends found later; None if none has lapsed."""
-        lapsed = self._lapsed.get((client_id, name or ""))
-        return None if lapsed is None else lapsed.late_start
 
     def _there(self, ticks: dict[PubendId, Tick]) -> Iterable[tuple[PubendId, Tick]]:
         """Yields the ticks without those of pubends that have begun anew since.

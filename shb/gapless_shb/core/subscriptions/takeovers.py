@@ -19,7 +19,7 @@ request takes nothing from somebody else before it was confirmed:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gapless.core.ports import ClientSession
@@ -45,17 +45,25 @@ class Confirmation:
     wait: int
 
 
+@dataclass(slots=True)
+class Taken:
+    """A subscription that somebody has got, in this life of the broker."""
+
+    latest: Taker
+    """Who has got it last."""
+    is_left: bool = False
+    """Whether that one has left it in order, and does not come back for it."""
+    awaited: dict[tuple[str, int], Confirmation] = field(default_factory=dict)
+    """What others were asked to confirm, by connection and number of the request: a connection may have several."""
+
+
 class Takeovers:
-    """The confirmations that an SHB waits for."""
+    """Who has got each subscription last, and the confirmations that an SHB waits for."""
 
     def __init__(self) -> None:
         self._number = 0
-        self._awaited: dict[int, dict[tuple[str, int], Confirmation]] = {}
-        """By subscription, and by connection and number of the request: a connection may have several."""
-        self._latest: dict[int, Taker] = {}
-        """Who has got each subscription last, in this life of the broker."""
-        self._left: set[int] = set()
-        """The subscriptions that the last one has left in order: he does not come back for them."""
+        self._taken: dict[int, Taken] = {}
+        """By subscription."""
 
     def check(self, sid: int, session: ClientSession, request: Subscribe | TakeLease, now: int, wall: int) -> None:
         """Somebody is about to get a subscription, which another one may have.
@@ -74,7 +82,7 @@ class Takeovers:
         latest = self._latest_of_process(sid, taker)
         if latest is None or not taker.is_before(latest):
             return False
-        return taker.again or taker.asked == latest.asked or sid not in self._left
+        return taker.again or taker.asked == latest.asked or not self._taken[sid].is_left
 
     def in_use(self, sid: int, taker: Taker, in_use: InUse) -> InUse:
         """Returns what becomes of a request if somebody else has the subscription.
@@ -90,32 +98,30 @@ class Takeovers:
 
         Who was asked to confirm before would take it from somebody of whom he has not heard.
         """
-        self._awaited.pop(sid, None)
-        self._latest[sid] = taker
-        self._left.discard(sid)
+        self._taken[sid] = Taken(taker)
 
     def left(self, sid: int) -> None:
         """The consumer of a subscription has left it in order."""
-        self._left.add(sid)
+        if sid in self._taken:
+            self._taken[sid].is_left = True
 
     def forget(self, sid: int) -> None:
         """A subscription is gone."""
-        self._awaited.pop(sid, None)
-        self._latest.pop(sid, None)
-        self._left.discard(sid)
+        self._taken.pop(sid, None)
 
     def _latest_of_process(self, sid: int, taker: Taker) -> Taker | None:
-        latest = self._latest.get(sid)
-        return latest if latest is not None and taker.is_of_process(latest) else None
+        taken = self._taken.get(sid)
+        return taken.latest if taken is not None and taker.is_of_process(taken.latest) else None
 
     def _has_to_confirm(self, sid: int, taker: Taker, in_use: InUse) -> bool:
         """Whether nobody may wait for a request any more, and somebody else has the subscription, or may come back."""
-        latest = self._latest.get(sid)
-        if latest is None:
+        taken = self._taken.get(sid)
+        if taken is None:
             return False
+        latest = taken.latest
         if in_use is not InUse.WAIT and taker.is_of_process(latest) and taker.attempt < latest.attempt:
             return True
-        return sid not in self._left and latest.instance != taker.instance
+        return not taken.is_left and latest.instance != taker.instance
 
     def _check_confirmed(
         self, sid: int, session: ClientSession, request: Subscribe | TakeLease, now: int, wall: int
@@ -123,25 +129,19 @@ class Takeovers:
         """Raises RefusedError unless it was confirmed just now: who is too old to name its process cannot do that."""
         if not request.process:
             return
-        self._forget_old(now)
-        who = session.instance, request.request
-        asked = self._awaited.get(sid, {}).pop(who, None)
+        before, who = self._taken[sid].awaited, (session.instance, request.request)
+        awaited = {by: asked for by, asked in before.items() if now - asked.asked_at < FORGET}
+        asked = awaited.pop(who, None)
+        self._taken[sid].awaited = awaited
         wait = WAIT_FIRST
         if asked is not None and asked.number == request.confirms:
             if now - asked.asked_at <= asked.wait:
                 return
             wait = min(2 * asked.wait, WAIT_MOST)
         self._number = max(self._number + 1, wall * 1000)  # of no former life of this broker
-        self._awaited.setdefault(sid, {})[who] = Confirmation(self._number, now, wait)
+        awaited[who] = Confirmation(self._number, now, wait)
         reason = "somebody else has it: ask again to take it over"
         raise RefusedError(Code.RETRY, reason, confirm=self._number)
-
-    def _forget_old(self, now: int) -> None:
-        for sid, asked in list(self._awaited.items()):
-            for who in [one for one, each in asked.items() if now - each.asked_at >= FORGET]:
-                del asked[who]
-            if not asked:
-                del self._awaited[sid]
 
 
 def taken_over_by(client_id: str, taker: Taker, wall: int) -> str:

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import Held
@@ -36,6 +37,7 @@ from gapless_shb.core.state.registry import SubscriptionRecord
 from gapless_shb.core.subscriptions.checks import called, lost_data
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 
+AnyPosition = TypeVar("AnyPosition", Position, Acknowledged)
 Then: TypeAlias = "Callable[[int, int], None]"
 """(now, wall)"""
 
@@ -43,7 +45,7 @@ Then: TypeAlias = "Callable[[int, int], None]"
 class BeyondError(Exception):
     """It is not known yet whether a request can be granted: one of its positions is ahead of all that is known here."""
 
-    def __init__(self, position: Position, who: str) -> None:
+    def __init__(self, position: Position | Acknowledged, who: str) -> None:
         super().__init__(f"{who} stands ahead of everything known of {position.pubend}")
         self.position = position
         self.who = who
@@ -91,25 +93,35 @@ class UnverifiedPositions:
             return False
         return tick == FOREVER or not stream.meta.timed or (tick + 1) % MILLISECOND != 0
 
-    def check(self, positions: Iterable[Position], who: str) -> None:
+    def check(self, positions: Iterable[Position | Acknowledged], who: str) -> None:
         """Raises BeyondError for a position that has to be judged first."""
         for position in positions:
             if self.is_beyond(position.pubend, position.tick):
                 raise BeyondError(position, who)
+
+    def news(self, subscription: SubscriptionRecord, positions: Iterable[AnyPosition]) -> list[AnyPosition]:
+        """Returns the positions above what a subscription has acknowledged, on pubends that are known here.
+
+        Raises BeyondError for one that has to be judged first.
+        """
+        streams, sid = self._hosting.streams, subscription.sid
+        news = [
+            position
+            for position in positions
+            if position.pubend in streams and position.tick > streams[position.pubend].positions[sid].acked
+        ]
+        self.check(news, called(subscription.name))
+        return news
 
     def put_off(
         self, session: ClientSession, request: Any, beyond: BeyondError, again: RequestHandler, now: int
     ) -> None:
         """Lets a request wait until its position is judged. Then it is handled again, or refused."""
         waiting = self._waiting.put(Reason.POSITION, session, request, again)
-
-        def good(now: int, wall: int) -> None:
-            self._waiting.go_on(waiting, now, wall)
-
-        def refuse(why: RefusedError, _now: int, _wall: int) -> None:
-            self._waiting.refuse(waiting, why)
-
-        doubt = UnverifiedPosition(beyond.position.tick, beyond.who, good, refuse, waiting)
+        good = partial(self._waiting.go_on, waiting)
+        doubt = UnverifiedPosition(
+            beyond.position.tick, beyond.who, good, lambda why, _now, _wall: self._waiting.refuse(waiting, why), waiting
+        )
         self._add(beyond.position.pubend, doubt, now)
 
     def give_up(self, client_id: str, name: str) -> None:

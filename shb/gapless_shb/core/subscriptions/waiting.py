@@ -1,8 +1,9 @@
 """Requests that wait, all in one place (protocol: waiting).
 
 Whatever a request has waited for, it runs again from the top, as if it had come just now: each of its checks counts
-once more. So nothing that happened meanwhile has to be thought of where it waits. A request waits for one thing at a
-time, and its session's end ends its waiting.
+once more. So nothing that happened meanwhile has to be thought of where it waits. What is done for one request alone
+goes on where it was: a creation, the consumer that was chosen, the question to its home. A request waits for one thing
+at a time, and its session's end ends its waiting.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from gapless.core.gauges import Gauge
 from gapless.core.ports import ClientSession, RequestHandler
+from gapless.core.wire.messages import ServerMessage
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.refusals import RefusedError
+from gapless_shb.core.state.session_ends import End
 from gapless_shb.core.state.subscription import Phase
 
 
@@ -27,11 +31,17 @@ class Reason(Enum):
     IN_USE = "somebody else has it"
     """Until it is free; whoever has waited longest comes first."""
     PREPARING = "it is being created or changed"
-    """Until that is durable, and answered."""
+    """Until that is durable, and answered: to whoever has asked for it first of all."""
+    RECORD = "its commit record is being written"
+    """Until that is durable. Its consumer is chosen."""
+    CLAIM = "pubends where transactions store its position have not answered"
+    """Until they have, and nobody else stores it there any more."""
     RETURN = "its return is being noted"
     """Until that is durable."""
     POSITION = "its position is ahead of all that is known here"
     """Until the pubend has said how far it is."""
+    HOME = "its home has not answered"
+    """Until the SHB that keeps the subscription has; it makes the checks, and the request goes on with its answer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +55,8 @@ class WaitingRequest:
     """Handles it from the top."""
     sid: int
     """Of its subscription; 0: that does not exist yet."""
+    left: End | None
+    """What follows if its session ends first."""
     waits: bool = True
     """Whether it still does."""
 
@@ -60,23 +72,33 @@ class Waiting:
         """The subscriptions whose requests go on just now, one after the other."""
 
     def put(
-        self, reason: Reason, session: ClientSession, request: Any, again: RequestHandler, sid: int = 0
+        self,
+        reason: Reason,
+        session: ClientSession,
+        request: Any,
+        again: RequestHandler,
+        sid: int = 0,
+        left: End | None = None,
     ) -> WaitingRequest:
         """Lets a request wait."""
-        waiting = WaitingRequest(reason, session, request, again, sid)
+        waiting = WaitingRequest(reason, session, request, again, sid, left)
         self._requests.setdefault(sid, {})[waiting] = None
-        self._hosting.session_ends.add(session.number, waiting, lambda _now, _wall: self._drop(waiting))
+        self._hosting.session_ends.add(session.number, waiting, partial(self._left, waiting))
         return waiting
 
     def go_on(self, waiting: WaitingRequest, now: int, wall: int) -> None:
         """What a request has waited for has come, unless it waits no more."""
-        if self._take(waiting):
+        if self.take(waiting):
             waiting.again(waiting.session, waiting.request, now, wall)
 
     def refuse(self, waiting: WaitingRequest, why: RefusedError) -> None:
         """What a request has waited for will not come."""
-        if self._take(waiting):
-            self._hosting.tell(waiting.session.number, why.answer(waiting.request.request))
+        self.answer(waiting, why.answer(waiting.request.request))
+
+    def answer(self, waiting: WaitingRequest, message: ServerMessage) -> None:
+        """Somebody else has answered a request, unless it waits no more."""
+        if self.take(waiting):
+            self._hosting.tell(waiting.session.number, message)
 
     def wake(self, sid: int, reason: Reason, now: int, wall: int) -> None:
         """What several requests have waited for has come."""
@@ -115,7 +137,7 @@ class Waiting:
         """A client does not want what it has asked for any more."""
         for waiting in list(self):
             if (waiting.session.number, waiting.request.request) == (session, request):
-                self._take(waiting)
+                self.take(waiting)
 
     def is_awaited(self, sid: int, reason: Reason) -> bool:
         """Whether a request about a subscription waits for this."""
@@ -135,17 +157,18 @@ class Waiting:
         for requests in self._requests.values():
             yield from requests
 
+    def _left(self, waiting: WaitingRequest, now: int, wall: int) -> None:
+        self.take(waiting)
+        if waiting.left is not None:
+            waiting.left(now, wall)
+
     def _first_in_line(self, sid: int) -> WaitingRequest | None:
         """Returns the request that may have a subscription now, if that is free."""
         if self._hosting.registry.phase(sid) is not Phase.FREE:
             return None
         return next((waiting for waiting in self._requests.get(sid, ()) if waiting.reason is Reason.IN_USE), None)
 
-    def _drop(self, waiting: WaitingRequest) -> None:
-        """Nobody waits for an answer any more."""
-        self._take(waiting)
-
-    def _take(self, waiting: WaitingRequest) -> bool:
+    def take(self, waiting: WaitingRequest) -> bool:
         """Takes a request out. Returns whether it was there."""
         if not waiting.waits:
             return False

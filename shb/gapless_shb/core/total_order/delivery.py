@@ -18,7 +18,7 @@ from gapless_shb.core.catch_up.readers import BATCH, ReaderContext, unexpired
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.consumers import Consumer
 from gapless_shb.core.state.positions import SubscriptionPosition
-from gapless_shb.core.state.segments import GapSegment
+from gapless_shb.core.state.segments import GapSegment, too_large
 from gapless_shb.core.total_order.merge import OrderedMerge, size_of
 from gapless_shb.core.total_order.reader import OrderedReader, OrderedSink
 
@@ -113,18 +113,18 @@ class OrderedDelivery:
         while (item := merge.take(self._affordable)) is not None:
             pubend, segment = item
             stream = self._streams[pubend]
-            if isinstance(segment, GapSegment):
-                consumer.channel.gap(sid, pubend, segment.start, segment.end, segment.reason)
-                stream.positions[sid].sent = segment.end
-            elif len(events := unexpired(segment, wall)):
+            if isinstance(segment, EventBatch):
+                events = unexpired(segment, wall)
+                if not len(events):
+                    continue
                 payload = events.payload((1 << len(events)) - 1)
-                if consumer.is_too_large(payload):
-                    tick = events.ticks[0]
-                    consumer.channel.gap(sid, pubend, tick - 1, tick, GapReason.TOO_LARGE)
-                else:
-                    consumer.spend(len(events), len(payload))
-                    consumer.channel.deliver(sid, pubend, payload)
                 stream.positions[sid].sent = events.ticks[-1]
+                if not consumer.is_too_large(payload):
+                    consumer.send(pubend, len(events), payload)
+                    continue
+                segment = too_large(events.ticks[0])
+            consumer.channel.gap(sid, pubend, segment.start, segment.end, segment.reason)
+            stream.positions[sid].sent = segment.end
         for member in merge.members():
             stream = self._streams[member.pubend]
             stream.positions[sid].pass_over(member.done_upto)

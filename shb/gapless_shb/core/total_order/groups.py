@@ -144,11 +144,13 @@ class Groups:
 
         A merge waits for each of its members, so nothing does. But a member may be in place of a lost one, with a clock
         that was set back: then it publishes before the place that the order has come to. `starts`: where the
-        subscription began; where it still stands there, no order has come to.
+        subscription began, as far as that is known; where it still stands there, no order has come to.
         """
         found = {}
         for pubend, stream in members.items():
-            places = [(at[other], other) for other in members if other != pubend and at[other] > starts[other]]
+            places = [
+                (at[other], other) for other in members if other != pubend and at[other] > starts.get(other, at[other])
+            ]
             if places and self.replaces_another(stream):
                 found[pubend] = late_start(pubend, max(places))
         return found

@@ -34,6 +34,7 @@ from gapless_shb.core.broker import SubscriberHostingBroker, Timing
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.live.constream import Constream
 from gapless_shb.core.state.broker_state import CatchUp
+from gapless_shb.core.subscriptions.waiting import Reason
 from unit.rig import Rig
 
 PUBEND = "p@1"
@@ -125,6 +126,11 @@ class World(Rig[SubscriberHostingBroker]):
     def shb(self) -> str:
         """What the broker calls itself between brokers."""
         return self.role._shb
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """What requests wait for."""
+        return [waiting.reason for waiting in self.role._waiting]
 
     @property
     def stream(self) -> Constream:

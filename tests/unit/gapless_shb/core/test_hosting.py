@@ -8,6 +8,7 @@ from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.registry import Registry
 from gapless_shb.core.state.seals import Seals
+from unit.gapless_shb.core.records import create
 
 
 def hosting() -> Hosting:
@@ -43,7 +44,7 @@ def test_each_change_carries_the_version_it_builds_on() -> None:
     """T4: versions have no holes."""
     shb = hosting()
     for name in ("a", "b"):
-        subscription, operations = shb.registry.create("c", name, ("#",), "", 0, {}, not_from="", unnamed=())
+        subscription, operations = create(shb.registry, "c", name, ("#",))
         shb.write_interest(operations, add=subscription)
     writes = [effect for effect in shb.take_effects() if isinstance(effect, Write)]
     for write in writes:
@@ -55,10 +56,10 @@ def test_each_change_carries_the_version_it_builds_on() -> None:
 def test_the_whole_interest_holds_what_is_durable_and_nothing_else() -> None:
     """Neither an addition nor a removal that is still being written shows."""
     shb = hosting()
-    old, operations = shb.registry.create("c", "old", ("#",), "", 0, {}, not_from="", unnamed=())
+    old, operations = create(shb.registry, "c", "old", ("#",))
     shb.write_interest(operations, add=old)
     shb.announce(2)
-    new, operations = shb.registry.create("c", "new", ("#",), "", 0, {}, not_from="", unnamed=())
+    new, operations = create(shb.registry, "c", "new", ("#",))
     shb.write_interest(operations, add=new)
     shb.write_interest(shb.registry.remove(old), drop=old)
     shb.take_effects()

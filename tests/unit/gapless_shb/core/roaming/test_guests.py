@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gapless.core.gauges import values_by
 from gapless.core.network import facts as r
 from gapless.core.ports import ClientSession
 from gapless.core.stream.intervals import IntervalSet
@@ -14,6 +15,7 @@ from gapless.core.stream.ticks import FOREVER
 from gapless.core.wire import messages as m
 from gapless.selectors.parser import SelectorLimits
 from gapless_shb.core.roaming import mail, matches
+from gapless_shb.core.state import gauges
 from gapless_shb.core.state.broker_state import ALL_IS_SAID
 from gapless_shb.core.state.registry import SUBSCRIPTIONS
 from gapless_shb.core.state.rows import POSITIONS
@@ -199,11 +201,34 @@ def test_nothing_is_created_while_the_home_is_silent() -> None:
     pair.cut = True
     session = pair.come(pair.other, wait=2000)
     assert pair.answer(pair.other, session) is None
+    assert waits_for_its_home(pair) == 1
     pair.settle(2000)
 
     answer = pair.refused(pair.other, session)
     assert answer.code is m.Code.RETRY
     assert len(pair.other.hosting.registry) == 0
+    assert waits_for_its_home(pair) == 0
+
+
+def waits_for_its_home(pair: Pair) -> float:
+    return values_by(pair.other.role.gauges(), gauges.WAITING, "reason")["home"]
+
+
+def test_a_home_that_answers_whose_client_has_gone_has_its_lease_back() -> None:
+    pair = Pair()
+    pair.cut = True
+    session = pair.session()
+    pair.subscribe(pair.other, session)
+    pair.settle(500)
+    pair.leave(pair.other, session)
+    assert waits_for_its_home(pair) == 0
+    pair.cut = False
+    pair.subscribe(pair.other, pair.session("j"))  # after it, the home drops the question of the first one
+    pair.settle(1000)
+
+    (consumer,) = pair.home.hosting.consumers.values()
+    assert consumer.instance == "j"
+    assert waits_for_its_home(pair) == 0
 
 
 def test_a_token_of_an_existing_subscription_is_enough_while_the_home_is_silent() -> None:

@@ -42,7 +42,6 @@ def test_it_does_not_vouch_for_another_subscription(change: dict[str, object]) -
 def test_without_a_secret_of_the_network_nobody_vouches(secret: bytes | None) -> None:
     home, other = seals(HOME, secret), seals(ELSEWHERE, secret)
 
-    assert not home.roams
     assert not other.vouch(record(), HOME, 7, 2, home.of(record()))
     assert home.check(record(), home.home, home.of(record()))
 

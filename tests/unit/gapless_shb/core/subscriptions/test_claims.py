@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gapless.core.network import facts as r
-from gapless.core.ports import ClientSession
+from gapless.core.ports import ClientSession, SessionEnded
 from gapless.core.wire import messages as m
 from gapless.core.wire.tokens import CheckpointToken
+from gapless_shb.core.subscriptions.waiting import Reason
 from unit.gapless_shb.core.harness import BASE, PUBEND
 from unit.gapless_shb.core.subscriptions.test_commits import CommittingRig, at
 
@@ -71,12 +72,36 @@ def test_whoever_attaches_goes_on_behind_what_transactions_have_stored(world: Cl
     enlisted(world)
     tick = world.log_event()
     other = world.session("b")
-    waits(world, other)
+    world.ask(other)
+    assert world.reasons == [Reason.RECORD]
+    world.sync()
+    world.sync()
+    assert world.reasons == [Reason.CLAIM]
     assert world.answer_to(other) is None
 
     assert world.answer_claims(tick) == [(OUT, 2)]
     answer = world.answer_to(other)
     assert (at(answer), answer.claim, answer.enlisted) == (tick, 2, (OUT,))
+    assert world.reasons == []
+
+
+def test_who_reads_by_ranges_waits_for_the_claims_too_and_its_end_ends_that(world: Claiming) -> None:
+    session, _ = enlisted(world)
+    world.feed(SessionEnded(session))
+    reader, gone = world.session("b"), world.session("c")
+    for each in (reader, gone):
+        attach = m.Attach(1, "s", ("#",), "", m.StartAt.LATEST, 0, None, 0, 0, b"")
+        world.role.requests()[m.Attach](each, attach, world.now, world.wall)
+    world.sync()
+    world.sync()
+    assert world.reasons == [Reason.CLAIM, Reason.CLAIM]
+
+    world.feed(SessionEnded(gone))
+    assert world.reasons == [Reason.CLAIM]
+    world.answer_claims()
+    assert [type(message) for message in world.heard[reader.number]] == [m.AttachedTo]
+    assert world.heard.get(gone.number) is None
+    assert world.reasons == []
 
 
 def test_who_comes_back_keeps_its_claim(world: Claiming) -> None:

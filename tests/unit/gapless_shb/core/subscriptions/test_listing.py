@@ -13,6 +13,7 @@ from gapless_shb.core.state.positions import SubscriptionPosition
 from gapless_shb.core.subscriptions import listing
 from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.live.test_constream import push, world_with
+from unit.gapless_shb.core.records import create
 
 
 def parts(world: World) -> list[m.SubscriptionList]:
@@ -82,7 +83,7 @@ def test_a_long_list_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = world.hosting.registry
     streams = world.hosting.streams.values()
     for number in range(4):
-        subscription, _ = registry.create("c", f"other-{number}", ("t",), "", 0, {}, not_from="", unnamed=())
+        subscription, _ = create(registry, "c", f"other-{number}")
         for stream in streams:
             stream.add(subscription.sid, SubscriptionPosition(0), subscription.version)
     for request in (5, 6):
@@ -261,7 +262,7 @@ def test_what_readers_find_while_a_list_is_told_does_not_make_an_earlier_count_c
     world.detach(client)
     stream.positions[client.sid] = SubscriptionPosition(BASE, since=stream.head, acked=BASE, held=True)
     stream.pfs.forget(client.sid)
-    other, _ = world.hosting.registry.create("c", "other", ("t",), "", 0, {}, not_from="", unnamed=())
+    other, _ = create(world.hosting.registry, "c", "other")
     stream.add(other.sid, SubscriptionPosition(0), other.version)
     world.attach(client, BASE, 100)
     world.sync()

@@ -12,7 +12,7 @@ from gapless.core.wire import messages as m
 from unit.gapless_shb.core.ranges.harness import NAME, RangeWorld
 from unit.gapless_shb.core.ranges.test_acknowledging import attached as ranging
 from unit.gapless_shb.core.subscriptions.test_attach import AttachRig
-from unit.gapless_shb.core.subscriptions.test_range_locks import others
+from unit.gapless_shb.core.subscriptions.test_holders import others
 
 SECOND = 1_000_000_000
 SID = 1

@@ -42,7 +42,7 @@ def phase(rig: AttachRig) -> Phase:
 
 
 def reasons(rig: AttachRig) -> list[Reason]:
-    return [waiting.reason for waiting in rig.world.role._waiting]
+    return rig.world.reasons
 
 
 def attached(number: int = 1) -> AttachRig:
@@ -136,13 +136,14 @@ def test_a_lease_waits_until_a_subscription_is_created() -> None:
     rig = AttachRig()
     rig.ask(1)
     lease(rig, 2)
-    assert reasons(rig) == [Reason.PREPARING]
+    assert reasons(rig) == [Reason.PREPARING, Reason.PREPARING], "its creator, and the lease"
     assert kinds(rig, 2) == []
 
     rig.world.sync()
     rig.subscribed(1)
     assert kinds(rig, 2) == [m.RequestFailed], "it is consumed"
     assert phase(rig) is Phase.CONSUMED
+    assert reasons(rig) == []
 
 
 def test_a_lease_waits_for_a_consumer_as_a_consumer_waits_for_a_lease() -> None:
