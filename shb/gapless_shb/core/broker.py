@@ -77,7 +77,7 @@ from gapless_shb.core.roaming.mail import (
 )
 from gapless_shb.core.state import gauges
 from gapless_shb.core.state.broker_state import CatchUp
-from gapless_shb.core.state.consumers import Channel, Consumer, from_another
+from gapless_shb.core.state.consumers import Channel, Consumer, rotated
 from gapless_shb.core.state.memory import Memory
 from gapless_shb.core.state.places import Places
 from gapless_shb.core.state.positions import SubscriptionPosition
@@ -508,7 +508,7 @@ class SubscriberHostingBroker:
         turn, ranges_first = divmod(channel.rooms, 2)
         if ranges_first:
             self._ranges.on_room(channel.session, turn, now, wall)
-        for consumer in from_another(list(channel.consumers.values()), turn):
+        for consumer in rotated(list(channel.consumers.values()), turn):
             self._go_on(consumer, now, wall)
         if not ranges_first:
             self._ranges.on_room(channel.session, turn, now, wall)
@@ -518,7 +518,7 @@ class SubscriberHostingBroker:
         if consumer.ordered is not None:
             consumer.ordered.touch()
         reading = [stream for stream in self._hosting.streams.values() if consumer.sid in stream.scheduler.readers]
-        for stream in from_another(reading, consumer.grants):
+        for stream in rotated(reading, consumer.grants):
             stream.scheduler.step(consumer.sid, now, wall)
 
     def _on_acknowledge(self, session: ClientSession, request: Acknowledge, now: int, wall: int) -> None:

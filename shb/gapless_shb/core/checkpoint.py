@@ -62,6 +62,7 @@ class ShbCheckpoints:
             operations += stream_operations
             claims.append(claim)
         if operations:
+            assert not self.under_way, "checkpoints are written one after the other"
             self.under_way = True
             self._hosting.outbox.write(operations, lambda now, _wall: self._make_claims(claims, now))
 

@@ -54,6 +54,7 @@ def _recovered_stream(hosting: Hosting, context: RoleContext, pubend: PubendId, 
         grain=row.grain,
         volume=row.volume,
     )
+    assert row.released <= row.latest_delivered, "nothing is released that is not delivered"
     stream = Constream(meta, row.latest_delivered, pfs, hosting)
     stream.released = stream.reported = row.released
     if row.enrolled_at is not None:
@@ -106,6 +107,7 @@ def _recovered(subscription: SubscriptionRecord, stream: Constream, row: Positio
     if row is None:
         start = stream.start_of(subscription)
         return SubscriptionPosition(start, acked=start, released=max(start, released))
+    assert row.acked_event <= row.acked, "what was acknowledged last is not above the position"
     since = FOREVER if stream.meta.timed and not row.since else row.since
     recovered = row.acked if row.held else max(row.acked, released)
     return SubscriptionPosition(row.start, since, row.acked, row.acked_event, released=recovered, held=row.held)

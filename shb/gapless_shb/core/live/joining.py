@@ -69,6 +69,7 @@ class JoiningSubscriptions:
             if run.kind is not Kind.SILENCE:
                 continue
             for version, sid, position in self._honoured_by(run.stamp):
+                assert position.since == FOREVER, "who waits is not covered yet"
                 under_lower = self._istream.highest_silence_below(version, self._shb)
                 position.since = max(position.start, head, run.lo, under_lower)
                 self._cover_from(sid, position.since, version)
@@ -85,6 +86,7 @@ class JoiningSubscriptions:
                 yield version, sid, self.waiting.pop(sid)[1]
 
     def _cover_from(self, sid: int, since: Tick, version: int) -> None:
+        assert since < FOREVER, "who is not covered has no place from which on it is"
         self.later[sid] = since, version
         heappush(self._by_since, (since, sid))
 

@@ -121,6 +121,7 @@ class Pfs:
     def append(self, ticks: Sequence[Tick], masks: dict[int, int]) -> None:
         """Adds a step that matched a subscription; its ticks are above all earlier ones. It may fill the block."""
         assert masks, "a step that matched nobody leaves no trace"
+        assert ticks[0] > (self._steps[-1].ticks[-1] if self._steps else self._newest), "steps ascend"
         self._steps.append(Step(ticks, masks))
         self._step_ticks += len(ticks)
         if self._step_ticks >= TICKS_MAX:

@@ -14,7 +14,7 @@ from gapless.core.wire.messages import Code, EndRead, GapReason, Position, Range
 from gapless_shb.core.hosting import Hosting
 from gapless_shb.core.pfs.blocks import BlockColumn
 from gapless_shb.core.ranges.reader import READ_BYTES, BoundedReader
-from gapless_shb.core.state.consumers import Credited, from_another
+from gapless_shb.core.state.consumers import Credited, rotated
 from gapless_shb.core.state.refusals import RefusedError
 from gapless_shb.core.subscriptions.checks import called, check_positions, found_for_ranges, over
 
@@ -137,7 +137,7 @@ class Reads:
 
     def on_room(self, session: int, turn: int, now: int, wall: int) -> None:
         """The link of a session has room again: its reads go on, each time another one first."""
-        self._wake(from_another([key for key in self._readers if key[0] == session], turn), now, wall)
+        self._wake(rotated([key for key in self._readers if key[0] == session], turn), now, wall)
 
     def on_removed(self) -> None:
         """Ends the reads of subscriptions that were removed or have another filter, with an error."""

@@ -149,7 +149,7 @@ class Ranges:
         self._waiting.pass_on(sid, now, wall)
         if not self._subscribing.is_settled(subscription):
             self._waiting.put(Reason.PREPARING, session, request, again, sid)
-        elif not self._expiry.returns(session, request, sid, again):
+        elif not self._expiry.note_return(session, request, sid, again):
             self._holders.on_lease(session, request, subscription, again, now, wall)
 
     def _on_end_lease(self, session: ClientSession, request: EndLease, _now: int, _wall: int) -> None:

@@ -298,7 +298,7 @@ class Guests:
             self._leave(node_of(guest.home), self._renewal(guest, leaves=True), now)
 
     def _leave(self, node: BrokerId, renew: Renew, now: int) -> None:
-        """Gives a lease back: mails that until the home confirms it."""
+        """Gives the attachment back: mails that until the home confirms it."""
         self._leaving[renew.attachment] = node, renew
         self._post(node, renew)
         self._timers.set(("leave", renew.attachment), now + REPEAT)
@@ -377,7 +377,7 @@ class Guests:
                 self._hosting.streams[pubend].scheduler.step(guest.sid, now, wall)
 
     def on_ended(self, _node: BrokerId, ended: Ended, now: int, wall: int) -> None:
-        """A home has ended a lease."""
+        """A home has ended an attachment."""
         if ended.life != self._hosting.life:
             return
         if self._leaving.pop(ended.attachment, None) is not None:

@@ -115,6 +115,7 @@ class Channel:
         given = self.credit.given
         counted = given if given > self.credit.upto else 0
         self.memory.links += counted - self._counted
+        assert self.memory.links >= counted, "each link counts what it was given, once"
         self._counted = counted
 
     def number(self, pubend: PubendId) -> int:
@@ -210,7 +211,8 @@ class Credited:
         return len(payload) > self.payload_max
 
     def spend(self, events: int, size: int) -> None:
-        """Takes what is being sent from the credit."""
+        """Takes what is being sent from the credit. One event may take more bytes than there are, and goes alone."""
+        assert events <= self.credit_events, "no more events are sent than the client has room for"
         self.credit_events -= events
         self.credit_bytes -= size
 
@@ -300,7 +302,7 @@ class Consumer(Credited):
         return self.channel.session < 0
 
 
-def from_another(several: Sequence[AnyT], turn: int) -> Sequence[AnyT]:
-    """Returns them with another one first on each turn: the first may use up all room, and nobody waits for ever."""
-    first = turn % max(1, len(several))
-    return [*several[first:], *several[:first]]
+def rotated(items: Sequence[AnyT], by: int) -> Sequence[AnyT]:
+    """Returns the items, beginning with another one each turn, so that none is starved of the shared credit."""
+    first = by % max(1, len(items))
+    return [*items[first:], *items[:first]]

@@ -81,6 +81,7 @@ class SubscriptionPosition:
         if tick > self.acked:
             self.acked = tick
             self.acked_event = max(self.acked_event, min(event, tick))
+            assert self.acked_event <= self.acked, "what was acknowledged last is not above the position"
             self.changed = True
             if tick >= self.since:
                 self.before = None
@@ -98,6 +99,7 @@ class SubscriptionPosition:
         else:
             floor = min(max(self.acked, self.nothing_upto), head, latest_delivered)
         self.released = max(self.released, floor)
+        assert self.released >= floor, "released never falls"
         return self.released
 
     def found_before(self, start: Tick, upto: Tick, ticks: Sequence[Tick], *, whole: bool) -> None:

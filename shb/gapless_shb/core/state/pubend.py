@@ -234,6 +234,7 @@ class ServedPubend:
 
     def go_live(self, consumer: Consumer, at: Tick) -> None:
         """Serves a consumer, which has everything up to `at`, together with all live consumers from now on."""
+        assert consumer.sid in self.positions, "who is served has a position"
         self.live[consumer.sid] = consumer
         if at > self.head:
             self.floors[consumer.sid] = at

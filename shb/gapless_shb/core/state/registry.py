@@ -248,7 +248,11 @@ class Registry:
         if subscription.start == self._last_start:
             subscription.start = self._last_start
         self._last_start = subscription.start
+        assert 0 < subscription.sid <= self._meta.last_sid, "ids are given once, and counted durably"
+        assert subscription.sid not in self._by_sid, "ids are given once"
+        assert subscription.version <= self.version, "no filter is newer than the interest that has it"
         self._by_sid[subscription.sid] = Subscription(subscription, phase)
         if subscription.durable:
+            assert self.find(subscription.client_id, subscription.name) is None, "a client has a name once"
             self._by_name[subscription.client_id, subscription.name] = subscription
             self.durable_sids.add(subscription.sid)

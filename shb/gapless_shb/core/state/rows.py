@@ -68,6 +68,8 @@ _decode_position = msgspec.msgpack.Decoder(PositionRow).decode
 
 def pubend_row(stream: ServedPubend) -> Set:
     """Returns the write of a pubend's row. Its values are never lower than an earlier write's, durable or not."""
+    # Above what is delivered nothing was looked at: to give it up would be a loss that nobody is told of.
+    assert stream.released <= stream.pfs.closed_upto, "nothing is released that is not delivered"
     row = ShbPubendRow(
         stream.meta.created,
         stream.meta.topics,
@@ -91,6 +93,8 @@ def pubend_row(stream: ServedPubend) -> Set:
 
 def position_row(sid: int, pubend: PubendId, position: SubscriptionPosition) -> Set:
     """Returns the write of a position."""
+    # Ticks from the last acknowledged event up to `released` are silence for good: an event must not be among them.
+    assert position.acked_event <= position.acked, "what was acknowledged last is not above the position"
     row = position.start, position.acked, position.acked_event, position.since, position.held  # as of a PositionRow
     return Set(POSITIONS, _SID.pack(sid) + pubend.encode(), _encode(row))
 

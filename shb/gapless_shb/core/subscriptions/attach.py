@@ -465,7 +465,7 @@ class Subscribing:
         if request.commits:  # the answer says that what is repeated is durable: so that is judged before
             self._commit_records.news(subscription, request.acknowledged, now)
         sid = subscription.sid
-        if self._expiry.returns(session, request, sid, self.on_subscribe):  # 3
+        if self._expiry.note_return(session, request, sid, self.on_subscribe):  # 3
             return
         if not self.is_settled(subscription):  # 4
             self._adopt(session, request, subscription, changed=changed)

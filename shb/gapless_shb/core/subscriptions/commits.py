@@ -179,38 +179,41 @@ class CommitRecords:
     def commit(
         self,
         consumer: Consumer,
-        said: Sequence[Acknowledged],
+        positions: Sequence[Acknowledged],
         unit: Unit | None,
         enlists: PubendId,
         durable: Then,
         now: int,
     ) -> None:
-        """A consumer is done with everything up to these positions, and will be handed the unit next.
+        """Writes a consumer's positions and the unit that it hands out next, then calls `durable`.
 
-        `enlists`: a pubend at which a transaction will store its position, or "". It is claimed there, too.
+        `enlists`: a pubend at which a transaction will store the position, or "". It is claimed there, too, before
+        `durable` is called.
 
-        `durable` is called when both are. A position that is ahead of all that is known here is judged first. If a
-        pubend is not known here yet, nothing is answered: a consumer elsewhere asks again, another one connects again.
+        Positions ahead of this SHB are verified first. If a pubend is unknown here, nothing is written: a roaming
+        consumer's SHB repeats the request; a local session is closed, and its client reconnects.
         """
         sid, hosting = consumer.sid, self._hosting
-        on = [(hosting.streams[each.pubend], each) for each in said if each.pubend in hosting.streams]
-        if len(on) < len(said) and (unknown := self.unknown_of(said, now)):
+        known = [
+            (hosting.streams[position.pubend], position) for position in positions if position.pubend in hosting.streams
+        ]
+        if len(known) < len(positions) and (unknown := self.unknown_of(positions, now)):
             hosting.end_session(consumer.channel.session, f"{unknown} is not known here yet")
             return
-        for stream, each in on:
-            if each.tick <= stream.head or consumer.is_elsewhere:
+        for stream, position in known:
+            if position.tick <= stream.head or consumer.is_elsewhere:
                 continue
-            if self._ahead.is_beyond(each.pubend, each.tick) and each.tick > stream.positions[sid].acked:
+            if self._ahead.is_beyond(position.pubend, position.tick) and position.tick > stream.positions[sid].acked:
 
                 def again(now: int, _wall: int) -> None:
                     if hosting.consumers.get(sid) is consumer:
-                        self.commit(consumer, said, unit, enlists, durable, now)
+                        self.commit(consumer, positions, unit, enlists, durable, now)
 
-                self._ahead.judge(consumer, each, again, now)
+                self._ahead.judge(consumer, position, again, now)
                 return
         rows: list[Operation] = []
-        for stream, each in on:
-            stream.acknowledge(sid, each.tick, each.event)
+        for stream, position in known:
+            stream.acknowledge(sid, position.tick, position.event)
             rows.append(position_row(sid, stream.pubend, stream.positions[sid]))
             stream.saved(sid)
         if unit is not None:
@@ -226,17 +229,17 @@ class CommitRecords:
         hosting.outbox.write(rows, durable)
         hosting.unsaved = True
 
-    def unknown_of(self, said: Iterable[Acknowledged], now: int) -> PubendId:
+    def unknown_of(self, positions: Iterable[Acknowledged], now: int) -> PubendId:
         """Returns a pubend that this home has not heard of yet, so it can keep no position on it; "" if there is none.
 
         The SHB that serves a consumer may know of it earlier, or may have known of it before it crashed.
         """
         hosting = self._hosting
-        for each in said:
-            if each.pubend not in hosting.streams and (
-                not of_its_name(each.pubend, hosting) or may_be_there(each.pubend, hosting, now)
+        for position in positions:
+            if position.pubend not in hosting.streams and (
+                not of_its_name(position.pubend, hosting) or may_be_there(position.pubend, hosting, now)
             ):
-                return each.pubend
+                return position.pubend
         return ""
 
     def close(self, consumer: Consumer, handed: Iterable[Unit] | None, cleared: Iterable[PubendId] | None) -> None:

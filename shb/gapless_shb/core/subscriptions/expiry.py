@@ -184,11 +184,13 @@ class Expiry:
 
     # ------------------------------------------------------------------------------------ coming back
 
-    def returns(self, session: ClientSession, request: Subscribe | TakeLease, sid: int, again: RequestHandler) -> bool:
-        """A client returns to a subscription that nobody has. Returns whether its request waits.
+    def note_return(
+        self, session: ClientSession, request: Subscribe | TakeLease, sid: int, again: RequestHandler
+    ) -> bool:
+        """Deletes the note that a subscription has no consumer. Returns whether the request waits for that.
 
-        It does if the return has to be durable first. Otherwise a crash would forget the return, and count the whole
-        time before it as absence.
+        It waits until the deletion is durable. Otherwise a crash would forget the return, and count the whole time
+        before it as absence.
         """
         if sid not in self._returning:
             if self._left.pop(sid, None) is None:

@@ -13,7 +13,7 @@ from gapless.core.stream.ticks import SECOND
 from gapless.core.wire import messages as m
 from gapless_shb.core.pfs.blocks import TICKS_MAX
 from gapless_shb.core.state.broker_state import CatchUp
-from gapless_shb.core.state.consumers import from_another
+from gapless_shb.core.state.consumers import rotated
 from gapless_shb.core.state.turns import Turns
 from unit.gapless_shb.core.harness import BASE, PUBEND, Client, World
 from unit.gapless_shb.core.live.test_constream import push, world_with
@@ -113,8 +113,8 @@ def test_consumers_and_range_reads_of_a_session_have_its_room_first_by_turns(mon
 
 
 def test_those_who_wait_for_room_come_first_by_turns() -> None:
-    assert [from_another("abc", turn) for turn in range(4)] == [[*"abc"], [*"bca"], [*"cab"], [*"abc"]]
-    assert from_another("", 7) == []
+    assert [rotated("abc", turn) for turn in range(4)] == [[*"abc"], [*"bca"], [*"cab"], [*"abc"]]
+    assert rotated("", 7) == []
 
 
 def test_credit_that_is_scarce_is_shared_by_all_pubends() -> None:
