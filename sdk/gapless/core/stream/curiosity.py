@@ -133,15 +133,15 @@ class CuriosityStream:
         if not sent:
             return
         before = self._round_trip.estimate
-        if once := [now - curious.due_at + curious.wait for curious in sent if curious.tries == 1]:
+        if once := [now - _asked_at(curious) for curious in sent if curious.tries == 1]:
             self._round_trip.measured(max(once))
         elif again := [curious.wait // WAITS for curious in sent if curious.tries <= DOUBTS]:
             self._round_trip.doubtful(max(again))
         for start, stop, rest in self._runs.overlapping(hi, FOREVER):
             if start == hi and rest in sent:
                 due_at = now + self._repeat_after(0)
-                wait = due_at - rest.due_at + rest.wait  # since it was last asked for
-                self._runs.join(start, stop, rest._replace(due_at=due_at, tries=1, wait=wait), _take_new)
+                anew = rest._replace(due_at=due_at, tries=1, wait=due_at - _asked_at(rest))
+                self._runs.join(start, stop, anew, _take_new)
                 self._stale = True
             break
         if self._round_trip.estimate > before:  # then what else was asked for takes as long
@@ -313,6 +313,11 @@ class RecentWants:
                 recent.append(lo, hi, asked)
         self._runs = recent
         self._prune_at = now + self.times.forget
+
+
+def _asked_at(curious: _Curious) -> int:
+    """When a range was last asked for, also if the way was lost since (`begin_anew`), so that its tries begin anew."""
+    return curious.due_at - curious.wait if curious.tries else curious.sent_at
 
 
 def _combine(old: _Curious, new: _Curious) -> _Curious:

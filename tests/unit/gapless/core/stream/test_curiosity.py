@@ -414,3 +414,16 @@ def test_what_is_asked_for_soon_anyway_is_not_put_off_after_a_standstill() -> No
     assert curiosity.deadline() == due
     assert curiosity.due(due) == [(((0, 10),), RAW, True)]
     assert curiosity.deadline() == due + curiosity.times.repeat_min, "the waits are short again"
+
+
+def test_an_answer_to_what_was_asked_for_before_a_standstill_took_as_long_as_since_then() -> None:
+    """Ranges 777405: a part of it was left to be asked for anew, as if that were the time at which it was asked for."""
+    missing = CuriosityStream(TIMES)
+    missing.add([(0, 100)], RAW, 10, urgent=True)
+    missing.due(10)
+    missing.begin_anew(11)
+    missing.answered(0, 50, 11)
+    missing.clear([(0, 50)])
+    missing.answered(50, 100, 12)
+
+    assert missing.due(30) == [(((50, 100),), RAW, True)]
