@@ -336,7 +336,7 @@ FORGETTING = (
             Replace(
                 f"{_INTERESTS}._census_rows",
                 "direction = self._directions[cell]\n"
-                "return (CensusRow(shb, *direction.table.summary(shb), 0) for shb in direction.heard)",
+                "yield from (CensusRow(shb, *direction.table.summary(shb), 0) for shb in direction.heard)",
             ),
         ),
         ("V3", "K9"),

@@ -57,7 +57,7 @@ VOLUMES = (
         (
             Replace(
                 f"{_PLACING}:ClientSide._owners",
-                "return [self._station.owners[pubend]] if pubend in self._station.owners else []",
+                "return [self._state.owners[pubend]] if pubend in self._state.owners else []",
             ),
         ),
         ("V1",),
