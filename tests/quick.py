@@ -2,8 +2,6 @@
 
 1. The unit tests of what has changed since a commit (by default the one before the last).
 2. Twenty-one runs of the simulator: seeds that no other day has tried, under `local`, `hostile` and `knowledge`.
-
-The exit status is that of the first step that fails.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ def tests_of(path: Path) -> set[Path]:
 
 
 def main() -> int:
-    """Runs both; returns the exit status."""
+    """Runs both; returns the exit status of the first that fails."""
     commit = sys.argv[1] if len(sys.argv) > 1 else "HEAD~1"
     tests = sorted({str(test) for path in changed(commit) for test in tests_of(path)})
     print(f"==> {len(tests)} files of unit tests of what has changed since {commit}", flush=True)
