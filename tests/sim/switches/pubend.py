@@ -45,7 +45,16 @@ SILENCE = (
         "silence_beyond_reservation",
         ("T2", "before silence"),
         "An idle pubend asserts silence up to the present, whatever is durably reserved.",
-        (Edit(f"{_LOG}.promise", "upto = min(time, self.reserved)", "upto = time"),),
+        (
+            Edit(
+                f"{_LOG}.promise",
+                "upto = min(time, self.reserved)\n"
+                "    if upto > self.stable:\n"
+                "        # Above the reservation another incarnation may log, after a crash of this one.\n"
+                '        assert upto <= self.reserved, "silence is promised only where ticks are reserved, durably"\n',
+                "upto = time\n    if upto > self.stable:\n",
+            ),
+        ),
         ("I12", "I3"),
         "An idle PHB whose disk stalls for longer than the reservation lasts (reservation_seconds),"
         " or a PHB that is paused that long; a crash before the next reservation is durable, a wall clock that steps"
@@ -78,6 +87,7 @@ SILENCE = (
                 "self._outbox.emit(Know(Knowledge(self.pubend, lo, upto, data, self.lost)))\n"
                 "self.stable = max(self.stable, upto)",
             ),
+            Edit(f"{_LOG}.announce", "assert batches[0].tick > self.stable, ", "assert batches, "),
         ),
         ("I12", "I3"),
         "A sync of the PHB that takes longer than silence_seconds with a batch in it; or any sync during which an"

@@ -144,6 +144,7 @@ GIVING_UP = (
                 "return min(self.delivered, policy.release(state))",
                 "return policy.release(state)",
             ),
+            Edit(f"{_KEEPING}._on_release", "assert upto <= self.release.delivered, ", "assert upto >= 0, "),
         ),
         ("I8", "I5"),
         "A policy of some seconds, or a greedy one; an SHB that is down, or cut off, for longer.",
