@@ -181,7 +181,7 @@ class OwnLogSource:
 
     def end(self, request: OpenRequest, reply_to: Hashable, now: int) -> None:
         """Closes a publisher, or notes that its session has ended."""
-        if self.log.damage.refusal:  # no publisher's row is written now; it is forgotten when its lease ends
+        if self.log.damage.refusal:  # no publisher's row is written now; it is forgotten when it expires
             self._outbox.emit(Submitted(reply_to, self.log.pubend, Outcome(Verdict.OK)))
             return
         self._publishing.end(request, reply_to, now)

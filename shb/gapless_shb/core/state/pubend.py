@@ -90,7 +90,7 @@ class ServedPubend:
         return self._seen_at is None or now - self._seen_at < NEW
 
     def learn(self, meta: PubendMeta) -> None:
-        """Takes the PHB's description of the pubend, unless a newer one was taken: it would lack voids and seals.
+        """Takes the PHB's description of the pubend, unless a newer one was taken: voids would be missing.
 
         Where the pubend began stays as it was heard first: a gateway that has lost its volume says that a log begins
         later, and subscriptions are owed what lies between.
