@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gapless.cli.app import INTERRUPTED
+from gapless.cli.connecting import INTERRUPTED
 from integration.command_line import SECONDS_MAX, Shell, line_of
 
 pytestmark = pytest.mark.timeout(180)  # each command is a process of its own

@@ -18,7 +18,8 @@ import signal
 
 def main() -> None:
     """Runs the command line; the process ends with its exit status."""
-    from gapless.cli.app import INTERRUPTED, app
+    from gapless.cli.app import app
+    from gapless.cli.connecting import INTERRUPTED
     from gapless.cli.output import escape_what_cannot_be_shown, show_warnings_as_sentences
 
     escape_what_cannot_be_shown()

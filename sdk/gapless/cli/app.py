@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 import gapless
 from gapless.cli import broker, doctor, extending, listings, network, publish, retire, scrub, selector, subscribe, tail
+from gapless.cli.connecting import INTERRUPTED
 from gapless.cli.helping import unwrap_help
 from gapless.cli.output import some_lines
 from gapless.errors import (
@@ -27,8 +28,6 @@ from gapless.errors import (
 )
 
 NOT_UNDERSTOOD = (ConfigurationError, InvalidSelectorError, InvalidTokenError, InvalidTopicError)
-INTERRUPTED = 130
-"""What shells report for a program that Ctrl-C ended."""
 
 
 class Commands(TyperGroup):

@@ -5,28 +5,59 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
+import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Coroutine
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from gapless.errors import ConnectionClosedError, ConnectionRefusedByBrokerError
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from gapless import Connection
 
 Result = TypeVar("Result")
+INTERRUPTED: Final = 130
+"""What shells report for a program that Ctrl-C ended."""
 NO_ANSWER: Final = "no answer for"
 NOBODY_THERE: Final = (NO_ANSWER, os.strerror(errno.ECONNREFUSED), "Name or service not known")
 """Of what is said of addresses where there is no broker; whoever has found one, and was refused, needs other advice."""
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:
-    """Runs a coroutine to its end, on uvloop where that is installed."""
+    """Runs a coroutine to its end, on uvloop where that is installed.
+
+    A Ctrl-C that comes later, while the loop is being closed, ends the process at once.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+
+    async def main_and_then_no_more_interrupts() -> Result:
+        try:
+            return await main
+        finally:
+            if in_main_thread:
+                signal.signal(signal.SIGINT, _end_at_once)
+
     try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
+        try:
+            import uvloop
+        except ImportError:
+            return asyncio.run(main_and_then_no_more_interrupts())
+        return uvloop.run(main_and_then_no_more_interrupts())
+    finally:
+        if in_main_thread:
+            signal.signal(signal.SIGINT, before)
+
+
+def _end_at_once(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Ends the process; a KeyboardInterrupt in the midst of closing a loop would make its threads print tracebacks."""
+    with suppress(Exception):
+        sys.stdout.flush()
+    os._exit(INTERRUPTED)
 
 
 @asynccontextmanager

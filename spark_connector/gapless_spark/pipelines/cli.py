@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
+from gapless.cli.connecting import INTERRUPTED
 from gapless.cli.options import DEFAULT_URL, AsJson, ClientId, Url
 from gapless.cli.output import print_json, shown_duration
 from gapless.errors import ConfigurationError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from gapless_spark.pipelines.replay import Replayed
 
 DEFAULT_WAIT: Final = 10.0
-INTERRUPTED: Final = 130
 
 ArchivePath: TypeAlias = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The directory of an archive.")]
 Wait: TypeAlias = Annotated[

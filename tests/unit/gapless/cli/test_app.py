@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from gapless import ConnectionClosedError, GaplessError
 from gapless.cli import app as app_module
 from gapless.cli.app import app, show_error
+from gapless.cli.connecting import INTERRUPTED
 from gapless.cli.helping import unwrapped
 from gapless.node.config import OF_COMMANDS
 from unit.gapless.cli.conftest import Gapless
@@ -140,7 +141,21 @@ def test_an_interrupt_has_the_status_of_one(gapless: Gapless, monkeypatch: pytes
 
     monkeypatch.setattr("gapless.cli.listings.run", interrupt)
 
-    gapless("pubends", status=app_module.INTERRUPTED)
+    gapless("pubends", status=INTERRUPTED)
+
+
+def test_an_interrupt_while_the_loop_is_closed_is_no_traceback() -> None:
+    """The loop waits for its threads then, and one of them would print a traceback for an exception in the wait."""
+    program = (
+        "import asyncio, os, signal, time; from gapless.cli.connecting import run\n"
+        "def interrupt(): time.sleep(0.2); os.kill(os.getpid(), signal.SIGINT); time.sleep(0.2)\n"
+        "async def main(): asyncio.get_running_loop().run_in_executor(None, interrupt); print('done')\n"
+        "run(main())"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (INTERRUPTED, "done\n", "")
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gapless.cli.connecting import INTERRUPTED
 from gapless.errors import ConfigurationError
 from gapless_spark.pipelines import archive as archive_module
 from gapless_spark.pipelines import broker, cli, compaction, session
@@ -96,7 +97,7 @@ def test_archive_for_programs_and_with_gaps(archiving: Called, tmp_path: Path) -
     assert "nothing new" in invoke("archive", tmp_path, "--subscription", "s").stdout
 
 
-@pytest.mark.parametrize(("follow", "status"), [(True, 0), (False, cli.INTERRUPTED)])
+@pytest.mark.parametrize(("follow", "status"), [(True, 0), (False, INTERRUPTED)])
 def test_archive_that_is_stopped(
     archiving: Called, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, follow: bool, status: int
 ) -> None:
