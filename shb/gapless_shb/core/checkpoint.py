@@ -37,6 +37,7 @@ def checkpoint(stream: Constream) -> tuple[list[Operation], Claim]:
     if chop is not None:
         operations.append(chop)
     operations += stream.pfs.close(stream.head, lambda sid: stream.positions[sid].last_tick)
+    # From now on, and not from when it is durable: a position that was idle must not fall below what it gave to this.
     stream.released = released(stream)
     claim = Claim(stream.pubend, stream.head, stream.released, tuple(held(stream)))
     operations.append(pubend_row(stream))

@@ -53,6 +53,7 @@ class Marks:
         self._met[key] = [*kept, (tick, epoch, last)]
 
     def _forget_older(self) -> None:
+        # Half of them at once, so that this is not done again for the next publisher.
         ticks = sorted(entries[-1][0] for entries in self._met.values())
         self.after = ticks[len(ticks) // 2]
         self._met = {key: entries for key, entries in self._met.items() if entries[-1][0] > self.after}
@@ -62,6 +63,7 @@ def _settles(epoch: int, last: int, mark: LogMark) -> bool:
     """Whether a batch before that of `mark` shows that the latter came twice, or too late."""
     if mark.keyed:
         return (epoch, last) >= (mark.epoch, mark.first)
+    # A batch that begins its epoch was sent when nobody knew what the former one had logged: that may be the same.
     return epoch > mark.epoch or (last >= mark.first and (epoch == mark.epoch or mark.begins))
 
 

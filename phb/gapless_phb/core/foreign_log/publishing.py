@@ -159,6 +159,7 @@ class NumberedPublishing:
             return
         name = logged_name(mark.publisher) if mark.keyed else mark.publisher
         batch = self._appends.met(name, mark.first, mark.count, mark.crc, tick)
+        # It is not what waits here, so another gateway has sent it, or this one in a former life.
         if batch is None or batch.epoch < mark.epoch:
             self._give_way(name, mark)
         known = self._table.get(name)

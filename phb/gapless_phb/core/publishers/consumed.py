@@ -103,6 +103,7 @@ class ClaimedPositions:
         """
         row = self._rows.get(request.publisher)
         if row is not None and request.epoch < row.epoch:
+            # The later claim may still be on its way to the disk, and must not be told before it is there.
             self._outbox.write((), then)
             return Outcome(Verdict.FENCED, "the subscription was claimed under a later epoch", epoch=row.epoch)
         token = "" if row is None else row.token

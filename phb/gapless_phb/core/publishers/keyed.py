@@ -84,6 +84,7 @@ class Keyed:
             return refused
         dropped = max(0, known[1] - pub.first + 1) if known[0] == pub.epoch else 0
         assert dropped < pub.events.count, "something of the batch is above the mark"
+        # Before it is durable: the batch may come again while it is on its way to the disk.
         self._marks[name] = pub.epoch, last
         self._append(name, pub, dropped, reply_to, now, wall)
         return None

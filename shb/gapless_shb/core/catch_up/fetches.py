@@ -76,6 +76,7 @@ class TickFetch:
             return
         low, high = bisect_left(missing, data.ticks[0]), bisect_right(missing, data.ticks[-1])
         expected = missing[low:high]
+        # Most answers have exactly what was asked for: then no event is looked at by itself.
         if len(expected) == len(data) and expected == list(data.ticks):
             self._keep(data)
             del missing[low:high]
@@ -127,6 +128,7 @@ class TickFetch:
         if count == len(events):
             return
         kept = events.slice(0, count)
+        # It ends at an event that it keeps: even the silence behind that is left to the next fetch, in order.
         self.upto = kept.ticks[-1]
         self._pieces, self._size = [kept], kept.size
         self._ticks = self._ticks[: bisect_right(self._ticks, self.upto)]
@@ -143,6 +145,7 @@ class TickFetch:
         """Returns events and gaps in order. Ticks in `silent` are never a gap."""
         self._pieces.sort(key=lambda piece: piece.ticks[0])
         known = IntervalSet(silent)
+        # The subscription may have got done with a tick after it was asked for: then nothing of it is lost.
         lost = [tick for tick in self._missing if tick not in known]
         events = merge(self._pieces)
         if self._imprecise_for is not None:
@@ -388,4 +391,5 @@ class Window:
         elif size > 2 * target:
             self.span = max(self.span // 4, self._shortest)
         else:
+            # A short range says little, as the pubend may end there: only far too many bytes make ranges shorter.
             self.span = max(self.span, fitting)

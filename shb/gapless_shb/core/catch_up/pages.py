@@ -210,6 +210,7 @@ class Page:
         if start == stop:
             return 0
         data = data.slice(start, stop)
+        # Made with the first event that comes: many pages are dropped without one.
         if not self._places:
             self._places = {tick: at for at, tick in enumerate(self.ticks)}
             self._parts = [b""] * len(self.ticks), [0] * len(self.ticks)

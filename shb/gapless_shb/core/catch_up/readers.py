@@ -266,6 +266,7 @@ class Reader(ABC):
         unknown_upto = min(self._unknown_upto(), upto)
         if self.horizon < unknown_upto:
             self._plan_unknown(unknown_upto, now, wall)
+        # The PFS has matched nothing further on, so all of it is silence, and nothing is read.
         elif self.position.last_tick <= self.horizon:
             self._ready_upto = upto
         else:
@@ -337,6 +338,7 @@ class Reader(ABC):
             return
         if said is not ALL_IS_SAID:
             assert isinstance(fetch, RangeFetch), "the PFS here knows nothing of a guest"
+            # Of what lies above that its home has said nothing yet.
             fetch.end_at(said.upto)
             segments = fetch.segments((self._silent(), *said.silent))
         self._fetch = None
@@ -581,6 +583,7 @@ class CatchUpReader(Reader):
             self.host.page_cache.ask(self.sid, page, mask, now)
         else:
             low, high = self._silent()
+            # What the subscription is done with is no gap, whatever has become of it.
             lost = [loss for loss in losses if not low < loss[1] <= high]
             matching = page.matching(self.stream.pubend, mask & page.have, self._matcher, self._filter)
             self._ready.extend(interleave(self.horizon, page.select(matching), lost))

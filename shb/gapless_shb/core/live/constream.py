@@ -375,6 +375,7 @@ class Constream(ServedPubend):
                 horizon = min(horizon, self._joining.next_change(self.head))
             self._pass(horizon, wall)
             self._moved_at = now
+        # The head stops here for now, and the event that would end a gap may never come.
         for sid in list(self.open_gaps):
             self.send_gap(sid)
         if self._asked_ahead and self._moved_at == now:

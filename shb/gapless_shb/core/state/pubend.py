@@ -192,6 +192,7 @@ class ServedPubend:
 
     def touch(self, sid: int, position: SubscriptionPosition) -> None:
         """A position has changed: notes that, and whether it is idle now (then it follows what is delivered)."""
+        # Its home writes it down and holds the log back for it.
         if position.guest:
             return
         if position.changed:
@@ -236,6 +237,7 @@ class ServedPubend:
         """Serves a consumer, which has everything up to `at`, together with all live consumers from now on."""
         assert consumer.sid in self.positions, "who is served has a position"
         self.live[consumer.sid] = consumer
+        # It was sent more in a former life of this broker, or by another SHB. None of that is sent again.
         if at > self.head:
             self.floors[consumer.sid] = at
 
@@ -292,6 +294,7 @@ class PubendHolds:
         self.answered = self.version
         self.send_at = None
         resolved = [(sid, held.at[sid]) for sid in self.row if sid in held.at]
+        # An entry at 0 has asked for the earliest, or for a time. From now on the row says which tick that was.
         self.row.update(resolved)
         self.times.clear()
         return resolved

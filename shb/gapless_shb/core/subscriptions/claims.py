@@ -117,6 +117,7 @@ class Claims:
         except InvalidTokenError as error:
             reason = str(error)
         if reason:
+            # A claim is whole or none: what the other pubends answer does not matter any more.
             self._asked = {number: other for number, other in self._asked.items() if other.round is not claim}
             claim.then({}, f"pubend {request.pubend}, where transactions store its position: {reason}", now, wall)
             return

@@ -127,8 +127,10 @@ class CommitRecords:
         others_were_here = is_new and record.holder == SOMEBODY
         if is_new:
             record.doubt = bool(record.holder)
+            # Only who left in order has said on which pubends it is in no doubt.
             record.cleared = record.cleared if record.holder == LEFT else ()
             record.holder = consumer.holder
+            # If this consumer is handed nothing of them, they are in the hands of those before it still (`close`).
             record.former = dict(record.units)
         if is_new or goes_on:  # otherwise it asks again, because it has not been answered: it was handed nothing
             # Whoever goes on for another one of its process sees by the epoch if somebody was here meanwhile.
@@ -138,6 +140,7 @@ class CommitRecords:
         row = self._row(sid, record)
         attempts = tuple(Attempts(pubend, taken.tick, taken.count) for pubend, taken in record.attempts.items())
         units = _units(record, knows_earlier=bool(request.process))
+        # Who goes on has claimed it before, and nobody else has since.
         claims = bool(record.enlisted) and not goes_on
         doubt, cleared = (False, ()) if goes_on else (record.doubt, record.cleared)
         opened = OpenedRecord(

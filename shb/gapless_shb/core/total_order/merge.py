@@ -163,6 +163,7 @@ class OrderedMerge:
         ticks, end = first.ticks, len(first)
         if len(places) > 1:
             tick, pubend = places[1][0]
+            # Of two events with one tick, that of the pubend with the lower name comes first.
             end = bisect_right(ticks, tick if member.pubend < pubend else tick - 1, member.taken)
         events = first.slice(member.taken, end)
         count = room(events)

@@ -207,6 +207,7 @@ class SubscriptionCore:
     def on_session(self) -> None:
         """A session is open: attaches in it."""
         self.phase = SubscriptionPhase.ASKING
+        # Credit is granted anew: what was under way in the former session never comes, what is buffered stays.
         self._credit_events = max(0, self.wanted.window_events - self._buffered_events)
         self._credit_bytes = max(0, self.wanted.window_bytes - self._buffered_bytes)
         self._outbox.send(self._subscribe())
@@ -286,6 +287,7 @@ class SubscriptionCore:
 
     def on_events(self, pubend: PubendId, columns: DeliveredColumns) -> None:
         """Events have arrived. Raises RemoteProtocolError, having changed nothing, if there is no credit for them."""
+        # One delivery may go beyond the bytes that are granted: an event may be larger than all of them.
         if columns.count > self._credit_events or self._credit_bytes <= 0:
             raise RemoteProtocolError(f"the broker sent more than the credit of subscription {self.sid}")
         buffer = self._buffer(pubend)
@@ -310,6 +312,7 @@ class SubscriptionCore:
             self._arrived(buffer)
         if self.durable and self._outbox.now >= self._silence_due:
             self._acknowledge_silence()
+            # Ever more rarely: a subscription that is silent for days must not cost a write each second.
             self._silence_pause *= 2
             self._silence_due = self._outbox.now + self._silence_pause
             self.send_acknowledgement()
