@@ -364,7 +364,7 @@ class Session(ClosedWhenLeft):
     def _by_hand(self, what: str) -> list[Subscription[Any, Any]]:
         """Returns the subscriptions that are acknowledged together."""
         self._check_open()
-        if self.ack_mode is not AckMode.CLIENT:
+        if not policy_of(self.ack_mode, durable=True).gathers:
             raise SubscriptionError(f"Session.{what} is for AckMode.CLIENT, and this session's mode is {self.ack_mode}")
         return [each for each in self._subscriptions if each.gathers and not each.is_closed]
 

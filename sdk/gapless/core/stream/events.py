@@ -41,7 +41,12 @@ def shorten(value: object) -> str:
 
 
 class Extras(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The headers that a sender may set, apart from the topic; None instead of it if none is set."""
+    """The headers that a sender may set, apart from the topic; None instead of it if none is set.
+
+    On the wire and in logs a field goes by its place. `timestamp` is the last one, which no sender sends. A field that
+    is added behind it would be sent together with it; one that is put in front of it moves it, and what is logged with
+    a timestamp would be read wrongly.
+    """
 
     priority: int = PRIORITY
     expiration: int = 0
