@@ -77,8 +77,6 @@ from gapless_shb.core.subscriptions.unverified_positions import BeyondError, Unv
 from gapless_shb.core.subscriptions.waiting import Reason, Waiting, WaitingRequest
 from gapless_shb.core.total_order.groups import Groups
 
-CREATIONS_MAX = 10_000
-"""A sample: so many subscriptions are created at a time."""
 TOPICS_TOLD = 5
 """So many topics of a subscription stand in a line of the log."""
 PORTION = 64
@@ -138,9 +136,7 @@ class Subscribing:
         """Creates the subscription or attaches to it. Exactly one answer follows."""
         try:
             existing = self._existing(session, request)  # 1
-            if existing is None and len(self._creations) >= CREATIONS_MAX:
-                self._waiting.put(Reason.ROOM, session, request, self.on_subscribe)
-            elif existing is None:
+            if existing is None:
                 self._create(session, request, now, wall)
             else:
                 self._waiting.pass_on(existing.sid, now, wall)
@@ -407,7 +403,6 @@ class Subscribing:
         del self._creations[sid]
         self._hosting.registry.become(sid, Phase.FREE)
         self._note(creation)
-        self._waiting.wake(0, Reason.ROOM, now, wall)
         if creation.creator is not None:
             self._waiting.go_on(creation.creator, now, wall)
 

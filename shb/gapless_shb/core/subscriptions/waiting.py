@@ -40,8 +40,6 @@ class Reason(Enum):
     """Until that is durable."""
     POSITION = "its position is ahead of all that is known here"
     """Until the pubend has said how far it is."""
-    ROOM = "many subscriptions are being created"
-    """Until fewer are: creations are limited, so that one client cannot fill a turn with them."""
     HOME = "its home has not answered"
     """Until the SHB that keeps the subscription has; it makes the checks, and the request goes on with its answer."""
 

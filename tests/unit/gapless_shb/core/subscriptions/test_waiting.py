@@ -212,17 +212,3 @@ def test_whoever_waits_for_a_subscription_that_is_removed_is_told() -> None:
 
     assert rig.refused(2).code is m.Code.NOT_FOUND
     assert reasons(rig) == []
-
-
-def test_a_sample_reason_creations_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gauge, the clean-up and `again` come with the member of `Reason`."""
-    monkeypatch.setattr("gapless_shb.core.subscriptions.attach.CREATIONS_MAX", 2)
-    rig = AttachRig()
-    for number in (1, 2, 3):
-        rig.ask(number, name=f"s{number}")
-    assert reasons(rig).count(Reason.ROOM) == 1
-    assert values_by(rig.world.role.gauges(), gauges.WAITING, "reason")["room"] == 1
-    rig.world.sync()
-    assert Reason.ROOM not in reasons(rig)
-    rig.world.sync()
-    rig.subscribed(3)
