@@ -34,6 +34,7 @@ PYTHON_MIN = (3, 10)
 PYTHON_OF_TESTS = {"unit": range(10, 14), "kit": range(13, 9, -1)}
 """The environments with the unit tests: each runs on the first of these minor versions of Python 3 that is here."""
 PYTEST_SKIP = re.compile(r"^SKIPPED \[(\d+)\] (?:\S+?:(?:\d+:)? )?(.*)$", re.MULTILINE)
+PYTEST_DESELECTED = re.compile(r"\b(\d+) deselected\b")
 PIP_SETTINGS = {"cert": "SSL_CERT_FILE", "index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX"}
 """What pip may have been told about where packages are, and the variable that says the same to uv."""
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -232,6 +233,9 @@ def what_did_not_run(environments: "dict[str, dict[str, Any]]", left_out: "dict[
         skipped = {}  # type: dict[str, int]
         for command in result.get("test", ()):
             for count, reason in PYTEST_SKIP.findall(COLOUR.sub("", command["output"])):
+                skipped[reason] = skipped.get(reason, 0) + int(count)
+            for count in PYTEST_DESELECTED.findall(COLOUR.sub("", command["output"])):
+                reason = "they take long: `tox -e release`; `kafka3` for those of Kafka"
                 skipped[reason] = skipped.get(reason, 0) + int(count)
         lines.extend("not run: {} of {}: {}".format(tests(n), name, reason) for reason, n in skipped.items())
     return lines

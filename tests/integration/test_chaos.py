@@ -35,7 +35,7 @@ EVERYTHING = Plan("sqlite-0", ("#",), "", "sqlite")
 @pytest.mark.skipif(sys.platform == "win32", reason="it kills with SIGKILL")
 @pytest.mark.timeout(240)
 def test_a_short_run_is_right(tmp_path: Path) -> None:
-    options = ["--seconds", "25", "--seed", "7", "--json", "--directory", str(tmp_path)]
+    options = ["--seconds", "12", "--seed", "7", "--json", "--directory", str(tmp_path)]
     command = [sys.executable, str(ROOT / "tests" / "chaos"), *options]
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=230, check=False)
@@ -44,7 +44,7 @@ def test_a_short_run_is_right(tmp_path: Path) -> None:
     said = json.loads(done.stdout)
     assert said["right"] is True
     assert any(fault.endswith("broker") for fault in said["faults"])
-    assert sum(said["faults"].values()) >= 8
+    assert sum(said["faults"].values()) >= 4
     assert said["published"] > 200
     assert said["verdict"]["handed"] > said["published"]
 

@@ -17,7 +17,7 @@ LONG = 60.0
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("order", ["pubend", "total"])
+@pytest.mark.parametrize("order", ["pubend", pytest.param("total", marks=pytest.mark.long)])
 async def test_a_consumer_goes_on_at_another_shb_when_its_own_is_cut_off(tmp_path: Path, order: str) -> None:
     """In the middle: the PHB. The SHB at which the consumer is reaches it by a way of its own, which is cut."""
     home = home_of("desk-7", Roaming(("shb", "shb2"), b""))

@@ -122,7 +122,7 @@ def test_without_a_terminal_it_prints_lines_and_a_table(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_an_interrupt_leaves_no_process_and_no_data(tmp_path: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [*COMMAND, "--rows", "100000", "--kills", "200"]

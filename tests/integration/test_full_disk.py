@@ -104,7 +104,7 @@ def agree(events: Sequence[gapless.Event], filler: Filler) -> bool:
 
 
 @pytest.mark.parametrize("node", [LITTLE, ENOUGH], ids=["nothing kept free", "some kept free"])
-@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "killed"])
 async def test_a_disk_that_subscriptions_fill_is_emptied_by_them(
     disk: Path, tmp_path: Path, node: dict[str, int], killed: bool
 ) -> None:

@@ -11,7 +11,7 @@ from fuzz.run import Run
 
 @pytest.mark.timeout(120)
 async def test_mutated_frames_fell_nobody_and_the_node_that_lies_is_named(tmp_path: Path) -> None:
-    outcome = await Run(tmp_path, 12, 20_261_129, lambda _: None).run()
+    outcome = await Run(tmp_path, 6, 20_261_129, lambda _: None).run()
 
     assert outcome.faults == []
     assert outcome.blamed, outcome.done

@@ -10,7 +10,7 @@ import pytest
 
 from documents import ROOT
 
-KILLS = 10
+KILLS = 5
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it kills with SIGKILL")
@@ -24,6 +24,6 @@ def test_kills_lose_double_and_reorder_nothing() -> None:
     said = json.loads(done.stdout)
     assert said["right"] is True
     assert sum(said["kills"].values()) == KILLS
-    assert said["kills"]["broker"] >= 3
+    assert said["kills"]["broker"] >= 1
     assert all(verdict["consumed"] == verdict["expected"] for verdict in said["subscriptions"])
     assert said["published"] > 0

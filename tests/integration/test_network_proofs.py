@@ -24,7 +24,9 @@ WORKS = {
 """Each work, and the figures of it whose bars hold in any size."""
 
 
-@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize(
+    "work", [pytest.param(work, marks=pytest.mark.long) if work == "release" else work for work in WORKS]
+)
 @pytest.mark.timeout(180)
 def test_the_work_runs_and_these_bars_hold(work: str) -> None:
     command = [sys.executable, "-m", "bench", "network", "--json", work, "--quick"]

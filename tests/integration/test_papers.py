@@ -33,6 +33,7 @@ Without those of which each starts a dozen nodes, with what `overhead` starts it
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_every_experiment_runs_and_has_its_figures() -> None:
     command = [sys.executable, "-m", "bench", "papers", *EXPERIMENTS, "--quick", "--json"]

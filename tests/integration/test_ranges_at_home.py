@@ -91,7 +91,7 @@ async def test_attaching_away_from_home_creates_nothing_and_a_client_with_the_ho
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("where", ["home", "other"])
+@pytest.mark.parametrize("where", ["home", pytest.param("other", marks=pytest.mark.long)])
 async def test_after_a_disk_was_replaced_a_stored_token_is_let_in_as_often_as_the_application_crashes(
     tmp_path: Path, where: str
 ) -> None:

@@ -119,7 +119,7 @@ async def test_p05_a_broker_that_is_killed_again_and_again_while_it_starts_comes
 
 
 @pytest.mark.timeout(150)
-async def test_p06_ten_power_cuts_in_a_row_take_nothing(library: Path, tmp_path: Path, ledger: Ledger) -> None:
+async def test_p06_five_power_cuts_in_a_row_take_nothing(library: Path, tmp_path: Path, ledger: Ledger) -> None:
     """In mid-publish, each in another way; publisher and subscriber live on through all of them."""
     cuts = ("least", "tails", "pages", "names", "prefix")
     plug = Plug(library, tmp_path, storage={"path": str(tmp_path / "disk" / "volume"), "write_buffer_bytes": 64 << 10})
@@ -129,14 +129,14 @@ async def test_p06_ten_power_cuts_in_a_row_take_nothing(library: Path, tmp_path:
         async with gapless.connect(plug.broker.url) as connection, connection.session() as session:
             publisher = session.publisher("t", name="p")
             async with session.subscribe("t", name="s") as subscription:
-                for round_ in range(10):
+                for round_ in range(5):
                     sending = await waiting(publisher, ledger, 40)
                     enough = len(ledger.ticks) + random.randint(1, 10)
                     await until(lambda enough=enough: len(ledger.ticks) >= enough, "a few receipts")  # type: ignore[misc]
-                    await plug.pull(cuts[round_ % 5], seed=round_)
+                    await plug.pull(cuts[round_], seed=round_)
                     await plug.broker.start()
                     await bounded(asyncio.gather(*sending))
-                seen = [await bounded(next_of(subscription)) for _ in range(400)]
+                seen = [await bounded(next_of(subscription)) for _ in range(200)]
         await ledger.check(plug.broker.url)
     finally:
         await plug.close()

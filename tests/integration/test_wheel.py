@@ -40,6 +40,7 @@ def run(*command: str | Path, directory: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_what_is_installed_has_this_version_and_works(tmp_path: Path) -> None:
     """One test: workers share no fixture, and to build and to install takes long."""
     dist, environment = tmp_path / "dist", tmp_path / "venv"

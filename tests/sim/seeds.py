@@ -6,7 +6,7 @@ import os
 import time
 
 DAY = 86_400 * 10**9
-DAILY = 200
+DAILY = 60
 """Each under `local` and `hostile`; a third under `knowledge`, too, and a tenth there with the workload `roaming`. A
 quarter with the workload `kafka`."""
 

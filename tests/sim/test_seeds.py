@@ -13,6 +13,8 @@ from sim.seeds import first_seed, seed_count
 
 UNDRAWN = ("ranges", "committing", "transforms", "transactions")
 """The workloads that no seed draws by itself, but for `kafka`, which finds most in many runs."""
+ENOUGH = 200
+"""With fewer seeds what did not happen says nothing."""
 RARE = 40
 """So many of the *sometimes* assertions may not hold once in so few runs."""
 RARE_AT_KAFKA = 15
@@ -41,6 +43,8 @@ def test_no_seed_breaks_a_promise() -> None:
 
     assert not failures, failures
     assert total.runs == 2 * count + on_trees + roaming + 2 * (len(UNDRAWN) * undrawn + at_kafka)
+    if count < ENOUGH:
+        return
     for declared, rare in ((DECLARED, RARE), (KAFKA_SOMETIMES, RARE_AT_KAFKA)):
         never = [assertion for assertion in declared if not total.hits[assertion]]
         assert len(never) <= rare, (first, never)
