@@ -243,6 +243,7 @@ async def heal_to_a_topic(here: World, name: str, named: list[str], missed: list
     assert [(event.body, event.extras) for event in found] == [(event.body, event.extras) for event in here.here]
 
 
+@pytest.mark.long
 async def test_what_was_not_archived_stays_a_gap_between_the_events(tmp_path: Path) -> None:
     """The archive was away, too, and met a gap of its own: it says so."""
     async with world(tmp_path, "away") as here:

@@ -252,7 +252,7 @@ async def test_s15_a_well_formed_record_in_another_ones_place_is_refused(tmp_pat
 # --------------------------------------------------------------------------------------- failing calls
 
 
-@pytest.mark.parametrize("after", [0, 2, 5, 9, 12, 15, 18, 23])
+@pytest.mark.parametrize("after", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (2, 5, 9, 12, 15, 18)), 23])
 async def test_s09_whichever_sync_fails_nothing_is_lost_and_it_serves_again(
     tmp_path: Path, shim: Shim, ledger: Ledger, after: int
 ) -> None:
@@ -291,8 +291,8 @@ class broker_running:  # noqa: N801 - reads like the context manager that it is
     ("file", "error"),
     [
         (".sst", "EIO in a sync"),
-        (".sst", "ENOSPC in a write"),
-        ("MANIFEST*", "EIO in a sync"),
+        pytest.param(".sst", "ENOSPC in a write", marks=pytest.mark.long),
+        pytest.param("MANIFEST*", "EIO in a sync", marks=pytest.mark.long),
         ("MANIFEST*", "ENOSPC in a write"),
         ("dbtmp", "EIO in a write"),
     ],
