@@ -45,7 +45,7 @@ from gapless_phb.config import NAME, PhbSection, PubendSection
 from gapless_phb.core import rows as phb_rows
 from gapless_phb.core.publishers import consumed
 from gapless_phb.core.records import encode_record
-from gapless_routing.knowledge.state import Sizes
+from gapless_routing.knowledge.options import Sizes
 from gapless_shb.config import ShbConfig
 from gapless_shb.core.ranges import reads
 from gapless_shb.core.state import rows as shb_rows

@@ -19,7 +19,7 @@ from gapless.core.network.facts import FrameArrived, Wake
 from gapless.core.network.frames import Private
 from gapless.core.network.links import LinkPhase
 from gapless.core.network.seam import RouterContext
-from gapless_routing.knowledge.peers import CAN_WAIT
+from gapless_routing.common.link_table import CAN_WAIT
 from gapless_routing.knowledge.router import KnowledgeRouter
 
 PAGE = ROOT / "docs" / "protocol" / "knowledge-router.md"

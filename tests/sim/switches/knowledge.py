@@ -6,10 +6,12 @@ from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
 _STREAMS = "gapless_routing.knowledge.streams:Streams"
+_RELAY = "gapless_routing.common.relay:Relay"
+_LINKS = "gapless_routing.common.link_table:LinkTable"
 _PEERS = "gapless_routing.knowledge.peers:Peers"
-_PROGRESS = "gapless_routing.knowledge.progress:ProgressTable"
+_PROGRESS = "gapless_routing.common.progress:ProgressTable"
 _ROUTER = "gapless_routing.knowledge.router:KnowledgeRouter"
-_INTERESTS = "gapless_routing.knowledge.interest:Interests"
+_INTERESTS = "gapless_routing.common.census:InterestByDirection"
 _KNOWLEDGE = ("knowledge",)
 
 PUSHING = (
@@ -19,9 +21,9 @@ PUSHING = (
         "A push that reaches back over known silence has only the events of the frame at hand.",
         (
             Edit(
-                f"{_STREAMS}._first",
-                "said = self._said(stream, cell, lo, hi)\n",
-                "said = self._said(stream, cell, lo, hi)\n"
+                f"{_RELAY}._first",
+                "said = self._said(pubend, direction, lo, hi)\n",
+                "said = self._said(pubend, direction, lo, hi)\n"
                 "        if said is not None:\n"
                 "            own = [knowledge.lo < tick <= knowledge.hi for tick in said.data.ticks]\n"
                 "            mask = sum(1 << at for at, is_own in enumerate(own) if is_own)\n"
@@ -39,7 +41,7 @@ PUSHING = (
         "Silence that has waited is said under the table of now, but stays what it was under the table of then.",
         (
             Edit(
-                f"{_STREAMS}.say_silence",
+                f"{_RELAY}.say_silence",
                 "if said is not None:\n",
                 "if said is not None:\n        said = replace(said, data=said.data.slice(0, 0))\n",
             ),
@@ -53,9 +55,9 @@ PUSHING = (
         ("only what is known",),
         "A push reaches back over what is not known, and so says that it is silence.",
         (
-            Replace(f"{_STREAMS}._stretch", "return min(floor, top)"),
+            Replace(f"{_RELAY}._stretch", "return min(floor, top)"),
             Edit(
-                f"{_STREAMS}._said",
+                f"{_RELAY}._said",
                 "if run.kind is not Kind.SILENCE:\n            return None\n",
                 "if run.kind is not Kind.SILENCE:\n            continue\n",
             ),
@@ -68,7 +70,7 @@ PUSHING = (
         "full_link_is_pushed_to",
         ("T57",),
         "Nobody notices that a link is full: everything is pushed there, and waits.",
-        (Replace(f"{_PEERS}.room", "pass"),),
+        (Replace(f"{_LINKS}.room", "pass"),),
         ("K6",),
         "A link that is slow for a while, and more than that is published.",
         routers=_KNOWLEDGE,
@@ -82,12 +84,12 @@ ASKING = (
         "An answer goes to the broker of the cell that a hash chooses, and not to the one that asked.",
         (
             Edit(
-                f"{_STREAMS}._reply",
-                "    self._peers.send(asker, said)",
-                "    if cell in stream.bundles:\n"
-                "            self._peers.push(cell, said)\n"
+                f"{_RELAY}._reply",
+                "    self._links.send(asker, said)",
+                "    if direction in pubend.outward:\n"
+                "            self._directions.push(direction, said)\n"
                 "        else:\n"
-                "            self._peers.send(asker, said)",
+                "            self._links.send(asker, said)",
             ),
         ),
         ("K5", "V1", "V2"),
@@ -115,8 +117,8 @@ ASKING = (
         "A broker asks with the version of the SHB that wants something, which never covers that of another.",
         (
             Edit(
-                f"{_STREAMS}._ask_on",
-                "need = join(need, self._interests.versions([CORE, *stream.bundles]))",
+                f"{_RELAY}._ask_on",
+                "need = join(need, self._directions.versions([CORE, *pubend.outward]))",
                 "need = dict(need)",
             ),
         ),
@@ -133,7 +135,7 @@ REPEATING = (
         "What a broker was sent it is not sent again, however often it says that it asks again.",
         (
             Edit("gapless_routing.common.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
-            Replace(f"{_PEERS}.is_slow", "return True"),
+            Replace(f"{_LINKS}.is_slow", "return True"),
         ),
         ("V1", "V2"),
         "An answer is lost between two brokers.",
@@ -145,11 +147,11 @@ REPEATING = (
         "Whoever asks for what it was just sent is taken for one that asks again.",
         (
             Edit(
-                f"{_STREAMS}.want",
-                "if not want.again:\n        stream.askers.asked_anew(asker, ranges)\n    elif",
+                f"{_RELAY}.want",
+                "if not want.again:\n        pubend.askers.asked_anew(asker, ranges)\n    elif",
                 "if",
             ),
-            Replace(f"{_PEERS}.is_slow", "return True"),
+            Replace(f"{_LINKS}.is_slow", "return True"),
             Edit("gapless_routing.common.askers:Askers.sent", "now + UNDER_WAY", "1 << 62"),
         ),
         ("V1", "V2"),
@@ -196,7 +198,7 @@ SENDING = (
         "answer_is_told_to_all",
         ("T37",),
         "Answers lose their mark on the next hop: whoever gets one takes it for news, and tells all.",
-        (Edit(f"{_STREAMS}._reply", "stamp=stamp, reply=True", "stamp=stamp, reply=False"),),
+        (Edit(f"{_RELAY}._reply", "stamp=stamp, reply=True", "stamp=stamp, reply=False"),),
         ("V4",),
         "Several SHBs behind one broker, one of them in catch-up: what it asked for reaches all.",
         routers=_KNOWLEDGE,
@@ -253,9 +255,9 @@ ROWS = (
         "Rows of progress go to one broker of the next cell only.",
         (
             Edit(
-                f"{_PROGRESS}._send",
-                "brokers = self._peers.live(cell)",
-                "brokers = self._peers.live(cell)[:1]",
+                f"{_ROUTER}._next_hops",
+                "else self._peers.live(cell)\n",
+                "else self._peers.live(cell)[:1]\n",
             ),
         ),
         ("K3", "V3"),
@@ -305,7 +307,7 @@ ENROLLING = (
         "retired_enrolled_by_hearsay",
         ("T60",),
         "An SHB that was retired is enrolled again because others still speak of it.",
-        (Edit(f"{_STREAMS}.on_heard", " and at >= since", ""),),
+        (Edit("gapless_routing.common.notices:Notices.on_heard", " and at >= since", ""),),
         ("V3",),
         "An SHB whose machine is lost, and that is retired while brokers in between remember it.",
         routers=_KNOWLEDGE,
@@ -319,8 +321,8 @@ FORGETTING = (
         "An SHB that nobody speaks of any more stays in the tables.",
         (
             Edit(
-                f"{_INTERESTS}.say_census",
-                "for shb in old if cell != CORE else ():",
+                f"{_INTERESTS}.forget_silent",
+                "for shb in old if name != CORE else ():",
                 "for shb in ():",
             ),
         ),
@@ -334,8 +336,8 @@ FORGETTING = (
         "Whoever is in a census is there now: brokers keep alive for each other who is gone.",
         (
             Replace(
-                f"{_INTERESTS}._census_rows",
-                "direction = self._directions[cell]\n"
+                f"{_INTERESTS}.rows",
+                "direction = self._directions[name]\n"
                 "yield from (CensusRow(shb, *direction.table.summary(shb), 0) for shb in direction.heard)",
             ),
         ),
@@ -353,8 +355,8 @@ TELLING = (
         (
             Edit(
                 f"{_STREAMS}._notify",
-                "bundle.told if stable is None else stable",
-                "stream.meta.stable + (60_000 << 22)",
+                "stable = stream.stable_for(self.of(broker), is_full=self._peers.links.is_full(broker))",
+                "stable = stream.meta.stable + (60_000 << 22)",
             ),
         ),
         ("C1",),
@@ -425,7 +427,7 @@ TELLING = (
         "lives_not_checked",
         ("lives",),
         "What a process has asked for is still carried out when it is over, and its next one has been heard.",
-        (Edit("gapless_routing.knowledge.placing:TreeIntake.on_request", "if theirs < latest:", "if False:"),),
+        (Edit("gapless_routing.common.routed_placing:RoutedIntake.on_request", "if theirs < latest:", "if False:"),),
         ("C9", "I7"),
         "A node that starts anew while frames of its last process, from a publisher there, are on their way.",
         routers=_KNOWLEDGE,

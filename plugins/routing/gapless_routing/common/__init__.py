@@ -1,4 +1,14 @@
 """What routers share, whatever the shape of their networks; nothing here knows any of them.
 
-`askers` remembers who asked for what, and has not been answered.
+    router_state    what all parts of one router share: its time, timers, effects, and its life
+    link_table      the links of a broker: which there are, which are full, and how something is sent on them
+    pacing          interests a little at a time
+    census          what the SHBs in each direction want, and who is there at all
+    notices         what a pubend is, and who is enrolled there
+    relay           knowledge of each pubend: pushed, cached, asked for, and answered
+    askers          who asked for what, and has not been answered
+    progress        what SHBs are done with, on its way to the pubends
+    routed_placing  openings and batches of publishers, from broker to broker
+
+Routers of others may stand on these modules, too.
 """

@@ -5,12 +5,14 @@ do. Knowledge is pushed along one path of the tree, filtered by what the SHBs be
 missed is asked for: a want finds any path, and its answer goes back the way it came. Nothing in here is durable.
 
     cells.py     the tree: who is next on the way to whom
-    peers.py     links, hellos, and which broker of a neighbour cell to send to
-    interest.py  what the SHBs in each direction want: tables, their changes, and the census that finds holes
-    streams.py   knowledge of each pubend: pushed, cached, asked for and answered
-    progress.py  what SHBs are done with, a row each, on its way to the pubends
-    placing.py   openings and batches of publishers, on their way through the tree
+    peers.py     hellos, and which broker of a neighbouring cell to send to
+    interest.py  to whom interests and censuses are said
+    streams.py   to whom notices are sent, and in which directions the relay pushes and asks
+    options.py   how much is kept, read and said at a time
     router.py    the seam: which part takes which fact
+
+What knows no cells is in `gapless_routing.common`: links, interests by direction, notices, the relay of knowledge, rows
+of progress, placing.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from typing import Any
 
 from gapless.core.network.seam import Router
 from gapless.plugins import hookimpl
+from gapless_routing.knowledge.options import sizes_of
 from gapless_routing.knowledge.router import KnowledgeRouter
-from gapless_routing.knowledge.state import sizes_of
 
 __all__ = ["open_routing"]
 

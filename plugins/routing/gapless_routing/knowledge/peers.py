@@ -9,31 +9,25 @@ reaches without them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from gapless.core.foreign import reader_of
-from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, Pub, SendFrame
-from gapless.core.network.frames import Address, InterestPart, Message, Private, encode, pieces
+from gapless.core.network.facts import BrokerId, LinkId
+from gapless.core.network.frames import Address, Message, Private
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
+from gapless_routing.common.link_table import LinkTable, rank
+from gapless_routing.common.relay import ALL_FULL
+from gapless_routing.common.router_state import RouterState
 from gapless_routing.knowledge.cells import Cell, Cells
-from gapless_routing.knowledge.state import State
 
 HELLO_EVERY: Final = 1 * SECOND
 HELLO_LASTS: Final = 3 * SECOND
-REDIAL: Final = 2 * SECOND
-"""How long a dialled broker may take."""
-SLOW_LASTS: Final = 10 * SECOND
-"""A link that was full counts as slow for so long."""
 HELLO: Final = 1
 """The kind of a `Private` that holds a RouterHello."""
-CAN_WAIT: Final = (Knowledge, InterestPart, Pub)
-"""What is not sent on a full link: it would only grow old there. Whoever misses it asks."""
 SIDEWAYS: Final = "sideways"
 """What stands in front of a cell in the address of knowledge that a cellmate is to pass on to it."""
 
@@ -54,17 +48,11 @@ _decode = reader_of(RouterHello, "a router's hello")
 class Peers:
     """The other brokers that this one has links to, or should have."""
 
-    def __init__(self, state: State, cells: Cells) -> None:
+    def __init__(self, state: RouterState, cells: Cells) -> None:
         self._state = state
         self._cells = cells
-        self._links: dict[LinkId, BrokerId] = {}
-        self._links_of: dict[BrokerId, dict[LinkId, None]] = {}
-        self._full: dict[LinkId, None] = {}
-        self._full_until: dict[LinkId, int] = {}
-        """When a link was last full that is not full any more."""
-        self._said: dict[LinkId, int] = {}
-        """How many bytes that can wait were said on each link in this instant: the node has not reported them yet."""
-        self._said_at = 0
+        linked = (broker for brokers in cells.linked.values() for broker in brokers)
+        self.links = LinkTable(state, (*cells.mates, *linked))
         self._hellos: dict[BrokerId, tuple[RouterHello, int]] = {}
         self._sent_hellos: dict[BrokerId, RouterHello] = {}
         self._detours = 0
@@ -73,87 +61,32 @@ class Peers:
 
     def start(self) -> None:
         """Dials everybody."""
-        for broker in self._wanted():
-            self.dial(broker)
+        self.links.start()
         self._state.timers.set(("hello",), self._state.now + HELLO_EVERY)
-
-    # ---------------------------------------------------------------------------------------- links
 
     def link_up(self, link: LinkId, broker: BrokerId) -> bool:
         """A link is there. Returns False if nobody wants one to that broker."""
-        if broker not in self._wanted():
+        if not self.links.link_up(link, broker):
             return False
-        self._links[link] = broker
-        self._links_of.setdefault(broker, {})[link] = None
-        self._state.timers.cancel(("dial", broker))
         self._sent_hellos.pop(broker, None)
         self.say_hello()
         return True
 
     def link_down(self, link: LinkId) -> BrokerId | None:
-        """A link is gone; without another one to that broker it is dialled again. Returns to whom it was."""
-        broker = self._links.pop(link, None)
-        if broker is None:
-            return None
-        self._full.pop(link, None)
-        self._full_until.pop(link, None)
-        self._links_of[broker].pop(link)
-        if not self._links_of[broker]:
-            del self._links_of[broker]
-            self._hellos.pop(broker, None)
-            self._state.timers.set(("dial", broker), self._state.spread(SECOND))
-        self.say_hello()
+        """A link is gone. Returns to whom it was."""
+        broker = self.links.link_down(link)
+        if broker is not None:
+            if broker not in self.links:
+                self._hellos.pop(broker, None)
+            self.say_hello()
         return broker
-
-    def room(self, link: LinkId, pending: int) -> BrokerId | None:
-        """So many bytes wait on a link. Returns to whom it is, if it was full and is not any more."""
-        if pending > LINK_HIGH and link in self._links:
-            self._full[link] = None
-        elif pending <= LINK_LOW and link in self._full:
-            del self._full[link]
-            self._full_until[link] = self._state.now
-            return self._links[link]
-        return None
-
-    def dial(self, broker: BrokerId) -> None:
-        """Dials a broker, and again as long as there is no link to it."""
-        if broker not in self._links_of:
-            self._state.effects.append(Dial(broker))
-            self._state.timers.set(("dial", broker), self._state.now + REDIAL)
-
-    def at(self, link: LinkId) -> BrokerId | None:
-        """Who is at the end of a link."""
-        return self._links.get(link)
-
-    def link_counts(self) -> dict[BrokerId, int]:
-        """How many links there are to each broker that there should be one to."""
-        return {broker: len(self._links_of.get(broker, ())) for broker in self._wanted()}
-
-    def _wanted(self) -> list[BrokerId]:
-        return [*self._cells.mates, *(broker for brokers in self._cells.linked.values() for broker in brokers)]
 
     # ----------------------------------------------------------------------------- who can reach what
 
     def live(self, cell: Cell) -> list[BrokerId]:
         """The brokers of a neighbouring cell, or the mates, to which there is a link."""
         brokers = self._cells.mates if cell == self._cells.own else self._cells.linked.get(cell, ())
-        return [broker for broker in brokers if broker in self._links_of]
-
-    def is_full(self, broker: BrokerId) -> bool:
-        """Whether so much waits on the link to a broker that nothing which can wait is sent there."""
-        link = self.link_to(broker)
-        return link is None or link in self._full
-
-    def is_slow(self, broker: BrokerId) -> bool:
-        """Whether the link to a broker is full, or was lately: then what was sent there may be long on its way."""
-        link = self.link_to(broker)
-        full_until = self._full_until.get(link) if link is not None else None
-        return self.is_full(broker) or (full_until is not None and self._state.now - full_until < SLOW_LASTS)
-
-    def said_now(self, broker: BrokerId) -> int:
-        """How many bytes that can wait were sent to a broker in this very instant."""
-        link = self.link_to(broker)
-        return 0 if link is None or self._said_at != self._state.now else self._said.get(link, 0)
+        return [broker for broker in brokers if broker in self.links]
 
     def is_blind(self, broker: BrokerId, cell: Cell) -> bool:
         """Whether a broker knows no way to a cell, as far as this one knows."""
@@ -169,12 +102,12 @@ class Peers:
 
     def say_hello(self, *, again: bool = False) -> None:
         """Sends hellos that say something new; `again`: all of them."""
-        for broker in self._links_of:
+        for broker in self.links:
             cell = self._cells.of(broker)
             hello = RouterHello(tuple(self._blind_for(cell)), self.synced)
             if again or self._sent_hellos.get(broker) != hello:
                 self._sent_hellos[broker] = hello
-                self.send(broker, Private(HELLO, _encode(hello)))
+                self.links.send(broker, Private(HELLO, _encode(hello)))
 
     def on_hello(self, broker: BrokerId, data: bytes) -> None:
         """A broker says what it can do. Raises RemoteProtocolError when it says nothing that makes sense."""
@@ -211,6 +144,14 @@ class Peers:
 
     # -------------------------------------------------------------------------------------- sending
 
+    def with_role(self, role: str) -> list[BrokerId]:
+        """The brokers that have a role, in an order that is the same everywhere."""
+        return self._cells.with_role(role)
+
+    def is_known(self, broker: BrokerId) -> bool:
+        """Whether a broker is on the map."""
+        return self._cells.of(broker) is not None
+
     def next_toward(self, cell: Cell, key: str, sender: BrokerId | None) -> BrokerId | None:
         """To whom to send on the way to a cell: a neighbour that knows it, else a mate, unless a mate sent it."""
         if self._leads_back(cell, sender):
@@ -226,13 +167,13 @@ class Peers:
         """Sends a message one step on its way to a cell. Returns False if there is no way at present."""
         broker = self.next_toward(cell, key, sender)
         if broker is not None:
-            self.send(broker, message, address)
+            self.links.send(broker, message, address)
         return broker is not None
 
     def has_way(self, to: BrokerId) -> bool:
         """Whether there is a way to a certain broker, as far as others say what they reach."""
         cell = self._cells.of(to)
-        return to in self._links_of or (cell is not None and bool(self._direct(cell) or self._mates(cell)))
+        return to in self.links or (cell is not None and bool(self._direct(cell) or self._mates(cell)))
 
     def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
         """Sends a message one step on its way to a certain broker: to itself, where there is a link.
@@ -241,8 +182,8 @@ class Peers:
         way each time, over a mate too: whoever sent it repeats it, and one of the ways leads to it.
         """
         cell = self._cells.of(to)
-        if to in self._links_of:
-            self.send(to, message, address)
+        if to in self.links:
+            self.links.send(to, message, address)
         elif cell is not None and self._cells.is_alone(to):
             self.send_toward(cell, to, message, sender, address)
         elif cell is not None and not self._leads_back(cell, sender):
@@ -250,7 +191,7 @@ class Peers:
             mates = () if sender in self._cells.mates else self._mates(cell)
             ways = [*self._direct(cell), *mates]
             if ways:
-                self.send(max(ways, key=lambda name: rank(f"{to}/{self._detours}", name)), message, address)
+                self.links.send(max(ways, key=lambda name: rank(f"{to}/{self._detours}", name)), message, address)
 
     def _leads_back(self, cell: Cell, sender: BrokerId | None) -> bool:
         """Whether the way to a cell is the one that a message came: then it goes no further.
@@ -263,53 +204,22 @@ class Peers:
     def push(self, cell: Cell, knowledge: Knowledge) -> BrokerId | None:
         """Sends first-time knowledge to one broker of a neighbouring cell.
 
-        Returns to whom; "" if every link there is full, and None if there is no way at present: then it is dropped, and
+        Returns to whom; ALL_FULL if every link there is; None if there is no way at present: then it is dropped, and
         whoever needs it will ask.
         """
         live = self.live(cell)
         if not live:
             mate = self._mate_toward(cell)
-            if mate is not None and not self.is_full(mate):
-                self.send(mate, knowledge, (SIDEWAYS, cell))
+            if mate is not None and not self.links.is_full(mate):
+                self.links.send(mate, knowledge, (SIDEWAYS, cell))
             return None
-        ready = [name for name in live if not self.is_full(name)]
+        ready = [name for name in live if not self.links.is_full(name)]
         if not ready:
-            return ""
+            return ALL_FULL
         behind = self._cells.behind(cell)
         best = max(ready, key=lambda name: (self._is_good(name, behind), rank(knowledge.pubend, name)))
-        self.send(best, knowledge)
+        self.links.send(best, knowledge)
         return best
 
     def _is_good(self, broker: BrokerId, cells: tuple[Cell, ...]) -> bool:
         return self.is_synced(broker) and not any(self.is_blind(broker, cell) for cell in cells)
-
-    def send(self, broker: BrokerId, message: Message, address: Address = (), *, in_order: bool = False) -> None:
-        """Sends a message to a broker that there is a link to; in pieces, if it is too much for a frame.
-
-        `in_order`: it overtakes nothing that was sent before.
-        """
-        link = self.link_to(broker)
-        if link is None or (link in self._full and isinstance(message, CAN_WAIT)):
-            return
-        urgent = not in_order and not isinstance(message, CAN_WAIT)
-        for piece in pieces(message) if isinstance(message, Knowledge) else (message,):
-            frame = encode(piece, address)
-            self._state.effects.append(SendFrame(link, frame, urgent))
-            if not urgent:
-                self._count(link, len(frame))
-
-    def _count(self, link: LinkId, size: int) -> None:
-        if self._said_at != self._state.now:
-            self._said_at = self._state.now
-            self._said.clear()
-        self._said[link] = self._said.get(link, 0) + size
-
-    def link_to(self, broker: BrokerId) -> LinkId | None:
-        """The link that is used to a broker; None: there is none."""
-        return next(reversed(self._links_of.get(broker, {})), None)
-
-
-@lru_cache(maxsize=65_536)
-def rank(key: str, broker: BrokerId) -> int:
-    """How much a broker is to be preferred for a key: the same everywhere, and evenly spread (rendezvous hashing)."""
-    return int.from_bytes(blake2b(f"{key}\0{broker}".encode(), digest_size=8).digest(), "big")

@@ -48,14 +48,15 @@ from gapless.core.network.reach import blame, check_message
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import FOREVER, ShbId
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId
 from gapless.errors import RemoteProtocolError
+from gapless_routing.common.progress import ProgressTable
+from gapless_routing.common.routed_placing import PlacingWay, RoutedClientSide, RoutedIntake
+from gapless_routing.common.router_state import CORE, LIFE, RouterState, new_life
 from gapless_routing.knowledge.cells import Cells
 from gapless_routing.knowledge.interest import CENSUS, Interests
+from gapless_routing.knowledge.options import sizes_of
 from gapless_routing.knowledge.peers import HELLO, SIDEWAYS, Peers
-from gapless_routing.knowledge.placing import PlacingWay, TreeClientSide, TreeIntake
-from gapless_routing.knowledge.progress import ProgressTable
-from gapless_routing.knowledge.state import CORE, LIFE, State, new_life, sizes_of
 from gapless_routing.knowledge.streams import PUBEND, Streams
 
 LINKS = Family("gapless_router_links", "Links to another broker that are up.", ("broker",))
@@ -83,15 +84,15 @@ class KnowledgeRouter(RouterBase):
     name = "knowledge"
 
     def __init__(self) -> None:
-        self._state: State
+        self._state: RouterState
         self._cells: Cells
         self._peers: Peers
         self._interests: Interests
         self._progress: ProgressTable
         self._streams: Streams
         self._way: PlacingWay
-        self._entry: TreeClientSide
-        self._requests: TreeIntake
+        self._entry: RoutedClientSide
+        self._requests: RoutedIntake
         self._shb_nodes: dict[ShbId, BrokerId] = {}
         """Where the SHBs are that need something kept: who has to have the answer."""
         self._blamed: dict[tuple[BrokerId, AlarmCode], int] = {}
@@ -102,22 +103,24 @@ class KnowledgeRouter(RouterBase):
 
     def gauges(self) -> Iterator[Gauge]:
         """To whom there are links, and how much is cached."""
-        for broker, count in self._peers.link_counts().items():
+        for broker, count in self._peers.links.link_counts().items():
             yield LINKS.gauge(count, broker)
-        yield CACHED.gauge(self._streams.cached_bytes())
+        yield CACHED.gauge(self._streams.relay.cached_bytes())
 
     def start(self, now: int, context: RouterContext) -> Effects:
         """Dials the neighbours and the mates. Raises ConfigurationError when the map is no tree of cells."""
         life = new_life(context.broker, context.seed, max(now, int(context.saved.get(LIFE, b"0"))))
-        state = self._state = State(context.broker, context.seed, sizes_of(context.config), life, now)
+        sizes = sizes_of(context.config)
+        state = self._state = RouterState(context.broker, context.seed, life, now)
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
-        self._progress = ProgressTable(state, self._cells, self._peers)
-        self._interests = Interests(state, self._cells, self._peers, self._on_heard, self._read)
-        self._streams = Streams(state, self._cells, self._peers, self._interests, self._progress)
-        self._way = PlacingWay(state, self._cells, self._peers)
-        self._entry = TreeClientSide(state, self._way, self._streams, now)
-        self._requests = TreeIntake(state, self._way, lambda: self._streams.hosted)
+        self._progress = ProgressTable(state, self._peers.links, self._next_hops)
+        self._interests = Interests(state, sizes, self._cells, self._peers, self._on_heard, self._read)
+        self._streams = Streams(state, self._cells, self._peers, self._interests, self._progress, sizes.cache_bytes)
+        notices = self._streams.notices
+        self._way = PlacingWay(state, self._peers)
+        self._entry = RoutedClientSide(state, self._way, now, notices.topics_of, notices.renew_life)
+        self._requests = RoutedIntake(state, self._way, lambda: notices.hosted)
         self._on_message = self._message_handlers()
         self._on_private = {
             HELLO: self._peers.on_hello,
@@ -158,7 +161,8 @@ class KnowledgeRouter(RouterBase):
             return [Hangup(up.link)]
         self._streams.on_link_up(up.peer)
         self._interests.on_link_up(up.peer)
-        self._progress.on_link_up(up.peer)
+        cell = self._cells.of(up.peer)
+        self._progress.on_link_up(up.peer, lambda pubend: self._streams.toward(pubend) == cell)
         return self._effects()
 
     def link_down(self, now: int, down: LinkDown) -> Effects:
@@ -173,15 +177,15 @@ class KnowledgeRouter(RouterBase):
     def room(self, now: int, room: LinkRoom) -> Effects:
         """A link is full, or is not any more."""
         self._state.now = now
-        broker = self._peers.room(room.link, room.pending)
+        broker = self._peers.links.room(room.link, room.pending)
         if broker is not None:
-            self._streams.on_room(broker)
+            self._streams.relay.on_room(broker)
         return self._effects()
 
     def frame(self, now: int, arrived: FrameArrived) -> Effects:
         """A frame of another broker; who sends nonsense is hung up on."""
         self._state.now, self._state.wall = now, arrived.wall
-        peer = self._peers.at(arrived.link)
+        peer = self._peers.links.at(arrived.link)
         if peer is None:
             return []
         if is_interest(arrived.frame):
@@ -201,8 +205,7 @@ class KnowledgeRouter(RouterBase):
     def know(self, now: int, said: Know) -> Effects:
         """Facts of a pubend of this node."""
         self._state.now = now
-        self._streams.know(said.knowledge)
-        self._streams.after(said.knowledge.pubend)
+        self._streams.know(said.knowledge, None)
         return self._effects()
 
     def probe(self, now: int, probe: Probe) -> Effects:
@@ -249,13 +252,13 @@ class KnowledgeRouter(RouterBase):
     def want(self, now: int, want: Want) -> Effects:
         """What the SHB needs to know."""
         self._state.now = now
-        self._streams.want(want, CORE)
+        self._streams.relay.want(want, CORE)
         return self._effects()
 
     def progress(self, now: int, progress: Progress) -> Effects:
         """What the SHB is done with."""
         self._state.now = now
-        self._progress.on_rows((progress,), None)
+        self._progress.on_rows((progress,))
         return self._effects()
 
     # Local clients and storage.
@@ -291,10 +294,10 @@ class KnowledgeRouter(RouterBase):
             handle = self._on_message.get(type(message))
             if handle is None:
                 raise RemoteProtocolError("a message that this router does not know")
-            check_message(message, self._streams.meta_of, self._state.wall)
+            check_message(message, self._streams.notices.meta_of, self._state.wall)
             handle(peer, message, address)
         except RemoteProtocolError as error:
-            if self._peers.at(link) is not None:
+            if self._peers.links.at(link) is not None:
                 self._blame(blame(peer, error))
                 self._state.effects.append(Hangup(link))
 
@@ -325,18 +328,18 @@ class KnowledgeRouter(RouterBase):
             if peer is None:  # this broker's own pubend has answered another question
                 raise AssertionError(str(error)) from error
             self._blame(blame(peer, error))
-            link = self._peers.link_to(peer)
+            link = self._peers.links.link_to(peer)
             if link is not None:
                 self._state.effects.append(Hangup(link))
 
     def _message_handlers(self) -> dict[type, Callable[[BrokerId, Any, Address], None]]:
         return {
             Knowledge: self._on_knowledge,
-            Want: lambda peer, want, _: self._streams.want(want, peer),
+            Want: lambda peer, want, _: self._streams.relay.want(want, peer),
             Probe: lambda peer, probe, _: self._streams.probe(probe, peer),
             InterestPart: self._interests.on_part,
             InterestQuestion: lambda peer, question, _: self._interests.on_question(peer, question),
-            ProgressRows: lambda peer, said, _: self._progress.on_rows(said.rows, peer),
+            ProgressRows: lambda peer, said, _: self._progress.on_rows(said.rows, sideways=peer in self._cells.mates),
             Hold: lambda peer, row, address: self._pass_hold(peer, row, str(address[0])),
             Held: lambda peer, row, address: self._pass_held(peer, row, str(address[0])),
             OpenRequest: self._way.route,
@@ -349,25 +352,20 @@ class KnowledgeRouter(RouterBase):
     def _timer_handlers(self) -> dict[str, Callable[..., object]]:
         return {
             "hello": self._peers.beat,
-            "dial": self._peers.dial,
+            "dial": self._peers.links.dial,
             "census": lambda: self._progress.forget(self._interests.say_census()),
             "intake": self._interests.intake.go_on,
             "sayings": self._interests.sayings.go_on,
-            "tidy": self._interests.tidy,
-            "progress": self._progress.send_risen,
-            "rows": self._progress.send_all,
+            "tidy": self._interests.table.tidy,
             "notices": self._streams.repeat_notices,
-            "silence": self._streams.say_silence,
-            "behind": self._streams.pull_behind,
-            "more": self._streams.answer_more,
-            "upkeep": self._streams.keep_up,
             "question": self._entry.repeat,
+            **self._progress.timers(),
+            **self._streams.relay.timers(),
         }
 
     def _on_knowledge(self, peer: BrokerId, knowledge: Knowledge, address: Address) -> None:
         if not address:
-            self._streams.on_knowledge(peer, knowledge)
-            self._streams.after(knowledge.pubend)
+            self._streams.know(knowledge, peer)
         elif address[0] == SIDEWAYS and peer in self._cells.mates and address[1] in self._cells.neighbours:
             self._streams.pass_on(str(address[1]), knowledge)
         else:
@@ -381,11 +379,17 @@ class KnowledgeRouter(RouterBase):
 
     def _on_notice(self, peer: BrokerId, data: bytes) -> None:
         self._streams.on_notice(peer, data)
-        for broker, life in self._streams.lives.items():
+        for broker, life in self._streams.notices.lives.items():
             self._entry.on_life(broker, life)
 
     def _on_heard(self, shb: ShbId, cell: str) -> None:
-        self._streams.on_heard(shb, cell)
+        self._streams.notices.on_heard(shb, self._interests.table.shbs(cell)[shb])
+
+    def _next_hops(self, pubend: PubendId, *, sideways: bool) -> list[BrokerId]:
+        """The live brokers of the cell on the way to a pubend; without any the mates, unless a mate said it."""
+        cell = self._streams.toward(pubend)
+        live = [] if cell is None else self._peers.live(cell)
+        return live or ([] if sideways or cell is None else self._peers.live(self._cells.own))
 
     def _pass_hold(self, sender: BrokerId | None, row: Hold, node: BrokerId) -> None:
         """A row goes to the pubend, and says at which node the SHB is."""

@@ -36,9 +36,9 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW, Stamp
 from gapless.core.stream.ticks import EPOCH_MS
 from gapless.selectors.filters import Filter
-from gapless_routing.knowledge.interest import Interests
+from gapless_routing.common.census import InterestByDirection
+from gapless_routing.common.router_state import LIFE
 from gapless_routing.knowledge.router import CACHED, KnowledgeRouter
-from gapless_routing.knowledge.state import LIFE
 from gapless_routing.knowledge.streams import Streams
 
 MILLISECOND = 1_000_000
@@ -184,9 +184,9 @@ class Net:
 
     # ------------------------------------------------------------------------------- what is in them
 
-    def interests(self, name: str) -> Interests:
+    def interests(self, name: str) -> InterestByDirection:
         """What a router knows of what SHBs want."""
-        return self.routers[name]._interests
+        return self.routers[name]._interests.table
 
     def streams(self, name: str) -> Streams:
         """What a router knows of pubends."""

@@ -14,8 +14,9 @@ from gapless.core.network.interest import InterestTable, parts_in_turn, parts_of
 from gapless.core.network.timer_queue import MILLISECOND
 from gapless.core.stream.stamps import RAW
 from gapless.selectors.filters import Filter
-from gapless_routing.knowledge.interest import CENSUS, CENSUS_EVERY, FORGOTTEN_AFTER, Census, CensusRow, Interests
-from gapless_routing.knowledge.state import Sizes
+from gapless_routing.common.census import FORGOTTEN_AFTER, Census, CensusRow
+from gapless_routing.knowledge.interest import CENSUS, CENSUS_EVERY, Interests
+from gapless_routing.knowledge.options import Sizes
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,

@@ -8,9 +8,10 @@ import pytest
 from gapless.core.network.facts import Dial, NetworkMap, Posted, SendFrame
 from gapless.core.network.frames import Private, decode
 from gapless.core.network.interest import parts_of
+from gapless_routing.common.link_table import REDIAL, rank
+from gapless_routing.common.router_state import RouterState
 from gapless_routing.knowledge.cells import Cells
-from gapless_routing.knowledge.peers import HELLO_LASTS, REDIAL, SIDEWAYS, Peers, RouterHello, rank
-from gapless_routing.knowledge.state import Sizes, State
+from gapless_routing.knowledge.peers import HELLO_LASTS, SIDEWAYS, Peers, RouterHello
 from unit.gapless_routing.knowledge.net import DIAMOND, PHB, SECOND, SHB, full, knowledge, network_map
 
 TWO_LEVELS = network_map(
@@ -23,7 +24,7 @@ class Side:
     """The peers of one broker; what they are sent is looked at."""
 
     def __init__(self, broker: str, network: NetworkMap = TWO_LEVELS, *linked: str) -> None:
-        self.state = State(broker, seed=1, sizes=Sizes(), life=7, now=100 * SECOND)
+        self.state = RouterState(broker, seed=1, life=7, now=100 * SECOND)
         self.peers = Peers(self.state, Cells(network, broker))
         self.links: dict[int, str] = {}
         for peer in linked:
@@ -84,7 +85,7 @@ def test_a_link_that_is_lost_is_dialled_again_but_not_while_there_is_another_one
     assert ("dial", "p") not in side.state.timers
     side.peers.link_down(1)
     assert ("dial", "p") in side.state.timers
-    assert side.peers.link_counts() == {"j": 0, "p": 0, "s": 0, "t": 0}
+    assert side.peers.links.link_counts() == {"j": 0, "p": 0, "s": 0, "t": 0}
 
 
 def test_who_is_no_neighbour_gets_no_link() -> None:
@@ -224,24 +225,24 @@ def test_a_push_takes_whom_it_can_when_nobody_is_good() -> None:
 def test_a_full_link_is_passed_over_until_it_is_nearly_empty() -> None:
     side = Side("p", TWO_LEVELS, "i", "j")
     side.hello("i")
-    side.peers.room(1, (1 << 20) + 1)
+    side.peers.links.room(1, (1 << 20) + 1)
     assert side.peers.push("M", knowledge(1, 2)) == "j"
 
-    side.peers.room(2, 2 << 20)
+    side.peers.links.room(2, 2 << 20)
     assert side.peers.push("M", knowledge(1, 2)) == ""
-    side.peers.room(1, 1 << 20)
+    side.peers.links.room(1, 1 << 20)
     assert side.peers.push("M", knowledge(1, 2)) == "", "it was full, and is not at its low mark yet"
-    side.peers.room(1, 256 << 10)
+    side.peers.links.room(1, 256 << 10)
     assert side.peers.push("M", knowledge(1, 2)) == "i"
 
 
 def test_nothing_that_can_wait_is_sent_on_a_full_link() -> None:
     side = Side("p", TWO_LEVELS, "i")
     side.sent()
-    side.peers.room(1, 2 << 20)
+    side.peers.links.room(1, 2 << 20)
 
-    side.peers.send("i", parts_of(full(1, "s@disk", "a"))[0])
-    side.peers.send("i", knowledge(1, 2))
+    side.peers.links.send("i", parts_of(full(1, "s@disk", "a"))[0])
+    side.peers.links.send("i", knowledge(1, 2))
     assert side.sent() == []
     side.peers.beat()
     assert len(side.sent()) == 1
@@ -250,7 +251,7 @@ def test_nothing_that_can_wait_is_sent_on_a_full_link() -> None:
 def test_what_can_wait_is_not_urgent() -> None:
     side = Side("p", TWO_LEVELS, "i")
     side.state.take_effects()
-    side.peers.send("i", knowledge(1, 2))
+    side.peers.links.send("i", knowledge(1, 2))
     side.peers.say_hello(again=True)
 
     assert [effect.urgent for effect in side.state.take_effects() if isinstance(effect, SendFrame)] == [False, True]

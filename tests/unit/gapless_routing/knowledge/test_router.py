@@ -41,10 +41,12 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import LAST, OFFSET_BITS
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
+from gapless_routing.common.notices import PubendNotice
+from gapless_routing.common.relay import BATCH_BYTES, EVENT_BYTES
 from gapless_routing.knowledge import open_routing
 from gapless_routing.knowledge.peers import SIDEWAYS
 from gapless_routing.knowledge.router import CACHED, LINKS
-from gapless_routing.knowledge.streams import BATCH_BYTES, EVENT_BYTES, PUBEND, PubendNotice
+from gapless_routing.knowledge.streams import PUBEND
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -159,7 +161,7 @@ def test_a_notice_of_a_tick_that_cannot_be_ends_the_link_and_is_told(change: dic
 
     assert hung_up(net, "i")
     assert [(alarm.code, alarm.about) for alarm in net.take(Alarm, "i")] == [(AlarmCode.IMPOSSIBLE_TICK, "p")]
-    assert net.streams("i").meta_of(P).stable < FALSE  # type: ignore[union-attr]
+    assert net.streams("i").notices.meta_of(P).stable < FALSE  # type: ignore[union-attr]
 
 
 def _notice(net: Net) -> bytes:
@@ -181,7 +183,7 @@ def test_nobody_else_speaks_of_a_nodes_own_pubends() -> None:
     notice = PubendNotice(PubendMeta("q@1", "s"), {}, 1, behind=False, number=1)
     net.arrive("i", "s", Private(PUBEND, msgspec.msgpack.encode(notice)))
 
-    assert net.streams("s").meta_of("q@1") is None
+    assert net.streams("s").notices.meta_of("q@1") is None
 
 
 def test_false_silence_reaches_no_shb_and_what_comes_after_it_does() -> None:

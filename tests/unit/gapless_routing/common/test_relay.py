@@ -13,9 +13,10 @@ from gapless.core.network.facts import Enrolled, Know, Opened, Probe, PubendMeta
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.stamps import RAW
-from gapless_routing.knowledge import streams
-from gapless_routing.knowledge.interest import Interests
-from gapless_routing.knowledge.streams import BATCH_BYTES, EVENT_BYTES, NOTICE_EVERY, PUBEND, SILENCE_AFTER
+from gapless_routing.common import relay
+from gapless_routing.common.census import InterestByDirection
+from gapless_routing.common.relay import BATCH_BYTES, EVENT_BYTES, SILENCE_AFTER
+from gapless_routing.knowledge.streams import NOTICE_EVERY, PUBEND
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -194,7 +195,7 @@ def test_silence_that_waits_travels_with_the_next_event() -> None:
 def test_silence_with_many_events_in_it_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the cache would forget them, and who is behind would ask for them: they would be read, and sent to nobody."""
     net = subscribed()
-    monkeypatch.setattr(streams, "SILENCE_BYTES", 3 * (EVENT_BYTES + BATCH_BYTES))
+    monkeypatch.setattr(relay, "SILENCE_BYTES", 3 * (EVENT_BYTES + BATCH_BYTES))
     for at in range(0, 100, 20):
         net.say(at, at + 20, "b")
 
@@ -204,14 +205,16 @@ def test_silence_with_many_events_in_it_does_not_wait(monkeypatch: pytest.Monkey
 
 
 def test_what_waits_is_not_looked_at_with_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    net, looked = subscribed(), []
-    matches = Interests.matches
+    looked: list[int] = []
+    matches = InterestByDirection.matches
 
-    def counted(self: Interests, cell: str, pubend: str, events: EventBatch) -> int:
+    def counted(self: InterestByDirection, cell: str, pubend: str, events: EventBatch) -> int:
         looked.append(len(events))
         return matches(self, cell, pubend, events)
 
-    monkeypatch.setattr(Interests, "matches", counted)
+    monkeypatch.setattr(InterestByDirection, "matches", counted)
+    net = subscribed()
+    looked.clear()
     for at in range(0, 2000, 20):
         net.say(at, at + 20, "b")
     net.pass_time(SILENCE_AFTER)
@@ -332,7 +335,7 @@ def test_a_pubend_is_known_everywhere_and_to_the_shb() -> None:
     net.open(topics=("a.#",))
 
     assert [seen.meta.topics for seen in net.take(Seen, "s")] == [("a.#",)]
-    assert all(net.streams(name).meta_of(P) for name in net.routers)
+    assert all(net.streams(name).notices.meta_of(P) for name in net.routers)
 
 
 def test_a_notice_that_was_lost_is_repeated() -> None:
@@ -497,7 +500,7 @@ def test_what_was_forgotten_is_unknown_and_not_silence() -> None:
 
 
 def test_only_so_many_runs_of_silence_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "RUNS_MAX", 4)
+    monkeypatch.setattr(relay, "RUNS_MAX", 4)
     net = subscribed()
     for number in range(20):
         net.arrive("p", "i", knowledge(10 * number, 10 * number + 5, stamp={"s@disk": 1}))
@@ -525,7 +528,7 @@ def test_where_no_shb_is_nothing_goes_but_notices() -> None:
 
     assert net.messages(Knowledge, "i", "q") == []
     assert private(net, PUBEND, "i", "q") != []
-    meta = net.streams("q").meta_of(P)
+    meta = net.streams("q").notices.meta_of(P)
     assert meta is not None
     assert replace(meta, stable=0) == PubendMeta(P, "p")
 

@@ -1,13 +1,19 @@
-"""What all parts of one router share, and its options."""
+"""What all parts of one router share: who it is, its time, its timers, and what it is going to do.
+
+A router is a pure core, so each call of it begins with the time and ends with effects. `RouterState` has both for all
+parts. It also has the router's *life*: the number of this start, saved before anything is asked in its name, so that
+what an earlier process of the same broker has asked is recognised wherever it comes late.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from gapless.core.network.facts import BrokerId, Save
+from gapless.core.network.frames import Address, Message
 from gapless.core.network.seam import Effect
 from gapless.core.network.timer_queue import TimerQueue
 from gapless.core.stream.ticks import FOREVER, PubendId
@@ -17,31 +23,20 @@ LIFE_BITS: Final = 24
 LIFE: Final = "life"
 """Where this router's life is saved, for the next one to surpass."""
 CORE: Final = ""
-"""The direction of the SHB of this very broker; every other direction is a neighbouring cell."""
+"""The direction of the SHB of this very broker. Every other direction has the name that its router gives it."""
+Options = TypeVar("Options")
 
 
 @dataclass(slots=True)
-class Sizes:
-    """The options of the router."""
-
-    cache_bytes: int = 64 << 20
-    """So much memory is for events of all pubends together."""
-    turn_bytes: int = 8 << 10
-    """So much of interests is read in one turn, or one frame: its filters have to be parsed, at some 40 µs each."""
-    turn_subscriptions: int = 400
-    """The interest of so many subscriptions is said to a broker in one turn, or one part. More than that is large."""
-
-
-@dataclass(slots=True)
-class State:
+class RouterState:
     """What all parts of one router share."""
 
     broker: BrokerId
     seed: int
-    sizes: Sizes
     life: int
     """Names this life of the router; see `new_life`."""
     now: int = 0
+    """The time of this call, monotonic nanoseconds."""
     wall: int = 0
     """The wall clock when the last frame came, in milliseconds since 1970."""
     timers: TimerQueue = field(default_factory=TimerQueue)
@@ -53,7 +48,7 @@ class State:
     _draws: int = 0
 
     def spread(self, span: int) -> int:
-        """A time up to a span from now, another one each time: brokers that do the same do not do it at once."""
+        """Returns a time up to a span from now, another one each time: so brokers do not all do the same at once."""
         self._draws += 1
         drawn = blake2b(f"{self.seed}/{self.broker}/{self._draws}".encode(), digest_size=8).digest()
         return self.now + 1 + int.from_bytes(drawn, "big") % span
@@ -64,14 +59,24 @@ class State:
         self.effects.append(Save(LIFE, str(self.life).encode(), self.life))
 
     def take_effects(self) -> list[Effect]:
-        """All effects so far; emptied by the call."""
+        """Returns all effects so far; they are gone after the call."""
         effects = self.effects.copy()
         self.effects.clear()
         return effects
 
 
+class Sender(Protocol):
+    """What says something to other brokers; `gapless_routing.common.link_table.LinkTable` is one."""
+
+    def is_full(self, broker: BrokerId) -> bool:
+        """Whether so much waits on the link to a broker that nothing which can wait is sent there."""
+
+    def send(self, broker: BrokerId, message: Message, address: Address = ()) -> None:
+        """Sends a message to a broker that there is a link to."""
+
+
 def new_life(broker: BrokerId, seed: int, above: int) -> int:
-    """Names a life of a router: no two lives have the same name, and a later one has a higher one if `above` is.
+    """Returns a name for a life of a router: no two lives share one, and it is above `above`.
 
     `above` is the time of its start, or the life that it has to surpass. Where that one is lost with its volume, a
     clock that begins anew puts lives out of order. Their last bits, drawn from the seed, still tell them apart.
@@ -81,14 +86,17 @@ def new_life(broker: BrokerId, seed: int, above: int) -> int:
     return min(life, FOREVER)  # whoever was told of a life that no router can have had lives on at the end of them
 
 
-def sizes_of(config: Mapping[str, Any]) -> Sizes:
-    """The options. Raises ConfigurationError when one makes no sense, or there is another one."""
-    options = {option.name: option.default for option in fields(Sizes)}
-    unknown = sorted(set(config) - set(options))
+def checked_options(router: str, options: type[Options], config: Mapping[str, Any], may_be_0: str = "") -> Options:
+    """Returns the options of a router: a dataclass whose fields are whole numbers.
+
+    Raises ConfigurationError when one makes no sense, or there is another one. Each is 1 at least, but `may_be_0`.
+    """
+    names = [option.name for option in fields(options)]  # type: ignore[arg-type]  # a dataclass
+    unknown = sorted(set(config) - set(names))
     if unknown:
-        raise ConfigurationError(f"the router 'knowledge' has no option {unknown[0]!r}; it has {', '.join(options)}")
-    for name, size in config.items():
-        least = 0 if name == "cache_bytes" else 1
-        if type(size) is not int or size < least:
-            raise ConfigurationError(f"routing.options.{name} is a number from {least} on, not {size!r}")
-    return Sizes(**config)
+        raise ConfigurationError(f"the router {router!r} has no option {unknown[0]!r}; it has {', '.join(names)}")
+    for name, value in config.items():
+        least = 0 if name == may_be_0 else 1
+        if type(value) is not int or value < least:
+            raise ConfigurationError(f"routing.options.{name} is a number from {least} on, not {value!r}")
+    return options(**config)

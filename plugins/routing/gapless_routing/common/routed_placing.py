@@ -1,4 +1,4 @@
-"""Openings and batches of publishers, on their way through the tree to the pubend's node and back.
+"""Openings and batches of publishers, on their way from broker to broker to the pubend's node and back.
 
 Who asks and who submits are the parts that all routers share (`gapless.core.network.placing`). What is added here is
 the way: a message names the node that it is for and the node that it is from, and each broker sends it one step on.
@@ -13,29 +13,42 @@ told so by the answer, takes a higher number, and asks again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Verdict
-from gapless.core.network.frames import Address, Answer
+from gapless.core.network.frames import Address, Answer, Message
 from gapless.core.network.placing import ClientSide, Placement, RequestIntake
 from gapless.core.stream.ticks import PubendId
 from gapless.selectors.topics import topic_matches
-from gapless_routing.knowledge.cells import Cells
-from gapless_routing.knowledge.peers import Peers, rank
-from gapless_routing.knowledge.state import State, new_life
-from gapless_routing.knowledge.streams import Streams
+from gapless_routing.common.link_table import rank
+from gapless_routing.common.router_state import RouterState, new_life
 
 ROUTE = 2
 """How many places of an address the way takes: to whom, and from whom."""
 
 
+class Unicast(Protocol):
+    """The way to a certain broker, as a router knows it."""
+
+    def with_role(self, role: str) -> list[BrokerId]:
+        """Returns the brokers that have a role, in an order that is the same everywhere."""
+
+    def is_known(self, broker: BrokerId) -> bool:
+        """Whether a broker is on the map."""
+
+    def has_way(self, to: BrokerId) -> bool:
+        """Whether there is a way to a certain broker, as far as this one knows."""
+
+    def send_to(self, to: BrokerId, message: Message, sender: BrokerId | None, address: Address) -> None:
+        """Sends a message one step on its way to a certain broker. `sender` brought it here; None: it is from here."""
+
+
 class PlacingWay:
     """How the parts that place something reach other brokers: `gapless.core.network.placing.PlacingNetwork`."""
 
-    def __init__(self, state: State, cells: Cells, peers: Peers) -> None:
+    def __init__(self, state: RouterState, way: Unicast) -> None:
         self._state = state
-        self._cells = cells
-        self._peers = peers
+        self._way = way
         self.arrived: list[tuple[BrokerId | None, BrokerId, OpenRequest | Pub | Answer, Address]] = []
         """What is for this very broker: who brought it (None: itself), from whom it is, and the address without the
         way."""
@@ -44,11 +57,11 @@ class PlacingWay:
 
     def with_role(self, role: str) -> list[BrokerId]:
         """The brokers that have a role."""
-        return self._cells.with_role(role)
+        return self._way.with_role(role)
 
     def incarnation(self, broker: BrokerId) -> int | None:
         """The latest life of a broker names the process that is there."""
-        return self.lives.get(broker, 0) if self._cells.of(broker) is not None else None
+        return self.lives.get(broker, 0) if self._way.is_known(broker) else None
 
     def life_for(self, broker: BrokerId) -> int:
         """This router's life."""
@@ -60,25 +73,37 @@ class PlacingWay:
 
     def has_way(self, broker: BrokerId) -> bool:
         """Whether there is a way to it."""
-        return broker == self._state.broker or self._peers.has_way(broker)
+        return broker == self._state.broker or self._way.has_way(broker)
 
     def route(self, sender: BrokerId | None, message: OpenRequest | Pub | Answer, address: Address) -> None:
         """A message is here: it is for this broker, or goes one step on."""
         to, source = str(address[0]), str(address[1])
-        if self._cells.of(source) is None:  # the broker that it is from has another map, and could not be answered
+        if not self._way.is_known(source):  # the broker that it is from has another map, and could not be answered
             return
         if to == self._state.broker:
             self.arrived.append((sender, source, message, address[ROUTE:]))
             return
-        self._peers.send_to(to, message, sender, address)
+        self._way.send_to(to, message, sender, address)
 
 
-class TreeClientSide(ClientSide):
+class RoutedClientSide(ClientSide):
     """The questions of this node's clients."""
 
-    def __init__(self, state: State, way: PlacingWay, streams: Streams, number: int) -> None:
+    def __init__(
+        self,
+        state: RouterState,
+        way: PlacingWay,
+        number: int,
+        topics_of: Callable[[BrokerId], list[tuple[str, ...]]],
+        renew_life: Callable[[], None],
+    ) -> None:
+        """`topics_of`: returns the patterns of topics that a broker's pubends carry, as far as is known here.
+
+        `renew_life` is called when this router has another life. `number`: as of `ClientSide`.
+        """
         super().__init__(state, way, number)
-        self._streams = streams
+        self._topics_of = topics_of
+        self._renew_life = renew_life
         self._router = state
 
     def on_answer(self, broker: BrokerId, answer: Answer, address: Address) -> None:
@@ -87,7 +112,7 @@ class TreeClientSide(ClientSide):
         if taken > 1:
             if life == self._router.life <= taken:
                 self._router.life = new_life(self._router.broker, self._router.seed, taken)
-                self._streams.renew_life()
+                self._renew_life()
                 self._router.save_life()
             return
         super().on_answer(broker, answer, address)
@@ -100,7 +125,7 @@ class TreeClientSide(ClientSide):
 
     def _may_carry(self, host: BrokerId, topic: str | None) -> bool:
         """Whether a pubend of a broker may carry a topic, as far as is known here."""
-        patterns = self._streams.topics_of(host)
+        patterns = self._topics_of(host)
         if not patterns or topic is None:
             return True
         return any(topic_matches(pattern, topic) for topics in patterns for pattern in topics)
@@ -119,10 +144,10 @@ class TreeClientSide(ClientSide):
             super()._send(number, question)
 
 
-class TreeIntake(RequestIntake):
+class RoutedIntake(RequestIntake):
     """What the clients of all nodes ask of the pubends of this one."""
 
-    def __init__(self, state: State, way: PlacingWay, hosted: Callable[[], list[PubendId]]) -> None:
+    def __init__(self, state: RouterState, way: PlacingWay, hosted: Callable[[], list[PubendId]]) -> None:
         super().__init__(state, way, ())
         self._hosted = hosted
         self._lives = way.lives

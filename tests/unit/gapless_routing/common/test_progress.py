@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gapless.core.network.facts import Progress, Released
 from gapless.core.network.frames import ProgressRows
-from gapless_routing.knowledge import progress
-from gapless_routing.knowledge.progress import ALL_EVERY, EVERY_MIN
+from gapless_routing.common import progress
+from gapless_routing.common.progress import ALL_EVERY, EVERY_MIN
 from unit.gapless_routing.knowledge.net import CHAIN, DIAMOND, FORK, MILLISECOND, SECOND, Net, P, done, subscribed
 
 

@@ -10,8 +10,7 @@ from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW, Stamp
 from gapless.core.stream.ticks import FOREVER
-from gapless_routing.common import askers
-from gapless_routing.knowledge import peers, streams
+from gapless_routing.common import askers, link_table, relay
 from unit.gapless_routing.knowledge.net import (
     CHAIN,
     DIAMOND,
@@ -99,7 +98,7 @@ def test_what_was_pushed_after_all_says_nothing_of_how_long_answers_take() -> No
     net.arrive("i", "s", knowledge(0, 20, "b", reply=True))
 
     (stream,) = net.streams("s")._streams.values()
-    assert stream.asked.forget == streams.TIMES.forget
+    assert stream.asked.forget == relay.TIMES.forget
 
 
 def test_two_that_wait_for_the_same_are_each_answered() -> None:
@@ -229,7 +228,7 @@ def test_what_was_answered_to_be_lost_is_not_asked_for_again() -> None:
 def test_an_answer_is_no_larger_than_there_is_room_for_and_the_rest_follows_little_by_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(streams, "REPLY_BYTES_MAX", 100)
+    monkeypatch.setattr(relay, "REPLY_BYTES_MAX", 100)
     net = subscribed()
     net.say(0, 100, *["a" * 30] * 10, reply=True)
     net.forget()
@@ -239,7 +238,7 @@ def test_an_answer_is_no_larger_than_there_is_room_for_and_the_rest_follows_litt
         return [tick for _, _, ticks in said(net.messages(Knowledge, "p", "i")) for tick in ticks]
 
     assert answered() == [1, 2], "what fits"
-    net.pass_time(streams.MORE_AFTER)
+    net.pass_time(relay.MORE_AFTER)
     assert answered() == [1, 2, 3, 4]
     net.pass_time(SECOND)
     assert answered() == list(range(1, 11))
@@ -254,7 +253,7 @@ def test_a_node_that_slept_does_not_answer_each_repetition_that_came_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """K6: it hears in one turn what was asked again and again, before it is told what waits on the link."""
-    monkeypatch.setattr(streams, "REPLY_BYTES_MAX", 1000)
+    monkeypatch.setattr(relay, "REPLY_BYTES_MAX", 1000)
     net = subscribed(FORK)
     net.say(0, 100, *["a" * 30] * 10, reply=True)
     net.forget()
@@ -359,7 +358,7 @@ def test_what_was_sent_before_somebody_asked_anew_is_no_answer_to_that(monkeypat
     """There was no room for all of its answer, and the rest is not known here any more when it is asked for again."""
     net = slow()
     net.fill("p", "i", 0)
-    monkeypatch.setattr(streams, "REPLY_BYTES_MAX", 0)
+    monkeypatch.setattr(relay, "REPLY_BYTES_MAX", 0)
     net.arrive("i", "p", want(0, 20))
     monkeypatch.undo()
     assert net.messages(Knowledge, "p", "i") == []
@@ -373,7 +372,7 @@ def test_on_a_link_that_was_not_full_lately_every_repetition_is_answered() -> No
     """It may lose frames, and an answer comes soon or never."""
     net = slow()
     net.fill("p", "i", 0)
-    net.pass_time(peers.SLOW_LASTS)
+    net.pass_time(link_table.SLOW_LASTS)
     net.arrive("i", "p", want(0, 20))
     net.forget()
     net.arrive("i", "p", again(0, 20))

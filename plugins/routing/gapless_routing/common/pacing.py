@@ -15,8 +15,7 @@ from gapless.core.network.frames import InterestPart
 from gapless.core.network.interest import parts_in_turn
 from gapless.core.network.timer_queue import MILLISECOND
 from gapless.core.stream.ticks import ShbId
-from gapless_routing.knowledge.peers import Peers
-from gapless_routing.knowledge.state import State
+from gapless_routing.common.router_state import RouterState, Sender
 
 NEXT_TURN: Final = 1 * MILLISECOND
 
@@ -24,9 +23,20 @@ NEXT_TURN: Final = 1 * MILLISECOND
 class Intake:
     """Interests that have come and are to be read."""
 
-    def __init__(self, state: State, read: Callable[[LinkId, BrokerId, bytes], None]) -> None:
-        """`read` takes a frame that came on a link, from a broker."""
+    def __init__(
+        self,
+        state: RouterState,
+        turn_bytes: int,
+        turn_subscriptions: int,
+        read: Callable[[LinkId, BrokerId, bytes], None],
+    ) -> None:
+        """`read` takes a frame that came on a link, from a broker.
+
+        `turn_bytes`: so much is read in one turn. An interest with more than `turn_subscriptions` is large.
+        """
         self._state = state
+        self._turn_bytes = turn_bytes
+        self._turn_subscriptions = turn_subscriptions
         self._read = read
         self._waiting: deque[tuple[int, Callable[[], bool]]] = deque()
         """How many bytes a step is, and what it does; it returns whether there is another one like it to do."""
@@ -50,9 +60,8 @@ class Intake:
         self, interest: Interest, prepare: Callable[[InterestPart], None], take: Callable[[Interest], None]
     ) -> None:
         """An interest of this broker's own SHB: a large one is prepared in parts before it is taken."""
-        sizes = self._state.sizes
-        large = len(interest.add) > sizes.turn_subscriptions
-        parts = parts_in_turn(interest, sizes.turn_bytes) if large else iter(())
+        large = len(interest.add) > self._turn_subscriptions
+        parts = parts_in_turn(interest, self._turn_bytes) if large else iter(())
 
         def step() -> bool:
             part = next(parts, None)
@@ -62,14 +71,14 @@ class Intake:
                 prepare(part)
             return part is not None
 
-        self._waiting.append((sizes.turn_bytes if large else 0, step))
+        self._waiting.append((self._turn_bytes if large else 0, step))
         self.go_on()
 
     def go_on(self) -> None:
         """Reads as much as there is time for in this turn."""
         if self._at != self._state.now:
             self._at, self._read_now = self._state.now, 0
-        while self._waiting and self._read_now < self._state.sizes.turn_bytes:
+        while self._waiting and self._read_now < self._turn_bytes:
             size, step = self._waiting.popleft()
             self._read_now += size
             if step():
@@ -94,9 +103,11 @@ class Saying:
 class Sayings:
     """Interests that are to be said to other brokers."""
 
-    def __init__(self, state: State, peers: Peers) -> None:
+    def __init__(self, state: RouterState, sender: Sender, turn_subscriptions: int) -> None:
+        """`turn_subscriptions`: the interest of so many is said to a broker in one turn."""
         self._state = state
-        self._peers = peers
+        self._sender = sender
+        self._turn_subscriptions = turn_subscriptions
         self._waiting: dict[BrokerId, deque[Saying]] = {}
         self._at = 0
         self._said_now: dict[BrokerId, int] = {}
@@ -107,7 +118,7 @@ class Sayings:
 
     def say(self, broker: BrokerId, saying: Saying) -> None:
         """Says it, after what was said to that broker before; not on a full link: whoever misses it asks."""
-        if not self._peers.is_full(broker):
+        if not self._sender.is_full(broker):
             self._waiting.setdefault(broker, deque()).append(saying)
             self._say_to(broker)
 
@@ -125,13 +136,13 @@ class Sayings:
             self._at = self._state.now
             self._said_now.clear()
         waiting, said = self._waiting[broker], self._said_now.get(broker, 0)
-        most = self._state.sizes.turn_subscriptions
-        while waiting and said < most and not self._peers.is_full(broker):
+        most = self._turn_subscriptions
+        while waiting and said < most and not self._sender.is_full(broker):
             part = next(waiting[0].parts, None)
             if part is None:
                 waiting.popleft()
                 continue
-            self._peers.send(broker, part, waiting[0].address())
+            self._sender.send(broker, part, waiting[0].address())
             is_whole = part.start == 0 and part.end is None
             said += 1 + len(part.add) + len(part.drop) if is_whole else most
             if part.end is None:
