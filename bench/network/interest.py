@@ -161,7 +161,7 @@ class Chain:
     def versions(self, name: str) -> dict[str, int]:
         """What a node has of the SHBs below it."""
         below = CHAIN[CHAIN.index(name) + 1]
-        return self.nodes[name].router._interests.versions([f"{below}-cell"])  # noqa: SLF001 - nobody else asks
+        return self.nodes[name].router._interests.table.versions([f"{below}-cell"])  # noqa: SLF001 - nobody else asks
 
     def longest(self) -> dict[str, float]:
         """Milliseconds of each node's longest turn since the last call."""

@@ -23,7 +23,7 @@ from bench.papers.virtual import TOPIC, Setup, Stage, names_on_each, play
 from gapless.core.client import Delivery
 from gapless.core.network.interest import Decision
 from gapless.core.stream.stamps import RAW
-from gapless_routing.knowledge.interest import Interests
+from gapless_routing.common.census import InterestByDirection
 from gapless_sim.recording.observation import Oracle
 from gapless_sim.world.application import SimClient
 from gapless_sim.world.consumer import Consumer, Row
@@ -231,12 +231,12 @@ def race(subscriptions: int, *, judged: bool) -> Race:
 @contextmanager
 def without_stamps() -> Iterator[None]:
     """Whatever is filtered says that nothing was."""
-    decide: Callable[..., Decision] = Interests.decide
+    decide: Callable[..., Decision] = InterestByDirection.decide
 
-    def unstamped(self: Interests, *arguments: Any) -> Decision:
+    def unstamped(self: InterestByDirection, *arguments: Any) -> Decision:
         return decide(self, *arguments)._replace(stamp=RAW)
 
-    with patch.object(Interests, "decide", unstamped):
+    with patch.object(InterestByDirection, "decide", unstamped):
         yield
 
 

@@ -1,6 +1,6 @@
 """The links of a broker: which there are, which are full, and how something is sent on them.
 
-A router *wishes* for a link to some brokers, and those are dialled for as long as there is none. There may be several
+A router wishes for a link to some brokers, and those are dialled for as long as there is none. There may be several
 links to one broker for a while; the newest is used. On a link that is full (`LinkRoom`) nothing is sent that can wait:
 it would only grow old there, and whoever misses it asks.
 """

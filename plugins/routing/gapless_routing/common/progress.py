@@ -46,10 +46,6 @@ class ProgressTable:
         """All rows are sent now and then."""
         self._state.timers.set(("rows",), self._state.now + ALL_EVERY)
 
-    def timers(self) -> dict[str, Callable[..., object]]:
-        """Returns what takes each kind of timer that it sets."""
-        return {"progress": self.send_risen, "rows": self.send_all}
-
     def open(self, pubend: PubendId) -> None:
         """A pubend is known."""
         self._known.add(pubend)

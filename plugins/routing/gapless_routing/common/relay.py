@@ -1,6 +1,6 @@
 """Knowledge of each pubend: pushed toward those who want it, cached, asked for, and answered.
 
-A relay knows no shape of a network. It knows *directions* by name: below are those in which SHBs may be, and the router
+A relay knows no shape of a network. It knows directions by name: below are those in which SHBs may be, and the router
 says which these are for each pubend (`RelayedPubend.outward`). What else it needs is the protocol `Directions`.
 
 What is said of its own accord is said by one function, `_said`, from what is known at that moment: all events of an
@@ -175,15 +175,6 @@ class Relay:
     def start(self) -> None:
         """Begins what is to be done again and again."""
         self._state.timers.set(("upkeep",), self._state.now + UPKEEP_EVERY)
-
-    def timers(self) -> dict[str, Callable[..., object]]:
-        """Returns what takes each kind of timer that it sets."""
-        return {
-            "silence": self.say_silence,
-            "behind": self.pull_behind,
-            "more": self.answer_more,
-            "upkeep": self.keep_up,
-        }
 
     def cached_bytes(self) -> int:
         """Returns the memory that all cached events take."""

@@ -359,8 +359,12 @@ class KnowledgeRouter(RouterBase):
             "tidy": self._interests.table.tidy,
             "notices": self._streams.repeat_notices,
             "question": self._entry.repeat,
-            **self._progress.timers(),
-            **self._streams.relay.timers(),
+            "progress": self._progress.send_risen,
+            "rows": self._progress.send_all,
+            "silence": self._streams.relay.say_silence,
+            "behind": self._streams.relay.pull_behind,
+            "more": self._streams.relay.answer_more,
+            "upkeep": self._streams.relay.keep_up,
         }
 
     def _on_knowledge(self, peer: BrokerId, knowledge: Knowledge, address: Address) -> None:
