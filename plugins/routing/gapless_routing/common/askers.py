@@ -1,7 +1,8 @@
 """Who asked for what of one pubend, and has not been answered: by the broker that asked, for one minute.
 
 It is kept for as long as an answer can take, and not for as long as a want is held back: an answer that comes when its
-asker was forgotten would reach nobody (T55).
+asker was forgotten would reach nobody (T55). With each answer goes the need that it serves: the stamp of a reply has to
+keep the versions of all SHBs in that need, or it would answer for ever, and never enough (T61).
 """
 
 from __future__ import annotations
@@ -77,14 +78,14 @@ class Askers:
         view: KnowledgeStream,
         now: int,
         pushed: Sequence[Knowledge] = (),
-    ) -> list[Knowledge]:
-        """What of some knowledge answers a broker; it is waited for no more.
+    ) -> list[tuple[Knowledge, Stamp]]:
+        """What of some knowledge answers a broker, each with the need that it serves; it is waited for no more.
 
         `view` has that knowledge, and may have more.
         `pushed` is what that broker was just sent of its own accord: where it serves the need, nothing is sent twice.
         """
         asker = self._askers[name]
-        answers: list[Knowledge] = []
+        answers: list[tuple[Knowledge, Stamp]] = []
         wanted = [run for run in asker.runs.overlapping(knowledge.lo, knowledge.hi) if now < run[2][1]]
         for need, asked in _by_need(wanted):
             served = IntervalSet((said.lo, said.hi) for said in pushed if covers(said.stamp, need))
@@ -94,11 +95,11 @@ class Askers:
             found, rest = _answer(knowledge, view, ranges, need)
             for lo, hi in (IntervalSet(ranges) - IntervalSet(rest)).ranges:
                 asker.runs.remove(lo, hi)
-            answers += found
+            answers += [(answer, need) for answer in found]
         if asker.above is not None and knowledge.reply and knowledge.hi > asker.above:
             if now < asker.until:
                 found, _ = _answer(knowledge, view, ((max(asker.above, knowledge.lo), knowledge.hi),), {})
-                answers += found
+                answers += [(answer, {}) for answer in found]
             asker.above = None
         return answers
 

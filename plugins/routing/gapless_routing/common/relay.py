@@ -3,6 +3,9 @@
 A relay knows no shape of a network. It knows directions by name: below are those in which SHBs may be, and the router
 says which these are for each pubend (`RelayedPubend.outward`). What else it needs is the protocol `Directions`.
 
+Silence alone waits a while for an event to travel with. How long it may still wait travels with it, as *slack*: each
+broker takes off it what it has waited, so a tick of silence waits `SILENCE_AFTER` in all, and not at every hop (TD8).
+
 What is said of its own accord is said by one function, `_said`, from what is known at that moment: all events of an
 interval that match what is wanted at that moment, under the stamp that holds for all of it. A push is a best effort
 on one way. Everybody who misses something asks; a want is remembered by who asked, and its answer goes to that very
@@ -11,7 +14,7 @@ broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -33,7 +36,7 @@ from gapless_routing.common.notices import KnownPubend
 from gapless_routing.common.router_state import CORE, RouterState
 
 SILENCE_AFTER: Final = 1 * SECOND
-"""How long silence waits for an event to travel with (SIL)."""
+"""How long silence waits for an event to travel with, at all brokers together (SIL)."""
 SILENCE_BYTES: Final = 4 << 20
 """So much memory of events may lie in silence that waits: what the cache has forgotten by then would be asked for."""
 UPKEEP_EVERY: Final = 1 * SECOND
@@ -80,8 +83,8 @@ class Directions(Protocol):
     def wants_nothing(self, direction: str) -> bool:
         """Whether it is known that there is no SHB in a direction."""
 
-    def push(self, direction: str, knowledge: Knowledge) -> BrokerId | None:
-        """Sends first-time knowledge to one broker in a direction.
+    def push(self, direction: str, knowledge: Knowledge, slack: int) -> BrokerId | None:
+        """Sends first-time knowledge to one broker in a direction; its silence may wait for `slack` ns more.
 
         Returns to whom; `ALL_FULL`; or None if there is no way at present: then it is dropped, and whoever needs it
         asks.
@@ -102,6 +105,8 @@ class Outward:
     """The highest tick that was said of its own accord: how far back the next push need not reach."""
     unwanted_bytes: int = 0
     """Memory of events above that, which nobody there wanted when they came."""
+    silence_due: int | None = None
+    """When silence that waits has to be said; None: none waits."""
     told: Tick = 0
     """The highest `stable` that was said."""
     behind: bool = False
@@ -182,10 +187,15 @@ class Relay:
 
     # -------------------------------------------------------------------------------------- knowledge
 
-    def take(self, pubend: RelayedPubend, knowledge: Knowledge, origin: str | None) -> None:
+    def say(self, pubend: RelayedPubend, knowledge: Knowledge) -> None:
+        """A pubend of this broker says something. Its silence alone waits nowhere; that of a group never waits."""
+        self.take(pubend, knowledge, None, SILENCE_AFTER if knowledge.data and pubend.meta.group is None else 0)
+
+    def take(self, pubend: RelayedPubend, knowledge: Knowledge, origin: str | None, slack: int) -> None:
         """Something is said of a pubend: it is cached, pushed on, and answers those who wait for it.
 
-        `origin`: the direction that it comes from; None: the pubend is here, and says it.
+        `origin`: the direction that it comes from; None: the pubend is here. `slack`: how many nanoseconds silence in
+        it may wait here, and further on.
         """
         if knowledge.reply:
             pubend.asked.answered(knowledge.lo, knowledge.hi, knowledge.stamp, self._state.now)
@@ -194,12 +204,12 @@ class Relay:
         new = self._cache(pubend, knowledge)
         pushed: dict[BrokerId, list[Knowledge]] = {}
         if knowledge.reply and not pubend.outward:
-            self._reply(pubend, CORE, [knowledge])  # nobody else can have asked
+            self._reply(pubend, CORE, [(knowledge, knowledge.stamp)])  # nobody else can have asked
         if not knowledge.reply:
-            pushed[CORE] = self._deliver(pubend, knowledge)
+            pushed[CORE] = self._deliver(pubend, knowledge, {})
             for direction, outward in pubend.outward.items():
                 if direction != origin:
-                    self._first(pubend, direction, outward, knowledge, new, pushed)
+                    self._first(pubend, direction, outward, knowledge, slack, new, pushed)
         if pubend.askers:
             self._serve(pubend, knowledge, pushed)
 
@@ -227,11 +237,14 @@ class Relay:
                 new.add(tick - 1, tick)
         return new
 
-    def _deliver(self, pubend: RelayedPubend, knowledge: Knowledge) -> list[Knowledge]:
-        """To the SHB here, unfiltered and at once, but not before it knows where it counts (C5). Returns that."""
+    def _deliver(self, pubend: RelayedPubend, knowledge: Knowledge, need: Stamp) -> list[Knowledge]:
+        """To the SHB here, unfiltered and at once, but not before it knows where it counts (C5). Returns that.
+
+        `need`: what it answers; the versions in that stay in the stamp.
+        """
         if pubend.seen is None or pubend.seen.enrolled_at is None:
             return []
-        own = replace(knowledge, stamp=restrict(knowledge.stamp, (self._directions.shb,)))
+        own = replace(knowledge, stamp=restrict(knowledge.stamp, {self._directions.shb, *(need or ())}))
         self._state.effects.append(Know(own))
         return [own]
 
@@ -241,6 +254,7 @@ class Relay:
         direction: str,
         outward: Outward,
         knowledge: Knowledge,
+        slack: int,
         new: IntervalSet,
         pushed: dict[BrokerId, list[Knowledge]],
     ) -> None:
@@ -258,36 +272,42 @@ class Relay:
                 lo = min(lo, self._stretch(pubend, lo, outward.sent, need))
             if lo >= hi:
                 continue
-            is_news = knowledge.data and hi > outward.sent
-            if is_news and self._is_to_wait(pubend, direction, outward, knowledge, start, hi):
+            if outward.silence_due is not None:
+                slack = min(slack, outward.silence_due - self._state.now)
+            if (
+                slack > 0
+                and hi > outward.sent
+                and self._is_unwanted(pubend, direction, outward, knowledge.stamp, start, hi)
+            ):
+                self._wait(pubend, direction, outward, slack)
                 continue
             said = self._said(pubend, direction, lo, hi)
             # Below the mark silence alone is not said: who misses it has asked.
             if said is not None and (said.data or hi > outward.sent or not knowledge.data):
-                self._push(pubend, direction, outward, said, pushed)
+                self._push(pubend, direction, outward, said, slack, pushed)
 
-    def _is_to_wait(
-        self, pubend: RelayedPubend, direction: str, outward: Outward, knowledge: Knowledge, lo: Tick, hi: Tick
+    def _is_unwanted(
+        self, pubend: RelayedPubend, direction: str, outward: Outward, stamp: Stamp, lo: Tick, hi: Tick
     ) -> bool:
-        """Whether what is new in an interval travels with what follows: nobody in a direction wants an event of it.
+        """Whether nobody in a direction wants an event of what is new in an interval, and there is room to let it wait.
 
         Only that is looked at here, and all that waits when it is said: else each batch would cost as much as all that
         came before it.
         """
-        name = pubend.meta.pubend
-        if pubend.meta.group is not None:
-            return False
-        if self._directions.decide(direction, knowledge.stamp, pubend.enrolled).flood:
+        if self._directions.decide(direction, stamp, pubend.enrolled).flood:
             return False
         data = pubend.cache.take(lo, hi)
-        if self._directions.matches(direction, name, data):
+        if self._directions.matches(direction, pubend.meta.pubend, data):
             return False
         outward.unwanted_bytes += _weight(data)
-        if outward.unwanted_bytes > SILENCE_BYTES:
-            return False
-        if ("silence", name, direction) not in self._state.timers:
-            self._state.timers.set(("silence", name, direction), self._state.now + SILENCE_AFTER)
-        return True
+        return outward.unwanted_bytes <= SILENCE_BYTES
+
+    def _wait(self, pubend: RelayedPubend, direction: str, outward: Outward, slack: int) -> None:
+        """Silence is said in a direction after so long, if nothing is before."""
+        due = self._state.now + slack
+        if outward.silence_due != due:
+            outward.silence_due = due
+            self._state.timers.set(("silence", pubend.meta.pubend, direction), due)
 
     def _stretch(self, pubend: RelayedPubend, top: Tick, floor: Tick, need: Stamp) -> Tick:
         """How far down everything is known, from `top` to `floor` at most: events, or silence that covers `need`."""
@@ -320,9 +340,11 @@ class Relay:
         direction: str,
         outward: Outward,
         said: Knowledge,
+        slack: int,
         pushed: dict[BrokerId, list[Knowledge]],
     ) -> None:
-        broker = self._directions.push(direction, said)
+        """Pushes something. Silence alone has waited long enough, and waits nowhere from here on."""
+        broker = self._directions.push(direction, said, max(0, slack) if said.data else 0)
         if broker == ALL_FULL:
             outward.behind = True
             at = self._state.now + SILENCE_AFTER
@@ -330,6 +352,9 @@ class Relay:
             return
         if said.hi >= outward.sent:
             outward.sent, outward.unwanted_bytes = said.hi, 0
+            if outward.silence_due is not None and said.hi >= pubend.cache.known_upto:  # no silence waits any more
+                outward.silence_due = None
+                self._state.timers.cancel(("silence", pubend.meta.pubend, direction))
         if broker is not None:
             pushed.setdefault(broker, []).append(said)
 
@@ -337,13 +362,14 @@ class Relay:
         """Silence has waited long enough: the newest stretch is said, whatever hole is below it (T53)."""
         pubend = self._pubends[name]
         outward = pubend.outward[direction]
+        outward.silence_due = None
         hi = pubend.cache.known_upto
         if hi <= outward.sent or outward.behind:
             return
         lo = self._stretch(pubend, hi, outward.sent, {})
         said = self._said(pubend, direction, lo, hi) if lo < hi else None
         if said is not None:
-            self._push(pubend, direction, outward, said, {})
+            self._push(pubend, direction, outward, said, 0, {})
 
     def pull_behind(self, name: PubendId, direction: str) -> None:
         """All links were full: while they are, those in that direction learn how far there is something to ask for."""
@@ -376,7 +402,7 @@ class Relay:
             coming = pubend.askers.under_way(asker, ranges, want.need, self._state.now)
             ranges = (IntervalSet(ranges) - IntervalSet(coming)).ranges
         answers, rest = pubend.cache.answer(ranges, want.need)
-        unsent = self._reply(pubend, asker, answers)
+        unsent = self._reply(pubend, asker, [(answer, want.need) for answer in answers])
         rest = (IntervalSet(rest) | IntervalSet(unsent)).ranges if unsent else rest
         if pubend.outward or asker != CORE:  # else every answer is for the SHB here
             pubend.askers.add(asker, rest, want.need, above, self._state.now)
@@ -418,7 +444,7 @@ class Relay:
             for need, ranges in pubend.askers.waiting(broker, self._state.now):
                 answers, rest = pubend.cache.answer(ranges, need)
                 pubend.askers.answered(broker, (IntervalSet(ranges) - IntervalSet(rest)).ranges)
-                left = self._reply(pubend, broker, answers)
+                left = self._reply(pubend, broker, [(answer, need) for answer in answers])
                 pubend.askers.add(broker, left, need, None, self._state.now)
 
     def answer_more(self, broker: BrokerId) -> None:
@@ -426,21 +452,24 @@ class Relay:
         if not self._links.is_full(broker):
             self.on_room(broker)
 
-    def _reply(self, pubend: RelayedPubend, asker: BrokerId, answers: list[Knowledge]) -> Ranges:
+    def _reply(self, pubend: RelayedPubend, asker: BrokerId, answers: Sequence[tuple[Knowledge, Stamp]]) -> Ranges:
         """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out.
+
+        `answers`: each with the need that it serves. The need may be that of an SHB in another direction, which asks
+        for what a consumer here reads: its version stays in the stamp (T61).
 
         A node that slept hears in one turn all that was asked meanwhile, repetitions too, and learns what waits on a
         link only after it: so the room is that of the turn, not of the want.
         """
         if asker == CORE:
-            for answer in answers:
-                self._deliver(pubend, replace(answer, reply=True))
+            for answer, need in answers:
+                self._deliver(pubend, replace(answer, reply=True), need)
             return ()
         direction = self._directions.of(asker)
         behind = self._directions.shbs(direction) if direction in pubend.outward else None
         room = 0 if self._links.is_full(asker) else REPLY_BYTES_MAX - self._links.said_now(asker)
         left: list[tuple[Tick, Tick]] = []
-        for answer in answers:
+        for answer, need in answers:
             if room <= 0:
                 left.append((answer.lo, answer.hi))
                 continue
@@ -448,7 +477,7 @@ class Relay:
             room -= fitting.data.size + 1
             if fitting.hi < answer.hi:
                 left.append((fitting.hi, answer.hi))
-            stamp = fitting.stamp if behind is None else restrict(fitting.stamp, behind)
+            stamp = fitting.stamp if behind is None else restrict(fitting.stamp, {*behind, *(need or ())})
             said = replace(fitting, stamp=stamp, reply=True)
             self._links.send(asker, said)
             pubend.askers.sent(asker, said, self._state.now)
@@ -488,6 +517,11 @@ class Relay:
         if cache.run_count > RUNS_MAX:
             runs = [run for run in cache.runs(cache.base, cache.known_upto) if run.kind is not Kind.UNKNOWN]
             cache.forget(cache.base, runs[len(runs) // 2].hi)
+
+
+def in_log(knowledge: Knowledge, meta: PubendMeta) -> Iterable[Knowledge]:
+    """Returns knowledge in parts, without events in what the pubend's log has lost; a log with ticks loses none."""
+    return (knowledge,) if meta.timed or not meta.voids else knowledge.without_events_in(meta.voids)
 
 
 def _view(pubend: RelayedPubend, knowledge: Knowledge) -> KnowledgeStream:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from gapless.core.foreign import reader_of
 from gapless.core.network.facts import BrokerId, LinkId
 from gapless.core.network.frames import Address, Message, Private
-from gapless.core.network.timer_queue import SECOND
+from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.knowledge import Knowledge
 from gapless_routing.common.link_table import LinkTable, rank
 from gapless_routing.common.relay import ALL_FULL
@@ -29,7 +29,7 @@ HELLO_LASTS: Final = 3 * SECOND
 HELLO: Final = 1
 """The kind of a `Private` that holds a RouterHello."""
 SIDEWAYS: Final = "sideways"
-"""What stands in front of a cell in the address of knowledge that a cellmate is to pass on to it."""
+"""What stands, behind its slack and in front of a cell, in the address of knowledge that a cellmate is to pass on."""
 
 
 class RouterHello(Struct, array_like=True, frozen=True, gc=False):
@@ -201,7 +201,7 @@ class Peers:
         toward = self._cells.toward(cell)
         return sender is not None and toward is not None and toward == self._cells.of(sender)
 
-    def push(self, cell: Cell, knowledge: Knowledge) -> BrokerId | None:
+    def push(self, cell: Cell, knowledge: Knowledge, slack: int) -> BrokerId | None:
         """Sends first-time knowledge to one broker of a neighbouring cell.
 
         Returns to whom; ALL_FULL if every link there is; None if there is no way at present: then it is dropped, and
@@ -211,14 +211,14 @@ class Peers:
         if not live:
             mate = self._mate_toward(cell)
             if mate is not None and not self.links.is_full(mate):
-                self.links.send(mate, knowledge, (SIDEWAYS, cell))
+                self.links.send(mate, knowledge, (slack // MILLISECOND, SIDEWAYS, cell))
             return None
         ready = [name for name in live if not self.links.is_full(name)]
         if not ready:
             return ALL_FULL
         behind = self._cells.behind(cell)
         best = max(ready, key=lambda name: (self._is_good(name, behind), rank(knowledge.pubend, name)))
-        self.links.send(best, knowledge)
+        self.links.send(best, knowledge, (slack // MILLISECOND,) if slack else ())
         return best
 
     def _is_good(self, broker: BrokerId, cells: tuple[Cell, ...]) -> bool:

@@ -46,11 +46,12 @@ from gapless.core.network.frames import (
 )
 from gapless.core.network.reach import blame, check_message
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
-from gapless.core.network.timer_queue import SECOND
+from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId
 from gapless.errors import RemoteProtocolError
 from gapless_routing.common.progress import ProgressTable
+from gapless_routing.common.relay import SILENCE_AFTER
 from gapless_routing.common.routed_placing import PlacingWay, RoutedClientSide, RoutedIntake
 from gapless_routing.common.router_state import CORE, LIFE, RouterState, new_life
 from gapless_routing.knowledge.cells import Cells
@@ -66,7 +67,7 @@ BLAME_EVERY: Final = 60 * SECOND
 
 _INTS = (int,) * 5
 _ADDRESSES: Final[dict[type, tuple[tuple[type, ...], ...]]] = {
-    Knowledge: ((), (str, str)),
+    Knowledge: ((), (int,), (int, str, str)),
     InterestPart: ((int, str, str),),
     Hold: ((str,),),
     Held: ((str,),),
@@ -205,7 +206,7 @@ class KnowledgeRouter(RouterBase):
     def know(self, now: int, said: Know) -> Effects:
         """Facts of a pubend of this node."""
         self._state.now = now
-        self._streams.know(said.knowledge, None)
+        self._streams.know(said.knowledge)
         return self._effects()
 
     def probe(self, now: int, probe: Probe) -> Effects:
@@ -368,10 +369,11 @@ class KnowledgeRouter(RouterBase):
         }
 
     def _on_knowledge(self, peer: BrokerId, knowledge: Knowledge, address: Address) -> None:
-        if not address:
-            self._streams.know(knowledge, peer)
-        elif address[0] == SIDEWAYS and peer in self._cells.mates and address[1] in self._cells.neighbours:
-            self._streams.pass_on(str(address[1]), knowledge)
+        slack = min(int(address[0]) * MILLISECOND, SILENCE_AFTER) if address else 0
+        if len(address) < 2:
+            self._streams.on_knowledge(peer, knowledge, slack)
+        elif address[1] == SIDEWAYS and peer in self._cells.mates and address[2] in self._cells.neighbours:
+            self._streams.pass_on(str(address[2]), knowledge, slack)
         else:
             raise RemoteProtocolError("knowledge that goes sideways comes from a mate")
 

@@ -16,7 +16,7 @@ from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_routing.common.notices import Notices
 from gapless_routing.common.progress import ProgressTable
-from gapless_routing.common.relay import Outward, Relay, RelayedPubend
+from gapless_routing.common.relay import Outward, Relay, RelayedPubend, in_log
 from gapless_routing.common.router_state import CORE, RouterState
 from gapless_routing.knowledge.cells import Cell, Cells
 from gapless_routing.knowledge.interest import Interests
@@ -94,22 +94,28 @@ class Streams:
 
     # ----------------------------------------------------------------------------- from other brokers
 
-    def know(self, knowledge: Knowledge, sender: BrokerId | None) -> None:
-        """A pubend says something, or answers. `sender` None: it is here; else it was pushed, or is an answer."""
+    def know(self, knowledge: Knowledge) -> None:
+        """A pubend of this broker says something, or answers."""
         stream = self._streams.get(knowledge.pubend)
-        if stream is None:
-            return
-        voids = () if stream.meta.timed else stream.meta.voids
-        for part in knowledge.without_events_in(voids) if voids else (knowledge,):
-            if stream.is_here and self.notices.decided(stream, part.hi):
-                self._announce(stream)
-            self.relay.take(stream, part, None if sender is None else self.of(sender))
-        self.relay.after(knowledge.pubend)
+        if stream is not None:
+            for part in in_log(knowledge, stream.meta):
+                if self.notices.decided(stream, part.hi):
+                    self._announce(stream)
+                self.relay.say(stream, part)
+            self.relay.after(knowledge.pubend)
 
-    def pass_on(self, cell: Cell, knowledge: Knowledge) -> None:
+    def on_knowledge(self, broker: BrokerId, knowledge: Knowledge, slack: int) -> None:
+        """Knowledge has come: pushed, or as an answer. `slack`: as of `Relay.take`."""
+        stream = self._streams.get(knowledge.pubend)
+        if stream is not None:
+            for part in in_log(knowledge, stream.meta):
+                self.relay.take(stream, part, self.of(broker), slack)
+            self.relay.after(knowledge.pubend)
+
+    def pass_on(self, cell: Cell, knowledge: Knowledge, slack: int) -> None:
         """A mate cannot reach a cell, and has this for it."""
         if any(not self._peers.links.is_full(broker) for broker in self._peers.live(cell)):
-            self._peers.push(cell, knowledge)
+            self._peers.push(cell, knowledge, slack)
 
     def on_notice(self, broker: BrokerId, data: bytes) -> None:
         """A pubend, and who is enrolled there. Raises RemoteProtocolError when it makes no sense."""
@@ -244,9 +250,9 @@ class Streams:
         """Returns the brokers of a cell, to which there is a link."""
         return self._peers.live(cell)
 
-    def push(self, cell: Cell, knowledge: Knowledge) -> BrokerId | None:
+    def push(self, cell: Cell, knowledge: Knowledge, slack: int) -> BrokerId | None:
         """Sends first-time knowledge to one broker of a cell."""
-        return self._peers.push(cell, knowledge)
+        return self._peers.push(cell, knowledge, slack)
 
     def toward_home(self, stream: RelayedPubend, want: Want, asker: BrokerId) -> None:
         """Asks the pubend here, or the next broker on the way to its cell."""

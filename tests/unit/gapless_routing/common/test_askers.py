@@ -17,7 +17,7 @@ def taken(asking: Askers, name: str, new: Knowledge, now: int, pushed: Sequence[
     """What a broker is answered from this knowledge alone."""
     view = KnowledgeStream(P)
     view.accumulate(new)
-    return asking.take(name, new, view, now, pushed)
+    return [answer for answer, _ in asking.take(name, new, view, now, pushed)]
 
 
 @pytest.fixture
@@ -117,9 +117,9 @@ def test_what_is_lost_is_answered_with_what_a_cache_has_of_it(asking: Askers) ->
     cache.accumulate(knowledge(12, 18, "a", "b", stamp={"s": 2}))
     cache.accumulate(lost)
 
-    (answer,) = asking.take("i", lost, cache, 1)
+    ((answer, _),) = asking.take("i", lost, cache, 1)
     assert (answer.lo, answer.hi, answer.lost, list(answer.data.ticks)) == (10, 20, 30, [13, 14])
-    assert [(part.lo, part.hi, part.lost, part.stamp) for part in asking.take("j", lost, cache, 1)] == [
+    assert [(part.lo, part.hi, part.lost, part.stamp) for part, _ in asking.take("j", lost, cache, 1)] == [
         (15, 18, 0, {"s": 2}),
         (18, 30, 30, RAW),
     ]

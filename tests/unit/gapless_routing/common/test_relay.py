@@ -38,6 +38,18 @@ from unit.gapless_routing.knowledge.net import (
     want,
 )
 
+SLACK = (1000,)
+"""The address of what a pubend's own broker has just said: its silence may wait for so many milliseconds."""
+SIDE = [f"t{number}" for number in range(1, 6)]
+SEVEN = network_map(
+    {"P": {"p": PHB}, "S": {"s": SHB}}
+    | {f"I{number}": {f"i{number}": ()} for number in range(1, 6)}
+    | {f"T{number}": {f"t{number}": SHB} for number in range(1, 6)},
+    *("p-i1", "i1-i2", "i2-i3", "i3-i4", "i4-i5", "i5-s"),
+    *(f"i{number}-t{number}" for number in range(1, 6)),
+)
+"""A chain of seven, and an SHB beside each broker on the way."""
+
 
 def pushed(net: Net, source: str, to: str) -> list[tuple[int, int, tuple[int, ...]]]:
     """What one broker pushed to another, in short."""
@@ -131,8 +143,8 @@ def test_a_push_reaches_back_only_to_what_is_unknown() -> None:
 
 def test_what_reaches_back_stops_at_silence_that_says_less() -> None:
     net = subscribed()
-    net.arrive("p", "i", knowledge(0, 20, "c", stamp={}))
-    net.arrive("p", "i", knowledge(20, 40, "a", stamp={"s@disk": 1}))
+    net.arrive("p", "i", knowledge(0, 20, "c", stamp={}), SLACK)
+    net.arrive("p", "i", knowledge(20, 40, "a", stamp={"s@disk": 1}), SLACK)
 
     assert pushed(net, "i", "s") == [(20, 40, (21,))], "the lower stamp would hold for all of it"
 
@@ -143,7 +155,7 @@ def test_only_what_is_new_is_said_again() -> None:
     net.say(0, 20, "a")
     assert pushed(net, "p", "i") == [(0, 20, (1,))]
 
-    net.arrive("p", "i", knowledge(10, 30, "a", stamp={"s@disk": 1}))
+    net.arrive("p", "i", knowledge(10, 30, "a", stamp={"s@disk": 1}), SLACK)
     assert pushed(net, "i", "s")[1:] == [(10, 11, (11,))], "and the silence above it waits"
 
 
@@ -237,11 +249,47 @@ def test_a_hole_does_not_end_the_silence() -> None:
     """T53: nobody ever fills it here."""
     net = subscribed()
     net.say(0, 20, "a")
-    net.arrive("p", "i", knowledge(30, 40, "b"))
-    net.arrive("p", "i", knowledge(40, 50, "b"))
+    net.arrive("p", "i", knowledge(30, 40, "b"), SLACK)
+    net.arrive("p", "i", knowledge(40, 50, "b"), SLACK)
     net.pass_time(SILENCE_AFTER)
 
     assert pushed(net, "i", "s") == [(0, 20, (1,)), (30, 50, ())]
+
+
+def test_silence_waits_once_however_many_brokers_it_passes() -> None:
+    """TD8: at each broker an event turns off, and what follows waits for another one; else it would be 3.7 s here."""
+    net = subscribed(SEVEN, **{name: name for name in SIDE})
+    began = net.now
+    for number, name in enumerate(SIDE):
+        net.say(20 * number, 20 * number + 20, name)
+        net.pass_time(9 * SECOND // 10)
+    assert net.now - began > 4 * SECOND
+
+    at, first = next((one.at, one.message) for one in net.sent if one.to == "s" and isinstance(one.message, Knowledge))
+    assert (first.lo, first.data.ticks) == (0, ())
+    assert at - began <= SILENCE_AFTER
+
+
+def test_what_was_pushed_with_an_event_may_wait_on_for_the_rest_of_its_time() -> None:
+    net = subscribed(FORK, t="b")
+    net.say(0, 20, "c")
+    net.pass_time(SECOND // 4)
+    net.say(20, 40, "b")
+
+    (slack,) = (one.address for one in net.sent if (one.source, one.to) == ("p", "i") and one.address)
+    assert slack == (750,)
+    net.pass_time(3 * SECOND // 4 - 1)
+    assert pushed(net, "i", "s") == []
+    net.pass_time(1)
+    assert pushed(net, "i", "s") == [(0, 40, ())]
+
+
+def test_nobody_makes_silence_wait_for_longer_than_there_is_a_reason_to() -> None:
+    net = subscribed()
+    net.arrive("p", "i", knowledge(0, 20, "c"), (3_600_000,))
+    net.pass_time(SILENCE_AFTER)
+
+    assert pushed(net, "i", "s") == [(0, 20, ())]
 
 
 # ---------------------------------------------------------------------------------- over a mate

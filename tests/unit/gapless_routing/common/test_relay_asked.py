@@ -160,9 +160,27 @@ def test_what_comes_of_its_own_accord_answers_who_waits_for_it_elsewhere() -> No
     net = subscribed(FORK, t="b")
     net.tell("t", want(0, 20, {"t@disk": 1}, "t@disk"))
     net.forget()
-    net.arrive("p", "i", knowledge(0, 20, "a", stamp={"s@disk": 1, "t@disk": 1}))
+    net.arrive("p", "i", knowledge(0, 20, "a", stamp={"s@disk": 1, "t@disk": 1}), (1000,))
 
     assert said(delivered(net, "t")) == [(0, 20, (1,))]
+
+
+def test_a_reply_keeps_the_versions_that_its_want_needs() -> None:
+    """T61: a guest at `t` asks with the version of its home at `s`; else each broker asks the next one, for ever."""
+    net = subscribed(FORK)
+    net.say(0, 20, "b", "b")
+    net.pass_time(2 * SECOND)
+    net.forget()
+    net.tell("t", want(0, 20, {"s@disk": 1}, "t@disk"))
+
+    assert [(one.lo, one.hi, one.stamp) for one in delivered(net, "t")] == [(0, 20, {"s@disk": 1, "t@disk": 1})]
+    assert net.messages(Want, "i", "p") == [], "the broker between them has it"
+
+    net.tell("t", want(30, 50, {"s@disk": 1}, "t@disk"))
+    (question,) = net.messages(Want, "i", "p")
+    assert question.need == {"s@disk": 1, "t@disk": 1}
+    net.arrive("p", "i", knowledge(30, 50, stamp={"s@disk": 1, "t@disk": 1}, reply=True))
+    assert [(one.lo, one.hi, one.stamp) for one in delivered(net, "t")] == [(30, 50, {"s@disk": 1, "t@disk": 1})]
 
 
 def test_lost_ticks_are_an_answer() -> None:

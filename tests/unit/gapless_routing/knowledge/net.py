@@ -74,6 +74,8 @@ class Sent(NamedTuple):
     to: str
     message: Message
     address: Address
+    at: int = 0
+    """When."""
 
 
 class Net:
@@ -251,7 +253,7 @@ class Net:
         peers = {link: peer for (at, peer), link in self.links.items() if at == name}
         for effect in effects:
             if isinstance(effect, SendFrame):
-                sent = Sent(name, peers[effect.link], *decode(effect.frame))
+                sent = Sent(name, peers[effect.link], *decode(effect.frame), self.now)
                 self.sent.append(sent)
                 if not self.lost(sent):
                     self._waiting.append((sent.to, self.links[sent.to, name], effect.frame))

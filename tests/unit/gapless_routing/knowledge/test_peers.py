@@ -208,32 +208,32 @@ def test_a_push_prefers_who_is_synced_and_sees_everything(best: str) -> None:
     side.hello(best)
 
     side.hello(other, "T")
-    assert side.peers.push("M", knowledge(1, 2)) == best
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == best
     side.hello(other, synced=False)
-    assert side.peers.push("M", knowledge(1, 2)) == best
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == best
     side.hello(other)
     side.hello(best, synced=False)
-    assert side.peers.push("M", knowledge(1, 2)) == other
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == other
 
 
 def test_a_push_takes_whom_it_can_when_nobody_is_good() -> None:
     side = Side("p", TWO_LEVELS, "i")
 
-    assert side.peers.push("M", knowledge(1, 2)) == "i"
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == "i"
 
 
 def test_a_full_link_is_passed_over_until_it_is_nearly_empty() -> None:
     side = Side("p", TWO_LEVELS, "i", "j")
     side.hello("i")
     side.peers.links.room(1, (1 << 20) + 1)
-    assert side.peers.push("M", knowledge(1, 2)) == "j"
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == "j"
 
     side.peers.links.room(2, 2 << 20)
-    assert side.peers.push("M", knowledge(1, 2)) == ""
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == ""
     side.peers.links.room(1, 1 << 20)
-    assert side.peers.push("M", knowledge(1, 2)) == "", "it was full, and is not at its low mark yet"
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == "", "it was full, and is not at its low mark yet"
     side.peers.links.room(1, 256 << 10)
-    assert side.peers.push("M", knowledge(1, 2)) == "i"
+    assert side.peers.push("M", knowledge(1, 2), SECOND) == "i"
 
 
 def test_nothing_that_can_wait_is_sent_on_a_full_link() -> None:
@@ -262,12 +262,12 @@ def test_a_push_goes_sideways_when_only_a_mate_has_a_link_into_the_cell() -> Non
     side.hello("j")
     side.sent()
 
-    assert side.peers.push("S", knowledge(1, 2)) is None
-    assert side.sent() == [("j", (knowledge(1, 2), (SIDEWAYS, "S")))]
+    assert side.peers.push("S", knowledge(1, 2), SECOND) is None
+    assert side.sent() == [("j", (knowledge(1, 2), (1000, SIDEWAYS, "S")))]
 
     side.hello("j", "S")
     side.sent()
-    side.peers.push("S", knowledge(1, 2))
+    side.peers.push("S", knowledge(1, 2), SECOND)
     assert side.sent() == [], "the mate has no way either"
 
 

@@ -128,7 +128,7 @@ def test_who_is_no_neighbour_is_hung_up_on() -> None:
         pytest.param(want(0, 20), ("p",), id="a-want-with-an-address"),
         pytest.param(knowledge(0, 20), ("sideways",), id="half-an-address"),
         pytest.param(knowledge(0, 20), (1, 2), id="numbers-for-names"),
-        pytest.param(knowledge(0, 20), (SIDEWAYS, "S"), id="sideways-from-no-mate"),
+        pytest.param(knowledge(0, 20), (0, SIDEWAYS, "S"), id="sideways-from-no-mate"),
         pytest.param(knowledge(0, 20), ("elsewhere", "S"), id="another-word"),
         pytest.param(ProgressRows((done(1, 2),)), ("p", "s"), id="rows-with-an-address"),
         pytest.param(Posted("s", "phb", b"x"), (), id="mail-without-an-address"),
@@ -229,11 +229,11 @@ def test_elections_are_told_before_what_follows_them() -> None:
 
 def test_only_a_mate_says_something_sideways_and_only_for_a_neighbouring_cell() -> None:
     net = subscribed(DIAMOND)
-    net.arrive("p", "i", knowledge(0, 20), (SIDEWAYS, "S"))
+    net.arrive("p", "i", knowledge(0, 20), (0, SIDEWAYS, "S"))
     assert hung_up(net, "i")
-    net.arrive("j", "i", knowledge(0, 20), (SIDEWAYS, "M"))
+    net.arrive("j", "i", knowledge(0, 20), (0, SIDEWAYS, "M"))
     assert hung_up(net, "i")
-    net.arrive("j", "i", knowledge(0, 20), (SIDEWAYS, "S"))
+    net.arrive("j", "i", knowledge(0, 20), (0, SIDEWAYS, "S"))
     assert not hung_up(net, "i")
     assert said(net.messages(Knowledge, "i", "s")) == [(0, 20, ())]
 
