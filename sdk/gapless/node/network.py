@@ -110,7 +110,7 @@ class NetworkDescription:
 
     def map(self) -> NetworkMap:
         """What every router of the network is given."""
-        nodes = {node.name: NetworkNode(frozenset(node.roles), (node.cell,)) for node in self.file.node}
+        nodes = {node.name: NetworkNode(frozenset(node.roles), node.cell) for node in self.file.node}
         cells = self.cells
         pairs = [pair for members in cells.values() for pair in combinations(sorted(members), 2)]
         for one, other in self.file.bundles:

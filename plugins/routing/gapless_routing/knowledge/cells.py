@@ -20,7 +20,8 @@ class Cells:
         """Raises ConfigurationError when the map is no tree of cells with this broker in it."""
         if broker not in network.nodes:
             raise ConfigurationError(f"broker {broker!r} is not on the map of the network")
-        self._cell_of = {name: _cell(name, node.place) for name, node in network.nodes.items()}
+        # A broker without a place is a cell of its own.
+        self._cell_of = {name: node.place or name for name, node in network.nodes.items()}
         self._roles = {name: node.roles for name, node in network.nodes.items()}
         self.own: Cell = self._cell_of[broker]
         self._members: dict[Cell, list[BrokerId]] = {}
@@ -92,11 +93,6 @@ class Cells:
     def away_from(self, neighbour: Cell | None) -> list[Cell]:
         """All cells but this broker's own that are not in the direction of a neighbouring cell; None: all of them."""
         return [cell for cell, toward in self._toward.items() if toward != neighbour]
-
-
-def _cell(broker: BrokerId, place: tuple[str, ...]) -> Cell:
-    """A broker without a place is a cell of its own."""
-    return place[0] if place else broker
 
 
 def _reachable(neighbours: dict[Cell, set[Cell]], start: Cell, without: Cell) -> tuple[Cell, ...]:

@@ -81,10 +81,10 @@ def test_it_becomes_the_map_of_every_router(tmp_path: Path) -> None:
     network = load_network(write(tmp_path)).map()
 
     assert network.nodes == {
-        "phb": NetworkNode(frozenset({"phb"}), ("origin",)),
-        "ib1": NetworkNode(frozenset(), ("middle",)),
-        "ib2": NetworkNode(frozenset(), ("middle",)),
-        "shb": NetworkNode(frozenset({"shb"}), ("edge",)),
+        "phb": NetworkNode(frozenset({"phb"}), "origin"),
+        "ib1": NetworkNode(frozenset(), "middle"),
+        "ib2": NetworkNode(frozenset(), "middle"),
+        "shb": NetworkNode(frozenset({"shb"}), "edge"),
     }
     assert network.links == (("ib1", "ib2"), ("ib1", "phb"), ("ib1", "shb"), ("ib2", "phb"), ("ib2", "shb"))
 
