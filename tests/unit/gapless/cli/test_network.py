@@ -120,6 +120,27 @@ def test_what_is_wrong_with_the_file_ends_with_status_2(file: Path, old: str, ne
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('["east", "far"]', '["east", "west"]', "make a cycle"),
+        ("bundles =", 'links = [["ib1", "nobody"]]\nbundles =', "there is no node 'nobody'"),
+        ("[network]", "[routing]\nturn_bytes = 7\n[network]", "routing.turn_bytes is 4096, and 7 in "),
+    ],
+)
+def test_a_broker_does_not_start_in_a_network_that_makes_no_sense(
+    file: Path, tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
+    file.write_text(NETWORK.replace(old, new), "utf-8")
+    config = tmp_path / "gapless.toml"
+    config.write_text('[network]\nfile = "network.toml"\nnode = "ib1"\n[routing]\nturn_bytes = 4096\n', "utf-8")
+
+    result = CliRunner().invoke(app, ["broker", "--config", str(config)])
+
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
+
+
 RING = """
 links = [["a", "b"], ["c", "b"], ["c", "a"]]
 [network]
