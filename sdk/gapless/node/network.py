@@ -298,9 +298,9 @@ def _wrong_links(file: NetworkFile) -> Iterator[str]:
             yield f"the link {one} – {other} leads nowhere"
         elif frozenset((one, other)) in seen:
             yield f"the link {one} – {other} stands here twice"
-        elif all(ends) and ends[0] == ends[1]:
+        elif ends[0] and ends[0] == ends[1]:
             yield f"the link {one} – {other} stands here twice: the nodes of the cell {ends[0]} are neighbours anyway"
-        elif all(ends) and frozenset(ends) in bundles:
+        elif frozenset(ends) in bundles:
             yield f"the link {one} – {other} stands here twice: the bundle {ends[0]} – {ends[1]} has it"
         seen.add(frozenset((one, other)))
 

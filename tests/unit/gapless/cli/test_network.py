@@ -195,7 +195,7 @@ def test_what_is_no_tree_of_cells_is_said_as_json(file: Path) -> None:
         (', ["east", "far"]]', "]"),
         (', ["east", "far"]]', ', ["east", "west"]]'),
         ('cell = "far"', 'place = "far"'),
-        (', ["east", "far"]]', ']\nlinks = [["east", "far"]]'),
+        ("bundles =", 'links = [["west", "far"]]\nbundles ='),
     ],
     ids=["a cycle", "a cell apart", "both", "a node in no cell", "a link"],
 )

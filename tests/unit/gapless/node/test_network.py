@@ -430,12 +430,17 @@ def test_the_router_is_asked_about_the_map_and_the_common_options(
             return ["too round", "too small"]
 
     monkeypatch.setattr(plugins, "_added", {("routing", "picky"): Picky()})
-    text = ring(('"local"', '"picky"'), ('["c", "b"]', '["c", "d"]'))
+    text = ring(('"local"', '"picky"'), ('["c", "b"]', '["c", "d"], ["a", "a"]'))
 
     said = refusal(tmp_path, text)
 
     plugins.load.cache_clear()
-    assert said.splitlines() == ["the link c – d: there is no node 'd'", "too round", "too small"]
+    assert said.splitlines() == [
+        "the link c – d: there is no node 'd'",
+        "the link a – a leads nowhere",
+        "too round",
+        "too small",
+    ]
     [(network, options)] = asked
     assert network.links == (("a", "b"), ("a", "c")), "as far as the file makes sense"
     assert options["turn_bytes"] == 4096
