@@ -51,6 +51,7 @@ from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, ShbId
 from gapless.errors import RemoteProtocolError
 from gapless_routing.knowledge.cells import Cells
+from gapless_routing.knowledge.check import check_map
 from gapless_routing.knowledge.interest import CENSUS, Interests
 from gapless_routing.knowledge.peers import HELLO, SIDEWAYS, Peers
 from gapless_routing.knowledge.placing import PlacingWay, TreeClientSide, TreeIntake
@@ -110,6 +111,7 @@ class KnowledgeRouter(RouterBase):
         """Dials the neighbours and the mates. Raises ConfigurationError when the map is no tree of cells."""
         life = new_life(context.broker, context.seed, max(now, int(context.saved.get(LIFE, b"0"))))
         state = self._state = State(context.broker, context.seed, sizes_of(context.config), life, now)
+        check_map(context.network, context.broker)
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
         self._progress = ProgressTable(state, self._cells, self._peers)
