@@ -172,7 +172,8 @@ class Host:
         self._pump()
 
     def ask(self, session: int, request: m.ClientMessage) -> None:
-        """A client asks, and everything that follows happens."""
+        """A client asks, in a turn of the node for itself, and everything that follows happens."""
+        self.now += 1
         self._requests[type(request)](ClientSession(session, "bench", f"i{session}", ""), request, self.now, self.wall)
         self._pump()
 

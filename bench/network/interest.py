@@ -49,7 +49,7 @@ from gapless_routing.knowledge.router import KnowledgeRouter
 CHAIN: Final = ("phb", "high", "low", "shb")
 ROLES: Final = {"phb": ("phb",), "shb": ("shb",)}
 NETWORK: Final = NetworkMap(
-    {name: NetworkNode(frozenset(ROLES.get(name, ())), (f"{name}-cell",)) for name in CHAIN}, tuple(pairwise(CHAIN))
+    {name: NetworkNode(frozenset(ROLES.get(name, ())), f"{name}-cell") for name in CHAIN}, tuple(pairwise(CHAIN))
 )
 SHB: Final = "shb@bench"
 LINK_DELAY: Final = MILLISECOND // 10

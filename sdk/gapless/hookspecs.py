@@ -1,5 +1,7 @@
 """The hooks: one factory per kind of plugin, called once at start-up and never on a hot path.
 
+A routing plugin may have a second hook, `check_network`.
+
 A plugin is a module (or object) registered under an entry point of the group `gapless.<kind>`; the
 entry point's name is the plugin's name. An implementation may take fewer arguments than its hook.
 """
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
+    from gapless.core.network.facts import NetworkMap
     from gapless.core.network.seam import Router
     from gapless.core.ports import ReleasePolicy, Role, RoleContext
     from gapless.spi import Authenticator, Create, LogPlugin, LogVolume, Transport, VolumeIdentity
@@ -32,6 +35,14 @@ def open_transport(options: Mapping[str, Any]) -> Transport:
 @hookspec(firstresult=True)
 def open_routing(options: Mapping[str, Any]) -> Router:
     """Return a fresh router: a pure core that has seen nothing."""
+
+
+@hookspec(firstresult=True)
+def check_network(network: NetworkMap, options: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a map for this router, a sentence each; `options`: those all nodes have in common.
+
+    A routing plugin without this hook takes any map.
+    """
 
 
 @hookspec(firstresult=True)

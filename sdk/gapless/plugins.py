@@ -54,9 +54,10 @@ def is_there(kind: str, name: str) -> bool:
 
 
 @cache
-def load(kind: str, name: str) -> Any:
+def load(kind: str, name: str, hook: str = "") -> Any:
     """The hook caller of the plugin `name`: call it with the hook's keyword arguments to get the plugin.
 
+    With `hook`, the caller of that one of its hooks instead. The plugin need not have it; then each call returns None.
     It is looked for once in the life of a process: a node that recovers from a failure asks for it again.
 
     Raises PluginError when the kind or the name is unknown, two distributions claim the name, the module
@@ -75,7 +76,7 @@ def load(kind: str, name: str) -> Any:
     caller = getattr(manager.hook, KINDS[kind])
     if not caller.get_hookimpls():
         raise PluginError(f"{kind} plugin {name!r} ({where}) does not implement {KINDS[kind]}()")
-    return caller
+    return getattr(manager.hook, hook) if hook else caller
 
 
 def _found(kind: str, name: str) -> tuple[Any, str]:

@@ -343,11 +343,11 @@ def print_examination(examination: Examination) -> None:
     if examination.waiting:
         print_table(table_of(examination.waiting, WAITING_COLUMNS))
     if examination.network:
-        from gapless.cli.doctor_network import COLUMNS
+        from gapless.cli.doctor_network import columns_of
 
         for name, found in examination.network.items():
             if found:
-                print_table(table_of(found, COLUMNS[name]))
+                print_table(table_of(found, columns_of(name, found)))
     node = {"node": "node"} if examination.network else {}
     if examination.gauges and not examination.network:  # of many nodes they are for programs
         rows = [gauge | {"of": ", ".join(gauge["labels"].values())} for gauge in examination.gauges]

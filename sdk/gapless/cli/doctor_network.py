@@ -44,6 +44,7 @@ NODE_COLUMNS: Final = {
     "node": "node",
     "roles": "roles",
     "cell": "cell",
+    "place": "place",
     "address": "for nodes",
     "answers": "answers",
     "same_map": "same network file",
@@ -65,6 +66,8 @@ SHB_COLUMNS: Final = {
     "pinned_bytes": "bytes of the log above",
 }
 COLUMNS: Final = {"nodes": NODE_COLUMNS, "links": LINK_COLUMNS, "shbs": SHB_COLUMNS}
+MAY_BE_EMPTY: Final = ("cell", "place")
+"""Columns that are left out where no row has anything in them."""
 
 
 @dataclass(slots=True)
@@ -144,6 +147,7 @@ def node_rows(view: NetworkView) -> list[dict[str, Any]]:
             "node": node.name,
             "roles": list(node.roles),
             "cell": node.cell,
+            "place": node.place,
             "address": node.address,
             "answers": node.name in view.statuses,
             "reason": view.silent.get(node.name, ""),
@@ -151,6 +155,12 @@ def node_rows(view: NetworkView) -> list[dict[str, Any]]:
         }
         for node in view.description.file.node
     ]
+
+
+def columns_of(table: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The columns of one of the tables, for these rows."""
+    columns = COLUMNS[table].items()
+    return {key: heading for key, heading in columns if key not in MAY_BE_EMPTY or any(row[key] for row in rows)}
 
 
 def link_rows(view: NetworkView) -> list[dict[str, Any]]:

@@ -60,7 +60,9 @@ def network(
             help=f"With --processes: the first node's port for clients; those for links are {NODES_PORT} higher.",
         ),
     ] = PORT,
-    check: Annotated[bool, typer.Option("--check", help="Only check the file, and draw its cells.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the file, and draw its cells, or list its nodes and links.")
+    ] = False,
     directory: Annotated[
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Where volumes and logs go: by default ./gapless-network/NAME."),
@@ -75,13 +77,11 @@ def network(
     A line is printed for each node that is up. Ctrl-C ends all of them in order. If one ends by itself, the others
     are stopped, unless they are to stay, and the exit status is 1.
     """
-    from gapless import plugins
     from gapless.node.network import load_network
 
     if processes is not None:
         write_network(file, processes, port)
     description = load_network(file)
-    plugins.load("routing", description.file.network.router)
     if check:
         show(description, as_json=as_json)
         return
@@ -137,13 +137,12 @@ def show(description: NetworkDescription, *, as_json: bool) -> None:
     if as_json:
         print_json(summary(description))
         return
-    nodes = description.file.node
-    cells = description.cells
-    print(
-        f"network {one_line(description.name)}: {len(nodes)} nodes in {len(cells)} cells,"
-        f" router {description.file.network.router}, {_security(description)}"
-    )
-    for line in tree(description):
+    is_tree = is_tree_of_cells(description)
+    nodes, links = len(description.file.node), len(description.map().links)
+    size = f"{nodes} nodes in {len(description.cells)} cells" if is_tree else f"{nodes} nodes and {links} links"
+    router = one_line(description.file.network.router)
+    print(f"network {one_line(description.name)}: {size}, router {router}, {_security(description)}")
+    for line in tree(description) if is_tree else nodes_and_links(description):
         print(line)
 
 
@@ -156,11 +155,30 @@ def summary(description: NetworkDescription) -> dict[str, Any]:
         "secret": bool(description.secret),
         "tls": settings.tls is not None,
         "nodes": [
-            {"name": node.name, "roles": list(node.roles), "cell": node.cell, "address": node.address}
+            {
+                "name": node.name,
+                "roles": list(node.roles),
+                "cell": node.cell,
+                "place": node.place,
+                "address": node.address,
+            }
             for node in description.file.node
         ],
         "bundles": [list(bundle) for bundle in description.file.bundles],
+        "links": [list(link) for link in description.map().links],
     }
+
+
+def is_tree_of_cells(description: NetworkDescription) -> bool:
+    """Whether cells and bundles are all there is, and make a tree, so that it can be drawn as one."""
+    cells, bundles = description.cells, description.file.bundles
+    if description.file.links or not all(node.cell for node in description.file.node):
+        return False
+    reached, ways = {next(iter(cells))}, [*bundles]
+    while onward := [bundle for bundle in ways if not reached.isdisjoint(bundle)]:
+        reached.update(*onward)
+        ways = [bundle for bundle in ways if bundle not in onward]
+    return len(reached) == len(cells) == len(bundles) + 1
 
 
 def tree(description: NetworkDescription) -> Iterator[str]:
@@ -183,10 +201,20 @@ def tree(description: NetworkDescription) -> Iterator[str]:
     yield from below(roots[0], "", "")
 
 
+def nodes_and_links(description: NetworkDescription) -> Iterator[str]:
+    """The nodes in the order of the file, each with where it stands; then all links."""
+    for node in description.file.node:
+        where = node.cell or node.place
+        yield _node(node) + (f" at {one_line(where)}" if where else "")
+    yield from (f"{one} – {other}" for one, other in description.map().links)
+
+
 def _cell(name: str, members: Sequence[str], nodes: Mapping[str, NodeSettings]) -> str:
-    return f"{one_line(name)}: " + ", ".join(
-        f"{member} ({'+'.join(nodes[member].roles) or 'between'}, {nodes[member].address})" for member in members
-    )
+    return f"{one_line(name)}: " + ", ".join(_node(nodes[member]) for member in members)
+
+
+def _node(node: NodeSettings) -> str:
+    return f"{node.name} ({'+'.join(node.roles) or 'between'}, {node.address})"
 
 
 def _security(description: NetworkDescription) -> str:

@@ -1,14 +1,16 @@
 """A network, described once: the file that all its nodes read, and what is refused of it.
 
-    bundles = [["left", "middle"], ["middle", "right"]]      # which cells are neighbours: a tree
+    bundles = [["left", "middle"], ["middle", "right"]]      # which cells are neighbours
+    links = [["a", "b"]]                                     # which nodes are
 
     [network]        name, secret or secret_file, router, insecure
     [network.tls]    certificate, key, ca: `{node}` in a path is the node's name
-    [[node]]         name, roles (none: it only stands between others), address, cell, options
+    [routing]        options of the router that all nodes have in common
+    [[node]]         name, roles (none: it only stands between others), address, cell or place, options
     [[group]]        name, members, silence_seconds: pubends in total order
 
-Cells are nodes that do the same job; a node with a role stands in one alone. `options` are sections of the node's own
-configuration, which what that says goes before.
+Cells are nodes that do the same job. Which maps make sense its router knows (`check_network` of the routing plugin).
+`options` are sections of the node's own configuration, which what that says goes before.
 """
 
 from __future__ import annotations
@@ -65,6 +67,9 @@ class NodeSettings(Section):
     address: str
     """Where other nodes dial it."""
     cell: str = ""
+    """Whose other nodes are its neighbours; bundles lead from cell to cell."""
+    place: str = ""
+    """Where it stands, as the router needs it, if that is no cell."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Sections of its configuration."""
 
@@ -75,6 +80,11 @@ class NetworkFile(Section):
     network: NetworkSettings
     node: tuple[NodeSettings, ...] = Field(min_length=1)
     bundles: tuple[tuple[str, str], ...] = ()
+    """Of cells: each node of the one is a neighbour of each of the other."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Of nodes, beside those that cells and bundles make."""
+    routing: dict[str, Any] = Field(default_factory=dict)
+    """Options of the router that all nodes have in common."""
     group: tuple[GroupSection, ...] = ()
 
 
@@ -105,26 +115,22 @@ class NetworkDescription:
 
     @property
     def cells(self) -> dict[str, list[str]]:
-        """The nodes of each cell, by its name."""
+        """The nodes of each cell, by its name; some nodes may be in none."""
         return _cells(self.file)
 
     def map(self) -> NetworkMap:
         """What every router of the network is given."""
-        nodes = {node.name: NetworkNode(frozenset(node.roles), (node.cell,)) for node in self.file.node}
-        cells = self.cells
-        pairs = [pair for members in cells.values() for pair in combinations(sorted(members), 2)]
-        for one, other in self.file.bundles:
-            pairs += [(min(pair), max(pair)) for pair in product(cells[one], cells[other])]
-        return NetworkMap(nodes, tuple(sorted(pairs)))
+        return _map(self.file)
 
     @property
     def digest(self) -> bytes:
-        """Differs from that of any other map."""
-        nodes = sorted((node.name, sorted(node.roles), node.address, node.cell) for node in self.file.node)
-        bundles = sorted(sorted(bundle) for bundle in self.file.bundles)
+        """Differs from that of any other map, and where routers have other options in common."""
+        nodes = sorted((node.name, sorted(node.roles), node.address, node.cell, node.place) for node in self.file.node)
+        bundles, links = (sorted(map(sorted, pairs)) for pairs in (self.file.bundles, self.file.links))
         groups = sorted((group.name, sorted(group.members)) for group in self.file.group)
-        described = [self.name, self.file.network.router, nodes, bundles, groups]
-        return sha256(json.dumps(described).encode()).digest()[:16]
+        described = [self.name, self.file.network.router, self.file.routing, nodes, bundles, links, groups]
+        # A date, which JSON has not, is as good as its text.
+        return sha256(json.dumps(described, sort_keys=True, default=str).encode()).digest()[:16]
 
     def transport_options(self, node: str) -> dict[str, Any]:
         """With which options a node's transport is made, for listening and for dialing."""
@@ -163,10 +169,14 @@ class NodeMembership:
 
 
 def load_network(path: Path) -> NetworkDescription:
-    """The network that a file describes. Raises ConfigurationError: a line for each thing that is wrong with it."""
+    """The network that a file describes. Raises ConfigurationError: a line for each thing that is wrong with it.
+
+    Its map and the options that its nodes have in common are also judged by its router's plugin, which must be there.
+    """
     file = parsed(NetworkFile, read_toml(path), str(path))
     secret, problems = _secret(path, file.network)
-    problems += [*_wrong_nodes(file), *_wrong_cells(file), *_wrong_bundles(file), *wrong_groups(file.group)]
+    problems += [*_wrong_nodes(file), *_wrong_options(file), *_wrong_bundles(file), *_wrong_links(file)]
+    problems += [*_wrong_map(file), *wrong_groups(file.group)]
     problems += unknown_nodes(file.group, {node.name: node.roles for node in file.node})
     problems += _wrong_addresses(file, secret)
     if problems:
@@ -183,12 +193,13 @@ def join(settings: Mapping[str, Any], membership: NodeMembership, source: str) -
         joined[name] = {**section, **own} if isinstance(own, Mapping) and isinstance(section, Mapping) else own
     given: dict[str, dict[str, Any]] = {
         "node": {"name": node.name, "network": membership.network.name, "roles": list(node.roles)},
-        "routing": {"plugin": membership.network.file.network.router},
+        "routing": {"plugin": membership.network.file.network.router, **membership.network.file.routing},
     }
     for section, keys in given.items():
         own = joined.get(section, {})
         for key, value in keys.items():
-            if isinstance(own, Mapping) and own.get(key, value) not in (value, ""):
+            unset = () if key in membership.network.file.routing and section == "routing" else ("",)
+            if isinstance(own, Mapping) and own.get(key, value) not in (value, *unset):
                 raise ConfigurationError(
                     f"{source}: {section}.{key} is {own[key]!r}, and {value!r} in {path}: leave it to that file"
                 )
@@ -239,54 +250,69 @@ def _wrong_nodes(file: NetworkFile) -> Iterator[str]:
             yield f"{_list(who)} cannot have the role {role!r}: {error}"
     for node in file.node:
         yield from (f"the node {node.name!r} has the role {role!r} twice" for role in _repeated(node.roles))
+        if node.cell and node.place:
+            yield f"the node {node.name!r} has the cell {node.cell!r} and the place {node.place!r}: give it one of both"
+
+
+def _wrong_options(file: NetworkFile) -> Iterator[str]:
+    if "plugin" in file.routing:
+        yield "routing.plugin: which router the nodes have is said by network.router"
+    for node in file.node:
         for section in node.options:
             if section == "network" or not isinstance(node.options[section], (dict, list)):
                 yield f"the node {node.name!r}: options.{section} is no section that can stand here"
-
-
-def _wrong_cells(file: NetworkFile) -> Iterator[str]:
-    for node in file.node:
-        if not node.cell:
-            yield f'the node {node.name!r} stands in no cell: give it one (cell = "…")'
-    roles = {node.name: node.roles for node in file.node}
-    for cell, members in _cells(file).items():
-        for name in members:
-            if cell and roles[name] and len(members) > 1:
+        own = node.options.get("routing", {})
+        for key, value in file.routing.items():
+            if isinstance(own, dict) and own.get(key, value) != value:
                 yield (
-                    f"the cell {cell!r} holds {_list(members)}, and {name!r} has the role {roles[name][0]!r}: a node"
-                    " with a role stands alone in its cell"
+                    f"the node {node.name!r}: options.routing.{key} is {own[key]!r}, and {value!r} in [routing], for"
+                    " all nodes: say it there alone"
                 )
 
 
 def _wrong_bundles(file: NetworkFile) -> Iterator[str]:
-    cells = [cell for cell in _cells(file) if cell]
-    neighbours: dict[str, list[str]] = {cell: [] for cell in cells}
+    cells = list(_cells(file))
+    seen: set[frozenset[str]] = set()
     for one, other in file.bundles:
-        unknown = [cell for cell in (one, other) if cell not in neighbours]
+        unknown = [cell for cell in (one, other) if cell not in cells]
         if unknown:
             yield f"the bundle {one} – {other}: there is no cell {unknown[0]!r}{suggestion(unknown[0], cells)}"
         elif one == other:
             yield f"the bundle {one} – {other} leads nowhere: the nodes of a cell are neighbours anyway"
-        elif other in neighbours[one]:
+        elif frozenset((one, other)) in seen:
             yield f"the bundle {one} – {other} stands here twice"
-        elif (way := _way(neighbours, one, other)) is not None:
-            yield f"the cells must be a tree, and these make a cycle: {' – '.join([*way, one])}"
-        else:
-            neighbours[one].append(other)
-            neighbours[other].append(one)
-    apart = [cell for cell in cells[1:] if _way(neighbours, cells[0], cell) is None]
-    if apart:
-        yield f"no bundle leads from the cell {cells[0]!r} to {_list(apart)}: every cell must be connected"
+        seen.add(frozenset((one, other)))
 
 
-def _way(neighbours: Mapping[str, Sequence[str]], start: str, end: str) -> list[str] | None:
-    """The cells from one to another, or None."""
-    ways = [[start]]
-    for way in ways:  # which grows: each cell is come to once, because what there is so far is a tree
-        if way[-1] == end:
-            return way
-        ways += [[*way, cell] for cell in neighbours[way[-1]] if cell not in way]
-    return None
+def _wrong_links(file: NetworkFile) -> Iterator[str]:
+    cell_of = {node.name: node.cell for node in file.node}
+    bundles = {frozenset(bundle) for bundle in file.bundles}
+    seen: set[frozenset[str]] = set()
+    for one, other in file.links:
+        unknown = [node for node in (one, other) if node not in cell_of]
+        if unknown:
+            yield f"the link {one} – {other}: there is no node {unknown[0]!r}{suggestion(unknown[0], list(cell_of))}"
+            continue
+        ends = cell_of[one], cell_of[other]
+        if one == other:
+            yield f"the link {one} – {other} leads nowhere"
+        elif frozenset((one, other)) in seen:
+            yield f"the link {one} – {other} stands here twice"
+        elif ends[0] and ends[0] == ends[1]:
+            yield f"the link {one} – {other} stands here twice: the nodes of the cell {ends[0]} are neighbours anyway"
+        elif frozenset(ends) in bundles:
+            yield f"the link {one} – {other} stands here twice: the bundle {ends[0]} – {ends[1]} has it"
+        seen.add(frozenset((one, other)))
+
+
+def _wrong_map(file: NetworkFile) -> Iterator[str]:
+    """What the router says of the map, as far as there is one."""
+    try:
+        check_network = plugins.load("routing", file.network.router, "check_network")
+    except PluginError as error:
+        yield f"network.router: {error}"
+        return
+    yield from check_network(network=_map(file), options=file.routing) or ()
 
 
 def _wrong_addresses(file: NetworkFile, secret: bytes) -> Iterator[str]:
@@ -327,10 +353,22 @@ def _exposure(network: NetworkSettings, addresses: Iterable[str], secret: bytes,
 # ------------------------------------------------------------------------------------------------ small
 
 
+def _map(file: NetworkFile) -> NetworkMap:
+    """The map of all routers, without what is wrong with it: the file's bundles and links may be."""
+    nodes = {node.name: NetworkNode(frozenset(node.roles), node.cell or node.place) for node in file.node}
+    cells = _cells(file)
+    pairs = [pair for members in cells.values() for pair in combinations(members, 2)]
+    for one, other in file.bundles:
+        pairs += product(cells.get(one, ()), cells.get(other, ()))
+    pairs += [link for link in file.links if nodes.keys() >= set(link)]
+    return NetworkMap(nodes, tuple(sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})))
+
+
 def _cells(file: NetworkFile) -> dict[str, list[str]]:
     cells: dict[str, list[str]] = {}
     for node in file.node:
-        cells.setdefault(node.cell, []).append(node.name)
+        if node.cell:
+            cells.setdefault(node.cell, []).append(node.name)
     return cells
 
 

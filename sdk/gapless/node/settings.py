@@ -20,7 +20,7 @@ else:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_HINTS = {"bundles": "it stands at the top of the file, before [network]"}
+_HINTS = dict.fromkeys(("bundles", "links"), "it stands at the top of the file, before [network]")
 """Where a key belongs that TOML takes for one of the section above it."""
 
 

@@ -108,7 +108,7 @@ class Topology:
     def map(self) -> NetworkMap:
         """As routers are given it."""
         nodes = {
-            node: NetworkNode(frozenset(cell.roles), () if self.mesh else (cell.name,))
+            node: NetworkNode(frozenset(cell.roles), "" if self.mesh else cell.name)
             for node, cell in self.cell_of.items()
         }
         return NetworkMap(nodes, self.links)

@@ -26,8 +26,7 @@ class Topology:
     @property
     def network(self) -> NetworkMap:
         """The map of it: the place of a node is its cell, if it shares one."""
-        places = {broker: (cell,) for broker, cell in self.cells.items()}
-        nodes = {broker: NetworkNode(roles, places.get(broker, ())) for broker, roles in self.brokers.items()}
+        nodes = {broker: NetworkNode(roles, self.cells.get(broker, "")) for broker, roles in self.brokers.items()}
         return NetworkMap(nodes, self.links)
 
     def with_role(self, role: str) -> list[BrokerId]:

@@ -171,6 +171,38 @@ def test_a_plugin_that_breaks_its_specification_is_refused(site: Site, text: str
     assert complaint in str(caught.value)
 
 
+ROUTER = """
+from gapless.plugins import hookimpl
+
+@hookimpl
+def open_routing():
+    return "a router"
+"""
+CHECK = """
+@hookimpl
+def check_network(network):
+    return [f"{network} is wrong"]
+"""
+
+
+def test_hook_check_network_may_be_left_out(site: Site) -> None:
+    points = {"gapless.routing": {"acme_any": "acme_any", "acme_picky": "acme_picky"}}
+    site.install("acme", points, acme_any=ROUTER, acme_picky=ROUTER + CHECK)
+
+    found = [load("routing", name, "check_network")(network="it", options={}) for name in ("acme_any", "acme_picky")]
+
+    assert found == [None, ["it is wrong"]]
+    assert [load("routing", name)(options={}) for name in ("acme_any", "acme_picky")] == ["a router", "a router"]
+
+
+def test_a_plugin_with_its_second_hook_alone_is_refused(site: Site) -> None:
+    text = ROUTER.partition("@hookimpl")[0] + CHECK
+    site.install("acme", {"gapless.routing": {"acme_half": "acme_half"}}, acme_half=text)
+
+    with pytest.raises(PluginError, match=r"does not implement open_routing\(\)"):
+        load("routing", "acme_half", "check_network")
+
+
 def test_an_error_of_a_plugin_is_an_error_of_the_configuration() -> None:
     assert issubclass(PluginError, ConfigurationError)
 

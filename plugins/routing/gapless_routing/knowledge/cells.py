@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 
 from gapless.core.network.facts import BrokerId, NetworkMap
-from gapless.errors import ConfigurationError
 
 Cell = str
 
@@ -17,18 +16,13 @@ class Cells:
     """The map of the network, as one broker sees it."""
 
     def __init__(self, network: NetworkMap, broker: BrokerId) -> None:
-        """Raises ConfigurationError when the map is no tree of cells with this broker in it."""
-        if broker not in network.nodes:
-            raise ConfigurationError(f"broker {broker!r} is not on the map of the network")
-        self._cell_of = {name: _cell(name, node.place) for name, node in network.nodes.items()}
+        """The map is a tree of cells with this broker in it: `check.check_map`."""
+        self._cell_of = {name: cell_of(network, name) for name in network.nodes}
         self._roles = {name: node.roles for name, node in network.nodes.items()}
         self.own: Cell = self._cell_of[broker]
         self._members: dict[Cell, list[BrokerId]] = {}
         for name in sorted(network.nodes):
             self._members.setdefault(self._cell_of[name], []).append(name)
-        for cell, members in self._members.items():
-            if len(members) > 1 and any(self._roles[name] for name in members):
-                raise ConfigurationError(f"cell {cell!r} has several nodes, so none of them may have a role")
         self.linked: dict[Cell, list[BrokerId]] = {}
         """By cell, the brokers that this one should have a link to; those of its own cell are its mates."""
         neighbours: dict[Cell, set[Cell]] = {cell: set() for cell in self._members}
@@ -46,15 +40,8 @@ class Cells:
         self._toward: dict[Cell, Cell] = {}
         self._behind: dict[Cell, tuple[Cell, ...]] = {}
         for neighbour in self.neighbours:
-            behind = _reachable(neighbours, neighbour, self.own)
-            self._behind[neighbour] = behind
-            for cell in behind:
-                if cell in self._toward:
-                    raise ConfigurationError(f"the cells form a circle: there are two ways to cell {cell!r}")
-                self._toward[cell] = neighbour
-        lost = sorted(set(self._members) - set(self._toward) - {self.own})
-        if lost:
-            raise ConfigurationError(f"no links lead from cell {self.own!r} to cell {lost[0]!r}")
+            self._behind[neighbour] = _reachable(neighbours, neighbour, self.own)
+            self._toward |= dict.fromkeys(self._behind[neighbour], neighbour)
 
     def of(self, broker: BrokerId) -> Cell | None:
         """The cell of a broker; None: it is not on the map."""
@@ -94,9 +81,9 @@ class Cells:
         return [cell for cell, toward in self._toward.items() if toward != neighbour]
 
 
-def _cell(broker: BrokerId, place: tuple[str, ...]) -> Cell:
-    """A broker without a place is a cell of its own."""
-    return place[0] if place else broker
+def cell_of(network: NetworkMap, broker: BrokerId) -> Cell:
+    """The cell of a broker of the map; one without a place is a cell of its own."""
+    return network.nodes[broker].place or broker
 
 
 def _reachable(neighbours: dict[Cell, set[Cell]], start: Cell, without: Cell) -> tuple[Cell, ...]:

@@ -55,6 +55,7 @@ from gapless_routing.common.relay import SILENCE_AFTER
 from gapless_routing.common.routed_placing import PlacingWay, RoutedClientSide, RoutedIntake
 from gapless_routing.common.router_state import CORE, LIFE, RouterState, new_life
 from gapless_routing.knowledge.cells import Cells
+from gapless_routing.knowledge.check import check_map
 from gapless_routing.knowledge.interest import CENSUS, Interests
 from gapless_routing.knowledge.options import sizes_of
 from gapless_routing.knowledge.peers import HELLO, SIDEWAYS, Peers
@@ -113,6 +114,7 @@ class KnowledgeRouter(RouterBase):
         life = new_life(context.broker, context.seed, max(now, int(context.saved.get(LIFE, b"0"))))
         sizes = sizes_of(context.config)
         state = self._state = RouterState(context.broker, context.seed, life, now)
+        check_map(context.network, context.broker)
         self._cells = Cells(context.network, context.broker)
         self._peers = Peers(state, self._cells)
         self._progress = ProgressTable(state, self._peers.links, self._next_hops)

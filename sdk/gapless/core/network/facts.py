@@ -38,8 +38,8 @@ class NetworkNode(Struct, frozen=True, gc=False):
 
     roles: frozenset[str] = frozenset()
     """What it hosts. With none of them it only stands between others."""
-    place: tuple[str, ...] = ()
-    """Where it stands, as its kind of router needs it: its cell, its units from the widest on, or nothing."""
+    place: str = ""
+    """Where it stands, as its kind of router needs it: a cell, an address, or nothing."""
 
 
 class NetworkMap(Struct, frozen=True, gc=False):

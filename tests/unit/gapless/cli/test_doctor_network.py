@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from gapless import AlarmInfo, BrokerStatus, Gauge, PubendInfo
-from gapless.cli.doctor_network import NetworkView, findings_of, is_told_better, link_rows, node_rows, shb_rows, urls_of
+from gapless.cli.doctor_network import (
+    NetworkView,
+    columns_of,
+    findings_of,
+    is_told_better,
+    link_rows,
+    node_rows,
+    shb_rows,
+    urls_of,
+)
 from gapless.core.alarms import AlarmCode
 from gapless.core.gauges import Family
 from gapless.core.network.facts import LINK_HIGH
@@ -117,6 +126,23 @@ def alarm(
 def silence(view: NetworkView, node: str) -> None:
     del view.statuses[node]
     view.silent[node] = f"node {node!r}: it has not answered for 3 s"
+
+
+@pytest.mark.parametrize(
+    ("standing", "columns"),
+    [
+        ('cell = "e"', ["node", "roles", "cell", "for nodes"]),
+        ("", ["node", "roles", "for nodes"]),
+        ('place = "3.1"', ["node", "roles", "place", "for nodes"]),
+    ],
+)
+def test_where_nodes_stand_is_shown_if_they_stand_anywhere(tmp_path: Path, standing: str, columns: list[str]) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text(f'[network]\nname = "n"\n[[node]]\nname = "a"\naddress = "127.0.0.1:1"\n{standing}\n', "utf-8")
+    rows = node_rows(NetworkView(load_network(path), "a"))
+
+    assert list(columns_of("nodes", rows).values())[:-2] == columns
+    assert f"{rows[0]['cell']}{rows[0]['place']}" == standing.partition("= ")[2].strip('"')
 
 
 def test_where_nothing_is_wrong_nothing_is_found(view: NetworkView) -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gapless.cli.app import app
-from gapless.cli.network import Processes, last_lines, lines_for_clients, tree, write_network
+from gapless.cli.network import Processes, is_tree_of_cells, last_lines, lines_for_clients, tree, write_network
 from gapless.node.config import load_config
 from gapless.node.network import load_network
 
@@ -19,7 +19,7 @@ bundles = [["middle", "origin"], ["middle", "west"], ["middle", "east"], ["east"
 [network]
 name = "flights"
 secret = "0123456789abcdef"
-router = "local"
+router = "knowledge"
 
 [[node]]
 name = "ib1"
@@ -71,7 +71,7 @@ def test_check_draws_the_tree_of_cells_from_the_first_phb_on(file: Path) -> None
 
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "network flights: 6 nodes in 5 cells, router local, a secret",
+        "network flights: 6 nodes in 5 cells, router knowledge, a secret",
         "origin: phb (phb, 127.0.0.1:7501)",
         "└── middle: ib1 (between, 127.0.0.1:7502), ib2 (between, 127.0.0.1:7503)",
         "    ├── west: west (shb, 127.0.0.1:7504)",
@@ -84,9 +84,10 @@ def test_check_says_all_of_it_as_json_but_the_secret(file: Path) -> None:
     result = CliRunner().invoke(app, ["network", str(file), "--check", "--json"])
 
     said = json.loads(result.stdout)
-    assert (said["network"], said["router"], said["secret"], said["tls"]) == ("flights", "local", True, False)
-    assert said["nodes"][0] == {"name": "ib1", "roles": [], "cell": "middle", "address": "127.0.0.1:7502"}
+    assert (said["network"], said["router"], said["secret"], said["tls"]) == ("flights", "knowledge", True, False)
+    assert said["nodes"][0] == {"name": "ib1", "roles": [], "cell": "middle", "place": "", "address": "127.0.0.1:7502"}
     assert len(said["bundles"]) == 4
+    assert len(said["links"]) == 8
     assert "0123456789abcdef" not in result.stdout
 
 
@@ -94,9 +95,19 @@ def test_check_says_all_of_it_as_json_but_the_secret(file: Path) -> None:
     ("old", "new", "sentence"),
     [
         ('["east", "far"]', '["east", "west"]', "make a cycle"),
-        ('router = "local"', 'router = "pigeons"', "no routing plugin is called 'pigeons'"),
+        ('router = "knowledge"', 'router = "pigeons"', "no routing plugin is called 'pigeons'"),
         ("bundles", "bundels", "there is no key 'bundels' (did you mean 'bundles'?)"),
         ("bundles =", "bundles", "is not TOML"),
+        ("bundles =", 'links = [["ib1", "nobody"]]\nbundles =', "the link ib1 – nobody: there is no node 'nobody'"),
+        ("bundles =", 'links = [["ib1", "ib1"]]\nbundles =', "the link ib1 – ib1 leads nowhere"),
+        ("bundles =", 'links = [["ib1", "ib2"]]\nbundles =', "the link ib1 – ib2 stands here twice"),
+        ('cell = "far"', 'place = "far"', "the bundle east – far: there is no cell 'far'"),
+        ('cell = "far"', 'place = "far"\ncell = "far"', "give it one of both"),
+        ('cell = "far"\n', "", "the node 'far' stands in no cell: give it one"),
+        (', ["east", "far"]', "", "no bundle leads from the cell 'middle' to 'far': every cell must be connected"),
+        ('cell = "far"', 'cell = "west"', "a node with a role stands alone in its cell"),
+        ("[network]", "[routing]\nturns = 3\n[network]", "routing: the router 'knowledge' has no option 'turns'"),
+        ("[network]", '[routing]\nplugin = "knowledge"\n[network]', "routing.plugin: which router the nodes have"),
     ],
 )
 def test_what_is_wrong_with_the_file_ends_with_status_2(file: Path, old: str, new: str, sentence: str) -> None:
@@ -107,6 +118,97 @@ def test_what_is_wrong_with_the_file_ends_with_status_2(file: Path, old: str, ne
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('["east", "far"]', '["east", "west"]', "make a cycle"),
+        ("bundles =", 'links = [["ib1", "nobody"]]\nbundles =', "there is no node 'nobody'"),
+        ("[network]", "[routing]\nturn_bytes = 7\n[network]", "routing.turn_bytes is 4096, and 7 in "),
+    ],
+)
+def test_a_broker_does_not_start_in_a_network_that_makes_no_sense(
+    file: Path, tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
+    file.write_text(NETWORK.replace(old, new), "utf-8")
+    config = tmp_path / "gapless.toml"
+    config.write_text('[network]\nfile = "network.toml"\nnode = "ib1"\n[routing]\nturn_bytes = 4096\n', "utf-8")
+
+    result = CliRunner().invoke(app, ["broker", "--config", str(config)])
+
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
+
+
+RING = """
+links = [["a", "b"], ["c", "b"], ["c", "a"]]
+[network]
+name = "ring"
+router = "local"
+[[node]]
+name = "b"
+roles = ["phb", "shb"]
+address = "127.0.0.1:7502"
+[[node]]
+name = "a"
+address = "127.0.0.1:7501"
+place = "3.0.1"
+[[node]]
+name = "c"
+roles = ["shb"]
+address = "127.0.0.1:7503"
+cell = "north"
+"""
+
+
+def test_what_is_no_tree_of_cells_is_listed(file: Path) -> None:
+    file.write_text(RING, "utf-8")
+
+    result = CliRunner().invoke(app, ["network", str(file), "--check"])
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "network ring: 3 nodes and 3 links, router local, neither TLS nor a secret",
+        "b (phb+shb, 127.0.0.1:7502)",
+        "a (between, 127.0.0.1:7501) at 3.0.1",
+        "c (shb, 127.0.0.1:7503) at north",
+        "a – b",
+        "a – c",
+        "b – c",
+    ]
+
+
+def test_what_is_no_tree_of_cells_is_said_as_json(file: Path) -> None:
+    file.write_text(RING, "utf-8")
+
+    said = json.loads(CliRunner().invoke(app, ["network", str(file), "--check", "--json"]).stdout)
+
+    assert said["nodes"][1] == {"name": "a", "roles": [], "cell": "", "place": "3.0.1", "address": "127.0.0.1:7501"}
+    assert (said["links"], said["bundles"]) == ([["a", "b"], ["a", "c"], ["b", "c"]], [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('["east", "far"]]', '["east", "far"], ["far", "west"]]'),
+        (', ["east", "far"]]', "]"),
+        (', ["east", "far"]]', ', ["east", "west"]]'),
+        ('cell = "far"', 'place = "far"'),
+        ("bundles =", 'links = [["west", "far"]]\nbundles ='),
+    ],
+    ids=["a cycle", "a cell apart", "both", "a node in no cell", "a link"],
+)
+def test_where_any_map_will_do_only_a_tree_of_cells_is_drawn(file: Path, change: tuple[str, str]) -> None:
+    text = NETWORK.replace('"knowledge"', '"local"').replace(*change)
+    file.write_text(text if "place" not in text else text.replace(', ["east", "far"]', ""), "utf-8")
+
+    result = CliRunner().invoke(app, ["network", str(file), "--check"])
+
+    assert result.exit_code == 0, result.stderr
+    assert not is_tree_of_cells(load_network(file))
+    assert "6 nodes and " in result.stdout
+    assert "└" not in result.stdout
 
 
 def test_a_file_that_is_not_there_ends_with_status_2(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gapless.core.network.facts import NetworkNode
-from gapless.errors import ConfigurationError, PluginError
+from gapless import plugins
+from gapless.core.network.facts import NetworkMap, NetworkNode
+from gapless.errors import ConfigurationError
 from gapless.node.assembly import load_plugins
 from gapless.node.config import NodeConfig, load_config, make_config
 from gapless.node.network import load_network
@@ -20,7 +22,7 @@ bundles = [["origin", "middle"], ["edge", "middle"]]
 [network]
 name = "flights"
 secret = "0123456789abcdef"
-router = "local"
+router = "knowledge"
 
 [[node]]
 name = "phb"
@@ -58,9 +60,8 @@ def write(directory: Path, text: str = NETWORK) -> Path:
     return path
 
 
-def changed(*changes: tuple[str, str]) -> str:
+def changed(*changes: tuple[str, str], text: str = NETWORK) -> str:
     """The file with something else in the place of something."""
-    text = NETWORK
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new, 1)
@@ -81,10 +82,10 @@ def test_it_becomes_the_map_of_every_router(tmp_path: Path) -> None:
     network = load_network(write(tmp_path)).map()
 
     assert network.nodes == {
-        "phb": NetworkNode(frozenset({"phb"}), ("origin",)),
-        "ib1": NetworkNode(frozenset(), ("middle",)),
-        "ib2": NetworkNode(frozenset(), ("middle",)),
-        "shb": NetworkNode(frozenset({"shb"}), ("edge",)),
+        "phb": NetworkNode(frozenset({"phb"}), "origin"),
+        "ib1": NetworkNode(frozenset(), "middle"),
+        "ib2": NetworkNode(frozenset(), "middle"),
+        "shb": NetworkNode(frozenset({"shb"}), "edge"),
     }
     assert network.links == (("ib1", "ib2"), ("ib1", "phb"), ("ib1", "shb"), ("ib2", "phb"), ("ib2", "shb"))
 
@@ -178,10 +179,13 @@ BUNDLES = 'bundles = [["origin", "middle"], ["edge", "middle"]]'
             "network.secret has 5 bytes, and needs 16 at least: `openssl rand -hex 32` makes one",
         ),
         (
-            [('router = "local"', 'secret_file = "secret"')],
+            [('router = "knowledge"', 'secret_file = "secret"')],
             "network: secret and secret_file are both given; one of them is enough",
         ),
-        ([('router = "local"', 'routers = "local"')], "there is no key 'network.routers' (did you mean 'router'?)"),
+        (
+            [('router = "knowledge"', 'routers = "knowledge"')],
+            "there is no key 'network.routers' (did you mean 'router'?)",
+        ),
         ([('cell = "edge"', 'cel = "edge"')], "there is no key 'node.3.cel' (did you mean 'cell'?)"),
         (
             [('cell = "edge"', 'cell = "edge"\nbundles = [["origin", "middle"]]')],
@@ -232,12 +236,12 @@ def test_the_secret_may_stand_in_a_file_beside_it(tmp_path: Path) -> None:
 
 def test_links_may_leave_the_machine_with_tls_or_where_somebody_says_so(tmp_path: Path) -> None:
     beyond = ("127.0.0.1:7503", "ib2.example:7503")
-    tls = 'router = "local"\n[network.tls]\ncertificate = "certificates/{node}.pem"\nca = "ca.pem"\n'
+    tls = 'router = "knowledge"\n[network.tls]\ncertificate = "certificates/{node}.pem"\nca = "ca.pem"\n'
 
     network = load_network(
-        write(tmp_path, changed(beyond, ('secret = "0123456789abcdef"\n', ""), ('router = "local"\n', tls)))
+        write(tmp_path, changed(beyond, ('secret = "0123456789abcdef"\n', ""), ('router = "knowledge"\n', tls)))
     )
-    load_network(write(tmp_path, changed(beyond, ('router = "local"', "insecure = true"))))
+    load_network(write(tmp_path, changed(beyond, ('router = "knowledge"', "insecure = true"))))
 
     assert network.transport_options("ib2") == {
         "certificate": tmp_path / "certificates/ib2.pem",
@@ -247,7 +251,9 @@ def test_links_may_leave_the_machine_with_tls_or_where_somebody_says_so(tmp_path
     }
 
 
-@pytest.mark.parametrize("change", [("7502", "7599"), ('"edge", "middle"', '"edge", "origin"'), ('"local"', '"delta"')])
+@pytest.mark.parametrize(
+    "change", [("7502", "7599"), ('"edge", "middle"', '"edge", "origin"'), ('"knowledge"', '"local"')]
+)
 def test_another_map_has_another_digest(tmp_path: Path, change: tuple[str, str]) -> None:
     same = load_network(write(tmp_path, changed(("0123456789abcdef", "fedcba9876543210"))))
     this, other = load_network(write(tmp_path)), load_network(write(tmp_path, changed(change)))
@@ -256,19 +262,203 @@ def test_another_map_has_another_digest(tmp_path: Path, change: tuple[str, str])
     assert this.digest != other.digest
 
 
+# A network of any other shape than a tree of cells.
+
+RING = """
+links = [["a", "b"], ["c", "b"], ["c", "a"]]
+
+[network]
+name = "ring"
+router = "local"
+
+[[node]]
+name = "a"
+roles = ["phb"]
+address = "127.0.0.1:7501"
+place = "3.0.1"
+
+[[node]]
+name = "b"
+address = "127.0.0.1:7502"
+place = "3.0.2"
+
+[[node]]
+name = "c"
+roles = ["shb"]
+address = "127.0.0.1:7503"
+
+[routing]
+turn_bytes = 4096
+holders = { a = "x", b = ["y", "z"] }
+since = 2026-11-29
+"""
+
+
+def ring(*changes: tuple[str, str]) -> str:
+    """That network with something else in the place of something."""
+    return changed(*changes, text=RING)
+
+
+def test_its_links_and_places_stand_on_the_map(tmp_path: Path) -> None:
+    network = load_network(write(tmp_path, RING))
+
+    assert network.map() == NetworkMap(
+        {
+            "a": NetworkNode(frozenset({"phb"}), "3.0.1"),
+            "b": NetworkNode(frozenset(), "3.0.2"),
+            "c": NetworkNode(frozenset({"shb"}), ""),
+        },
+        (("a", "b"), ("a", "c"), ("b", "c")),
+    )
+    assert network.cells == {}
+
+
+def test_links_may_stand_beside_bundles(tmp_path: Path) -> None:
+    text = changed((BUNDLES, 'bundles = [["origin", "middle"]]\nlinks = [["shb", "ib1"]]'))
+
+    network = load_network(write(tmp_path, text)).map()
+
+    assert network.links == (("ib1", "ib2"), ("ib1", "phb"), ("ib1", "shb"), ("ib2", "phb"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('["c", "b"], ["c", "a"]', '["c", "a"], ["b", "c"]'),
+        ('links = [["a", "b"], ', 'links = [["b", "a"], '),
+        (
+            'turn_bytes = 4096\nholders = { a = "x", b = ["y", "z"] }',
+            'holders = { b = ["y", "z"], a = "x" }\nturn_bytes = 4096',
+        ),
+    ],
+    ids=["links", "ends of a link", "options"],
+)
+def test_the_order_of_links_and_options_makes_no_other_digest(tmp_path: Path, change: tuple[str, str]) -> None:
+    this, same = load_network(write(tmp_path, RING)), load_network(write(tmp_path, ring(change)))
+
+    assert repr(this.file) != repr(same.file)
+    assert this.digest == same.digest
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (', ["c", "a"]]', "]"),
+        ("3.0.2", "3.0.3"),
+        ('place = "3.0.2"', ""),
+        ('place = "3.0.2"', 'cell = "3.0.2"'),
+        ("4096", "4097"),
+        ("turn_bytes", "turns_bytes"),
+        ('["y", "z"]', '["z", "y"]'),
+        ("2026-11-29", "2026-11-30"),
+    ],
+    ids=" → ".join,
+)
+def test_other_links_places_and_options_make_another_digest(tmp_path: Path, change: tuple[str, str]) -> None:
+    this, other = load_network(write(tmp_path, RING)), load_network(write(tmp_path, ring(change)))
+
+    assert this.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (ring(('["c", "b"]', '["c", "d"]')), "the link c – d: there is no node 'd'"),
+        (
+            changed((BUNDLES, f'{BUNDLES}\nlinks = [["ib", "phb"]]')),
+            "the link ib – phb: there is no node 'ib' (did you mean 'ib",
+        ),
+        (ring(('["c", "b"]', '["c", "c"]')), "the link c – c leads nowhere"),
+        (ring(('["c", "b"]', '["b", "a"]')), "the link b – a stands here twice"),
+        (
+            changed((BUNDLES, f'{BUNDLES}\nlinks = [["ib1", "phb"]]')),
+            "the link ib1 – phb stands here twice: the bundle middle – origin has it",
+        ),
+        (
+            changed((BUNDLES, f'{BUNDLES}\nlinks = [["ib1", "ib2"]]')),
+            "the link ib1 – ib2 stands here twice: the nodes of the cell middle are neighbours anyway",
+        ),
+        (
+            ring(('place = "3.0.2"', 'place = "3.0.2"\ncell = "middle"')),
+            "the node 'b' has the cell 'middle' and the place '3.0.2': give it one of both",
+        ),
+        (
+            ring(("turn_bytes = 4096", 'plugin = "local"')),
+            "routing.plugin: which router the nodes have is said by network.router",
+        ),
+        (
+            ring(('place = "3.0.2"', "options = { routing = { turn_bytes = 1 } }")),
+            "the node 'b': options.routing.turn_bytes is 1, and 4096 in [routing], for all nodes: say it there alone",
+        ),
+        (
+            ring(("[routing]", "links = 3\n[routing]")),
+            "there is no key 'node.2.links': it stands at the top of the file",
+        ),
+        (
+            ring(('"local"', '"knowledge"')),
+            (
+                "the cells must be a tree, and these make a cycle: 3.0.2 – 3.0.1 – c – 3.0.2\n"
+                "routing: the router 'knowledge' has no option 'holders'"
+            ),
+        ),
+        (
+            ring(('"local"', '"pigeons"')),
+            "network.router: no routing plugin is called 'pigeons'; installed: knowledge, local",
+        ),
+    ],
+    ids=lambda value: value[:40] if value[0] != "\n" else "",
+)
+def test_what_makes_no_sense_of_links_places_and_options_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    said = refusal(tmp_path, text)
+
+    assert said.startswith(sentence)
+    assert len(said.splitlines()) == len(sentence.splitlines())
+
+
+def test_the_router_is_asked_about_the_map_and_the_common_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Picky:
+        @plugins.hookimpl
+        def open_routing(self) -> None: ...
+
+        @plugins.hookimpl
+        def check_network(self, network: NetworkMap, options: Mapping[str, Any]) -> list[str]:
+            asked.append((network, options))
+            return ["too round", "too small"]
+
+    monkeypatch.setattr(plugins, "_added", {("routing", "picky"): Picky()})
+    text = ring(('"local"', '"picky"'), ('["c", "b"]', '["c", "d"], ["a", "a"]'))
+
+    said = refusal(tmp_path, text)
+
+    plugins.load.cache_clear()
+    assert said.splitlines() == [
+        "the link c – d: there is no node 'd'",
+        "the link a – a leads nowhere",
+        "too round",
+        "too small",
+    ]
+    [(network, options)] = asked
+    assert network.links == (("a", "b"), ("a", "c")), "as far as the file makes sense"
+    assert options["turn_bytes"] == 4096
+
+
 # Which node of it one is.
 
 
-def member(directory: Path, which: str, **sections: Any) -> NodeConfig:
+def member(directory: Path, which: str, text: str = NETWORK, **sections: Any) -> NodeConfig:
     """The configuration of a node that names the file."""
-    return make_config({"network": {"file": str(write(directory)), "node": which}, **sections})
+    return make_config({"network": {"file": str(write(directory, text)), "node": which}, **sections})
 
 
 def test_a_node_is_what_the_file_says_of_it(tmp_path: Path) -> None:
     config = member(tmp_path, "shb")
 
     assert (config.node.name, config.node.network, config.node.roles) == ("shb", "flights", ("shb",))
-    assert config.routing.plugin == "local"
+    assert config.routing.plugin == "knowledge"
     assert config.storage.plugin == "memory"
     assert config.role("shb") == {"checkpoint_seconds": 0.5}
     assert config.membership is not None
@@ -280,6 +470,35 @@ def test_its_own_configuration_goes_before_the_options_of_the_file(tmp_path: Pat
 
     assert config.role("shb") == {"silence_seconds": 2.0, "checkpoint_seconds": 1.0}
     assert (config.storage.plugin, config.storage.path) == ("memory", "here")
+
+
+COMMON = 'router = "knowledge"\n[routing]\nturn_bytes = 4096\n'
+
+
+def test_the_router_gets_the_common_options_and_those_of_its_node(tmp_path: Path) -> None:
+    text = changed(
+        ('router = "knowledge"\n', COMMON),
+        ("[node.options.storage]", "[node.options.routing]\ncache_bytes = 5\n[node.options.storage]"),
+    )
+
+    config = member(tmp_path, "shb", text, routing={"turn_bytes": 4096, "turn_subscriptions": 7})
+
+    assert config.routing.plugin == "knowledge"
+    assert config.routing.options == {"turn_bytes": 4096, "turn_subscriptions": 7, "cache_bytes": 5}
+
+
+@pytest.mark.parametrize("own", [4097, ""])
+def test_a_node_whose_own_routing_says_otherwise_is_refused(tmp_path: Path, own: object) -> None:
+    path = tmp_path / "gapless.toml"
+    write(tmp_path, changed(('router = "knowledge"\n', COMMON)))
+    path.write_text(f'[network]\nfile = "network.toml"\nnode = "ib1"\n[routing]\nturn_bytes = {own!r}\n')
+
+    with pytest.raises(ConfigurationError) as caught:
+        load_config(path)
+
+    assert str(caught.value) == (
+        f"{path}: routing.turn_bytes is {own!r}, and 4096 in {tmp_path / 'network.toml'}: leave it to that file"
+    )
 
 
 def test_a_node_without_a_role_keeps_nothing_unless_told_where(tmp_path: Path) -> None:
@@ -295,7 +514,7 @@ def test_a_node_without_a_role_keeps_nothing_unless_told_where(tmp_path: Path) -
         ({"node": {"name": "shb2"}}, "configuration: node.name is 'shb2', and 'shb' in "),
         ({"node": {"roles": ["phb"]}}, "configuration: node.roles is ['phb'], and ['shb'] in "),
         ({"node": {"network": "trains"}}, "configuration: node.network is 'trains', and 'flights' in "),
-        ({"routing": {"plugin": "delta"}}, "configuration: routing.plugin is 'delta', and 'local' in "),
+        ({"routing": {"plugin": "delta"}}, "configuration: routing.plugin is 'delta', and 'knowledge' in "),
         ({"phb": {}}, "configuration: there is no section [phb]"),
     ],
 )
@@ -344,15 +563,15 @@ def test_a_node_in_no_network_needs_a_role() -> None:
 
 
 def test_certificates_that_are_not_there_are_named_before_anything_starts(tmp_path: Path) -> None:
-    tls = 'router = "local"\n[network.tls]\ncertificate = "{node}.pem"\nca = "ca.pem"\n'
-    path = str(write(tmp_path, changed(('router = "local"\n', tls))))
+    tls = 'router = "knowledge"\n[network.tls]\ncertificate = "{node}.pem"\nca = "ca.pem"\n'
+    path = str(write(tmp_path, changed(('router = "knowledge"\n', tls))))
 
     with pytest.raises(ConfigurationError, match=r"network: .*cannot use .*ib1\.pem"):
         load_plugins(make_config({"network": {"file": path, "node": "ib1"}}))
 
 
 def test_a_router_that_is_not_installed_is_named(tmp_path: Path) -> None:
-    path = str(write(tmp_path, changed(('"local"', '"carrier-pigeons"'))))
+    path = str(write(tmp_path, changed(('"knowledge"', '"carrier-pigeons"'))))
 
-    with pytest.raises(PluginError, match="no routing plugin is called 'carrier-pigeons'"):
+    with pytest.raises(ConfigurationError, match=r"network\.router: no routing plugin is called 'carrier-pigeons'"):
         load_plugins(make_config({"network": {"file": path, "node": "ib1"}}))

@@ -53,9 +53,7 @@ EffectT = TypeVar("EffectT")
 def network_map(cells: Mapping[str, Mapping[str, Iterable[str]]], *links: str) -> NetworkMap:
     """Nodes by cell, with their roles; a link is named `a-b`."""
     nodes = {
-        name: NetworkNode(frozenset(roles), (cell,))
-        for cell, members in cells.items()
-        for name, roles in members.items()
+        name: NetworkNode(frozenset(roles), cell) for cell, members in cells.items() for name, roles in members.items()
     }
     pairs = [link.split("-") for link in links]
     return NetworkMap(nodes, tuple((one, other) for one, other in pairs))

@@ -91,7 +91,7 @@ def test_a_size_that_is_none_is_refused(option: str, size: object) -> None:
 
 def test_a_map_that_is_no_tree_is_refused() -> None:
     apart = network_map({"P": {"p": PHB}, "S": {"s": SHB}})
-    with pytest.raises(ConfigurationError, match="no links lead"):
+    with pytest.raises(ConfigurationError, match="no bundle leads"):
         open_routing({}).handlers()[RouterContext](1, RouterContext("p", 1, apart))
 
 
