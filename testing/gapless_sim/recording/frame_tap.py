@@ -9,8 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gapless.core.network.frames import Address, Frame, Message, decode
+from msgspec.structs import replace
+
+from gapless.core.network.frames import Address, Frame, Message, NamedKnowledge, StampSaid, decode
 from gapless.errors import RemoteProtocolError
+from gapless_routing.common.stamp_book import StampBook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,22 +91,37 @@ class FrameTap:
         self._world = world
         self.watchers: list[HopWatcher] = []
         """Called with everything, in this order."""
+        self._stamps: dict[Hop, StampBook] = {}
+        """What each end has heard by name on each link: a stamp that was lost means nothing to it."""
 
     def sent(self, link: LinkBetween, index: int, frame: bytes) -> None:
         """A broker sends a frame to this end of a link."""
         read = read_frame(frame) if self.watchers else None
         if read is not None:
             hop = Hop(link, index)
+            message = self._by_name(hop, read.message, has_arrived=False)
             for watcher in self.watchers:
-                watcher.frame_sent(hop, read.message, read.address, len(frame))
+                watcher.frame_sent(hop, message, read.address, len(frame))
 
     def arrived(self, link: LinkBetween, index: int, frame: bytes) -> None:
         """A frame comes to this end of a link."""
         read = read_frame(frame) if self.watchers else None
         if read is not None:
             hop = Hop(link, index)
+            message = self._by_name(hop, read.message, has_arrived=True)
             for watcher in self.watchers:
-                watcher.frame_arrived(hop, read.message, read.address)
+                watcher.frame_arrived(hop, message, read.address)
+
+    def _by_name(self, hop: Hop, message: Message, *, has_arrived: bool) -> Message:
+        """What a message says to its receiver; or what its sender says, if it has not arrived yet."""
+        if type(message) is StampSaid:
+            book = self._stamps.setdefault(hop, StampBook())
+            book.hear(message.stamp) if has_arrived else book.say(message.stamp)
+        if type(message) is not NamedKnowledge:
+            return message
+        book = self._stamps.get(hop, StampBook())
+        stamp = book.heard(message.name) if has_arrived else book.said(message.name)
+        return message.knowledge if stamp is None else replace(message.knowledge, stamp=stamp)
 
 
 @lru_cache(maxsize=1024)

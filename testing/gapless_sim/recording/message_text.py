@@ -362,5 +362,8 @@ _ROUTING: dict[type, Callable[[Any, Names], MessageText]] = {
     r.OpenRequest: lambda said, _: MessageText("publish", f"open publisher {said.publisher}"),
     r.Pub: _pub,
     routing_frames.Answer: _answer,
+    routing_frames.NamedKnowledge: lambda said, names: _knowledge(said.knowledge, names),
+    routing_frames.StampSaid: lambda said, _: MessageText("stamp", f"the stamp of {len(said.stamp)} SHBs"),
+    routing_frames.StampQuestion: lambda said, _: MessageText("stamp?", f"which stamp is {said.name.hex()[:8]}?"),
     routing_frames.Private: lambda said, _: MessageText("private", f"{len(said.data)} bytes of kind {said.kind}"),
 }

@@ -169,6 +169,8 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     elif options.router in NEEDS_TREE:
         turn = options.interest_turn
         routing |= {"turn_subscriptions": turn, "turn_bytes": 20 * turn}
+        if turn == 1:  # where interests go little by little, even small stamps go by name
+            routing["stamp_shbs"] = 1
     config = make_config(settings)
     config = config.model_copy(update={"group": tuple(groups_of(options, roles))})
     if not hosted:  # no configuration can say that yet

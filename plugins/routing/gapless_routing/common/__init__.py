@@ -2,6 +2,7 @@
 
     router_state    what all parts of one router share: its time, timers, effects, and its life
     link_table      the links of a broker: which there are, which are full, and how something is sent on them
+    stamp_book      stamps by name, on each link
     pacing          interests a little at a time
     census          what the SHBs in each direction want, and who is there at all
     notices         what a pubend is, and who is enrolled there

@@ -12,16 +12,29 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
+from msgspec.structs import replace
+
 from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, Pub, SendFrame
-from gapless.core.network.frames import Address, InterestPart, Message, encode, pieces
+from gapless.core.network.frames import (
+    Address,
+    InterestPart,
+    Message,
+    NamedKnowledge,
+    StampQuestion,
+    StampSaid,
+    encode,
+    pieces,
+)
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
 from gapless_routing.common.router_state import RouterState
+from gapless_routing.common.stamp_book import StampBook
 
 REDIAL: Final = 2 * SECOND
 """How long a dialled broker may take."""
 SLOW_LASTS: Final = 10 * SECOND
 """A link that was full counts as slow for so long."""
+STAMP_SHBS: Final = 8
 CAN_WAIT: Final = (Knowledge, InterestPart, Pub)
 """What is not sent on a full link."""
 
@@ -29,12 +42,17 @@ CAN_WAIT: Final = (Knowledge, InterestPart, Pub)
 class LinkTable:
     """The links of this broker. The router sets no timer of the kind "dial" itself: `dial` is what it calls for it."""
 
-    def __init__(self, state: RouterState, wished: Iterable[BrokerId]) -> None:
-        """`wished`: the brokers to which there should be a link, in the order in which they are dialled."""
+    def __init__(self, state: RouterState, wished: Iterable[BrokerId], stamp_shbs: int = STAMP_SHBS) -> None:
+        """`wished`: the brokers to which there should be a link, in the order in which they are dialled.
+
+        `stamp_shbs`: a stamp of more SHBs travels by name.
+        """
         self._state = state
+        self._stamp_shbs = stamp_shbs
         self._wished = dict.fromkeys(wished)
         self._links: dict[LinkId, BrokerId] = {}
         self._links_of: dict[BrokerId, dict[LinkId, None]] = {}
+        self._stamps: dict[LinkId, StampBook] = {}
         self._full: dict[LinkId, None] = {}
         self._full_until: dict[LinkId, int] = {}
         """When a link was last full that is not full any more."""
@@ -62,6 +80,7 @@ class LinkTable:
         if broker not in self._wished:
             return False
         self._links[link] = broker
+        self._stamps[link] = StampBook()
         self._links_of.setdefault(broker, {})[link] = None
         self._state.timers.cancel(("dial", broker))
         return True
@@ -71,6 +90,7 @@ class LinkTable:
         broker = self._links.pop(link, None)
         if broker is None:
             return None
+        del self._stamps[link]
         self._full.pop(link, None)
         self._full_until.pop(link, None)
         self._links_of[broker].pop(link)
@@ -125,6 +145,27 @@ class LinkTable:
         link = self.link_to(broker)
         return 0 if link is None or self._said_at != self._state.now else self._said.get(link, 0)
 
+    def take(self, link: LinkId, message: Message) -> Message | None:
+        """A message has come on a link. Returns what it says to the router; None: nothing, it was about stamps."""
+        book = self._stamps.get(link)
+        if book is None:  # it was read when its link was gone
+            return message.knowledge if isinstance(message, NamedKnowledge) else message
+        if isinstance(message, NamedKnowledge):
+            stamp = book.heard(message.name)
+            if stamp is not None:
+                return replace(message.knowledge, stamp=stamp)
+            self._send(link, encode(StampQuestion(message.name)), urgent=True)
+            return message.knowledge
+        if isinstance(message, StampSaid):
+            book.hear(message.stamp)
+            return None
+        if isinstance(message, StampQuestion):
+            stamp = book.said(message.name)
+            if stamp is not None:
+                self._send(link, encode(StampSaid(dict(stamp))), urgent=True)
+            return None
+        return message
+
     # -------------------------------------------------------------------------------------- sending
 
     def send(self, broker: BrokerId, message: Message, address: Address = (), *, in_order: bool = False) -> None:
@@ -136,11 +177,25 @@ class LinkTable:
         if link is None or (link in self._full and isinstance(message, CAN_WAIT)):
             return
         urgent = not in_order and not isinstance(message, CAN_WAIT)
-        for piece in pieces(message) if isinstance(message, Knowledge) else (message,):
-            frame = encode(piece, address)
-            self._state.effects.append(SendFrame(link, frame, urgent))
-            if not urgent:
-                self._count(link, len(frame))
+        for piece in self._pieces(link, message) if isinstance(message, Knowledge) else (message,):
+            self._send(link, encode(piece, address), urgent=urgent)
+
+    def _pieces(self, link: LinkId, knowledge: Knowledge) -> Iterator[Message]:
+        """What is said of knowledge on a link: frames of bounded size, with a large stamp by its name."""
+        stamp = knowledge.stamp
+        if stamp is None or len(stamp) <= self._stamp_shbs:
+            yield from pieces(knowledge)
+            return
+        name, is_new = self._stamps[link].say(stamp)
+        if is_new:
+            self._send(link, encode(StampSaid(dict(stamp))), urgent=False)
+        for piece in pieces(knowledge):
+            yield NamedKnowledge(piece, name)
+
+    def _send(self, link: LinkId, frame: bytes, *, urgent: bool) -> None:
+        self._state.effects.append(SendFrame(link, frame, urgent))
+        if not urgent:
+            self._count(link, len(frame))
 
     def _count(self, link: LinkId, size: int) -> None:
         if self._said_at != self._state.now:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gapless_routing.common.link_table import STAMP_SHBS
 from gapless_routing.common.router_state import checked_options
 
 
@@ -19,6 +20,8 @@ class Sizes:
     """So much of interests is read in one turn, or one frame: its filters have to be parsed, at some 40 µs each."""
     turn_subscriptions: int = 400
     """The interest of so many subscriptions is said to a broker in one turn, or one part. More than that is large."""
+    stamp_shbs: int = STAMP_SHBS
+    """A stamp of more SHBs travels once per link, and by name from then on."""
 
 
 def sizes_of(config: Mapping[str, Any]) -> Sizes:

@@ -19,7 +19,7 @@ from gapless.core.network.facts import BrokerId, LinkId
 from gapless.core.network.frames import Address, Message, Private
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.knowledge import Knowledge
-from gapless_routing.common.link_table import LinkTable, rank
+from gapless_routing.common.link_table import STAMP_SHBS, LinkTable, rank
 from gapless_routing.common.relay import ALL_FULL
 from gapless_routing.common.router_state import RouterState
 from gapless_routing.knowledge.cells import Cell, Cells
@@ -48,11 +48,11 @@ _decode = reader_of(RouterHello, "a router's hello")
 class Peers:
     """The other brokers that this one has links to, or should have."""
 
-    def __init__(self, state: RouterState, cells: Cells) -> None:
+    def __init__(self, state: RouterState, cells: Cells, stamp_shbs: int = STAMP_SHBS) -> None:
         self._state = state
         self._cells = cells
         linked = (broker for brokers in cells.linked.values() for broker in brokers)
-        self.links = LinkTable(state, (*cells.mates, *linked))
+        self.links = LinkTable(state, (*cells.mates, *linked), stamp_shbs)
         self._hellos: dict[BrokerId, tuple[RouterHello, int]] = {}
         self._sent_hellos: dict[BrokerId, RouterHello] = {}
         self._detours = 0

@@ -39,6 +39,7 @@ from gapless.core.network.frames import (
     Answer,
     InterestPart,
     InterestQuestion,
+    NamedKnowledge,
     Private,
     ProgressRows,
     decode,
@@ -116,7 +117,7 @@ class KnowledgeRouter(RouterBase):
         state = self._state = RouterState(context.broker, context.seed, life, now)
         check_map(context.network, context.broker)
         self._cells = Cells(context.network, context.broker)
-        self._peers = Peers(state, self._cells)
+        self._peers = Peers(state, self._cells, sizes.stamp_shbs)
         self._progress = ProgressTable(state, self._peers.links, self._next_hops)
         self._interests = Interests(state, sizes, self._cells, self._peers, self._on_heard, self._read)
         self._streams = Streams(state, self._cells, self._peers, self._interests, self._progress, sizes.cache_bytes)
@@ -290,15 +291,19 @@ class KnowledgeRouter(RouterBase):
         """What a broker sent on a link that may be gone."""
         try:
             message, address = decode(frame)
-            if tuple(map(type, address)) not in _ADDRESSES.get(type(message), ((),)):
+            kind = Knowledge if type(message) is NamedKnowledge else type(message)
+            if tuple(map(type, address)) not in _ADDRESSES.get(kind, ((),)):
                 raise RemoteProtocolError("an address that no router writes")
             if any(not 0 <= part <= FOREVER for part in address if isinstance(part, int)):
                 raise RemoteProtocolError("a number in an address that no router has")
-            handle = self._on_message.get(type(message))
+            heard = self._peers.links.take(link, message)
+            if heard is None:
+                return
+            handle = self._on_message.get(type(heard))
             if handle is None:
                 raise RemoteProtocolError("a message that this router does not know")
-            check_message(message, self._streams.notices.meta_of, self._state.wall)
-            handle(peer, message, address)
+            check_message(heard, self._streams.notices.meta_of, self._state.wall)
+            handle(peer, heard, address)
         except RemoteProtocolError as error:
             if self._peers.links.at(link) is not None:
                 self._blame(blame(peer, error))

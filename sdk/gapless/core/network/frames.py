@@ -60,6 +60,7 @@ ADDRESS_MAX = 4096
 
 FRAME_BYTES_MAX: Final = 256 << 10
 """No frame is larger, but for one that holds a single event or a publisher's batch: what is behind it waits for it."""
+STAMP_NAME_BYTES: Final = 16
 PORTION_BYTES: Final = 192 << 10
 """So much of what is said of many goes into one frame: the rest is for what is said once, and for the address."""
 
@@ -117,6 +118,26 @@ class Private(Struct, array_like=True, frozen=True, gc=False, tag=16):
     data: bytes
 
 
+class StampSaid(Struct, array_like=True, frozen=True, gc=False, tag=18):
+    """A stamp that knowledge on this link has by name from now on (`NamedKnowledge`)."""
+
+    stamp: dict[ShbId, Real]
+
+
+class StampQuestion(Struct, array_like=True, frozen=True, gc=False, tag=19):
+    """Say the stamp of this name, which knowledge on this link had."""
+
+    name: Annotated[bytes, Meta(min_length=STAMP_NAME_BYTES, max_length=STAMP_NAME_BYTES)]
+
+
+class NamedKnowledge(Struct, frozen=True, gc=False):
+    """Knowledge that has its stamp by name. On the wire it is as any other, with the name in place of the stamp."""
+
+    knowledge: Knowledge
+    """Under the lowest stamp; that is true under each other one."""
+    name: bytes
+
+
 # ------------------------------------------------------------- what cannot travel as it is
 
 
@@ -127,7 +148,7 @@ class KnowledgeWire(Struct, array_like=True, frozen=True, gc=False, forbid_unkno
     lo: Real
     hi: Real
     lost: Real
-    stamp: dict[str, Real] | None
+    stamp: dict[str, Real] | Annotated[bytes, Meta(min_length=STAMP_NAME_BYTES, max_length=STAMP_NAME_BYTES)] | None
     reply: bool
     rows: bytes
     events: bytes
@@ -163,6 +184,7 @@ class PubWire(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fie
 
 Message: TypeAlias = (
     Knowledge
+    | NamedKnowledge
     | Want
     | InterestPart
     | InterestSummary
@@ -178,6 +200,8 @@ Message: TypeAlias = (
     | Posted
     | Answer
     | Private
+    | StampSaid
+    | StampQuestion
 )
 
 
@@ -206,6 +230,8 @@ Travelling: TypeAlias = (
     | Posted
     | Answer
     | Private
+    | StampSaid
+    | StampQuestion
 )
 """In which structs messages travel: most as they are."""
 
@@ -290,9 +316,9 @@ def pieces(knowledge: Knowledge) -> Iterator[Knowledge]:
 # ------------------------------------------------------------------------- messages to the wire
 
 
-def _pack_knowledge(said: Knowledge) -> KnowledgeWire:
+def _pack_knowledge(said: Knowledge, name: bytes = b"") -> KnowledgeWire:
     rows, events = b"".join(said.data.row_blobs()), b"".join(said.data.blobs())
-    stamp = None if said.stamp is None else dict(said.stamp)
+    stamp = name or (None if said.stamp is None else dict(said.stamp))
     return KnowledgeWire(said.pubend, said.lo, said.hi, said.lost, stamp, said.reply, rows, events, said.damaged)
 
 
@@ -319,6 +345,7 @@ def _pack_pub(pub: Pub) -> PubWire:
 
 _PACK: dict[type, Callable[[Any], Travelling]] = {
     Knowledge: _pack_knowledge,
+    NamedKnowledge: lambda said: _pack_knowledge(said.knowledge, said.name),
     InterestPart: _pack_interest,
     Pub: _pack_pub,
 }
@@ -328,7 +355,7 @@ _PACK: dict[type, Callable[[Any], Travelling]] = {
 # ----------------------------------------------------------------------- and from it to messages
 
 
-def _unpack_knowledge(parsed: KnowledgeWire) -> Knowledge:
+def _unpack_knowledge(parsed: KnowledgeWire) -> Knowledge | NamedKnowledge:
     if parsed.lo >= parsed.hi:
         raise ValueError("knowledge of nothing")
     data = _batch(parsed.rows, parsed.events) if parsed.rows or parsed.events else EMPTY
@@ -336,7 +363,9 @@ def _unpack_knowledge(parsed: KnowledgeWire) -> Knowledge:
         raise ValueError("events outside of their knowledge")
     if data and parsed.damaged:
         raise ValueError("events in what is damaged")
-    return Knowledge(parsed.pubend, parsed.lo, parsed.hi, data, parsed.lost, parsed.stamp, parsed.reply, parsed.damaged)
+    name, stamp = (parsed.stamp, {}) if isinstance(parsed.stamp, bytes) else (b"", parsed.stamp)
+    said = Knowledge(parsed.pubend, parsed.lo, parsed.hi, data, parsed.lost, stamp, parsed.reply, parsed.damaged)
+    return NamedKnowledge(said, name) if name else said
 
 
 def _batch(rows: bytes, blob: bytes) -> EventBatch:

@@ -37,6 +37,7 @@ from gapless.core.stream.stamps import RAW, Stamp
 from gapless.core.stream.ticks import EPOCH_MS
 from gapless.selectors.filters import Filter
 from gapless_routing.common.census import InterestByDirection
+from gapless_routing.common.link_table import STAMP_SHBS
 from gapless_routing.common.router_state import LIFE
 from gapless_routing.knowledge.router import CACHED, KnowledgeRouter
 from gapless_routing.knowledge.streams import Streams
@@ -80,10 +81,16 @@ class Net:
     """Routers on one map. Links are up from the beginning but for those in `cut`, and frames arrive at once."""
 
     def __init__(
-        self, network: NetworkMap, *, cut: Iterable[str] = (), seed: int = 1, cache_bytes: int = 64 << 20
+        self,
+        network: NetworkMap,
+        *,
+        cut: Iterable[str] = (),
+        seed: int = 1,
+        cache_bytes: int = 64 << 20,
+        stamp_shbs: int = STAMP_SHBS,
     ) -> None:
         self.network = network
-        self._config = {"cache_bytes": cache_bytes}
+        self._config = {"cache_bytes": cache_bytes, "stamp_shbs": stamp_shbs}
         self.now = 10 * SECOND
         self.routers: dict[str, KnowledgeRouter] = {}
         self.effects: dict[str, list[Effect]] = {name: [] for name in network.nodes}
@@ -263,9 +270,11 @@ class Net:
                 self.effects[name].append(effect)
 
 
-def subscribed(network: NetworkMap = CHAIN, *, cache_bytes: int = 64 << 20, **topics: str) -> Net:
+def subscribed(
+    network: NetworkMap = CHAIN, *, cache_bytes: int = 64 << 20, stamp_shbs: int = STAMP_SHBS, **topics: str
+) -> Net:
     """A network that has settled: its SHBs want a topic each (`a`, unless another one is named), and are enrolled."""
-    net = Net(network, cache_bytes=cache_bytes)
+    net = Net(network, cache_bytes=cache_bytes, stamp_shbs=stamp_shbs)
     net.open()
     for name, node in network.nodes.items():
         if "shb" in node.roles:

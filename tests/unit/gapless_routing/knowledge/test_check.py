@@ -80,7 +80,8 @@ def test_a_broker_that_is_not_on_the_map_is_refused() -> None:
 
 def test_options_that_all_nodes_have_in_common_are_checked() -> None:
     assert refusals(CHAIN, {"turn_bytes": 4096}) == []
+    known = "cache_bytes, turn_bytes, turn_subscriptions, stamp_shbs"
     assert refusals(CIRCLE, {"turn_byte": 1}) == [
         *refusals(CIRCLE),
-        "routing: the router 'knowledge' has no option 'turn_byte'; it has cache_bytes, turn_bytes, turn_subscriptions",
+        f"routing: the router 'knowledge' has no option 'turn_byte'; it has {known}",
     ]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gapless.core.network.facts import (
     Enrol,
@@ -30,6 +31,7 @@ from gapless.core.network.facts import (
 from gapless.core.network.frames import (
     ADDRESS_MAX,
     FRAME_BYTES_MAX,
+    STAMP_NAME_BYTES,
     Address,
     Answer,
     InterestPart,
@@ -38,9 +40,12 @@ from gapless.core.network.frames import (
     InterestWire,
     KnowledgeWire,
     Message,
+    NamedKnowledge,
     Private,
     ProgressRows,
     PubWire,
+    StampQuestion,
+    StampSaid,
     Travelling,
     decode,
     encode,
@@ -122,6 +127,13 @@ metas = st.builds(
 )
 messages: st.SearchStrategy[Message] = st.one_of(
     knowledge(),
+    st.builds(
+        lambda said, name: NamedKnowledge(replace(said, stamp={}), name),
+        knowledge(),
+        st.binary(min_size=STAMP_NAME_BYTES, max_size=STAMP_NAME_BYTES),
+    ),
+    st.builds(StampSaid, st.dictionaries(names, numbers, max_size=9)),
+    st.builds(StampQuestion, st.binary(min_size=STAMP_NAME_BYTES, max_size=STAMP_NAME_BYTES)),
     st.builds(Want, names, ranges, stamps, names),
     st.builds(
         InterestPart,
@@ -188,10 +200,10 @@ def test_every_message_reads_back_with_its_address(message: Message, address: Ad
 
 
 def test_the_union_names_every_message() -> None:
-    """So a new message that has no wire form, or none of its own tag, is noticed."""
+    """So a new message that has no wire form, or none of its own tag, is noticed. Knowledge has two forms in one."""
     tags = [kind.__struct_config__.tag for kind in typing.get_args(Travelling)]
 
-    assert len(set(tags)) == len(tags) == len(typing.get_args(Message))
+    assert len(set(tags)) == len(tags) == len(typing.get_args(Message)) - 1
 
 
 @given(st.binary(max_size=200))
