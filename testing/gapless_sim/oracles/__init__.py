@@ -19,7 +19,7 @@ from gapless_sim.oracles.effects import I4ExactlyOnce
 from gapless_sim.oracles.expiry import I8Expiry
 from gapless_sim.oracles.forks import N2Again, N2Told
 from gapless_sim.oracles.gaps import I5GapLegal
-from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
+from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, K12Slack, V4ByHop
 from gapless_sim.oracles.kafka import kafka_oracles
 from gapless_sim.oracles.links import K10Links, N1Twice
 from gapless_sim.oracles.listings import L1Lag
@@ -122,7 +122,7 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
     if not world.topology.mesh:
         counted, queued = C5ByHop(model), K6Queued(model)
         hops = [V4ByHop(model), K3Rows(model), K5Answered(model), K7Consolidated(model)]
-        hops += [K8Sideways(model), K9Forgotten(model), counted, K11Lost(model)]
+        hops += [K8Sideways(model), K9Forgotten(model), counted, K11Lost(model), K12Slack(model)]
         cached = I5Cached(model)
         pieces.listeners.append(cached.gap_sent)
         rest += [queued, cached]

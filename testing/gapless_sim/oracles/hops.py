@@ -40,6 +40,8 @@ ASKED_AGAIN_AFTER = 380 * MILLISECOND
 """No broker passes on a want for one range again within that: RFT, by a clock that goes 5 % too fast."""
 HEARD_WITHIN = SECOND
 """All neighbours have heard by then that a pubend has begun anew."""
+HEARD_MOST = 256
+"""So many frames of a pubend are remembered, to look how long their silence might wait."""
 QUEUED_MOST = LINK_HIGH + (1 << 20)
 """So many bytes wait on a link at most when one more piece of knowledge is sent there."""
 
@@ -340,6 +342,40 @@ class Asked(NamedTuple):
     need: Stamp
     ranges: IntervalSet
     """What of it counts still."""
+
+
+class K12Slack(HopJudge):
+    """Silence that a broker passes on may wait no longer than it might when it came: it waits a second in all."""
+
+    name = "K12"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._came: dict[tuple[str, PubendId], deque[tuple[Tick, Tick, int]]] = {}
+        """What a broker has heard of a pubend lately, and how many milliseconds its silence might wait."""
+
+    def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
+        """Notes how long silence may wait."""
+        if type(message) is Knowledge and not message.reply:
+            came = self._came.setdefault((hop.target, message.pubend), deque(maxlen=HEARD_MOST))
+            came.append((message.lo, message.hi, _slack(address)))
+
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
+        """Looks how long it may wait from here on."""
+        if type(message) is not Knowledge or message.reply or not _slack(address):
+            return
+        came = self._came.get((hop.source, message.pubend), ())
+        slacks = [slack for lo, hi, slack in came if lo < message.hi and message.lo < hi]
+        if slacks and _slack(address) > max(slacks):
+            self.fail(
+                f"{hop}: silence of {message.pubend} up to {message.hi} may wait {_slack(address)} ms more, and might"
+                f" wait {max(slacks)} ms when it came"
+            )
+
+
+def _slack(address: Address) -> int:
+    """How long silence may wait, by what is written on its frame."""
+    return int(address[0]) if address else 0
 
 
 class K7Consolidated(HopJudge):

@@ -79,7 +79,7 @@ SWITCHES: tuple[Switch, ...] = (
 )
 
 TRAPS: tuple[str, ...] = (
-    *(f"T{number}" for number in range(1, 62)),
+    *(f"T{number}" for number in range(1, 64)),
     *(f"TS{number}" for number in range(1, 15)),
     *(f"TK{number}" for number in range(1, 25)),
     "U03",

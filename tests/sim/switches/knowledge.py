@@ -67,6 +67,15 @@ PUSHING = (
         routers=_KNOWLEDGE,
     ),
     Switch(
+        "slack_at_each_hop",
+        ("T63",),
+        "Silence may wait a whole second at each broker, whatever it has waited before.",
+        (Edit(f"{_RELAY}._first", "        if (\n", "        slack = SILENCE_AFTER\n        if (\n"),),
+        ("K12",),
+        "Silence that waits, and an event that follows it and turns off at a later broker.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
         "full_link_is_pushed_to",
         ("T57",),
         "Nobody notices that a link is full: everything is pushed there, and waits.",
@@ -110,6 +119,23 @@ ASKING = (
         ("K5", "V1", "V2"),
         "An answer that takes longer than 400 ms: slow links, or what was asked for is not yet published.",
         routers=_KNOWLEDGE,
+    ),
+    Switch(
+        "reply_strips_the_need",
+        ("T62",),
+        "The stamp of a reply names the SHBs behind its asker alone, whatever its want needs.",
+        (
+            Edit(
+                f"{_RELAY}._reply",
+                "{*behind, *(need or ())}",
+                "behind",
+            ),
+            Edit(f"{_RELAY}._deliver", "{self._directions.shb, *(need or ())}", "{self._directions.shb}"),
+        ),
+        ("V1", "V2"),
+        "An SHB that asks with the version of another one.",
+        routers=_KNOWLEDGE,
+        awaits="a guest is read without a filter today, and not with its home's version; the suite of routers asks so",
     ),
     Switch(
         "need_of_one_shb_asked",
@@ -210,8 +236,8 @@ SENDING = (
         (
             Edit(
                 "gapless_routing.common.askers:Askers.take",
-                "answers += found\n        asker.above = None",
-                "answers += found",
+                "for answer in found]\n        asker.above = None",
+                "for answer in found]",
             ),
         ),
         ("V4",),

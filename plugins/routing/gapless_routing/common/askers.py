@@ -2,7 +2,7 @@
 
 It is kept for as long as an answer can take, and not for as long as a want is held back: an answer that comes when its
 asker was forgotten would reach nobody (T55). With each answer goes the need that it serves: the stamp of a reply has to
-keep the versions of all SHBs in that need, or it would answer for ever, and never enough (T61).
+keep the versions of all SHBs in that need, or it would answer for ever, and never enough (T62).
 """
 
 from __future__ import annotations

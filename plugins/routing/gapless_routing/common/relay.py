@@ -4,7 +4,7 @@ A relay knows no shape of a network. It knows directions by name: below are thos
 says which these are for each pubend (`RelayedPubend.outward`). What else it needs is the protocol `Directions`.
 
 Silence alone waits a while for an event to travel with. How long it may still wait travels with it, as *slack*: each
-broker takes off it what it has waited, so a tick of silence waits `SILENCE_AFTER` in all, and not at every hop (TD8).
+broker takes off it what it has waited, so a tick of silence waits `SILENCE_AFTER` in all, and not at every hop (T63).
 
 What is said of its own accord is said by one function, `_said`, from what is known at that moment: all events of an
 interval that match what is wanted at that moment, under the stamp that holds for all of it. A push is a best effort
@@ -456,7 +456,7 @@ class Relay:
         """Answers a broker itself, unfiltered, as far as there is room. Returns what was left out.
 
         `answers`: each with the need that it serves. The need may be that of an SHB in another direction, which asks
-        for what a consumer here reads: its version stays in the stamp (T61).
+        for what a consumer here reads: its version stays in the stamp (T62).
 
         A node that slept hears in one turn all that was asked meanwhile, repetitions too, and learns what waits on a
         link only after it: so the room is that of the turn, not of the want.

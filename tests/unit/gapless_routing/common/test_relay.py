@@ -256,7 +256,7 @@ def test_a_hole_does_not_end_the_silence() -> None:
 
 
 def test_silence_waits_once_however_many_brokers_it_passes() -> None:
-    """TD8: at each broker an event turns off, and what follows waits for another one; else it would be 3.7 s here."""
+    """T63: at each broker an event turns off, and what follows waits for another one; else it would be 3.7 s here."""
     net = subscribed(SEVEN, t1="t1", t2="t2", t3="t3", t4="t4", t5="t5")
     began = net.now
     for number in range(5):

@@ -166,7 +166,7 @@ def test_what_comes_of_its_own_accord_answers_who_waits_for_it_elsewhere() -> No
 
 
 def test_a_reply_keeps_the_versions_that_its_want_needs() -> None:
-    """T61: a guest at `t` asks with the version of its home at `s`; else each broker asks the next one, for ever."""
+    """T62: a guest at `t` asks with the version of its home at `s`; else each broker asks the next one, for ever."""
     net = subscribed(FORK)
     net.say(0, 20, "b", "b")
     net.pass_time(2 * SECOND)

@@ -1,4 +1,4 @@
-"""Stamps by name: once per link, and what happens when a name means nothing (protocol: stamps-by-name)."""
+"""Stamps by name: once per link, and what happens when a name means nothing (protocol: first-time-knowledge)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V4, K5, K6 and K7: what brokers say to each other, hop by hop."""
+"""V4, K5, K6, K7 and K12: what brokers say to each other, hop by hop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gapless.core.network.frames import Address, encode
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
-from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, V4ByHop
+from gapless_sim.oracles.hops import HopJudge, K5Answered, K6Queued, K7Consolidated, K12Slack, V4ByHop
 from gapless_sim.recording.frame_tap import Hop
 from gapless_sim.world.network import BrokerLink
 from gapless_sim.world.options import SECOND
@@ -277,3 +277,18 @@ def test_who_needs_more_than_it_asked_for_asks_again_and_others_may_ask_too() ->
     tree.sends("ib2", "phb1", want((0, 9), need={"shb1@disk": 1}))
     with violates("K7"):
         tree.sends("ib2", "phb1", want((0, 9), need={"shb1@disk": 1}))
+
+
+# ----------------------------------------------------------------------------------------------- K12
+
+
+def test_silence_may_wait_no_longer_than_it_might_when_it_came() -> None:
+    tree = Tree(K12Slack)
+    tree.sends("phb1", "ib1", tree.know(0, 9, 5), (1000,))
+    tree.sends("phb1", "ib1", tree.know(9, 20, 15), (300,))
+    tree.sends("ib1", "shb1", tree.know(0, 9, 5), (1000,))
+    tree.sends("ib1", "shb1", tree.know(9, 20, 15), (250,))
+    tree.sends("ib1", "shb1", tree.know(9, 20), ())
+
+    with violates("K12"):
+        tree.sends("ib1", "shb1", tree.know(9, 20, 15), (1000,))
