@@ -46,6 +46,7 @@ class Pubend:
         self.row = saved.row
         self.read_only = read_only
         self.group = group
+        self._publishers = options.publishers
         self.source = source
         self.log = source.log
         self.retention = Retention(context, source, saved, options, timers)
@@ -75,6 +76,7 @@ class Pubend:
             self._context.volume if self.log.grain == MILLISECOND else "",
             tuple((lo, hi) for lo, hi, _ in row.forks),
             self.log.stable,
+            self._publishers,
         )
 
     def begin(self, now: int, wall: int) -> None:

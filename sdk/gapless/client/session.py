@@ -32,6 +32,7 @@ from gapless.client.subscription import Subscription
 from gapless.client.transaction import Transactions
 from gapless.client.transform import Transform
 from gapless.core.client import Gap, Silence
+from gapless.core.network.facts import UNNAMED
 from gapless.core.stream.events import Event
 from gapless.errors import ConfigurationError, GaplessError, SubscriptionError
 from gapless.selectors.filters import leaving_out
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
     from gapless.core.client import SubscribeOptions
 
 log = loggers.logger("gapless.client")
-
-UNNAMED = "~"
-"""The first character of the name drawn for a publisher without one. The broker forgets it when it is closed."""
-
 
 Events: TypeAlias = "AwaitableContext[Subscription[Event, NoReturn]]"
 EventsSilences: TypeAlias = "AwaitableContext[Subscription[Event | Silence, NoReturn]]"

@@ -387,7 +387,7 @@ PUBLISHERS = (
         (
             Edit(
                 f"{_HANDLER}.open",
-                "if publisher is None and request.epoch and is_temporary(request.publisher):",
+                "if publisher is None and request.epoch and is_unnamed(request.publisher):",
                 "if publisher is None and request.epoch < 0:",
             ),
         ),

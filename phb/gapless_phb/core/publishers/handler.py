@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
+from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict, is_unnamed
 from gapless.core.outbox import Outbox, ThenAppended
 from gapless.core.ports import Set
 from gapless.core.wire.tokens import ConsumedToken, Tokens, merge_tokens
@@ -17,7 +17,6 @@ from gapless_phb.core.publishers.table import (
     PendingBatch,
     PublisherState,
     PublisherTable,
-    is_temporary,
     runs_of,
     term_of,
 )
@@ -86,7 +85,7 @@ class PublishHandler:
         publisher = self._table.get(request.publisher)
         # It had an epoch here, and was forgotten since. Its batches may be logged, so it must not begin again
         # unnoticed.
-        if publisher is None and request.epoch and is_temporary(request.publisher):
+        if publisher is None and request.epoch and is_unnamed(request.publisher):
             self._answer(reply_to, _forgotten(request.publisher))
             return
         fault = fault_of_name(request.publisher, request.instance) or self.fault(request.publisher, request.topic)
@@ -121,7 +120,7 @@ class PublishHandler:
         publisher = self._table.get(request.publisher)
         if (
             publisher is not None
-            and is_temporary(publisher.name)
+            and is_unnamed(publisher.name)
             and not publisher.is_opened_since(request.instance, request.attempt)
         ):
             self._table.leave(publisher, now)
@@ -305,5 +304,5 @@ def _owned(name: str) -> str:
 
 
 def _forgotten(name: str) -> Outcome:
-    why = " (phb.publisher_expiry_seconds)" if is_temporary(name) else ": its volume is an old copy, or another one"
+    why = " (phb.publisher_expiry_seconds)" if is_unnamed(name) else ": its volume is an old copy, or another one"
     return Outcome(Verdict.FORGOTTEN, f"the broker no longer knows publisher {name!r}{why}")

@@ -23,6 +23,7 @@ from itertools import islice, takewhile
 from struct import Struct
 from typing import ClassVar
 
+from gapless.core.network.facts import is_unnamed
 from gapless.core.ports import LogMark
 from gapless.core.stream.columns import EventBatch, EventColumns
 from gapless.core.stream.ticks import MILLISECOND, STEP, Tick
@@ -41,13 +42,6 @@ TERM_BITS = 24
 """The lower bits of an epoch, below its term. An instance that opens its name more often gets a second term."""
 TERM_TICKS = 10 * MILLISECOND
 """Terms of a numbered log's publishers are so far apart at least, if gateways take turns."""
-TEMPORARY = "~"
-"""The first character of the names that an SDK draws at random for publishers without a name."""
-
-
-def is_temporary(name: str) -> bool:
-    """Whether a name was drawn at random. Only the instance that drew such a name can open it again."""
-    return name.startswith(TEMPORARY)
 
 
 def term_of(epoch: int) -> int:
@@ -326,7 +320,7 @@ class PublisherTable:
     @property
     def unnamed(self) -> int:
         """How many publishers have no name."""
-        return sum(map(is_temporary, self._publishers))
+        return sum(map(is_unnamed, self._publishers))
 
     @property
     def first_gone(self) -> int | None:
@@ -339,7 +333,7 @@ class PublisherTable:
 
     def begin(self, now: int) -> None:
         """The broker has started: every session has ended, and any publisher may be resumed."""
-        self._gone = {name: now for name in self._publishers if is_temporary(name)}
+        self._gone = {name: now for name in self._publishers if is_unnamed(name)}
 
     def open(self, name: str, instance: str, attempt: int, had: int, at: Tick) -> PublisherState:
         """Begins a new epoch for a publisher, known or new, and a new term for another instance.
@@ -386,7 +380,7 @@ class PublisherTable:
         """
         self.epochs = max(self.epochs, epoch)
         known = self._publishers.get(name)
-        if is_temporary(name) and (known is None or term_of(known.epoch) != term_of(epoch)):
+        if is_unnamed(name) and (known is None or term_of(known.epoch) != term_of(epoch)):
             return True
         publisher = self._publishers.setdefault(name, self.kind(name))
         if batch.first <= publisher.sequence:
@@ -416,12 +410,12 @@ class PublisherTable:
 
     def leave(self, publisher: PublisherState, now: int) -> None:
         """Notes that the session of a publisher has ended. Its client may resume it."""
-        assert is_temporary(publisher.name), "a name is known for ever"
+        assert is_unnamed(publisher.name), "a name is known for ever"
         self._gone.setdefault(publisher.name, now)
 
     def forget(self, publisher: PublisherState) -> bool:
         """Forgets a publisher without a name. Returns False while one of its batches is on its way to the disk."""
-        assert is_temporary(publisher.name), "a name is known for ever"
+        assert is_unnamed(publisher.name), "a name is known for ever"
         if publisher.pending:
             return False
         name = publisher.name

@@ -87,9 +87,9 @@ class Notices:
         pubend = self._pubends.get(name)
         return None if pubend is None else pubend.meta
 
-    def topics_of(self, broker: BrokerId) -> list[tuple[str, ...]]:
-        """Returns the patterns of the topics that a broker's pubends carry, as far as this one knows them."""
-        return [pubend.meta.topics for pubend in self._pubends.values() if pubend.meta.broker == broker]
+    def metas_of(self, broker: BrokerId) -> list[PubendMeta]:
+        """Returns what is known of a broker's pubends."""
+        return [pubend.meta for pubend in self._pubends.values() if pubend.meta.broker == broker]
 
     # ------------------------------------------------------------------------------ the pubends here
 

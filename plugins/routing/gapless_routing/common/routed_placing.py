@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Verdict
+from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, PubendMeta, Verdict
 from gapless.core.network.frames import Address, Answer, Message
 from gapless.core.network.placing import ClientSide, Placement, RequestIntake
 from gapless.core.stream.ticks import PubendId
@@ -94,15 +94,15 @@ class RoutedClientSide(ClientSide):
         state: RouterState,
         way: PlacingWay,
         number: int,
-        topics_of: Callable[[BrokerId], list[tuple[str, ...]]],
+        metas_of: Callable[[BrokerId], list[PubendMeta]],
         renew_life: Callable[[], None],
     ) -> None:
-        """`topics_of`: returns the patterns of topics that a broker's pubends carry, as far as is known here.
+        """`metas_of`: returns what is known of a broker's pubends.
 
         `renew_life` is called when this router has another life. `number`: as of `ClientSide`.
         """
         super().__init__(state, way, number)
-        self._topics_of = topics_of
+        self._metas_of = metas_of
         self._renew_life = renew_life
         self._router = state
 
@@ -120,15 +120,13 @@ class RoutedClientSide(ClientSide):
     def _candidates(self, request: OpenRequest) -> list[BrokerId]:
         """The brokers for a publisher that is nowhere yet, in an order that stays the same as long as the map does."""
         hosts = self._network.with_role("phb")
-        fitting = [host for host in hosts if self._may_carry(host, request.topic)]
+        fitting = [host for host in hosts if self._may_take(host, request)]
         return sorted(fitting or hosts, key=lambda host: rank(request.publisher, host), reverse=True)
 
-    def _may_carry(self, host: BrokerId, topic: str | None) -> bool:
-        """Whether a pubend of a broker may carry a topic, as far as is known here."""
-        patterns = self._topics_of(host)
-        if not patterns or topic is None:
-            return True
-        return any(topic_matches(pattern, topic) for topics in patterns for pattern in topics)
+    def _may_take(self, host: BrokerId, request: OpenRequest) -> bool:
+        """Whether a pubend of a broker may take a publisher with its topic, as far as is known here."""
+        metas = self._metas_of(host)
+        return not metas or any(_takes(meta, request) for meta in metas)
 
     def on_life_durable(self) -> None:
         """What was placed in this life so far is asked now, and what an earlier one asked again."""
@@ -168,3 +166,13 @@ class RoutedIntake(RequestIntake):
             self._lives[broker] = theirs
         self._pubends = self._hosted()
         super().on_request(broker, message, address)
+
+
+def _takes(meta: PubendMeta, request: OpenRequest) -> bool:
+    """Whether a pubend may take a new publisher: by its name, and by its topic, if it has only one."""
+    is_named = any(
+        request.publisher.startswith(name[:-1]) if name.endswith("*") else request.publisher == name
+        for name in meta.publishers
+    )
+    carries = request.topic is None or any(topic_matches(topic, request.topic) for topic in meta.topics)
+    return is_named and carries and not meta.read_only

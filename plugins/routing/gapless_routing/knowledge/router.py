@@ -123,7 +123,7 @@ class KnowledgeRouter(RouterBase):
         self._streams = Streams(state, self._cells, self._peers, self._interests, self._progress, sizes.cache_bytes)
         notices = self._streams.notices
         self._way = PlacingWay(state, self._peers)
-        self._entry = RoutedClientSide(state, self._way, now, notices.topics_of, notices.renew_life)
+        self._entry = RoutedClientSide(state, self._way, now, notices.metas_of, notices.renew_life)
         self._requests = RoutedIntake(state, self._way, lambda: notices.hosted)
         self._on_message = self._message_handlers()
         self._on_private = {

@@ -123,6 +123,15 @@ class Probe(Struct, array_like=True, frozen=True, gc=False, tag=11):
     upto: Real
 
 
+UNNAMED: Final = "~"
+"""The first character of the names that an SDK draws at random for publishers without a name."""
+
+
+def is_unnamed(publisher: str) -> bool:
+    """Whether a publisher's name was drawn at random. Only the instance that drew such a name can open it again."""
+    return publisher.startswith(UNNAMED)
+
+
 class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     """What is known of a pubend."""
 
@@ -155,6 +164,8 @@ class PubendMeta(Struct, array_like=True, frozen=True, gc=False):
     """How far it had come when its host said this; 0 where its host is of an earlier version, or it has come nowhere.
 
     Whoever else says a tick far beyond that is wrong (`gapless.core.network.reach`)."""
+    publishers: tuple[str, ...] = ("*",)
+    """The names of new publishers that it takes; a name that ends in `*` stands for all that begin with it."""
 
     @property
     def member(self) -> str:

@@ -192,6 +192,17 @@ def test_a_name_goes_only_where_its_topic_is_carried() -> None:
     assert set(homes(net, "neither").values()) == {"p", "q"}, "the PHB refuses it, and says why"
 
 
+@pytest.mark.parametrize("meta", [{"publishers": ("loader", "job-*")}, {"read_only": True}], ids=["named", "read-only"])
+def test_a_name_goes_only_where_it_is_taken(meta: dict[str, Any]) -> None:
+    net = with_two_phbs()
+    net.tell("q", Opened(PubendMeta("q@1", "q", **meta), {}))
+
+    assert set(homes(net).values()) == {"p"}
+    is_named = "publishers" in meta
+    net.tell("s", *(SubmitOpen(opening(f"job-{number}"), f"job-{number}") for number in range(20)))
+    assert bool(net.take(SubmitOpen, "q")) is is_named
+
+
 def test_a_name_that_a_pubends_broker_does_not_take_goes_to_the_next() -> None:
     net = with_two_phbs()
     first = homes(net)["7"]
