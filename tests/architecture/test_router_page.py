@@ -18,8 +18,9 @@ from architecture.project import ROOT
 from gapless.core.network.facts import FrameArrived, Wake
 from gapless.core.network.frames import Private
 from gapless.core.network.links import LinkPhase
-from gapless.core.network.seam import RouterContext
+from gapless.core.network.seam import RouterBase, RouterContext
 from gapless_routing.common.link_table import CAN_WAIT
+from gapless_routing.common.relay_router import RelayRouter
 from gapless_routing.knowledge.router import KnowledgeRouter
 
 PAGE = ROOT / "docs" / "protocol" / "knowledge-router.md"
@@ -29,8 +30,10 @@ HEADING = ("part", "facts of its own node", "messages of other brokers", "timers
 WIDTHS = (12, 34, 34, 24)
 
 _BLOCK = re.compile(r"(?<=```parts\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
-_PARTS = {"_peers", "_interests", "_progress", "_streams", "_way", "_entry", "_requests"}
-_PLACING = {"_way": "_placing", "_entry": "_placing", "_requests": "_placing"}
+_PARTS = {"_peers", "_interests", "_progress", "_streams", "_placing", "_addressed"}
+_PARTS_OF = {"_links": "_peers", "_relay": "_streams", "_notices": "_streams"}
+"""What a part has, and the router calls by a name of its own."""
+_FOR_ALL = {"_effects", "_read", "_refuse"}
 
 
 def _function(function: Callable[..., Any]) -> ast.AST:
@@ -42,20 +45,24 @@ def _parts_in(node: ast.AST, seen: frozenset[str] = frozenset()) -> list[str]:
     found: dict[str, None] = {}
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
-            name = part.attr
+            name = _PARTS_OF.get(part.attr, part.attr)
             if name in _PARTS:
-                found[_PLACING.get(name, name)[1:]] = None
-            elif name not in seen and name != "_effects" and callable(method := getattr(KnowledgeRouter, name, None)):
+                found[name[1:]] = None
+            elif name not in seen and name not in _FOR_ALL and callable(method := getattr(KnowledgeRouter, name, None)):
                 found |= dict.fromkeys(_parts_in(_function(method), seen | {name}))
     return list(found)
 
 
 def _table(method: str) -> Iterator[tuple[str, ast.AST]]:
-    """The rows of a table in the source: what comes in, and who takes it."""
-    (table,) = (node for node in ast.walk(_function(getattr(KnowledgeRouter, method))) if isinstance(node, ast.Dict))
-    for key, value in zip(table.keys, table.values, strict=True):
-        assert key is not None
-        yield str(key.value) if isinstance(key, ast.Constant) else ast.unparse(key), value
+    """The rows of a table in the source: what comes in, and who takes it; what all such routers have, comes first."""
+    rows: dict[str, ast.AST] = {}
+    for kind in (RelayRouter, KnowledgeRouter):
+        if method in vars(kind):
+            (table,) = (node for node in ast.walk(_function(vars(kind)[method])) if isinstance(node, ast.Dict))
+            for key, value in zip(table.keys, table.values, strict=True):
+                assert key is not None
+                rows[str(key.value) if isinstance(key, ast.Constant) else ast.unparse(key)] = value
+    yield from rows.items()
 
 
 def _messages() -> Iterator[tuple[str, ast.AST]]:
@@ -71,7 +78,8 @@ def _facts() -> Iterator[tuple[str, ast.AST]]:
     given = KnowledgeRouter().handlers()
     left_out = (RouterContext, Wake, FrameArrived)  # they are for all parts
     for kind, method in given.items():
-        if kind not in left_out and method.__name__ in vars(KnowledgeRouter):
+        of_base = getattr(RouterBase, method.__name__)
+        if kind not in left_out and getattr(KnowledgeRouter, method.__name__) is not of_base:
             yield kind.__name__, _function(method)
 
 

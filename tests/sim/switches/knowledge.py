@@ -440,9 +440,9 @@ TELLING = (
         "Whoever passes mail on says that it is his.",
         (
             Edit(
-                f"{_ROUTER}._pass_mail",
-                "self._peers.send_to(to, mail, sender, (to,))",
-                "self._peers.send_to(to, Posted(self._state.broker, mail.role, mail.data), sender, (to,))",
+                "gapless_routing.common.addressed:Addressed._pass_mail",
+                "self._way.send_to(to, mail, sender, (to,))",
+                "self._way.send_to(to, Posted(self._state.broker, mail.role, mail.data), sender, (to,))",
             ),
         ),
         ("C10",),

@@ -19,8 +19,10 @@ from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, Pube
 from gapless.core.network.frames import Address, Answer, Message
 from gapless.core.network.placing import ClientSide, Placement, RequestIntake
 from gapless.core.stream.ticks import PubendId
+from gapless.errors import RemoteProtocolError
 from gapless.selectors.topics import topic_matches
 from gapless_routing.common.link_table import rank
+from gapless_routing.common.notices import Notices
 from gapless_routing.common.router_state import RouterState, new_life
 
 ROUTE = 2
@@ -166,6 +168,52 @@ class RoutedIntake(RequestIntake):
             self._lives[broker] = theirs
         self._pubends = self._hosted()
         super().on_request(broker, message, address)
+
+
+class RoutedPlacing:
+    """All that has to do with placing: the way, the questions of the clients here, and those of others to the pubends.
+
+    Everything that a router is told may place something at its own pubends, so each call of it ends with `settle`.
+    """
+
+    def __init__(
+        self,
+        state: RouterState,
+        way: Unicast,
+        notices: Notices,
+        refuse: Callable[[BrokerId, RemoteProtocolError], None],
+    ) -> None:
+        """`refuse` is called when an answer that a broker has brought makes no sense."""
+        self.way = PlacingWay(state, way)
+        self.entry = RoutedClientSide(state, self.way, state.now, notices.metas_of, notices.renew_life)
+        self.requests = RoutedIntake(state, self.way, lambda: notices.hosted)
+        self._notices = notices
+        self._refuse = refuse
+
+    def on_lives(self) -> None:
+        """A notice was heard: there may be another process at a pubend's broker, which has to be asked anew."""
+        for broker, life in self._notices.lives.items():
+            self.entry.on_life(broker, life)
+
+    def settle(self) -> None:
+        """Takes in what was placed here for this very broker."""
+        arrived = self.way.arrived
+        while arrived:
+            waiting = arrived.copy()
+            arrived.clear()
+            for peer, source, message, address in waiting:
+                if isinstance(message, Answer):
+                    self._take_answer(peer, source, message, address)
+                else:
+                    self.requests.on_request(source, message, address)
+
+    def _take_answer(self, peer: BrokerId | None, source: BrokerId, answer: Answer, address: Address) -> None:
+        try:
+            self.entry.on_answer(source, answer, address)
+        except RemoteProtocolError as error:
+            if peer is None:  # this broker's own pubend has answered another question
+                raise AssertionError(str(error)) from error
+            self._refuse(peer, error)
 
 
 def _takes(meta: PubendMeta, request: OpenRequest) -> bool:
