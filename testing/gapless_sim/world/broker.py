@@ -119,11 +119,6 @@ class SimBroker:
         return self.running and self.machine is not None and self.machine.alive
 
     @property
-    def streams(self) -> bool:
-        """Whether its router needs links that lose nothing."""
-        return self.world.streams
-
-    @property
     def roles(self) -> frozenset[str]:
         """What it hosts."""
         return frozenset(self.loaded.open_roles)
@@ -484,6 +479,8 @@ class SimBroker:
             network.to_broker(self, effect.link, effect.frame, urgent=effect.urgent)
         elif isinstance(effect, routing.Dial):
             network.wish(self, effect.peer)
+        elif isinstance(effect, routing.Undial):
+            network.unwish(self, effect.peer)
         else:
             network.hang_up(self, effect.link)
 

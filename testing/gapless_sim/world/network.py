@@ -1,7 +1,7 @@
 """The network: all links, between clients and brokers and between brokers, and everything that goes wrong on them.
 
-A link between brokers is a datagram link unless the router asks for streams: each frame may be lost, repeated
-(at once or much later) and overtaken. For the links of clients see `gapless_sim.world.links`.
+On a link between brokers each frame may be lost, repeated (at once or much later) and overtaken. For the links of
+clients see `gapless_sim.world.links`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gapless_sim.recording.frame_tap import FrameTap, LinkBetween
 from gapless_sim.world.leftovers import Leftovers, Way
 from gapless_sim.world.links import ClientLink, Pipe
 from gapless_sim.world.options import MILLISECOND, SECOND
-from gapless_sim.world.topology import TREE
+from gapless_sim.world.topology import BY_TREE
 
 if TYPE_CHECKING:
     from gapless_sim.world.application import SimClient
@@ -42,7 +42,6 @@ class BrokerLink:
         self.numbers = (one.next_link(), other.next_link())
         self.lives = (one.life, other.life)
         self.up = True
-        self.last_arrival = [0, 0]
         self.rates = [0, 0]
         """Bytes a second towards each end, 0 for no limit."""
         self.busy_until = [0, 0]
@@ -67,10 +66,13 @@ class Network:
         self._broker_links: dict[tuple[str, str], BrokerLink] = {}
         self._by_number: dict[tuple[str, int], BrokerLink] = {}
         self._wishes: dict[tuple[str, str], None] = {}
+        """Between whom a link is to come up."""
+        self._wished_by: dict[tuple[str, str], None] = {}
+        """Which router wishes for a link to whom."""
         self._old: dict[tuple[str, str, str], deque[bytes]] = {}
         self._slow = world.choices.stream("slow links between brokers")
         self._leftovers = Leftovers(world.choices.stream("late frames"))
-        self.layer: LinkFaults | None = LinkLayer(self) if world.options.topology == TREE else None
+        self.layer: LinkFaults | None = LinkLayer(self) if world.options.topology in BY_TREE else None
         """What sees to the links of a tree."""
         self.liar = Liar(world, on=self.faults.lies > 0)
         self.frames = FrameTap(world) if world.topology is not None else None
@@ -198,13 +200,13 @@ class Network:
         }
 
     def _broker_ways(self) -> dict[Way, Callable[[], None]]:
-        """By way between two brokers: what brings something of an earlier link; only where links are no streams."""
+        """By way between two brokers: what brings something of an earlier link."""
         found: dict[Way, Callable[[], None]] = {}
         for link in self._broker_links.values():
             for index, target in enumerate(link.ends):
                 source = link.ends[1 - index]
                 way = (source.name, target.name)
-                if link.up and not source.streams and self._leftovers.has_any(way, link.numbers[1 - index]):
+                if link.up and self._leftovers.has_any(way, link.numbers[1 - index]):
                     found[way] = partial(self._bring_to_broker, way, link, index)
         return found
 
@@ -249,7 +251,21 @@ class Network:
         if target is None or target is source or (self.layer is not None and not self.layer.allows(source.name, peer)):
             return
         self._wishes[_pair(source.name, peer)] = None
+        self._wished_by[source.name, peer] = None
         self.world.at(self.world.now + self.latency(), "world", "connect", self.connect, source.name, peer)
+
+    def unwish(self, source: SimBroker, peer: str) -> None:
+        """A router does not ask for a link to a peer any more: one that neither end asks for goes down."""
+        if self._let_go(source.name, peer):
+            self.break_link(_pair(source.name, peer))
+
+    def _let_go(self, source: str, peer: str) -> bool:
+        """One end wishes for a link no more. Returns whether neither does."""
+        self._wished_by.pop((source, peer), None)
+        if (peer, source) in self._wished_by:
+            return False
+        self._wishes.pop(_pair(source, peer), None)
+        return True
 
     def connect(self, one: str, other: str) -> None:
         """Brings a wished link up, if both ends are there and reach each other."""
@@ -273,7 +289,7 @@ class Network:
             broker.on_broker_link(link.numbers[index], peer.name, peer.roles, peer.boots)
 
     def to_broker(self, source: SimBroker, number: int, frame: bytes, *, urgent: bool) -> None:
-        """Sends a frame to another broker. Urgent ones overtake on a stream; here any may."""
+        """Sends a frame to another broker. Any may be overtaken, urgent or not."""
         link = self._by_number.get((source.name, number))
         if link is None or not link.up:
             return
@@ -285,11 +301,6 @@ class Network:
         if link.lives[index].over or self.is_cut(source.name, target.name):
             return
         left = self._leave(link, index, len(frame))
-        if source.streams:
-            arrival = max(link.last_arrival[index], left + self.latency())
-            link.last_arrival[index] = arrival
-            self._carry(link, index, frame, arrival)
-            return
         faults, choices = self.faults, self.choices
         if choices.chance(faults.loss):
             self.world.sometimes("net.lost")
@@ -339,6 +350,7 @@ class Network:
 
     def broker_gone(self, broker: SimBroker, *, silent: bool) -> None:
         """A broker's process is over: its peers notice after a while, silent or not."""
+        self._wished_by = {ends: None for ends in self._wished_by if ends[0] != broker.name}
         for pair, link in list(self._broker_links.items()):
             if broker in link.ends and link.up:
                 self.break_link(pair)
@@ -361,7 +373,7 @@ class Network:
         """A router closes a link."""
         link = self._by_number.get((source.name, number))
         if link is not None:
-            self._wishes.pop(_pair(link.ends[0].name, link.ends[1].name), None)
+            self._let_go(source.name, link.ends[link.other_end(source)].name)
             self.break_link(_pair(link.ends[0].name, link.ends[1].name))
 
     def lie(self, choose: Callable[[int], int]) -> None:

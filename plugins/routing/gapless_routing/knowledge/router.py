@@ -43,6 +43,7 @@ class KnowledgeRouter(RelayRouter):
     """A `Router` for a tree of cells."""
 
     name = "knowledge"
+    networks = "cells"
 
     def __init__(self) -> None:
         super().__init__()

@@ -363,8 +363,8 @@ class Submitted(Struct, frozen=True, gc=False):
 class SendFrame(Struct, frozen=True, gc=False):
     """Send on a link to another broker.
 
-    A stream link loses only by going down. A datagram link loses anything, and a frame may come late on it: even
-    on the next link between the two brokers, whose processes may be others by then.
+    A router stands it that a frame is lost, comes twice, or is overtaken: urgent ones overtake others on every link. It
+    may come late, too: even on the next link between the two brokers, whose processes may be others by then.
     """
 
     link: LinkId
@@ -378,8 +378,17 @@ class Dial(Struct, frozen=True, gc=False):
     peer: BrokerId
 
 
+class Undial(Struct, frozen=True, gc=False):
+    """The wish for a link to a broker is over, also where none was ever up: it is not dialed any more.
+
+    A link that is up stays as long as the peer's router wishes for it; when neither does, it is closed.
+    """
+
+    peer: BrokerId
+
+
 class Hangup(Struct, frozen=True, gc=False):
-    """Close a link."""
+    """Close a link, and with it this end's wish for it. Where the peer still wishes for it, it comes back."""
 
     link: LinkId
 

@@ -8,18 +8,21 @@ import pytest
 
 from gapless.core.network.facts import (
     LINK_LOW,
+    Dial,
     Hangup,
     Know,
+    NetworkMap,
     Post,
     Probe,
     Save,
     SendFrame,
+    Undial,
     Wake,
     Want,
 )
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge
-from gapless_testing.routing import CHAIN, Clause
+from gapless_testing.routing import CHAIN, Clause, Topology
 from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
 from gapless_testing.routing.network import PENDING_MAX, BrokerHost, VirtualNetwork
 from unit.gapless_testing.routing.scripted import ScriptedHarness, ScriptedRouter, network, router
@@ -116,6 +119,64 @@ def test_a_link_that_is_not_there_is_noticed(effect: Effect) -> None:
         network().hosts["p"]._act(effect)
 
 
+def test_there_are_the_links_of_the_harness_and_no_others() -> None:
+    class Fewer(ScriptedHarness):
+        def network(self, topology: Topology) -> NetworkMap:
+            return NetworkMap(topology.network.nodes, topology.links[:1])
+
+    made = network(Fewer(), CHAIN)
+    made.run(2 * SECOND)
+
+    assert {link.pair for link, _ in made.ends()} == {("i", "p")}
+
+
+def test_who_hangs_up_is_linked_again_as_long_as_the_other_end_wishes() -> None:
+    made = network()
+    made.hosts["p"]._act(Hangup(1))
+    made.run(2 * SECOND)
+    assert [peer for _, peer, _, _ in router(made, "p").called("link_up")] == ["s", "s"]
+
+    for host in made.hosts.values():
+        host._act(Hangup(2))
+    made.run(2 * SECOND)
+
+    assert len(router(made, "p").called("link_up")) == 2
+
+
+def test_a_link_stays_as_long_as_one_end_wishes_for_it_and_one_that_neither_wishes_for_is_over() -> None:
+    made = network()
+    made.hosts["p"]._act(Undial("s"))
+    made.run(2 * SECOND)
+    assert router(made, "p").called("link_down") == []
+
+    made.hosts["s"]._act(Undial("p"))
+    made.run(2 * SECOND)
+    assert len(router(made, "p").called("link_down")) == len(router(made, "s").called("link_down")) == 1
+    assert len(router(made, "p").called("link_up")) == 1
+    made.hosts["s"]._act(Dial("p"))
+    made.run(SECOND)
+
+    assert len(router(made, "p").called("link_up")) == 2
+
+
+def test_another_router_wishes_for_the_links_of_the_map_again() -> None:
+    made = network()
+    for name, peer in (("p", "s"), ("s", "p")):
+        made.hosts[name]._act(Undial(peer))
+    made.run(SECOND)
+
+    made.hosts["s"].vanish()
+    made.run(SECOND)
+
+    assert len(router(made, "s").called("link_up")) == 1
+
+
+@pytest.mark.parametrize("peer", ["p", "nobody"])
+def test_who_lets_go_of_nobody_is_noticed(peer: str) -> None:
+    with breaks(Clause.SEAM, "names nobody else whom the map has"):
+        network(ScriptedHarness(lambda _router, method, _arguments: [Undial(peer)] if method == "link_up" else []))
+
+
 def test_a_fact_that_nothing_takes_is_noticed() -> None:
     class Deaf(ScriptedHarness):
         def make(self) -> Any:
@@ -148,16 +209,7 @@ def test_a_stamp_that_changes_afterwards_is_noticed() -> None:
         made.hosts["s"].tell(Wake())
 
 
-def test_a_stream_keeps_its_order_and_loses_nothing() -> None:
-    made = network(ScriptedHarness(streams=True))
-    made.faults = RoutingFaults(loss=0.5, duplicates=0.5, jitter=100 * MS)
-    send(made, 50)
-    made.run(SECOND)
-
-    assert frames(made, "s") == numbers(50)
-
-
-def test_other_links_lose_repeat_and_reorder() -> None:
+def test_links_lose_repeat_and_reorder() -> None:
     made = network()
     made.faults = RoutingFaults(loss=0.3, duplicates=0.3, jitter=100 * MS)
     send(made, 100)
