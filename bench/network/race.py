@@ -21,9 +21,9 @@ from bench.network.proof import Proof, add_options
 from bench.papers.experiment import Bar, Figure, Sizes
 from bench.papers.virtual import TOPIC, Setup, Stage, names_on_each, play
 from gapless.core.client import Delivery
-from gapless.core.network.interest import Decision
 from gapless.core.stream.stamps import RAW
 from gapless_routing.common.census import InterestByDirection
+from gapless_routing.common.interest import Decision
 from gapless_sim.recording.observation import Oracle
 from gapless_sim.world.application import SimClient
 from gapless_sim.world.consumer import Consumer, Row

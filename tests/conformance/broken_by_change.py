@@ -26,9 +26,9 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.network.frames import decode, encode
-from gapless.core.network.interest import InterestTable
 from gapless.core.network.seam import Effects, RouterContext
 from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, PubendId, ShbId
+from gapless_routing.common.interest import InterestTable
 from gapless_routing.local import LocalRouter
 from gapless_sim.hostile.router import HostileRouter
 from gapless_testing.routing import DIAMOND

@@ -44,13 +44,13 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.network.frames import FRAME_BYTES_MAX, Address, InterestPart, InterestSummary
-from gapless.core.network.interest import InterestParts, InterestTable
 from gapless.core.network.seam import Effect, Effects, Router, RouterContext
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.ticks import PubendId, ShbId
+from gapless_routing.common.interest import InterestParts, InterestTable
 from gapless_routing.local import LocalRouter
 from gapless_sim.hostile.router import HostileRouter
 from gapless_testing.routing import ALONE, PAIR, Clause, ContractError, RouterHarness

@@ -39,11 +39,11 @@ from gapless.core.network.facts import (
     Verdict,
     Want,
 )
-from gapless.core.network.release import ReleaseTable
 from gapless.core.network.seam import Effects, Router, RouterBase, RouterContext
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless.errors import ConfigurationError
 from gapless.plugins import hookimpl
+from gapless_routing.common.release import ReleaseTable
 
 MEMBERS = Family("gapless_router_members", "SHBs that are counted at the pubend.", ("pubend",))
 

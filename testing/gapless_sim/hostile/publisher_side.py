@@ -20,13 +20,13 @@ from gapless.core.network.facts import (
     Want,
 )
 from gapless.core.network.frames import InterestPart, InterestQuestion, InterestSummary, ProgressRows
-from gapless.core.network.interest import InterestParts, InterestTable
-from gapless.core.network.release import ReleaseTable
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.core.stream.ticks import SECOND as SECOND_OF_TICKS
+from gapless_routing.common.interest import InterestParts, InterestTable
+from gapless_routing.common.release import ReleaseTable
 from gapless_sim.hostile.cache import Cache
 from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.pushes import Pushes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gapless.core.network.facts import OpenRequest, Pub, Submit, SubmitOpen
-from gapless.core.network.placing import From, RequestIntake, line_of
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.ticks import PubendId
+from gapless_routing.common.placing import From, RequestIntake, line_of
 from gapless_sim.hostile.mesh import Mesh, Station
 
 SUBMIT_LATE = 5 * SECOND

@@ -53,13 +53,13 @@ from gapless.core.network.frames import (
     ProgressRows,
     decode,
 )
-from gapless.core.network.placing import ClientSide
 from gapless.core.network.reach import AHEAD_MAX, blame, check_message
 from gapless.core.network.seam import Effects, RouterBase, RouterContext
 from gapless.core.network.timer_queue import SECOND
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import LAST, PubendId, tick_at
 from gapless.errors import ConfigurationError, RemoteProtocolError
+from gapless_routing.common.placing import ClientSide
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.publisher_side import PublisherSide

@@ -30,10 +30,10 @@ from gapless.core.network.frames import (
     ProgressRows,
     portions,
 )
-from gapless.core.network.interest import InterestTable, parts_of
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless_routing.common.interest import InterestTable, parts_of
 from gapless_sim.hostile.cache import Cache
 from gapless_sim.hostile.mesh import Mesh, Station
 from gapless_sim.hostile.pieces import joined, part

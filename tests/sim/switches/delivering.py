@@ -332,7 +332,7 @@ HEADERS = (
         "A router filters by topic and properties alone what SHBs match by header fields too.",
         (
             Replace(
-                "gapless.core.network.interest:InterestTable.matches",
+                "gapless_routing.common.interest:InterestTable.matches",
                 "wanted = 0\n"
                 "topics = [header.topic for header in events.headers]\n"
                 "properties = [header.properties for header in events.headers]\n"

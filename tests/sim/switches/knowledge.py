@@ -395,7 +395,7 @@ TELLING = (
         "A part of a large interest says that nothing follows: it is taken for the whole.",
         (
             Edit(
-                "gapless.core.network.interest:parts_in_turn",
+                "gapless_routing.common.interest:parts_in_turn",
                 "yield part(portion, start, following[0])",
                 "yield part(portion, start, None)",
             ),
@@ -411,7 +411,7 @@ TELLING = (
         "What has been read of a large interest in earlier turns is taken for all of it.",
         (
             Edit(
-                "gapless.core.network.interest:InterestTable.apply",
+                "gapless_routing.common.interest:InterestTable.apply",
                 "prepared is not None and prepared.filters == interest.add",
                 "prepared is not None",
             ),

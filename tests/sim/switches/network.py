@@ -5,8 +5,8 @@ from __future__ import annotations
 from sim.switches.edits import Edit, Replace
 from sim.switches.switch import Switch
 
-_INTEREST = "gapless.core.network.interest:InterestTable"
-_PARTS = "gapless.core.network.interest:InterestParts"
+_INTEREST = "gapless_routing.common.interest:InterestTable"
+_PARTS = "gapless_routing.common.interest:InterestParts"
 _KNOWLEDGE = "gapless.core.stream.knowledge:KnowledgeStream"
 _CONSTREAM = "gapless_shb.core.live.constream:Constream"
 

@@ -9,7 +9,7 @@ _PUBEND = "gapless_phb.core.pubend:Pubend"
 _KEEPING = "gapless_phb.core.retention.members:Retention"
 _OWN = "gapless_phb.core.own_log.source:OwnLogSource"
 _RELEASE = "gapless_phb.core.retention.release:Release"
-_TABLE = "gapless.core.network.release:ReleaseTable"
+_TABLE = "gapless_routing.common.release:ReleaseTable"
 
 _MINIMA = "return _lowest(self._rows.values()) if len(self._rows) == len(self._members) else None"
 _BOUND = "min((joining.at for joining in self._joining.values()), default=self._log.stable)"

@@ -6,7 +6,7 @@ from sim.switches.edits import Replace
 from sim.switches.switch import Switch
 
 _LOST = "gapless_shb.core.subscriptions.lost_volumes:LostVolumes"
-_PLACING = "gapless.core.network.placing"
+_PLACING = "gapless_routing.common.placing"
 _NEEDS = "A PHB that is a node of its own loses its disk, "
 
 VOLUMES = (

@@ -9,7 +9,14 @@
     relay           knowledge of each pubend: pushed, cached, asked for, and answered
     askers          who asked for what, and has not been answered
     progress        what SHBs are done with, on its way to the pubends
-    routed_placing  openings and batches of publishers, from broker to broker
+    placing         openings and batches of publishers: who asks, and who submits
+    routed_placing  the same, from broker to broker
+    addressed       holds, the answers to them and mail, from node to node
+    interest_flow   interests and censuses on their way
+    reading         frames of other brokers: decoded, checked, and given to whoever takes them
+    relay_router    all of these as one router, without the shape of its network
+    interest        tables of what SHBs want, and interests in parts
+    release         up to where all members of a pubend are done
 
 Routers of others may stand on these modules, too.
 """

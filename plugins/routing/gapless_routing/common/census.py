@@ -20,11 +20,11 @@ from msgspec import Struct
 from gapless.core.foreign import reader_of
 from gapless.core.network.facts import Interest, Real
 from gapless.core.network.frames import InterestPart
-from gapless.core.network.interest import Decision, InterestParts, InterestTable
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.stamps import RAW, Stamp, covers, restrict
 from gapless.core.stream.ticks import PubendId, ShbId
+from gapless_routing.common.interest import Decision, InterestParts, InterestTable
 from gapless_routing.common.pacing import NEXT_TURN
 from gapless_routing.common.router_state import CORE, RouterState
 

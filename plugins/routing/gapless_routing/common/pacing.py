@@ -12,9 +12,9 @@ from typing import Final
 
 from gapless.core.network.facts import BrokerId, Interest, LinkId
 from gapless.core.network.frames import InterestPart
-from gapless.core.network.interest import parts_in_turn
 from gapless.core.network.timer_queue import MILLISECOND
 from gapless.core.stream.ticks import ShbId
+from gapless_routing.common.interest import parts_in_turn
 from gapless_routing.common.router_state import RouterState, Sender
 
 NEXT_TURN: Final = 1 * MILLISECOND

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from gapless.core.network.facts import BrokerId, Progress, Released
 from gapless.core.network.frames import ProgressRows, portions
-from gapless.core.network.release import ReleaseTable
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless_routing.common.release import ReleaseTable
 from gapless_routing.common.router_state import RouterState, Sender
 
 EVERY_MIN: Final = 250 * MILLISECOND

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from gapless.core.alarms import Alarm, AlarmCode
 from gapless.core.network.facts import BrokerId, Know, PubendMeta, Want
-from gapless.core.network.interest import Decision
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.curiosity import CuriosityTimes, RecentWants
@@ -31,6 +30,7 @@ from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, Kn
 from gapless.core.stream.stamps import RAW, Stamp, covers, join, meet, restrict
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless_routing.common.askers import Askers
+from gapless_routing.common.interest import Decision
 from gapless_routing.common.link_table import LinkTable
 from gapless_routing.common.notices import KnownPubend
 from gapless_routing.common.router_state import CORE, RouterState

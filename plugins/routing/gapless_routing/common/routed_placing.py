@@ -1,6 +1,6 @@
 """Openings and batches of publishers, on their way from broker to broker to the pubend's node and back.
 
-Who asks and who submits are the parts that all routers share (`gapless.core.network.placing`). What is added here is
+Who asks and who submits are the parts that all routers share (`gapless_routing.common.placing`). What is added here is
 the way: a message names the node that it is for and the node that it is from, and each broker sends it one step on.
 
 No broker on the way knows which processes are at the two ends, so their lives take the place of links' incarnations. A
@@ -17,12 +17,12 @@ from typing import Protocol, cast
 
 from gapless.core.network.facts import BrokerId, OpenRequest, Outcome, Pub, PubendMeta, Verdict
 from gapless.core.network.frames import Address, Answer, Message
-from gapless.core.network.placing import ClientSide, Placement, RequestIntake
 from gapless.core.stream.ticks import PubendId
 from gapless.errors import RemoteProtocolError
 from gapless.selectors.topics import topic_matches
 from gapless_routing.common.link_table import rank
 from gapless_routing.common.notices import Notices
+from gapless_routing.common.placing import ClientSide, Placement, RequestIntake
 from gapless_routing.common.router_state import RouterState, new_life
 
 ROUTE = 2
@@ -46,7 +46,7 @@ class Unicast(Protocol):
 
 
 class PlacingWay:
-    """How the parts that place something reach other brokers: `gapless.core.network.placing.PlacingNetwork`."""
+    """How the parts that place something reach other brokers: `gapless_routing.common.placing.PlacingNetwork`."""
 
     def __init__(self, state: RouterState, way: Unicast) -> None:
         self._state = state

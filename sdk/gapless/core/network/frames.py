@@ -71,7 +71,7 @@ class InterestPart(Struct, frozen=True, gc=False):
     """What of an SHB's interest concerns the subscriptions `start` <= id < `end`; without `end`, all from `start` on.
 
     It means nothing before all parts of that change, or of the whole of that version, are there
-    (`gapless.core.network.interest.InterestParts`).
+    (`gapless_routing.common.interest.InterestParts`).
     """
 
     shb: ShbId

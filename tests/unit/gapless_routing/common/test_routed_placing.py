@@ -20,10 +20,10 @@ from gapless.core.network.facts import (
     Verdict,
 )
 from gapless.core.network.frames import Answer
-from gapless.core.network.placing import ANSWER_LIMIT, REPEAT
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.ticks import FOREVER
+from gapless_routing.common.placing import ANSWER_LIMIT, REPEAT
 from unit.gapless_routing.knowledge.net import CHAIN, DIAMOND, PHB, SECOND, SHB, Net, P, network_map
 
 OK = Outcome(Verdict.OK, sequence=1, epoch=1)

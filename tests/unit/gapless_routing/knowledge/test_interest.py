@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import AskInterest, Enrol, Enrolled, Interest
 from gapless.core.network.frames import InterestPart, InterestQuestion, Private, encode
-from gapless.core.network.interest import InterestTable, parts_in_turn, parts_of
 from gapless.core.network.timer_queue import MILLISECOND
 from gapless.core.stream.stamps import RAW
 from gapless.selectors.filters import Filter
 from gapless_routing.common.census import FORGOTTEN_AFTER, Census, CensusRow
+from gapless_routing.common.interest import InterestTable, parts_in_turn, parts_of
 from gapless_routing.knowledge.interest import CENSUS, CENSUS_EVERY, Interests
 from gapless_routing.knowledge.options import Sizes
 from unit.gapless_routing.knowledge.net import (

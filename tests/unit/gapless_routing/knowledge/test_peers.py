@@ -7,7 +7,7 @@ import pytest
 
 from gapless.core.network.facts import Dial, NetworkMap, Posted, SendFrame
 from gapless.core.network.frames import Private, decode
-from gapless.core.network.interest import parts_of
+from gapless_routing.common.interest import parts_of
 from gapless_routing.common.link_table import REDIAL, rank
 from gapless_routing.common.router_state import RouterState
 from gapless_routing.knowledge.cells import Cells

@@ -35,12 +35,12 @@ from gapless.core.network.frames import (
     ProgressRows,
     encode,
 )
-from gapless.core.network.interest import parts_of
 from gapless.core.network.seam import RouterContext
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import LAST, OFFSET_BITS
 from gapless.errors import ConfigurationError
 from gapless.plugins import load
+from gapless_routing.common.interest import parts_of
 from gapless_routing.common.notices import PubendNotice
 from gapless_routing.common.relay import BATCH_BYTES, EVENT_BYTES
 from gapless_routing.knowledge import open_routing

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from gapless.core.network.facts import Interest, NetworkMap, NetworkNode, SendFrame
 from gapless.core.network.frames import Address, InterestPart, Message, decode
-from gapless.core.network.interest import parts_of
 from gapless.core.network.seam import Effect
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.events import encode_event
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.stamps import RAW, Stamp
 from gapless.selectors.filters import Filter
+from gapless_routing.common.interest import parts_of
 from gapless_sim.hostile.hostility import Hostility
 from gapless_sim.hostile.mesh import Mesh, Station
 

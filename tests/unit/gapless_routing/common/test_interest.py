@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from gapless.core.network.facts import Interest
 from gapless.core.network.frames import FRAME_BYTES_MAX, InterestPart, encode
-from gapless.core.network.interest import Decision, InterestParts, InterestTable, digest, parts_of
+from gapless.core.network.interest import digest
 from gapless.core.stream.columns import EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.stamps import RAW, Stamp, covers
 from gapless.selectors import Filter
+from gapless_routing.common.interest import Decision, InterestParts, InterestTable, parts_of
 
 PUBEND = "p@1"
 SHBS = ("a", "b")

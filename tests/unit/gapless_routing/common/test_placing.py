@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import Ending, OpenRequest, Outcome, Pub, Submitted, Verdict
 from gapless.core.network.frames import Address, Answer
-from gapless.core.network.placing import ANSWER_LIMIT, REPEAT, ClientSide, misfit
 from gapless.core.stream.columns import EventColumns
 from gapless.core.wire.messages import TickRun
 from gapless.errors import RemoteProtocolError
-from unit.gapless.core.network.placing_world import LIFE, P, World, pub
+from gapless_routing.common.placing import ANSWER_LIMIT, REPEAT, ClientSide, misfit
+from unit.gapless_routing.common.placing_world import LIFE, P, World, pub
 
 FAR = 9
 """The life of the router at `far`."""
@@ -314,7 +314,7 @@ def test_what_was_asked_before_everything_was_forgotten_ends(side: Side) -> None
 
 
 def test_no_more_than_so_many_questions(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gapless.core.network.placing.QUESTIONS_MAX", 2)
+    monkeypatch.setattr("gapless_routing.common.placing.QUESTIONS_MAX", 2)
     batches: list[Pub] = [pub(first) for first in (1, 2, 3)]
     for batch in batches:
         side.entry.place(batch, batch.first, "")

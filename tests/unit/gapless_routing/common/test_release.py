@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.network.facts import Progress
-from gapless.core.network.release import Minima, ReleaseTable
+from gapless.core.network.release import Minima
+from gapless_routing.common.release import ReleaseTable
 
 SHBS = ("a", "b", "c")
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gapless.core.network.facts import OpenRequest, Outcome, Pub, Submit, SubmitOpen, Verdict
 from gapless.core.network.frames import Answer
-from gapless.core.network.placing import ORIGINS, REMEMBERED, RequestIntake
-from unit.gapless.core.network.placing_world import LIFE, P, World, pub
+from gapless_routing.common.placing import ORIGINS, REMEMBERED, RequestIntake
+from unit.gapless_routing.common.placing_world import LIFE, P, World, pub
 from unit.held import held
 
 ENTRY = 5
