@@ -22,4 +22,4 @@ def test_they_are_all_there() -> None:
     """An empty file would hold too."""
     names = {section.rpartition(":")[2] for section in contracts() if ":contract:" in section}
 
-    assert names == {"star", "sdk", "core", "client-core", "phb", "shb", "routers", "sans-io"}
+    assert names == {"star", "sdk", "core", "client-core", "phb", "shb", "routers", "common-of-routers", "sans-io"}
