@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, Pub, SendFrame
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, Pub, SendFrame, Undial
 from gapless.core.network.frames import (
     Address,
     InterestPart,
@@ -75,6 +75,19 @@ class LinkTable:
         for broker in self._wished:
             self.dial(broker)
 
+    def wish(self, broker: BrokerId) -> None:
+        """From now on there should be a link to a broker, too."""
+        if broker not in self._wished:
+            self._wished[broker] = None
+            self.dial(broker)
+
+    def let_go(self, broker: BrokerId) -> None:
+        """From now on there need be no link to a broker. One that is there stays as long as the other end wishes it."""
+        if broker in self._wished:
+            del self._wished[broker]
+            self._state.timers.cancel(("dial", broker))
+            self._state.effects.append(Undial(broker))
+
     def link_up(self, link: LinkId, broker: BrokerId) -> bool:
         """A link is there. Returns False if nobody wants one to that broker: then it is to be hung up on."""
         if broker not in self._wished:
@@ -96,7 +109,8 @@ class LinkTable:
         self._links_of[broker].pop(link)
         if not self._links_of[broker]:
             del self._links_of[broker]
-            self._state.timers.set(("dial", broker), self._state.spread(SECOND))
+            if broker in self._wished:
+                self._state.timers.set(("dial", broker), self._state.spread(SECOND))
         return broker
 
     def room(self, link: LinkId, pending: int) -> BrokerId | None:
