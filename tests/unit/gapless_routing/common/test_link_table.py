@@ -10,7 +10,7 @@ from gapless_routing.common.router_state import RouterState
 def due(state: RouterState) -> list[tuple[object, ...]]:
     """The timers that are due after the longest wait for a link."""
     state.now += REDIAL
-    return state.timers.take_due(state.now)
+    return list(state.timers.take_due(state.now))
 
 
 def test_a_broker_that_is_wished_for_later_is_dialled_and_let_go_of() -> None:
