@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trustme
 
 import gapless
+from gapless import plugins
 from gapless.core.gauges import value_of
+from gapless.core.network.facts import LinkUp, Undial, Wake
 from gapless.core.network.peers import LINK_WAITING, LINKS_ENDED
+from gapless.core.network.seam import Effects, Router, RouterBase, RouterContext
 from gapless.core.wire.framing import encode_frame
 from integration.broker_process import BrokerProcess, bounded, to_toml, until
 from integration.networks_in_process import TestNetwork, free_addresses, network_of
+
+SECOND = 1_000_000_000
 
 
 @pytest.fixture
@@ -202,6 +209,57 @@ async def test_a_link_that_breaks_comes_back(pair: TestNetwork) -> None:
     await until(lambda: sum(proxy.connections for proxy in pair.proxies.values()) > before, "another dial")
 
     await pair.until_linked("phb", "shb")
+
+
+class LetsGo(RouterBase):
+    """Some time after its first link it lets go of the peer; a while later it notes that it has done so for long."""
+
+    def __init__(self, routers: list[LetsGo]) -> None:
+        self.peer = ""
+        self._routers = routers
+        self._due: list[int] = []
+        self.has_let_go_for_long = False
+
+    def start(self, now: int, context: RouterContext) -> Effects:
+        self._routers.append(self)
+        return ()
+
+    def link_up(self, now: int, up: LinkUp) -> Effects:
+        if not self.peer:
+            self.peer, self._due = up.peer, [now + SECOND // 2, now + 2 * SECOND]
+        return ()
+
+    def next_wake(self) -> int | None:
+        return self._due[0] if self._due else None
+
+    def wake(self, now: int, _: Wake) -> Effects:
+        self._due.pop(0)
+        self.has_let_go_for_long = not self._due
+        return [Undial(self.peer)] if self._due else ()
+
+
+async def test_a_link_that_neither_router_wishes_for_is_closed_and_not_dialed_again(
+    pair: TestNetwork,
+) -> None:
+    """Both nodes have dialed it, as the map has it."""
+    routers: list[LetsGo] = []
+
+    def open_routing(options: Mapping[str, Any]) -> Router:
+        return LetsGo(routers)
+
+    plugins.add("routing", "lets_go", SimpleNamespace(open_routing=plugins.hookimpl(open_routing)))
+    pair.network["router"] = "lets_go"
+    await pair.start_all()
+    await pair.until_linked("phb", "shb")
+
+    await pair.until_linked("phb", "shb", linked=False)
+    dials = sum(proxy.connections for proxy in pair.proxies.values())
+    await until(lambda: all(router.has_let_go_for_long for router in routers), "both to have let go for long")
+
+    assert sum(proxy.connections for proxy in pair.proxies.values()) == dials
+    assert not pair.is_linked("phb", "shb")
+    assert not pair.is_linked("shb", "phb")
+    assert pair.alarms("phb") == pair.alarms("shb") == {}
 
 
 async def test_a_peer_that_restarts_is_linked_as_another_process(pair: TestNetwork) -> None:

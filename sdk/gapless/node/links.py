@@ -22,6 +22,7 @@ from gapless.core.network.facts import (
     RanTwice,
     SendFrame,
     ShutOut,
+    Undial,
 )
 from gapless.core.network.links import Connect, EndLink, RaiseFrameLimit, Received, SendPayloads, Waiting
 
@@ -99,6 +100,8 @@ class NodeLinks:
             self._core.on_send(effect.link, effect.frame, urgent=effect.urgent, now=now)
         elif isinstance(effect, Dial):
             self._core.on_dial(effect.peer, now)
+        elif isinstance(effect, Undial):
+            self._core.on_undial(effect.peer, now)
         else:
             assert isinstance(effect, Hangup)
             self._core.on_hangup(effect.link, now)

@@ -69,7 +69,7 @@ ROUNDS_MAX: Final = 1000
 STATUS_PART_BYTES: Final = 65_536
 """So much of a status goes into one frame."""
 
-Network: TypeAlias = routing.SendFrame | routing.Dial | routing.Hangup
+Network: TypeAlias = routing.SendFrame | routing.Dial | routing.Undial | routing.Hangup
 
 Tap: TypeAlias = "Callable[[str, object], None]"
 """Hears of everything that a part says, before anybody acts on it: who ("router", "sessions", "node", or the name
@@ -583,7 +583,7 @@ class Machine:
         return {
             routing.Submitted: self._on_submitted,
             routing.Save: self._save,
-            **dict.fromkeys((routing.SendFrame, routing.Dial, routing.Hangup), self._to_network),
+            **dict.fromkeys(get_args(Network), self._to_network),
             Alarm: self._on_router_alarm,
         }
 

@@ -130,6 +130,7 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)
         world.network.watchers.append(judge)
+        world.seam.watchers.append(judge)
         rest += [judge, N1Twice(model)]
     world.seam.watchers += [path, retired]
     world.network.frames.watchers += [*hops, retired]

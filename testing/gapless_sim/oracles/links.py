@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gapless.core.network import facts as routing
 from gapless_sim.oracles.judge import Judge
 from gapless_sim.world.options import SECOND
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gapless.core.network.facts import LinkUp
+    from gapless.core.network.seam import Effect
     from gapless_sim.recording.model import Model
     from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.connections import Connection
@@ -57,15 +61,20 @@ class N1Twice(Judge):
 
 NOTICED_WITHIN = 4 * SECOND
 """Three beats of half a second and the one before, by a clock that is wrong, and what was on its way."""
+CARRIED_OUT_WITHIN = SECOND // 10
+"""A router speaks within a turn of its node, at whose end its core hears of it."""
 
 
 class K10Links(Judge):
     """A link that is up is to the process that it names, is the only one to it, and works both ways.
 
     What it hands over was sent on it, each frame once, in order; urgent ones overtake others, and nothing else does.
+    Whom a router has let go of is not dialed, and a link that neither end's router wishes for is over.
     """
 
     name = "K10"
+    facts: Sequence[type] = ()
+    effects: Sequence[type] = (routing.Dial, routing.Undial)
 
     def __init__(self, model: Model, network: CoreNetwork) -> None:
         super().__init__(model)
@@ -73,6 +82,29 @@ class K10Links(Judge):
         self._sent: dict[tuple[Connection, int], tuple[deque[bytes], deque[bytes]]] = {}
         """By the end that they are for: the frames that can wait, and the urgent ones, that are on their way."""
         self._up_since: dict[tuple[Connection, int], int] = {}
+        self._let_go: dict[tuple[str, str], int] = {}
+        """Who has let go of whom, and when."""
+
+    def informed(self, broker: str, now: int, fact: Any) -> None:
+        """What a router is told is no matter of wishes."""
+
+    def said(self, broker: str, now: int, effect: Effect) -> None:
+        """As a watcher of the seam: a router wishes for a link, or does so no more."""
+        if type(effect) is routing.Undial:
+            self._let_go.setdefault((broker, effect.peer), self.world.now)
+        elif type(effect) is routing.Dial:
+            self._let_go.pop((broker, effect.peer), None)
+
+    def vanished(self, broker: str) -> None:
+        """Another router has its own wishes."""
+        for ends in [ends for ends in self._let_go if ends[0] == broker]:
+            del self._let_go[ends]
+
+    def dialed(self, source: SimBroker, peer: str) -> None:
+        """A core has somebody dialed. What its router has just said, it hears at the end of its turn."""
+        let_go = self._let_go.get((source.name, peer), self.world.now)
+        if self.world.now - let_go > CARRIED_OUT_WITHIN and not source.is_second:
+            self.fail(f"{source.name} dials {peer}, of which its router has let go")
 
     def link_up(self, connection: Connection, index: int, up: LinkUp) -> None:
         """An end says that a link is up."""
@@ -106,8 +138,9 @@ class K10Links(Judge):
         self.fail(f"{where}: a frame of {len(frame)} bytes is handed over that was not the next to come on this link")
 
     def checkpoint(self) -> None:
-        """Looks for links that carry nothing in one direction."""
+        """Looks for links that carry nothing in one direction, and for those that nobody wishes for."""
         for connection, index in self._there():
+            self._check_wishes(connection, index)
             since = self._up_since[connection, index]
             here = connection.ends[index]
             for way in (0, 1):
@@ -118,6 +151,14 @@ class K10Links(Judge):
                 if self.world.now - latest > NOTICED_WITHIN:
                     source, target = connection.way_to(way)
                     self.fail(f"{here.name} says that a link is up on which {target} hears nothing of {source}")
+
+    def _check_wishes(self, connection: Connection, index: int) -> None:
+        now, (one, other) = self.world.now, connection.ends
+        let_go = max(self._let_go.get(ends, now) for ends in ((one.name, other.name), (other.name, one.name)))
+        known = max(let_go, self._up_since[connection, index], one.paused_until, other.paused_until)
+        both_first = not (one.is_second or other.is_second)
+        if both_first and now - max(known, *connection.busy_until) > NOTICED_WITHIN:
+            self.fail(f"{one.name} and {other.name} have a link for which neither's router wishes")
 
     def _there(self) -> list[tuple[Connection, int]]:
         return [(connection, index) for connection, index in self._up_since if not connection.gone[index]]

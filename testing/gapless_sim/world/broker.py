@@ -484,6 +484,8 @@ class SimBroker:
             network.to_broker(self, effect.link, effect.frame, urgent=effect.urgent)
         elif isinstance(effect, routing.Dial):
             network.wish(self, effect.peer)
+        elif isinstance(effect, routing.Undial):
+            network.unwish(self, effect.peer)
         else:
             network.hang_up(self, effect.link)
 

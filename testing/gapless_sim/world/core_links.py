@@ -51,6 +51,9 @@ SECRET: Final = b"known to all nodes of the simulated network"
 class LinkWatcher(Protocol):
     """Who watches what cores say of links."""
 
+    def dialed(self, source: SimBroker, peer: BrokerId) -> None:
+        """A core has somebody dialed."""
+
     def link_up(self, connection: Connection, index: int, up: LinkUp) -> None:
         """An end says that a link is up."""
 
@@ -124,6 +127,8 @@ class NodeLinks:
     def _connect(self, connect: Connect) -> None:
         connection = self._network.connection(self._broker, self._world.brokers[connect.peer])
         connection.numbers[0] = connect.link
+        for watcher in self._network.watchers:
+            watcher.dialed(self._broker, connect.peer)
         self.connections[connect.link] = connection, 0
         self._world.after(2 * self._network.latency(), connect.peer, "dial", connection.dial, life=self._life)
 
@@ -246,6 +251,12 @@ class CoreNetwork(Network):
         links = source.links
         if links is not None:
             links.core.on_dial(peer, links.now)
+
+    def unwish(self, source: SimBroker, peer: BrokerId) -> None:
+        """A router does not ask for a link to a peer any more."""
+        links = source.links
+        if links is not None:
+            links.core.on_undial(peer, links.now)
 
     def hang_up(self, source: SimBroker, number: LinkId) -> None:
         """A router closes a link."""

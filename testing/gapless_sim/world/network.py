@@ -67,6 +67,9 @@ class Network:
         self._broker_links: dict[tuple[str, str], BrokerLink] = {}
         self._by_number: dict[tuple[str, int], BrokerLink] = {}
         self._wishes: dict[tuple[str, str], None] = {}
+        """Between whom a link is to come up."""
+        self._wished_by: dict[tuple[str, str], None] = {}
+        """Which router wishes for a link to whom."""
         self._old: dict[tuple[str, str, str], deque[bytes]] = {}
         self._slow = world.choices.stream("slow links between brokers")
         self._leftovers = Leftovers(world.choices.stream("late frames"))
@@ -249,7 +252,21 @@ class Network:
         if target is None or target is source or (self.layer is not None and not self.layer.allows(source.name, peer)):
             return
         self._wishes[_pair(source.name, peer)] = None
+        self._wished_by[source.name, peer] = None
         self.world.at(self.world.now + self.latency(), "world", "connect", self.connect, source.name, peer)
+
+    def unwish(self, source: SimBroker, peer: str) -> None:
+        """A router does not ask for a link to a peer any more: one that neither end asks for goes down."""
+        if self._let_go(source.name, peer):
+            self.break_link(_pair(source.name, peer))
+
+    def _let_go(self, source: str, peer: str) -> bool:
+        """One end wishes for a link no more. Returns whether neither does."""
+        self._wished_by.pop((source, peer), None)
+        if (peer, source) in self._wished_by:
+            return False
+        self._wishes.pop(_pair(source, peer), None)
+        return True
 
     def connect(self, one: str, other: str) -> None:
         """Brings a wished link up, if both ends are there and reach each other."""
@@ -339,6 +356,7 @@ class Network:
 
     def broker_gone(self, broker: SimBroker, *, silent: bool) -> None:
         """A broker's process is over: its peers notice after a while, silent or not."""
+        self._wished_by = {ends: None for ends in self._wished_by if ends[0] != broker.name}
         for pair, link in list(self._broker_links.items()):
             if broker in link.ends and link.up:
                 self.break_link(pair)
@@ -361,7 +379,7 @@ class Network:
         """A router closes a link."""
         link = self._by_number.get((source.name, number))
         if link is not None:
-            self._wishes.pop(_pair(link.ends[0].name, link.ends[1].name), None)
+            self._let_go(source.name, link.ends[link.other_end(source)].name)
             self.break_link(_pair(link.ends[0].name, link.ends[1].name))
 
     def lie(self, choose: Callable[[int], int]) -> None:

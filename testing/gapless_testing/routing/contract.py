@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from gapless.core.network import facts as routing
 from gapless.core.network.facts import BrokerId, Hold
 from gapless.core.network.release import Minima
-from gapless.core.network.seam import Effect
+from gapless.core.network.seam import Effect, RouterContext
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.interests import InterestHistory
@@ -38,6 +38,8 @@ class Contract:
         self.enrolments: dict[tuple[PubendId, ShbId], int] = {}
         """How often routers asked for each SHB to be counted."""
         self._placings = Placings()
+        self._maps: dict[BrokerId, Mapping[BrokerId, object]] = {}
+        """The nodes of the map that each router was given."""
         self._shbs: dict[BrokerId, dict[ShbId, None]] = {}
         self._call = 0
         """The number of the call that is under way."""
@@ -50,6 +52,7 @@ class Contract:
         self.arrived: dict[tuple[BrokerId, BrokerId, str, bytes], None] = {}
         """The mail that has come: from where, to where, for which role, and what it says."""
         self._facts: Mapping[type, Callable[[BrokerId, Any], None]] = {
+            RouterContext: self._on_context,
             routing.FrameArrived: self._on_frame,
             routing.Opened: self._on_pubend,
             routing.Know: self._on_know,
@@ -64,6 +67,7 @@ class Contract:
             routing.Post: self._on_post,
         }
         self._effects: Mapping[type, Callable[[BrokerId, Any], None]] = {
+            routing.Undial: self._check_undial,
             routing.Know: self._check_deliver,
             routing.Seen: self._check_seen,
             routing.Held: self._check_held,
@@ -132,6 +136,9 @@ class Contract:
 
     # ------------------------------------------------------------------------------ what cores say
 
+    def _on_context(self, broker: BrokerId, context: RouterContext) -> None:
+        self._maps[broker] = context.network.nodes
+
     def _on_frame(self, broker: BrokerId, _frame: routing.FrameArrived) -> None:
         self._frames[broker] = self._frames.get(broker, 0) + 1
 
@@ -184,6 +191,11 @@ class Contract:
         self._posted[broker, post.to_node, post.role, post.data] = None
 
     # ------------------------------------------------------------------------------ what routers say
+
+    def _check_undial(self, broker: BrokerId, undial: routing.Undial) -> None:
+        nodes = self._maps.get(broker)
+        if nodes is not None and (undial.peer not in nodes or undial.peer == broker):
+            raise ContractError(Clause.SEAM, f"{undial} names nobody else whom the map has")
 
     def _check_deliver(self, _broker: BrokerId, deliver: routing.Know) -> None:
         knowledge = deliver.knowledge

@@ -138,6 +138,7 @@ class BrokerHost:
         self.routers += 1
         self.router = network.harness.make()
         self._handlers = self.router.handlers()
+        network.wish_for_map(self)
         self._stamp = {}, {}
         self._wake_at = None
         if missing := sorted(kind.__name__ for kind in TOLD - self._handlers.keys()):
@@ -230,8 +231,10 @@ class BrokerHost:
             self._link(effect.link).send(self, effect.frame)
         elif type(effect) is routing.Dial:
             self.network.dial(self.name, effect.peer)
+        elif type(effect) is routing.Undial:
+            self.network.undial(self.name, effect.peer)
         elif type(effect) is routing.Hangup:
-            self.network.hang_up(self._link(effect.link))
+            self.network.hang_up(self, self._link(effect.link))
         elif type(effect) is routing.Save:
             self._save(effect)
         else:
@@ -396,10 +399,13 @@ class VirtualNetwork:
         self.guard: AbstractContextManager[object] = guard or nullcontext()
         self.observers: list[Observer] = []
         self.now = SECOND
+        self.links = harness.network(topology).links
+        """Those of the map."""
         self.streams = harness.make().needs_stream_links
         self.hosts = {name: BrokerHost(self, name) for name in topology.brokers}
         self._links: dict[tuple[BrokerId, BrokerId], VirtualLink] = {}
-        self._wanted = {_pair(*pair): None for pair in topology.links}
+        self._wishes: dict[tuple[BrokerId, BrokerId], None] = {}
+        """Which broker wishes for a link to whom; from its start on for those of the map."""
         self._parted = False
         self._carried = (0, 0)
         """A second, and how many frames were sent in it."""
@@ -465,15 +471,35 @@ class VirtualNetwork:
     def dial(self, broker: BrokerId, peer: BrokerId) -> None:
         """A router asks for a link."""
         if peer in self.hosts and peer != broker:
-            self._wanted[_pair(broker, peer)] = None
+            self._wishes[broker, peer] = None
             self.later(5 * MS, lambda: self._connect(_pair(broker, peer)))
 
-    def hang_up(self, link: VirtualLink) -> None:
-        """A router closes a link; one that the operator configured comes back."""
-        if link.pair not in {_pair(*pair) for pair in self.topology.links}:
-            self._wanted.pop(link.pair, None)
+    def undial(self, broker: BrokerId, peer: BrokerId) -> None:
+        """A router asks for a link no more. One that is up stays as long as the other end wishes for it."""
+        self._wishes.pop((broker, peer), None)
+        link = self._links.get(_pair(broker, peer))
+        if link is not None and not self._is_wished(link.pair):
+            self._close(link)
+
+    def hang_up(self, host: BrokerHost, link: VirtualLink) -> None:
+        """A router closes a link: it comes back if the other end still wishes for it, and is told of this in time."""
+        self._wishes.pop((host.name, link.peer(host).name), None)
+        self._close(link)
+
+    def _close(self, link: VirtualLink) -> None:
         link.cut(told=link.ends)
-        self._links.pop(link.pair, None)
+        if self._links.get(link.pair) is link:
+            del self._links[link.pair]
+
+    def _is_wished(self, pair: tuple[BrokerId, BrokerId]) -> bool:
+        return pair in self._wishes or pair[::-1] in self._wishes
+
+    def wish_for_map(self, host: BrokerHost) -> None:
+        """A process starts, or another router: it wishes for the links of the map, and for no others yet."""
+        self._wishes = {ends: None for ends in self._wishes if ends[0] != host.name}
+        for one, other in self.links:
+            if host.name in {one, other}:
+                self._wishes[host.name, other if host.name == one else one] = None
 
     def cut_all(self, host: BrokerHost) -> None:
         """A broker's end of all its links is gone: it is not told, the others are."""
@@ -510,7 +536,7 @@ class VirtualNetwork:
 
     def _connect(self, pair: tuple[BrokerId, BrokerId]) -> None:
         one, other = (self.hosts[name] for name in pair)
-        if self._parted or pair in self._links or not one.up or not other.up:
+        if self._parted or pair in self._links or not one.up or not other.up or not self._is_wished(pair):
             return
         link = self._links[pair] = VirtualLink(self, one, other)
         for host in link.ends:
@@ -524,7 +550,7 @@ class VirtualNetwork:
 
     def _mend(self) -> None:
         """Every now and then, links that should be there are made."""
-        for pair in list(self._wanted):
+        for pair in {_pair(*ends): None for ends in self._wishes}:
             self._connect(pair)
         self.later(self.random.randrange(200, 700) * MS, self._mend)
 

@@ -112,4 +112,13 @@ LINKS = (
         "An urgent frame overtakes between the parts of a large one, on a link that is full.",
         routers=_KNOWLEDGE,
     ),
+    Switch(
+        "undial_ignored",
+        ("links",),
+        "A router lets go of a node, and its links go on as if nothing had been said: they dial for ever.",
+        (Replace(f"{_LINKS}.on_undial", "pass"),),
+        ("K10",),
+        "A router that lets go of a node: one that is down, or one whose router does not wish for the link either.",
+        awaits="a router that lets go of nodes; until there is one, tests/sim/test_wishes.py has its own",
+    ),
 )

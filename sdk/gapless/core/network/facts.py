@@ -367,8 +367,17 @@ class Dial(Struct, frozen=True, gc=False):
     peer: BrokerId
 
 
+class Undial(Struct, frozen=True, gc=False):
+    """The wish for a link to a broker is over, also where none was ever up: it is not dialed any more.
+
+    A link that is up stays as long as the peer's router wishes for it; when neither does, it is closed.
+    """
+
+    peer: BrokerId
+
+
 class Hangup(Struct, frozen=True, gc=False):
-    """Close a link."""
+    """Close a link, and with it this end's wish for it. Where the peer still wishes for it, it comes back."""
 
     link: LinkId
 

@@ -80,7 +80,16 @@ class Bye(Struct, array_like=True, frozen=True, tag=5):
     """The later process of the receiver's node that runs beside it: the receiver is shut out; 0: it is not."""
 
 
-Control: TypeAlias = NodeHello | NodeAnswer | NodeProof | Accepted | Bye
+class NodeWish(Struct, array_like=True, frozen=True, tag=6):
+    """On a link that is up: whether this end's router wishes for it. Until it is said, it does.
+
+    Only after an `Undial` is it said at all, so a version whose routers say none of these need not know it.
+    """
+
+    wanted: bool
+
+
+Control: TypeAlias = NodeHello | NodeAnswer | NodeProof | Accepted | Bye | NodeWish
 decode_control = msgspec.msgpack.Decoder(Control).decode
 encode_control = msgspec.msgpack.Encoder().encode
 

@@ -38,6 +38,7 @@ from gapless.core.network.greeting import (
     NodeAnswer,
     NodeHello,
     NodeProof,
+    NodeWish,
     RefusedPeerError,
     Transcript,
     check_introduction,
@@ -164,6 +165,10 @@ class BrokerLink:
         self.theirs: NodeHello | None = None
         self.began: int | None = None
         """When it came up."""
+        self.is_wished_there = True
+        """Whether the peer's router wishes for it, as far as the peer has said."""
+        self._wish_said = True
+        """What the peer knows of this end's wish."""
         self.pending = 0
         """How many bytes wait on it."""
         self.behind = 0
@@ -313,6 +318,13 @@ class BrokerLink:
         if self.phase is not LinkPhase.DIALING:
             self._control(Bye(reason[:REASON_MAX], duplicate, later))
 
+    def say_wish(self, *, wanted: bool) -> None:
+        """Whether this end's router wishes for the link, where the peer does not know that."""
+        assert self.phase is LinkPhase.UP
+        if wanted != self._wish_said:
+            self._wish_said = wanted
+            self._control(NodeWish(wanted))
+
     def come_up(self, now: int) -> None:
         """Both ends are proven."""
         self.phase = LinkPhase.UP
@@ -346,7 +358,7 @@ class BrokerLink:
             return NodeAnswer if self.dialed else NodeHello
         if self.phase is LinkPhase.PROVING:
             return Accepted if self.dialed else NodeProof
-        return Bye
+        return NodeWish
 
     def _on_hello(self, theirs: NodeHello) -> None:
         self._take_introduction(theirs)

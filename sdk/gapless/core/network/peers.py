@@ -1,10 +1,11 @@
 """The links of one node to the others, pure: whom to dial and when, which of two links stays, and who is let in.
 
-A router's `Dial` is a wish that lasts until it hangs up: who is not there is dialed again after a pause that grows, and
-so is one whose link went down. Two nodes have one link at most. Where both dial at once, the dial of the one whose name
-comes first in the alphabet stays, as soon as its peer has answered it; before that, whichever comes through is taken. A
-node that comes again is refused until its older link is over, which beats find out. If it has come as another process,
-the older link is asked whether its process lives; if so, two run under one name, and the earlier is shut out.
+A router's `Dial` is a wish that lasts until its `Undial`, or until it hangs up: who is not there is dialed again after
+a pause that grows, and so is one whose link went down. A link for which neither end wishes any more is closed. Two
+nodes have one link at most. Where both dial at once, the dial of the one whose name comes first in the alphabet stays,
+as soon as its peer has answered it; before that, whichever comes through is taken. A node that comes again is refused
+until its older link is over, which beats find out. If it has come as another process, the older link is asked whether
+its process lives; if so, two run under one name, and the earlier is shut out.
 
 Time is monotonic nanoseconds; nonces and pauses are drawn from the seed that is given (protocol: crossing-dials).
 """
@@ -28,6 +29,7 @@ from gapless.core.network.greeting import (
     LinkIdentity,
     NodeAnswer,
     NodeProof,
+    NodeWish,
     RefusedPeerError,
 )
 from gapless.core.network.incarnations import Incarnations, Twice, started
@@ -59,6 +61,8 @@ STRANGERS_MAX: Final = 64
 COMPLAINT_PERIOD: Final = 60 * SECOND
 """So long the same trouble with the same node is not told again."""
 DUPLICATE: Final = "there is another link between the two nodes"
+UNWISHED: Final = "neither node wishes for it any more"
+GIVEN_UP: Final = "the router does not wish for it any more"
 OTHER_PROCESS: Final = "another process of that node has a link here, and is being asked whether it lives"
 
 LINK_UP = Family("gapless_broker_link_up", "Whether there is a link to a node.", ("node",))
@@ -90,7 +94,7 @@ class Peer:
     name: BrokerId
     address: str
     wanted: bool = False
-    """Whether the router has asked for a link, and not hung up since."""
+    """Whether the router wishes for a link: it has asked for one, and neither let go of it nor hung up since."""
     link: LinkId | None = None
     """The one that is up."""
     dial: LinkId | None = None
@@ -189,8 +193,27 @@ class BrokerLinks:
         if not peer.wanted:
             peer.wanted = True
             self._timers.set(("missed", name), now + UNREACHABLE_AFTER)
+            self._say_wish(peer)
         if peer.link is None and peer.dial is None and ("dial", name) not in self._timers:
             self._dial(peer, now)
+
+    def on_undial(self, name: BrokerId, now: int) -> None:
+        """The wish for a link to a node is over. One that is up stays as long as the other end wishes for it."""
+        peer = self._peers.get(name)
+        if peer is None or self._closed:
+            return
+        peer.wanted = False
+        self._timers.clear(("missed", name))
+        if peer.missed:
+            peer.missed = False
+            text = f"no link to the node {name!r} is wished for any more"
+            self._say_over(AlarmCode.NODE_UNREACHABLE, peer, text)
+        if peer.dial is not None:
+            self._end(self._links[peer.dial], GIVEN_UP, now)
+            # Whoever wishes for it again at once waits as after a dial that failed: or a router could dial in a loop.
+            self._timers.set(("dial", name), now + self._pause(peer.failures, REDIAL_MOST))
+        self._close_if_unwished(peer, now)
+        self._say_wish(peer)
 
     def on_hangup(self, number: LinkId, now: int) -> None:
         """A link is not wanted any more, nor another one to that node until it is asked for."""
@@ -276,6 +299,17 @@ class BrokerLinks:
         for link in list(self._links.values()):
             self._end(link, reason, now)
 
+    # What both ends wish.
+
+    def _say_wish(self, peer: Peer) -> None:
+        if peer.link is not None:
+            self._links[peer.link].say_wish(wanted=peer.wanted)
+            self._touched[peer.link] = None
+
+    def _close_if_unwished(self, peer: Peer, now: int) -> None:
+        if peer.link is not None and not peer.wanted and not self._links[peer.link].is_wished_there:
+            self._end(self._links[peer.link], UNWISHED, now)
+
     # One link.
 
     def _make(self, now: int, *, dialed: BrokerId = "", address: str = "", certificate: str = "") -> BrokerLink:
@@ -319,6 +353,9 @@ class BrokerLinks:
             self._come_up(link, now)
         elif type(said) is NodeProof:
             self._on_proven(link, said, now)
+        elif type(said) is NodeWish:
+            link.is_wished_there = said.wanted
+            self._close_if_unwished(self._peers[link.peer], now)
 
     def _on_answered(self, link: BrokerLink, now: int) -> None:
         """A peer that was dialed has proven who it is. One that is shut out is told so by who has proven it, too."""
@@ -473,7 +510,7 @@ class BrokerLinks:
             self._effects.append(LinkDown(link.number))
         else:
             peer.dial = None
-        if reason == DUPLICATE:
+        if reason in {DUPLICATE, GIVEN_UP}:
             reason = peer.reason
         else:
             peer.ended += 1

@@ -45,6 +45,7 @@ from gapless.core.network.facts import (
     Submit,
     SubmitOpen,
     Submitted,
+    Undial,
     Wake,
     Want,
 )
@@ -65,6 +66,7 @@ class RouterContext(Struct, frozen=True, gc=False):
 Effect: TypeAlias = (
     SendFrame
     | Dial
+    | Undial
     | Hangup
     | Know
     | Seen

@@ -399,7 +399,7 @@ def test_a_save_goes_to_the_routers_table_and_is_answered(rig: Rig) -> None:
 
 def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
     frame = routing.SendFrame(3, b"x")
-    rig.router_says(routing.Dial("b"), frame, routing.Hangup(3))
+    rig.router_says(routing.Dial("b"), frame, routing.Undial("c"), routing.Hangup(3))
     lost, jumped = Alarm(AlarmCode.ROUTING_IMPAIRED, "no way"), Alarm(AlarmCode.CLOCK_SUSPECT, "the clock jumped")
     rig.router_says(lost)
     rig.role.effects.append(jumped)
@@ -407,7 +407,7 @@ def test_frames_for_other_brokers_and_alarms_are_handed_out(rig: Rig) -> None:
 
     turn = rig.turn()
 
-    assert turn.network == [routing.Dial("b"), frame, routing.Hangup(3)]
+    assert turn.network == [routing.Dial("b"), frame, routing.Undial("c"), routing.Hangup(3)]
     assert turn.alarms == [lost, jumped]
     assert not rig.turn()
 

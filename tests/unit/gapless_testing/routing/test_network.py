@@ -8,12 +8,14 @@ import pytest
 
 from gapless.core.network.facts import (
     LINK_LOW,
+    Dial,
     Hangup,
     Know,
     Post,
     Probe,
     Save,
     SendFrame,
+    Undial,
     Wake,
     Want,
 )
@@ -114,6 +116,53 @@ def test_what_is_no_effect_is_noticed(effect: Any) -> None:
 def test_a_link_that_is_not_there_is_noticed(effect: Effect) -> None:
     with breaks(Clause.SEAM, r"link 9 is used, and there are \[1\]"):
         network().hosts["p"]._act(effect)
+
+
+def test_who_hangs_up_is_linked_again_as_long_as_the_other_end_wishes() -> None:
+    made = network()
+    made.hosts["p"]._act(Hangup(1))
+    made.run(2 * SECOND)
+    assert [peer for _, peer, _, _ in router(made, "p").called("link_up")] == ["s", "s"]
+
+    for host in made.hosts.values():
+        host._act(Hangup(2))
+    made.run(2 * SECOND)
+
+    assert len(router(made, "p").called("link_up")) == 2
+
+
+def test_a_link_stays_as_long_as_one_end_wishes_for_it_and_one_that_neither_wishes_for_is_over() -> None:
+    made = network()
+    made.hosts["p"]._act(Undial("s"))
+    made.run(2 * SECOND)
+    assert router(made, "p").called("link_down") == []
+
+    made.hosts["s"]._act(Undial("p"))
+    made.run(2 * SECOND)
+    assert len(router(made, "p").called("link_down")) == len(router(made, "s").called("link_down")) == 1
+    assert len(router(made, "p").called("link_up")) == 1
+    made.hosts["s"]._act(Dial("p"))
+    made.run(SECOND)
+
+    assert len(router(made, "p").called("link_up")) == 2
+
+
+def test_another_router_wishes_for_the_links_of_the_map_again() -> None:
+    made = network()
+    for name, peer in (("p", "s"), ("s", "p")):
+        made.hosts[name]._act(Undial(peer))
+    made.run(SECOND)
+
+    made.hosts["s"].vanish()
+    made.run(SECOND)
+
+    assert len(router(made, "s").called("link_up")) == 1
+
+
+@pytest.mark.parametrize("peer", ["p", "nobody"])
+def test_who_lets_go_of_nobody_is_noticed(peer: str) -> None:
+    with breaks(Clause.SEAM, "names nobody else whom the map has"):
+        network(ScriptedHarness(lambda _router, method, _arguments: [Undial(peer)] if method == "link_up" else []))
 
 
 def test_a_fact_that_nothing_takes_is_noticed() -> None:

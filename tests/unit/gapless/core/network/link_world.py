@@ -71,6 +71,10 @@ class LinkNode:
         self.links.on_dial(peer, self.world.now)
         self.settle()
 
+    def undial(self, peer: str) -> None:
+        self.links.on_undial(peer, self.world.now)
+        self.settle()
+
     def send(self, peer: str, *frames: bytes, urgent: bool = False) -> None:
         for frame in frames:
             self.links.on_send(self.link_to(peer), frame, urgent=urgent, now=self.world.now)

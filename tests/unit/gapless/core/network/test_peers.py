@@ -12,6 +12,7 @@ from gapless.core.network.links import GREETING_TIME, SendPayloads
 from gapless.core.network.peers import (
     COMPLAINT_PERIOD,
     DUPLICATE,
+    GIVEN_UP,
     LINK_BEHIND,
     LINK_UP,
     LINKS_ENDED,
@@ -315,6 +316,132 @@ def test_a_link_that_the_router_hangs_up_is_not_dialed_again_until_it_asks() -> 
     assert "it closed the link: the router has hung up" in b.closed.values()
     a.dial("b")
     world.advance(10)
+
+    assert a.peers == ["b"]
+
+
+# ------------------------------------------------------------------- wishes that are over
+
+
+def test_who_is_not_wished_for_any_more_is_not_dialed_and_the_alarm_is_over() -> None:
+    world = World()
+    a = world.start("a")
+    a.dial("b")
+    world.advance(20)
+    dials = len(a.dials)
+
+    a.undial("b")
+    world.advance(60)
+
+    assert [(alarm.code, alarm.about, alarm.over) for alarm in a.alarms] == [
+        (AlarmCode.NODE_UNREACHABLE, "b", False),
+        (AlarmCode.NODE_UNREACHABLE, "b", True),
+    ]
+    assert len(a.dials) == dials
+
+
+def test_a_dial_that_is_under_way_is_given_up_and_raises_no_alarm() -> None:
+    world = World()
+    world.refuses_after = 4
+    a = world.start("a")
+    a.dial("b")
+    world.run()
+
+    a.undial("b")
+    world.advance(30)
+
+    assert len(a.dials) == 1
+    assert GIVEN_UP in a.closed.values()
+    assert a.alarms == []
+
+
+def test_who_lets_go_and_dials_again_at_every_turn_dials_no_more_often_for_that() -> None:
+    world, patient = World(), World().start("a")
+    a = world.start("a")
+    for _ in range(200):
+        a.dial("b")
+        a.undial("b")
+        world.advance(0.05)
+
+    patient.dial("b")
+    patient.world.advance(10)
+
+    assert 1 < len(a.dials) <= len(patient.dials) + 1
+
+
+def test_a_link_that_the_other_end_still_wishes_for_stays() -> None:
+    world, a, b = linked()
+    b.dial("a")
+    world.advance(1)
+
+    a.undial("b")
+    world.advance(20)
+
+    assert (list(a.up), list(b.up)) == ([1], [1])
+
+
+def test_a_link_that_neither_end_wishes_for_is_closed_and_stays_closed() -> None:
+    world, a, b = linked()
+    b.dial("a")
+    a.undial("b")
+    world.advance(5)
+
+    b.undial("a")
+    world.advance(30)
+
+    assert a.up == b.up == {}
+    assert "it closed the link: neither node wishes for it any more" in {*a.closed.values(), *b.closed.values()}
+    assert (len(a.dials), len(b.dials)) == (1, 0)
+    assert a.alarms == b.alarms == []
+
+
+def test_a_link_that_only_its_dialer_wished_for_is_closed_when_it_does_not() -> None:
+    world, a, b = linked()
+
+    a.undial("b")
+    world.advance(30)
+
+    assert a.up == b.up == {}
+    assert len(a.dials) == 1
+
+
+def test_a_wish_that_comes_back_keeps_the_link() -> None:
+    world, a, b = linked()
+    b.dial("a")
+    a.undial("b")
+    world.advance(1)
+    a.dial("b")
+    world.advance(1)
+
+    b.undial("a")
+    world.advance(20)
+
+    assert (list(a.up), list(b.up)) == ([1], [1])
+
+
+def test_of_a_link_that_came_after_the_wish_was_over_the_dialer_decides() -> None:
+    """The one has let go of a node that is not there; the node comes, dials, and lets go in its turn."""
+    world = World()
+    a = world.start("a")
+    a.dial("b")
+    world.advance(3)
+    a.undial("b")
+    b = world.start("b")
+    b.dial("a")
+    world.advance(20)
+    assert (a.peers, b.peers) == (["b"], ["a"])
+
+    b.undial("a")
+    world.advance(20)
+
+    assert a.up == b.up == {}
+    assert len(b.dials) == 1
+
+
+def test_who_knows_nothing_of_such_a_node_lets_go_of_nothing() -> None:
+    _, a, _ = linked()
+
+    a.undial("nobody")
 
     assert a.peers == ["b"]
 
