@@ -30,7 +30,8 @@ from gapless_sim.world.consumer import Consumer, Row
 from gapless_sim.world.options import MICROSECOND, SECOND, NetworkFaults, Options
 from gapless_sim.world.options import MILLISECOND as NANOS_PER_MS
 from gapless_sim.world.producer import Outbox, Producer, Publication, key_of
-from gapless_sim.world.topology import MESH, NEEDS_MESH, TREE
+from gapless_sim.world.routers import networks_of
+from gapless_sim.world.topology import DRAWN_FOR, MESH
 from gapless_sim.world.world_builder import build
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ class Stage:
         options = Options(
             setup.seed,
             router=setup.router,
-            topology=MESH if setup.router in NEEDS_MESH else TREE,
+            topology=DRAWN_FOR.get(networks_of(setup.router), MESH),
             cells=setup.cells,
             together=False,
             clients=0,

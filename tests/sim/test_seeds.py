@@ -9,6 +9,7 @@ import pytest
 from gapless_sim.search.campaign import Plan, Total, campaign
 from gapless_sim.search.sometimes import DECLARED
 from gapless_sim.workloads import KAFKA_SOMETIMES
+from gapless_sim.world.topology import SINGLES
 from sim.seeds import first_seed, seed_count
 
 UNDRAWN = ("ranges", "committing", "transforms", "transactions")
@@ -31,6 +32,7 @@ def test_no_seed_breaks_a_promise() -> None:
         (Plan(), count),
         (Plan(("knowledge",)), on_trees),
         (Plan(("knowledge",), "roaming"), roaming),
+        (Plan(("knowledge",), topology=SINGLES), undrawn),
         *((Plan(workload=workload), undrawn) for workload in UNDRAWN),
         (Plan(workload="kafka"), at_kafka),
     ]
@@ -42,7 +44,7 @@ def test_no_seed_breaks_a_promise() -> None:
                 failures.append(f"{plan.command(summary.seed, summary.router)}: {summary.failure}")
 
     assert not failures, failures
-    assert total.runs == 2 * count + on_trees + roaming + 2 * (len(UNDRAWN) * undrawn + at_kafka)
+    assert total.runs == 2 * count + on_trees + roaming + undrawn + 2 * (len(UNDRAWN) * undrawn + at_kafka)
     if count < ENOUGH:
         return
     for declared, rare in ((DECLARED, RARE), (KAFKA_SOMETIMES, RARE_AT_KAFKA)):

@@ -90,6 +90,7 @@ class LocalRouter(RouterBase):
     """
 
     name = "local"
+    networks = "one"
 
     def __init__(self) -> None:
         self._pubends: dict[PubendId, LocalPubend] = {}

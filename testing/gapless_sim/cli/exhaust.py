@@ -76,9 +76,9 @@ class Sum:
 def scopes_of(count: int, names: Sequence[str], routers: Sequence[str] = ()) -> tuple[Scope, ...]:
     """The scopes of these names, or else the first so many: those with IBs, where only such routers are named."""
     from gapless_sim.search.scopes import CELL_SCOPES, SCOPES, scope_named
-    from gapless_sim.world.topology import NEEDS_TREE
+    from gapless_sim.world.routers import CELLS, networks_of
 
-    by_cells = bool(routers) and all(router in NEEDS_TREE for router in routers)
+    by_cells = bool(routers) and all(networks_of(router) == CELLS for router in routers)
     listed = CELL_SCOPES if by_cells else SCOPES
     try:
         return tuple(map(scope_named, names)) or listed[:count]

@@ -55,7 +55,7 @@ def simulate(
     ] = None,
     topology: Annotated[
         str | None,
-        typer.Option(help="Nodes as the seed draws them, with IBs: tree or mesh; else as the router needs it."),
+        typer.Option(help="Nodes as the seed draws them, with IBs: tree, nodes or mesh; else as the router needs it."),
     ] = None,
     levels: Annotated[
         int | None,
@@ -140,16 +140,20 @@ def _check(plan: Plan) -> None:
     from gapless import plugins
     from gapless_sim.search.storages import check_storage
     from gapless_sim.workloads import WORKLOADS
-    from gapless_sim.world.topology import NEEDS_TREE
+    from gapless_sim.world.routers import networks_of
+    from gapless_sim.world.topology import DRAWN_FOR, SINGLES, TREE
 
     check_storage(plan.storage)
     for router in plan.routers:
         plugins.load("routing", router)
         _check_topology(router, plan.topology)
-        if plan.levels is not None and plan.topology is None and router not in NEEDS_TREE:
+        drawn = plan.topology or DRAWN_FOR.get(networks_of(router), "")
+        if plan.levels is not None and not drawn:
             raise ConfigurationError(
                 f"--levels {plan.levels}: the router {router!r} has a --topology only if you say so"
             )
+        if plan.levels is not None and drawn == SINGLES:
+            raise ConfigurationError(f"--levels {plan.levels}: a tree of single nodes has none; --topology {TREE} has")
     if plan.workload is not None and plan.workload not in WORKLOADS:
         raise ConfigurationError(f"--workload: there is no {plan.workload!r}; there are {', '.join(WORKLOADS)}")
 
@@ -164,15 +168,17 @@ def _say_storage(plan: Plan) -> None:
 
 
 def _check_topology(router: str, topology: str | None) -> None:
-    from gapless_sim.world.topology import KINDS, MESH, NEEDS_MESH, NEEDS_TREE, TREE
+    from gapless_sim.world.routers import ONE, networks_of
+    from gapless_sim.world.topology import KINDS, WORKS_IN
 
     if topology is None:
         return
     if topology not in KINDS:
         raise ConfigurationError(f"--topology: there is no {topology!r}; there are {', '.join(KINDS)}")
-    if router == "local":
-        raise ConfigurationError(f"--topology {topology}: the router 'local' knows one node alone")
-    if (router in NEEDS_MESH and topology == TREE) or (router in NEEDS_TREE and topology == MESH):
+    networks = networks_of(router)
+    if networks == ONE:
+        raise ConfigurationError(f"--topology {topology}: the router {router!r} knows one node alone")
+    if topology not in WORKS_IN[networks]:
         raise ConfigurationError(f"--topology {topology}: the router {router!r} does not work there")
 
 

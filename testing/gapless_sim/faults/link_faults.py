@@ -61,8 +61,8 @@ class LinkFaults:
         return self._world.topology
 
     def allows(self, one: str, other: str) -> bool:
-        """Whether there can be a link: the map has it, and it is not dead."""
-        return self._topology.has_link(one, other) and pair_of(one, other) not in self.dead
+        """Whether there can be a link: the map has it, or any two may have one, and it is not dead."""
+        return self._topology.may_link(one, other) and pair_of(one, other) not in self.dead
 
     # What there is to do about it, where no link cores run.
 
@@ -183,7 +183,7 @@ class LinkLayer(LinkFaults):
 
     def on_cut(self, source: str, target: str) -> None:
         """Nothing gets through in one direction: that is noticed."""
-        if self._topology.has_link(source, target):
+        if self._topology.may_link(source, target):
             self._world.after(SILENCE_MOST, "world", "heartbeats", self._look, source, target)
 
     def on_down(self, pair: Pair) -> None:

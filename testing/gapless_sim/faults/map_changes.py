@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from gapless_sim.faults.reconfiguration import change_map
 from gapless_sim.oracles.hops import let_go_of_judges
 from gapless_sim.world.options import MILLISECOND
-from gapless_sim.world.topology import Cell, Topology, pair_of
+from gapless_sim.world.topology import SINGLES, Cell, pair_of
 
 if TYPE_CHECKING:
     from gapless_sim.world.broker import SimBroker
+    from gapless_sim.world.topology import Topology
     from gapless_sim.world.world import World
 
 SPREAD = 60
@@ -93,16 +94,30 @@ class MapChanges:
     # What changes.
 
     def _gain(self, before: Topology) -> Topology | None:
+        if before.kind == SINGLES:
+            up = self._draws.pick(list(before.cells))
+            return before.with_cells([*before.cells.values(), Cell((self._new_name(),), (), up)])
         cells = [cell for cell in before.cells.values() if not cell.roles and len(cell.nodes) < NODES_MOST]
         if not cells:
             return None
         cell = self._draws.pick(cells)
+        return _with(before, replace(cell, nodes=(*cell.nodes, self._new_name())))
+
+    def _new_name(self) -> str:
         self._added += 1
-        return _with(before, replace(cell, nodes=(*cell.nodes, f"ib{len(self._world.brokers) + self._added}")))
+        return f"ib{len(self._world.brokers) + self._added}"
 
     def _lose(self, before: Topology) -> Topology | None:
-        """A cell loses a node that no client is connected to; it keeps the one that it is called after."""
+        """A cell loses a node that no client is connected to; it keeps the one that it is called after.
+
+        Of single nodes one at the rim goes.
+        """
         used = {address for client in self._world.clients.values() for address in client.addresses}
+        if before.kind == SINGLES:
+            hung_on = {cell.up for cell in before.cells.values()}
+            rim = [cell for cell in before.cells.values() if not cell.roles and cell.name not in hung_on | used]
+            leaves = self._draws.pick(rim) if rim else None
+            return leaves and before.with_cells([cell for cell in before.cells.values() if cell is not leaves])
         cells = [cell for cell in before.cells.values() if any(node not in used for node in cell.nodes[1:])]
         if not cells:
             return None
@@ -124,15 +139,15 @@ class MapChanges:
             return None
         up = self._draws.pick(others).name
         rest = [cell for cell in before.cells.values() if cell is not moved]
-        return Topology([*rest, replace(moved, up=up)])
+        return before.with_cells([*rest, replace(moved, up=up)])
 
     def _is_joined(self, after: Topology) -> bool:
         """Whether a path leads from every node to every PHB, although some links are dead."""
         layer = self._world.network.layer
         dead = {} if layer is None else layer.dead
-        return after.joins_all(lambda one, other: after.has_link(one, other) and pair_of(one, other) not in dead)
+        return after.joins_all(lambda one, other: after.may_link(one, other) and pair_of(one, other) not in dead)
 
 
 def _with(topology: Topology, changed: Cell) -> Topology:
     """The same with this cell in place of the one of its name."""
-    return Topology([changed if cell.name == changed.name else cell for cell in topology.cells.values()])
+    return topology.with_cells([changed if cell.name == changed.name else cell for cell in topology.cells.values()])

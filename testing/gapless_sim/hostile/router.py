@@ -83,6 +83,7 @@ class HostileRouter(RouterBase):
     """A `Router` for a full mesh of brokers."""
 
     name = "hostile"
+    networks = "mesh"
 
     def __init__(self) -> None:
         self._station: Station

@@ -39,6 +39,7 @@ from gapless_sim.oracles.transforms import J3Transforms
 from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 from gapless_sim.recording.model import Model
 from gapless_sim.world.core_links import CoreNetwork
+from gapless_sim.world.routers import CELLS, networks_of
 
 if TYPE_CHECKING:
     from gapless_sim.recording.observation import Oracle
@@ -112,7 +113,10 @@ def all_oracles(world: World) -> list[Oracle]:
 
 
 def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
-    """What looks at networks with nodes that have no roles. Only routers of trees work by hops."""
+    """What looks at networks with nodes that have no roles. Only routers of trees work by hops.
+
+    Which neighbour is told of what, and asked how often, is judged where routers are made for cells.
+    """
     world = model.world
     if world.topology is None or world.network.frames is None:
         return []
@@ -121,8 +125,9 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
     rest: list[Oracle] = []
     if not world.topology.mesh:
         counted, queued = C5ByHop(model), K6Queued(model)
-        hops = [V4ByHop(model), K3Rows(model), K5Answered(model), K7Consolidated(model)]
-        hops += [K8Sideways(model), K9Forgotten(model), counted, K11Lost(model)]
+        by_cells = networks_of(world.options.router) == CELLS
+        hops = [V4ByHop(model), *([K3Rows(model), K5Answered(model), K7Consolidated(model)] if by_cells else [])]
+        hops += [*([K8Sideways(model)] if by_cells else []), K9Forgotten(model), counted, K11Lost(model)]
         cached = I5Cached(model)
         pieces.listeners.append(cached.gap_sent)
         rest += [queued, cached]

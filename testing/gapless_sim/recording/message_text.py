@@ -262,12 +262,16 @@ def _keys(batch: EventBatch) -> list[int]:
 # ----------------------------------------------------------------------------------- between routers
 
 
-def frame_text(frame: bytes, names: Names) -> MessageText:
-    """What a router's frame says."""
+def frame_text(
+    frame: bytes, names: Names, explain: Callable[[routing_frames.Private], str] = lambda _: ""
+) -> MessageText:
+    """What a router's frame says. `explain`: of one of its own kind, in that router's words; "": nothing."""
     try:
         message = routing_frames.decode(frame).message
     except RemoteProtocolError:
         return MessageText("garbled", f"{len(frame)} bytes that make no sense")
+    if type(message) is routing_frames.Private and (told := explain(message)):
+        return MessageText("private", told)
     return routing_text(message, names)
 
 

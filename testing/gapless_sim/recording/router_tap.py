@@ -10,6 +10,7 @@ from gapless.core.network.seam import Effect, Router, Told
 from gapless_sim.hostile.router import HostileRouter
 
 if TYPE_CHECKING:
+    from gapless.core.network.frames import Private
     from gapless.node.machine import Tap
     from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.world import World
@@ -66,6 +67,11 @@ class RouterTap:
         self._routers[broker] = router
         if self._world.in_liveness:
             self.begin_liveness()
+
+    def explain(self, broker: str, said: Private) -> str:
+        """What the router of a broker says of a frame of its own kind; "": nothing."""
+        explain = getattr(self._routers.get(broker), "explain", None)
+        return "" if explain is None else str(explain(said))
 
     def begin_liveness(self) -> None:
         """No router does wrong on purpose any more."""

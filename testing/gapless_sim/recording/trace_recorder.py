@@ -8,6 +8,7 @@ it left, and its `peer` where it should have gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gapless.core.ports import Append, Chop, Put
@@ -60,6 +61,9 @@ class _Recorder(Oracle):
         late = f" [sent {waited / 1e9:.1f} s ago]" if waited > SLOW else ""
         self._line(target, MessageText(text.kind, text.text + late), source)
 
+    def _frame_text(self, source: str, frame: bytes) -> MessageText:
+        return frame_text(frame, self.names, partial(self.world.seam.explain, source))
+
     def _left(self, source: str, target: str, payload: bytes) -> None:
         self._on_their_way.setdefault((source, target, payload), []).append(self.world.now)
 
@@ -82,7 +86,7 @@ class _Recorder(Oracle):
 
         def hear_frame(number: int, frame: bytes) -> None:
             source = self._peers[broker.name, number]
-            self._arrived(source, broker.name, frame_text(frame, self.names), frame)
+            self._arrived(source, broker.name, self._frame_text(source, frame), frame)
             on_frame(number, frame)
 
         broker.accept = accept_and_attend  # type: ignore[method-assign]
@@ -120,7 +124,7 @@ class _Recorder(Oracle):
             lost = self.world.hits["net.lost"]
             to_broker(source, number, frame, urgent=urgent)
             if self.world.hits["net.lost"] > lost or network.is_cut(source.name, target):
-                self._line(source.name, MessageText(LOST, frame_text(frame, self.names).text), target)
+                self._line(source.name, MessageText(LOST, self._frame_text(source.name, frame).text), target)
             else:
                 self._left(source.name, target, frame)
 

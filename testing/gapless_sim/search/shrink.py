@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless_sim.world.options import MILLISECOND, NetworkFaults, Options
-from gapless_sim.world.topology import Cell, Topology, topology_of
+from gapless_sim.world.topology import Cell, topology_of
 
 if TYPE_CHECKING:
     from gapless_sim.search.result import Failure, Result
@@ -322,7 +322,7 @@ def _with_fewer_nodes(options: Options) -> Iterator[tuple[str, Options]]:
             rest = []
         else:
             continue
-        fewer = Topology([*cells[:place], *rest, *cells[place + 1 :]], mesh=topology.mesh)
+        fewer = topology.with_cells([*cells[:place], *rest, *cells[place + 1 :]])
         hosted = [role for roles in fewer.roles.values() for role in roles]
         phbs, shbs = hosted.count("phb"), hosted.count("shb")
         if phbs and shbs:

@@ -119,11 +119,6 @@ class SimBroker:
         return self.running and self.machine is not None and self.machine.alive
 
     @property
-    def streams(self) -> bool:
-        """Whether its router needs links that lose nothing."""
-        return self.world.streams
-
-    @property
     def roles(self) -> frozenset[str]:
         """What it hosts."""
         return frozenset(self.loaded.open_roles)

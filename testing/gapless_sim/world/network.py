@@ -1,7 +1,7 @@
 """The network: all links, between clients and brokers and between brokers, and everything that goes wrong on them.
 
-A link between brokers is a datagram link unless the router asks for streams: each frame may be lost, repeated
-(at once or much later) and overtaken. For the links of clients see `gapless_sim.world.links`.
+On a link between brokers each frame may be lost, repeated (at once or much later) and overtaken. For the links of
+clients see `gapless_sim.world.links`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gapless_sim.recording.frame_tap import FrameTap, LinkBetween
 from gapless_sim.world.leftovers import Leftovers, Way
 from gapless_sim.world.links import ClientLink, Pipe
 from gapless_sim.world.options import MILLISECOND, SECOND
-from gapless_sim.world.topology import TREE
+from gapless_sim.world.topology import BY_TREE
 
 if TYPE_CHECKING:
     from gapless_sim.world.application import SimClient
@@ -42,7 +42,6 @@ class BrokerLink:
         self.numbers = (one.next_link(), other.next_link())
         self.lives = (one.life, other.life)
         self.up = True
-        self.last_arrival = [0, 0]
         self.rates = [0, 0]
         """Bytes a second towards each end, 0 for no limit."""
         self.busy_until = [0, 0]
@@ -73,7 +72,7 @@ class Network:
         self._old: dict[tuple[str, str, str], deque[bytes]] = {}
         self._slow = world.choices.stream("slow links between brokers")
         self._leftovers = Leftovers(world.choices.stream("late frames"))
-        self.layer: LinkFaults | None = LinkLayer(self) if world.options.topology == TREE else None
+        self.layer: LinkFaults | None = LinkLayer(self) if world.options.topology in BY_TREE else None
         """What sees to the links of a tree."""
         self.liar = Liar(world, on=self.faults.lies > 0)
         self.frames = FrameTap(world) if world.topology is not None else None
@@ -201,13 +200,13 @@ class Network:
         }
 
     def _broker_ways(self) -> dict[Way, Callable[[], None]]:
-        """By way between two brokers: what brings something of an earlier link; only where links are no streams."""
+        """By way between two brokers: what brings something of an earlier link."""
         found: dict[Way, Callable[[], None]] = {}
         for link in self._broker_links.values():
             for index, target in enumerate(link.ends):
                 source = link.ends[1 - index]
                 way = (source.name, target.name)
-                if link.up and not source.streams and self._leftovers.has_any(way, link.numbers[1 - index]):
+                if link.up and self._leftovers.has_any(way, link.numbers[1 - index]):
                     found[way] = partial(self._bring_to_broker, way, link, index)
         return found
 
@@ -290,7 +289,7 @@ class Network:
             broker.on_broker_link(link.numbers[index], peer.name, peer.roles, peer.boots)
 
     def to_broker(self, source: SimBroker, number: int, frame: bytes, *, urgent: bool) -> None:
-        """Sends a frame to another broker. Urgent ones overtake on a stream; here any may."""
+        """Sends a frame to another broker. Any may be overtaken, urgent or not."""
         link = self._by_number.get((source.name, number))
         if link is None or not link.up:
             return
@@ -302,11 +301,6 @@ class Network:
         if link.lives[index].over or self.is_cut(source.name, target.name):
             return
         left = self._leave(link, index, len(frame))
-        if source.streams:
-            arrival = max(link.last_arrival[index], left + self.latency())
-            link.last_arrival[index] = arrival
-            self._carry(link, index, frame, arrival)
-            return
         faults, choices = self.faults, self.choices
         if choices.chance(faults.loss):
             self.world.sometimes("net.lost")

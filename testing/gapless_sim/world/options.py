@@ -156,9 +156,11 @@ class Options:
     together: bool = True
     """Whether a node hosts both roles, as far as there are as many."""
     topology: str = ""
-    """How nodes hang together: a `tree` of cells, or a `mesh` of the same nodes; "": a mesh of PHBs and SHBs alone."""
+    """How nodes hang together: a `tree` of cells, a `mesh` of the same nodes, or a tree of single `nodes`.
+
+    "": a mesh of PHBs and SHBs alone."""
     cells: str = ""
-    """The nodes of a tree or mesh, as `gapless_sim.world.topology` writes them."""
+    """The nodes of such a network, as `gapless_sim.world.topology` writes them."""
     roaming: bool = False
     """Whether subscriptions are consumed at any SHB of a tree or mesh."""
     link_cores: bool = False

@@ -1,9 +1,11 @@
-"""Networks of cells: which nodes there are besides PHBs and SHBs, how they hang together, and what a path is.
+"""Networks of cells or of single nodes: which there are besides PHBs and SHBs, how they hang together, what a path is.
 
 Cells form a tree. A cell of several nodes has no roles: its nodes are intermediate brokers (IBs), any of which does
 the work of the others. A node with a role is alone in its cell, and may stand between other cells. There are links from
 every node of a cell to every node of a neighbouring one, and between the nodes of a cell; in a mesh of the same nodes
-there are links between all.
+there are links between all. A tree of single nodes (`nodes`) is one of cells of one node each, in which a node without
+roles is alone, too: its map has the links that an operator expects, and any two nodes may link all the same. There a
+path may pass over nodes that are away, as many next to each other as its routers stand (`delta`).
 
 As text, which is what an option of a run holds: `phb1:phb ib1+ib2<phb1 shb1:shb<ib1`. A cell is called like its first
 node; behind a colon stand its roles, and behind `<` the cell that it hangs on.
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.ports import Roaming
 from gapless_sim.world.options import FAULTS, NetworkFaults
+from gapless_sim.world.routers import CELLS, FULL_MESH, NODES, ONE, networks_of
 
 if TYPE_CHECKING:
     from gapless_sim.world.choices import Choices, Stream
@@ -27,8 +30,14 @@ if TYPE_CHECKING:
 Pair: TypeAlias = "tuple[str, str]"
 """Two nodes that may have a link, in the order of their names."""
 
-TREE, MESH = "tree", "mesh"
-KINDS = (TREE, MESH)
+TREE, MESH, SINGLES = "tree", "mesh", "nodes"
+KINDS = (TREE, MESH, SINGLES)
+BY_TREE = (TREE, SINGLES)
+"""The kinds in which nodes hang on each other, and links have cores."""
+DRAWN_FOR = {CELLS: TREE, NODES: SINGLES}
+"""What is drawn for routers that are made for such networks, if nobody says anything else; for others, nothing."""
+WORKS_IN = {CELLS: BY_TREE, NODES: (SINGLES,), FULL_MESH: (MESH,), ONE: ()}
+"""What may be drawn for them: a tree of cells of one node each is one of cells, too."""
 PHBS_MOST, SHBS_MOST, CELL_MOST = 3, 4, 3
 LEVELS = (0, 1, 2, 2)
 """How many levels of IBs a drawn tree may have; half of all have two."""
@@ -36,10 +45,12 @@ CELLS_MOST = 2
 """So many cells of IBs are on a level at most."""
 REPLACED_SHARE = 0.25
 """In so many trees machines of SHBs are lost."""
-NEEDS_TREE = ("knowledge",)
-"""Routers that know no network but one of cells."""
-NEEDS_MESH = ("hostile",)
-"""Routers that need a link between any two nodes."""
+READS_IN_TURNS = ("knowledge",)
+"""Routers that have options for how much of an interest they say and read in a turn."""
+CHAIN, HUB, RANDOM = SHAPES = ("chain", "hub", "random")
+"""How a drawn tree of single nodes hangs together."""
+SINGLES_MOST = 6
+"""So many nodes without roles has it at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +81,15 @@ def pair_of(one: str, other: str) -> Pair:
 class Topology:
     """All cells of a network."""
 
-    def __init__(self, cells: Sequence[Cell], *, mesh: bool = False) -> None:
-        """Each cell hangs on one that stands before it. Raises ValueError if these are no tree."""
+    def __init__(self, cells: Sequence[Cell], kind: str = TREE, *, delta: int = 0) -> None:
+        """Each cell hangs on one that stands before it. Raises ValueError if these are no tree, or not of that kind.
+
+        `delta`: so many nodes next to each other may be away on a path, where all are single.
+        """
         self.cells: Mapping[str, Cell] = {}
-        self.mesh = mesh
+        self.kind = kind
+        self.mesh = kind == MESH
+        self._delta = delta if kind == SINGLES else 0
         self.cell_of: dict[str, Cell] = {}
         """By node."""
         cells_by_name: dict[str, Cell] = {}
@@ -82,20 +98,26 @@ class Topology:
                 raise ValueError(f"the cell {cell.name} hangs on {cell.up or 'nothing'}")
             if len(cell.nodes) > 1 and cell.roles:
                 raise ValueError(f"the cell {cell.name} has several nodes, and one of them a role")
+            if len(cell.nodes) > 1 and kind == SINGLES:
+                raise ValueError(f"the cell {cell.name} has several nodes, and all are to be single")
             for node in cell.nodes:
                 if node in self.cell_of:
                     raise ValueError(f"the node {node} is in two cells")
                 self.cell_of[node] = cell
             cells_by_name[cell.name] = cell
         self.cells = cells_by_name
-        self.links = tuple(self._all_links() if mesh else self._tree_links())
+        self.links = tuple(self._all_links() if self.mesh else self._tree_links())
         """Every link that the map of the network has."""
         self._links = frozenset(self.links)
 
     @classmethod
-    def parse(cls, text: str, *, mesh: bool = False) -> Topology:
+    def parse(cls, text: str, kind: str = TREE) -> Topology:
         """The other way round from `str`. Raises ValueError."""
-        return cls([_parse_cell(word) for word in text.split()], mesh=mesh)
+        return cls([_parse_cell(word) for word in text.split()], kind)
+
+    def with_cells(self, cells: Sequence[Cell]) -> Topology:
+        """Others, in a network of the same kind."""
+        return Topology(cells, self.kind, delta=self._delta)
 
     def __str__(self) -> str:
         return " ".join(map(str, self.cells.values()))
@@ -108,7 +130,7 @@ class Topology:
     def map(self) -> NetworkMap:
         """As routers are given it."""
         nodes = {
-            node: NetworkNode(frozenset(cell.roles), "" if self.mesh else cell.name)
+            node: NetworkNode(frozenset(cell.roles), cell.name if self.kind == TREE else "")
             for node, cell in self.cell_of.items()
         }
         return NetworkMap(nodes, self.links)
@@ -116,6 +138,10 @@ class Topology:
     def has_link(self, one: str, other: str) -> bool:
         """Whether the map has a link between two nodes."""
         return pair_of(one, other) in self._links
+
+    def may_link(self, one: str, other: str) -> bool:
+        """Whether two nodes may have a link: in a tree of single nodes, any two."""
+        return self.has_link(one, other) or (self.kind == SINGLES and {one, other} <= self.cell_of.keys())
 
     def are_mates(self, one: str, other: str) -> bool:
         """Whether two nodes are of one cell."""
@@ -137,15 +163,26 @@ class Topology:
     def has_path(self, one: str, other: str, is_live: Callable[[str, str], bool]) -> bool:
         """Whether a path leads from a node to another one.
 
-        It is one node of each cell between them, with at most one hop sideways in each.
+        It is one node of each cell between them, with at most one hop sideways in each; where all nodes are single, it
+        passes over some that are away.
         """
         if self.mesh or one == other:
             return one == other or is_live(one, other)
+        if self.kind == SINGLES:
+            return self._has_way([cell.name for cell in self.cells_between(one, other)], is_live)
         reached = self._and_mates([one], is_live)
         for cell in self.cells_between(one, other)[1:]:
             entered = [node for node in cell.nodes if any(is_live(before, node) for before in reached)]
             reached = self._and_mates(entered, is_live)
         return other in reached
+
+    def _has_way(self, nodes: Sequence[str], is_live: Callable[[str, str], bool]) -> bool:
+        reached = {0}
+        for place in range(1, len(nodes)):
+            before = range(max(0, place - 1 - self._delta), place)
+            if any(earlier in reached and is_live(nodes[earlier], nodes[place]) for earlier in before):
+                reached.add(place)
+        return len(nodes) - 1 in reached
 
     def joins_all(self, is_live: Callable[[str, str], bool]) -> bool:
         """Whether a path leads from every node to every PHB."""
@@ -218,9 +255,30 @@ def draw_topology(stream: Stream, shbs_least: int = 1, levels: int | None = None
     return Topology(cells)
 
 
-def star(shbs: int) -> Topology:
+def draw_nodes(stream: Stream, shbs_least: int = 1) -> Topology:
+    """A tree of single nodes: 1 to 3 PHBs, 1 to 4 SHBs, and up to 6 without roles: a chain, a hub, or any tree.
+
+    Any node may stand between others, with or without roles.
+    """
+    shape, phbs, shbs = stream.pick(SHAPES), 1 + stream.draw(PHBS_MOST), 1 + stream.draw(SHBS_MOST)
+    shbs = max(shbs, shbs_least)
+    both = stream.chance(0.25)
+    hosted: list[tuple[str, tuple[str, ...]]] = [("phb1", ("phb", "shb") if both else ("phb",))]
+    hosted += [(f"phb{each}", ("phb",)) for each in range(2, phbs + 1)]
+    hosted += [(f"shb{each}", ("shb",)) for each in range(1, shbs - both + 1)]
+    hosted += [(f"ib{each}", ()) for each in range(1, stream.draw(SINGLES_MOST + 1) + 1)]
+    cells: list[Cell] = []
+    while hosted:
+        node, roles = hosted.pop(stream.draw(len(hosted)))
+        up = [cells[-1] if shape == CHAIN else cells[0] if shape == HUB else stream.pick(cells)] if cells else []
+        cells.append(Cell((node,), roles, *(cell.name for cell in up)))
+    return Topology(cells, SINGLES)
+
+
+def star(shbs: int, kind: str = TREE) -> Topology:
     """A PHB and SHBs around it: for scenarios, which are about a PHB and its SHBs."""
-    return Topology([Cell(("phb1",), ("phb",)), *(Cell((f"shb{each + 1}",), ("shb",), "phb1") for each in range(shbs))])
+    around = [Cell((f"shb{each + 1}",), ("shb",), "phb1") for each in range(shbs)]
+    return Topology([Cell(("phb1",), ("phb",)), *around], kind)
 
 
 def with_topology(
@@ -230,19 +288,22 @@ def with_topology(
     faults: tuple[str, ...] = FAULTS,
     levels: int | None = None,
 ) -> Options:
-    """The same with nodes as the seed draws them, in a tree or a mesh; "": the nodes that it has.
+    """The same with nodes as the seed draws them, in a network of that kind; "": the nodes that it has.
 
     None: as the router needs it. All is drawn from streams of its own, so that without it seeds stay what they were.
     `levels`: as in `draw_topology`; the star of a run that is about one scenario has no IBs all the same.
     """
     if kind is None:
-        kind = TREE if options.router in NEEDS_TREE else ""
+        kind = DRAWN_FOR.get(networks_of(options.router), "")
     if not kind:
         return options
     least = 2 if options.workload == "roaming" else 1
     draws = choices.stream("topology")
-    topology = star(options.shbs) if options.scenario else draw_topology(draws, least, levels)
-    roles = topology.roles.values()
+    if options.scenario:
+        topology = star(options.shbs, kind)
+    else:
+        topology = draw_nodes(draws, least) if kind == SINGLES else draw_topology(draws, least, levels)
+    roles, by_tree = topology.roles.values(), kind in BY_TREE
     network = options.network if options.scenario else _with_link_faults(options, choices.stream("topology/faults"))
     return replace(
         options,
@@ -251,11 +312,11 @@ def with_topology(
         phbs=sum("phb" in hosted for hosted in roles),
         shbs=sum("shb" in hosted for hosted in roles),
         together=False,
-        link_cores=kind == TREE,
-        map_changes=_map_changes(options, choices.stream("topology/operator"), faults) if kind == TREE else 0.0,
-        second_hosts=_second_hosts(options, choices.stream("topology/hosts twice"), faults) if kind == TREE else 0.0,
-        second_processes=_second_processes(options, choices.stream("topology/twice"), faults) if kind == TREE else 0.0,
-        network=network if kind == TREE else options.network,
+        link_cores=by_tree,
+        map_changes=_map_changes(options, choices.stream("topology/operator"), faults) if by_tree else 0.0,
+        second_hosts=_second_hosts(options, choices.stream("topology/hosts twice"), faults) if by_tree else 0.0,
+        second_processes=_second_processes(options, choices.stream("topology/twice"), faults) if by_tree else 0.0,
+        network=network if by_tree else options.network,
     )
 
 
@@ -300,7 +361,7 @@ def _with_link_faults(options: Options, draws: Stream) -> NetworkFaults:
 def with_interest_turns(options: Options, draws: Stream) -> Options:
     """The same; in some trees routers say and read interests little by little, as if they were large."""
     interest_turn = draws.pick((options.interest_turn, options.interest_turn, 1, 2))
-    if options.router not in NEEDS_TREE or options.scenario:
+    if options.router not in READS_IN_TURNS or options.scenario:
         return options
     return replace(options, interest_turn=interest_turn)
 
@@ -309,7 +370,7 @@ def with_replacements(options: Options, draws: Stream) -> Options:
     """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
     often = draws.chance(REPLACED_SHARE)
     knows = options.is_churn_alone or options.workload == "roaming"
-    if not often or options.topology != TREE or not knows:
+    if not often or options.topology not in BY_TREE or not knows:
         return options
     return replace(options, replacements=0.3 if options.workload == "roaming" else 0.1)
 
@@ -324,4 +385,4 @@ def roaming_of(options: Options) -> Roaming | None:
 
 def topology_of(options: Options) -> Topology | None:
     """What the options of a run say of it; None where it has no nodes but PHBs and SHBs."""
-    return Topology.parse(options.cells, mesh=options.topology == MESH) if options.topology else None
+    return Topology.parse(options.cells, options.topology) if options.topology else None

@@ -41,8 +41,6 @@ class World:
         self.now = 0
         self.in_liveness = False
         """Whether faults have stopped for good."""
-        self.streams = False
-        """Whether the router asks for links between brokers that lose nothing."""
         self.steps_max: int | None = None
         """After so many steps nobody cares any more how it ends."""
         self.hits: Counter[str] = Counter()

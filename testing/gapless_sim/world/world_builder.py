@@ -15,7 +15,6 @@ from gapless.core.ports import AllowAll
 from gapless.node.assembly import Loaded
 from gapless.node.config import make_config
 from gapless.node.groups import GroupSection
-from gapless_sim import hostile
 from gapless_sim.recording.session_tap import watched_role
 from gapless_sim.world import greedy, kafka_network
 from gapless_sim.world.application import SimClient
@@ -23,7 +22,8 @@ from gapless_sim.world.broker import SimBroker
 from gapless_sim.world.clocks import NodeClock
 from gapless_sim.world.disk import Disk, memory_disk
 from gapless_sim.world.kafka_network import TOPIC, SimKafka
-from gapless_sim.world.topology import NEEDS_TREE, topology_of
+from gapless_sim.world.routers import HOSTILE
+from gapless_sim.world.topology import READS_IN_TURNS, topology_of
 from gapless_sim.world.world import World
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ NETWORK = "simulated"
 PUBLISHERS_MOST = 2
 """So many clients only publish, where there are nodes without roles."""
 
-# Known here and to no configuration: a real broker can never be configured to be hostile.
-plugins.add("routing", "hostile", hostile)
+# Known here and to no configuration.
 plugins.add("release", "greedy", greedy)
 plugins.add("log", "model_kafka", kafka_network)
 
@@ -164,9 +163,9 @@ def _load(world: World, name: str, hosted: tuple[str, ...], roles: Mapping[str, 
     else:
         network = NetworkMap({node: NetworkNode(frozenset(theirs)) for node, theirs in roles.items()})
     routing: dict[str, Any] = {}
-    if options.router == "hostile":
+    if options.router == HOSTILE:
         routing["hostility"] = {kind: rate for kind, rate in options.hostility if rate}
-    elif options.router in NEEDS_TREE:
+    elif options.router in READS_IN_TURNS:
         turn = options.interest_turn
         routing |= {"turn_subscriptions": turn, "turn_bytes": 20 * turn}
     config = make_config(settings)

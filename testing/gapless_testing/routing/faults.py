@@ -14,11 +14,11 @@ class RoutingFaults:
     """What goes wrong, and how often. Nothing, as it is made."""
 
     loss: float = 0.0
-    """Of frames, on links that are no streams."""
+    """Of frames."""
     duplicates: float = 0.0
-    """Of frames, on links that are no streams."""
+    """Of frames."""
     jitter: int = 0
-    """By how many nanoseconds frames are late at most; they overtake each other on links that are no streams."""
+    """By how many nanoseconds frames are late at most; they overtake each other."""
     cut_every: int = 0
     """A link goes down every so many nanoseconds on average; 0: never."""
     vanish_every: int = 0
@@ -28,7 +28,7 @@ class RoutingFaults:
     change_every: int = 0
     """So often an SHB's interest changes: no fault, but the occasion of many."""
     late: float = 0.0
-    """Of frames, on links that are no streams: they come once more, seconds later, on the link that there is then."""
+    """Of frames: they come once more, seconds later, on the link that there is then."""
 
 
 def strikes(random: Random, step: int, every: int) -> bool:

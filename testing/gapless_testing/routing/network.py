@@ -297,7 +297,6 @@ class VirtualLink:
         self.ends = (one, other)
         self.numbers = {one.name: one.new_link(self), other.name: other.new_link(self)}
         self.alive = True
-        self._arrived = {one.name: 0, other.name: 0}
         self._waiting: dict[BrokerId, deque[bytes]] = {one.name: deque(), other.name: deque()}
         """Frames for each end that it has not read."""
         self._pending = {one.name: 0, other.name: 0}
@@ -357,11 +356,8 @@ class VirtualLink:
         network = self.network
         network.count_frame()
         for delay in network.delays():
-            at = network.now + delay
-            if network.streams:
-                at = self._arrived[peer.name] = max(at, self._arrived[peer.name])
-            network.later(at - network.now, lambda: self.arrive(peer, frame))
-        if network.faults.late and not network.streams and network.random.random() < network.faults.late:
+            network.later(delay, lambda: self.arrive(peer, frame))
+        if network.faults.late and network.random.random() < network.faults.late:
             network.later(network.random.randrange(LATE), lambda: network.arrive_late(self.pair, peer, frame))
 
     def arrive(self, host: BrokerHost, frame: bytes) -> None:
@@ -401,7 +397,6 @@ class VirtualNetwork:
         self.now = SECOND
         self.links = harness.network(topology).links
         """Those of the map."""
-        self.streams = harness.make().needs_stream_links
         self.hosts = {name: BrokerHost(self, name) for name in topology.brokers}
         self._links: dict[tuple[BrokerId, BrokerId], VirtualLink] = {}
         self._wishes: dict[tuple[BrokerId, BrokerId], None] = {}
@@ -462,9 +457,7 @@ class VirtualNetwork:
     def delays(self) -> Iterator[int]:
         """When copies of a frame arrive: one, none or two."""
         faults, random = self.faults, self.random
-        copies = 1
-        if not self.streams:
-            copies = 0 if random.random() < faults.loss else 2 if random.random() < faults.duplicates else 1
+        copies = 0 if random.random() < faults.loss else 2 if random.random() < faults.duplicates else 1
         for _ in range(copies):
             yield MS + random.randrange(MS) + (random.randrange(faults.jitter) if faults.jitter else 0)
 

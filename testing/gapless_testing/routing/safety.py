@@ -13,7 +13,6 @@ from gapless_testing.routing.topology import Topology
 from gapless_testing.routing.world import live_through
 
 BAD_LINKS = RoutingFaults(loss=0.1, duplicates=0.1, jitter=150 * MS, cut_every=5 * SECOND)
-"""On links that are streams nothing is lost but by going down, and nothing is overtaken."""
 RESTLESS = RoutingFaults(change_every=500 * MS, jitter=20 * MS)
 CHANGING_ON_BAD_LINKS = RoutingFaults(
     loss=0.05, duplicates=0.05, jitter=100 * MS, cut_every=8 * SECOND, change_every=500 * MS
@@ -38,7 +37,7 @@ class SafetyTests(RouterFixtures):
         live_through_all(harness, RoutingFaults())
 
     def test_links_go_wrong(self, harness: RouterHarness) -> None:
-        """Links go down and come back; those that are no streams lose, repeat and reorder too."""
+        """Links go down and come back; they lose, repeat and reorder too."""
         live_through_all(harness, BAD_LINKS, *linked(harness))
 
     def test_interest_changes(self, harness: RouterHarness) -> None:

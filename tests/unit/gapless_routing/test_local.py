@@ -71,7 +71,7 @@ def test_hook_open_routing() -> None:
     router = make()
 
     assert isinstance(router, Router)
-    assert (router.name, router.needs_stream_links) == ("local", False)
+    assert (router.name, router.networks) == ("local", "one")
 
 
 def test_it_has_no_options() -> None:

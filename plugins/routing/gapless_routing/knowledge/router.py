@@ -82,6 +82,7 @@ class KnowledgeRouter(RouterBase):
     """A `Router` for a tree of cells."""
 
     name = "knowledge"
+    networks = "cells"
 
     def __init__(self) -> None:
         self._state: State

@@ -352,8 +352,8 @@ class Submitted(Struct, frozen=True, gc=False):
 class SendFrame(Struct, frozen=True, gc=False):
     """Send on a link to another broker.
 
-    A stream link loses only by going down. A datagram link loses anything, and a frame may come late on it: even
-    on the next link between the two brokers, whose processes may be others by then.
+    A router stands it that a frame is lost, comes twice, or is overtaken: urgent ones overtake others on every link. It
+    may come late, too: even on the next link between the two brokers, whose processes may be others by then.
     """
 
     link: LinkId

@@ -49,6 +49,7 @@ from gapless.core.network.facts import (
     Wake,
     Want,
 )
+from gapless.core.network.frames import Private
 
 
 class RouterContext(Struct, frozen=True, gc=False):
@@ -120,7 +121,8 @@ class Router(Protocol):
     """A routing plugin: sans-IO, deterministic in its context and in what it is told (C6)."""
 
     name: str
-    needs_stream_links: bool
+    networks: str
+    """In which networks it is tried, as `RouterBase.networks` says."""
 
     def next_wake(self) -> int | None:
         """When it wants to be told `Wake`: monotonic nanoseconds, or None."""
@@ -136,7 +138,12 @@ class RouterBase:
     """For authors of routers: a method for each kind of fact, by the name of what it means. None wants anything yet."""
 
     name = ""
-    needs_stream_links = False
+    networks = "nodes"
+    """The networks for which it is made, and which the simulator draws for it.
+
+    `one`: one node alone; `mesh`: a link between any two nodes; `cells`: a tree of cells, in each of which any node
+    does the work of the others; `nodes`: a tree of single nodes, of which any two may have a link.
+    """
 
     def handlers(self) -> Mapping[type, RouterHandler]:
         """The methods below, by what they take."""
@@ -162,6 +169,10 @@ class RouterBase:
             Post: self.post,
             Saved: self.saved,
         }
+
+    def explain(self, said: Private) -> str:
+        """What a frame of its own kind says, for whoever reads a trace; "": nothing but its size. It may be missing."""
+        return ""
 
     def gauges(self) -> Iterable[Gauge]:
         """Its figures, for operators: nothing is counted or kept for them but what it keeps anyway."""

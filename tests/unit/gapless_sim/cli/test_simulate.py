@@ -96,10 +96,12 @@ def test_time_is_the_limit_on_several_cores_too(gapless: Gapless) -> None:
         (("--storage", "paper"), "no storage plugin is called 'paper'; installed: memory, rocksdb"),
         (("--storage", "rocksdb", "--faults", "process,disk"), "on the storage 'rocksdb' no disk is simulated"),
         (("--storage", "rocksdb", "--exhaustive", "1"), "--exhaustive: its faults are those of the simulated disk"),
-        (("--router", "hostile", "--topology", "ring"), "there is no 'ring'; there are tree, mesh"),
+        (("--router", "hostile", "--topology", "ring"), "there is no 'ring'; there are tree, mesh, nodes"),
         (("--router", "hostile", "--topology", "tree"), "the router 'hostile' does not work there"),
         (("--router", "knowledge", "--topology", "mesh"), "the router 'knowledge' does not work there"),
+        (("--router", "hostile", "--topology", "nodes"), "the router 'hostile' does not work there"),
         (("--topology", "mesh"), "the router 'local' knows one node alone"),
+        (("--router", "knowledge", "--topology", "nodes", "--levels", "2"), "a tree of single nodes has none"),
         (("--levels", "2"), "the router 'local' has a --topology only if you say so"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gapless.core.network.frames import Private, encode
+from gapless.core.network.seam import RouterBase
 from gapless.core.wire.messages import StartAt
 from gapless_sim.recording.trace import Line, Trace
 from gapless_sim.recording.trace_recorder import LOST, record_trace
@@ -52,6 +54,26 @@ class Party:
         self.producer.publish(count)
         self.run(0.1)
         return self.world.trace.lines[before:]
+
+
+class Explains(RouterBase):
+    """It has words for what it says to its own kind."""
+
+    def explain(self, said: Private) -> str:
+        return f"status {said.kind}"
+
+
+def test_what_a_router_says_to_its_own_kind_stands_there_in_its_words_if_it_has_any() -> None:
+    party = Party()
+    there, private = party.world.brokers["shb1"], encode(Private(3, b"xy"))
+    link = next(number for link in party.world.network.links_up() for number in link.numbers[1:])
+
+    there.on_broker_frame(link, private)
+    party.world.seam.started("phb1", Explains())
+    there.on_broker_frame(link, private)
+
+    told = [(line.text, line.peer) for line in party.world.trace.lines if line.kind == "private"]
+    assert told == [("2 bytes of kind 3", "phb1"), ("status 3", "phb1")]
 
 
 def test_an_event_is_recorded_on_its_whole_way() -> None:

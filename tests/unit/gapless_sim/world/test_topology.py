@@ -9,7 +9,9 @@ import pytest
 from gapless_sim.world.choices import Choices
 from gapless_sim.world.options import NetworkFaults, Options
 from gapless_sim.world.topology import (
+    SINGLES,
     Topology,
+    draw_nodes,
     draw_topology,
     pair_of,
     with_replacements,
@@ -116,3 +118,66 @@ def test_in_some_trees_shbs_are_replaced_and_in_no_scenario() -> None:
 
     assert 0 < share(churning) < 50
     assert share(about) == share(plain) == 0
+
+
+# ------------------------------------------------------------------------------------ single nodes
+
+CHAIN = "phb1:phb ib1<phb1 ib2<ib1 shb1:shb<ib2"
+
+
+def test_a_seed_draws_trees_of_single_nodes_in_chains_around_hubs_and_any_other() -> None:
+    networks = [draw_nodes(Choices(seed).stream("topology")) for seed in range(200)]
+    hung = [[sum(cell.up == name for cell in each.cells.values()) for name in each.cells] for each in networks]
+    roles = [list(each.roles.values()) for each in networks]
+
+    assert any(len(counts) > 4 and max(counts) == 1 for counts in hung)
+    assert any(len(counts) > 4 and counts[0] == len(counts) - 1 for counts in hung)
+    assert any(1 < max(counts) < len(counts) - 1 for counts in hung)
+    assert {sum("phb" in hosted for hosted in each) for each in roles} == {1, 2, 3}
+    assert {sum("shb" in hosted for hosted in each) for each in roles} == {1, 2, 3, 4}
+    assert {sum(not hosted for hosted in each) for each in roles} == set(range(7))
+    assert any(each.roles[name] == () for each in networks for name in list(each.cells)[:1])
+    assert all(str(Topology.parse(str(each), SINGLES)) == str(each) for each in networks)
+
+
+def test_single_nodes_have_no_place_and_any_two_may_have_a_link() -> None:
+    network = Topology.parse(CHAIN, SINGLES)
+
+    assert {node.place for node in network.map().nodes.values()} == {()}
+    assert set(network.map().links) == {("ib1", "phb1"), ("ib1", "ib2"), ("ib2", "shb1")}
+    assert network.may_link("phb1", "shb1")
+    assert not network.may_link("phb1", "shb2")
+    assert not Topology.parse(CHAIN).may_link("phb1", "shb1")
+
+
+def test_no_two_nodes_are_of_one_cell_where_all_are_single() -> None:
+    with pytest.raises(ValueError, match="several nodes, and all are to be single"):
+        Topology.parse(DIAMOND, SINGLES)
+
+
+@pytest.mark.parametrize(
+    ("delta", "away", "there"),
+    [
+        (0, [], True),
+        (0, ["ib1"], False),
+        (1, ["ib1"], True),
+        (1, ["ib2"], True),
+        (1, ["ib1", "ib2"], False),
+        (2, ["ib1", "ib2"], True),
+    ],
+)
+def test_a_path_passes_over_as_many_nodes_in_a_row_as_its_routers_stand(
+    delta: int, away: list[str], *, there: bool
+) -> None:
+    network = Topology(list(Topology.parse(CHAIN).cells.values()), SINGLES, delta=delta)
+
+    assert network.has_path("shb1", "phb1", lambda one, other: not {one, other} & {*away}) is there
+
+
+def test_routers_have_the_networks_that_they_are_made_for() -> None:
+    drawn = {router: with_topology(Options(1, router=router), Choices(1), None) for router in ("local", "knowledge")}
+    single = with_topology(Options(1, router="knowledge"), Choices(1), SINGLES)
+
+    assert {router: options.topology for router, options in drawn.items()} == {"local": "", "knowledge": "tree"}
+    assert (single.topology, single.link_cores) == (SINGLES, True)
+    assert str(Topology.parse(single.cells, SINGLES)) == single.cells

@@ -25,8 +25,9 @@ class ScriptedRouter:
 
     name = "scripted"
 
-    def __init__(self, answer: Answer, *, streams: bool) -> None:
-        self.needs_stream_links = streams
+    networks = "nodes"
+
+    def __init__(self, answer: Answer) -> None:
         self.calls: list[tuple[str, int, tuple[Any, ...]]] = []
         self.context = RouterContext("", 0, NetworkMap({}))
         self.wake_at: int | None = None
@@ -60,12 +61,11 @@ class ScriptedHarness(RouterHarness):
 
     topologies = (PAIR, CHAIN)
 
-    def __init__(self, answer: Answer = lambda _router, _method, _arguments: [], *, streams: bool = False) -> None:
+    def __init__(self, answer: Answer = lambda _router, _method, _arguments: []) -> None:
         self._answer = answer
-        self._streams = streams
 
     def make(self) -> Router:
-        return ScriptedRouter(self._answer, streams=self._streams)
+        return ScriptedRouter(self._answer)
 
 
 def network(harness: RouterHarness | None = None, topology: Topology = PAIR, seed: int = 1) -> VirtualNetwork:
