@@ -116,8 +116,10 @@ class MapChanges:
         if before.kind == SINGLES:
             hung_on = {cell.up for cell in before.cells.values()}
             rim = [cell for cell in before.cells.values() if not cell.roles and cell.name not in hung_on | used]
-            leaves = self._draws.pick(rim) if rim else None
-            return leaves and before.with_cells([cell for cell in before.cells.values() if cell is not leaves])
+            if not rim:
+                return None
+            leaves = self._draws.pick(rim)
+            return before.with_cells([cell for cell in before.cells.values() if cell is not leaves])
         cells = [cell for cell in before.cells.values() if any(node not in used for node in cell.nodes[1:])]
         if not cells:
             return None
