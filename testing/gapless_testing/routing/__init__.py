@@ -24,7 +24,19 @@ from typing import TYPE_CHECKING, Any
 
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.contract import Contract
-from gapless_testing.routing.topology import ALL, ALONE, CHAIN, DIAMOND, INNER, LEVELS, PAIR, Topology
+from gapless_testing.routing.topology import (
+    ALL,
+    ALONE,
+    BRANCH,
+    CHAIN,
+    DIAMOND,
+    HUB,
+    INNER,
+    LEVELS,
+    PAIR,
+    SEVEN,
+    Topology,
+)
 
 if TYPE_CHECKING:
     from gapless_testing.routing.harness import RouterHarness
@@ -33,11 +45,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL",
     "ALONE",
+    "BRANCH",
     "CHAIN",
     "DIAMOND",
+    "HUB",
     "INNER",
     "LEVELS",
     "PAIR",
+    "SEVEN",
     "Clause",
     "Contract",
     "ContractError",

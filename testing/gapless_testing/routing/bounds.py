@@ -20,7 +20,7 @@ from gapless.core.network.frames import FRAME_BYTES_MAX
 from gapless.core.stream.ticks import MILLISECOND
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
-from gapless_testing.routing.harness import RouterFixtures, RouterHarness
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness, of_any_shape
 from gapless_testing.routing.network import PENDING_MAX, BrokerHost
 from gapless_testing.routing.service import BODY, linked, quiet_worlds
 from gapless_testing.routing.topology import PHB
@@ -85,7 +85,7 @@ class BoundsTests(RouterFixtures):
 
     def test_an_idle_network_is_quiet(self, harness: RouterHarness) -> None:
         """While nothing happens a router does little: in a second, no more than it may do in answer to one fact."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *of_any_shape(harness)):
             counts: dict[tuple[str, str], int] = {}
 
             def count(broker: str, _now: int, _direction: str, what: object) -> None:
@@ -103,7 +103,7 @@ class BoundsTests(RouterFixtures):
 
     def test_events_flood_in_while_everybody_is_there(self, harness: RouterHarness) -> None:
         """Nothing that is delivered is kept for ever; and what is said at once may be more than a frame may hold."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *of_any_shape(harness)):
             for pubend in world.pubends:
                 pubend.publish(columns("fish", 1, 2 * FRAME_BYTES_MAX // len(BODY), BODY))
             self._flood(world)
@@ -111,7 +111,7 @@ class BoundsTests(RouterFixtures):
 
     def test_events_flood_in_while_shbs_are_away(self, harness: RouterHarness) -> None:
         """Nothing waits in memory for who may never come back: the log has it."""
-        for world in quiet_worlds(harness, *linked(harness)):
+        for world in quiet_worlds(harness, *linked(harness, of_any_shape(harness))):
             absent = [host for host in world.network.hosts.values() if PHB not in host.roles]
             for host in absent:
                 host.crash()
@@ -122,7 +122,7 @@ class BoundsTests(RouterFixtures):
 
     def test_events_flood_in_while_no_shb_asks_or_answers(self, harness: RouterHarness) -> None:
         """The brokers are there, and nothing that is pushed gets through."""
-        for world in quiet_worlds(harness, *linked(harness)):
+        for world in quiet_worlds(harness, *linked(harness, of_any_shape(harness))):
             world.network.part()
             self._flood(world)
             world.network.join()
@@ -133,7 +133,7 @@ class BoundsTests(RouterFixtures):
 
         Between full and low nothing is said there that can wait: it would only grow old.
         """
-        for world in quiet_worlds(harness, *linked(harness)):
+        for world in quiet_worlds(harness, *linked(harness, of_any_shape(harness))):
             hosts = world.network.hosts.values()
             deaf = [host for host in hosts if PHB not in host.roles]
             for host in deaf:
@@ -161,7 +161,7 @@ class BoundsTests(RouterFixtures):
 
     def test_batches_flood_in_while_phbs_do_not_read(self, harness: RouterHarness) -> None:
         """Those that are not logged are answered, and repeated by who sends them."""
-        for world in quiet_worlds(harness, *linked(harness)):
+        for world in quiet_worlds(harness, *linked(harness, of_any_shape(harness))):
             hosts = list(world.network.hosts.values())
             deaf = [host for host in hosts if PHB in host.roles]
             for host in deaf:
@@ -226,7 +226,7 @@ class BoundsTests(RouterFixtures):
 
     def _without_phbs(self, harness: RouterHarness) -> Iterator[tuple[RouterWorld, list[BrokerHost]]]:
         """A quiet world in every network without its PHBs, and who is away; in that of one node, nobody."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *of_any_shape(harness)):
             hosts = list(world.network.hosts.values())
             absent = [host for host in hosts if PHB in host.roles] if len(hosts) > 1 else []
             for host in absent:

@@ -40,12 +40,20 @@ class RouterHarness:
         raise NotImplementedError("override RouterHarness.make")
 
     def network(self, topology: Topology) -> NetworkMap:
-        """What every router finds as `context.network`. Override it if your router needs places."""
+        """What every router finds as `context.network`. Override it if your router needs places, or other links.
+
+        Its links are those that there are in the suite's world from the start on.
+        """
         return topology.network
 
     def config(self, topology: Topology, broker: BrokerId) -> Mapping[str, Any]:
         """What a broker's router finds as `context.config`; by default nothing."""
         return {}
+
+
+def of_any_shape(harness: RouterHarness) -> tuple[Topology, ...]:
+    """The networks for what is the same in any shape: without those that are there for their shape, if there are others."""
+    return tuple(topology for topology in harness.topologies if not topology.for_shape) or harness.topologies
 
 
 class RouterFixtures:

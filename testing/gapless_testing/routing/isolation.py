@@ -30,7 +30,7 @@ from msgspec.structs import astuple
 
 from gapless.core.network.facts import BrokerId
 from gapless.core.stream.columns import EventBatch, EventColumns
-from gapless_testing.routing.harness import RouterHarness
+from gapless_testing.routing.harness import RouterHarness, of_any_shape
 from gapless_testing.routing.safety import EVERYTHING
 from gapless_testing.routing.topology import Topology
 from gapless_testing.routing.world import RouterWorld
@@ -204,15 +204,16 @@ def main(module: str, name: str, mode: str) -> None:
     for part in name.split("."):
         harness = getattr(harness, part)
     found: Any
+    topologies = of_any_shape(harness())
     if mode in MODES:
         guard = None
         if mode == GUARDED:
-            live(harness(), harness.topologies[0])
+            live(harness(), topologies[0])
             guard = Guard()
-        digests = {topology.name: live(harness(), topology, guard) for topology in harness.topologies}
+        digests = {topology.name: live(harness(), topology, guard) for topology in topologies}
         found = {"digests": digests, "touched": list(guard.touched) if guard else []}
     else:
-        found = next(steps(harness(), topology) for topology in harness.topologies if topology.name == mode)
+        found = next(steps(harness(), topology) for topology in topologies if topology.name == mode)
     print(json.dumps(found))  # noqa: T201
 
 

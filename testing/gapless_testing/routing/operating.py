@@ -9,7 +9,7 @@ from math import isfinite
 from gapless.core.alarms import Alarm
 from gapless.core.gauges import Gauge
 from gapless_testing.routing.breaches import Clause, ContractError
-from gapless_testing.routing.harness import RouterFixtures, RouterHarness
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness, of_any_shape
 from gapless_testing.routing.network import BrokerHost
 from gapless_testing.routing.service import quiet_worlds
 from gapless_testing.routing.world import RouterWorld
@@ -74,7 +74,7 @@ class OperatorTests(RouterFixtures):
 
     def test_figures_can_be_read(self, harness: RouterHarness) -> None:
         """They have the names of figures, each comes once, counters never fall, and asking changes nothing."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *of_any_shape(harness)):
             operator = Overseer(world)
             for _ in range(STEPS):
                 for pubend in world.pubends:
@@ -84,7 +84,7 @@ class OperatorTests(RouterFixtures):
 
     def test_no_alarm_is_raised_where_nothing_is_wrong(self, harness: RouterHarness) -> None:
         """Who cries wolf is not heard later."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *of_any_shape(harness)):
             operator = Overseer(world)
             for pubend in world.pubends:
                 world.publish(pubend, 5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -15,7 +15,7 @@ from gapless.selectors.filters import Filter
 from gapless_testing.routing.breaches import Clause, ContractError
 from gapless_testing.routing.clients import columns
 from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
-from gapless_testing.routing.harness import RouterFixtures, RouterHarness
+from gapless_testing.routing.harness import RouterFixtures, RouterHarness, of_any_shape
 from gapless_testing.routing.network import BrokerHost
 from gapless_testing.routing.publishing import SILENCE_EVERY, PublishingStandIn
 from gapless_testing.routing.subscribing import Following, Reread, SubscribingStandIn
@@ -65,9 +65,9 @@ def quiet_worlds(harness: RouterHarness, *topologies: Topology) -> Iterator[Rout
             yield world
 
 
-def linked(harness: RouterHarness) -> list[Topology]:
-    """The networks that have links; without any, the test is skipped, and says so."""
-    found = [topology for topology in harness.topologies if topology.links]
+def linked(harness: RouterHarness, topologies: Sequence[Topology] = ()) -> list[Topology]:
+    """The networks, or those of these, that have links; without any, the test is skipped, and says so."""
+    found = [topology for topology in topologies or harness.topologies if harness.network(topology).links]
     if not found:
         pytest.skip("no network of this harness has a link")
     return found
@@ -219,14 +219,14 @@ class ServiceTests(RouterFixtures):
 
     def test_an_interest_larger_than_a_frame_is_served(self, harness: RouterHarness) -> None:
         """It travels in parts, of which none is the whole."""
-        for world in quiet_worlds(harness):
+        for world in quiet_worlds(harness, *of_any_shape(harness)):
             self._change(world, LARGE)
             world.run(WARM_UP)
             check_served(world, "meat")
 
     def test_of_a_large_interest_what_is_lost_comes_again(self, harness: RouterHarness) -> None:
         """Some of the parts are lost: all of it is there soon after, each time."""
-        for world in quiet_worlds(harness, *linked(harness)):
+        for world in quiet_worlds(harness, *linked(harness, of_any_shape(harness))):
             for part in (dict(list(LARGE.items())[:60]), LARGE):
                 world.network.faults = RoutingFaults(loss=0.5)
                 self._change(world, part)
@@ -270,7 +270,7 @@ class ServiceTests(RouterFixtures):
 
     def test_whoever_asks_again_for_long_is_answered_again(self, harness: RouterHarness) -> None:
         """An answer may be on its way for a while; then it has not come."""
-        for world in quiet_worlds(harness, *linked(harness)):
+        for world in quiet_worlds(harness, *linked(harness, of_any_shape(harness))):
             fill(world)
             for pair in pairs(world):
                 following, name = pair.following, pair.pubend.pubend

@@ -19,6 +19,9 @@ class Topology:
     links: tuple[tuple[BrokerId, BrokerId], ...] = ()
     cells: Mapping[BrokerId, str] = field(default_factory=dict)
     """The cell of each broker that does the same job as others; every other one is a cell of its own."""
+    for_shape: bool = False
+    """Whether only its shape is new. What is the same in a network of any shape is not tried there once more: what a
+    router holds, how it reads what is large or broken, that it follows from what it is told, and its figures."""
 
     def __str__(self) -> str:
         return self.name
@@ -91,4 +94,34 @@ INNER = Topology(
 """Brokers with roles that others are behind, and three between them, of which two reach one side only: without the
 third, the one way is from the first to the second of these."""
 
-ALL = (ALONE, PAIR, CHAIN, DIAMOND, LEVELS, INNER)
+SEVEN = Topology(
+    "seven",
+    {
+        "p": _roles(PHB),
+        "i": _roles(),
+        "j": _roles(),
+        "m": _roles(SHB),
+        "k": _roles(),
+        "q": _roles(PHB),
+        "s": _roles(SHB),
+    },
+    (("p", "i"), ("i", "j"), ("j", "m"), ("m", "k"), ("k", "q"), ("q", "s")),
+    for_shape=True,
+)
+"""A chain of seven: what is slow to pass on is six times as slow, and all that ends ends behind somebody else."""
+HUB = Topology(
+    "hub",
+    {"h": _roles(), "p": _roles(PHB), "q": _roles(PHB, SHB), "s": _roles(SHB), "t": _roles(SHB), "i": _roles()},
+    (("h", "p"), ("h", "q"), ("h", "s"), ("h", "t"), ("h", "i")),
+    for_shape=True,
+)
+"""A broker with five neighbours, all of which reach the others through it alone; one of them has nothing to do."""
+BRANCH = Topology(
+    "branch",
+    {"p": _roles(PHB), "i": _roles(), "s": _roles(SHB), "j": _roles(), "q": _roles(PHB), "k": _roles()},
+    (("p", "i"), ("i", "s"), ("i", "j"), ("j", "q"), ("j", "k")),
+    for_shape=True,
+)
+"""A tree with a branch without SHBs: a pubend there has its only SHB outside, and nobody there wants anything."""
+
+ALL = (ALONE, PAIR, CHAIN, DIAMOND, LEVELS, INNER, SEVEN, HUB, BRANCH)

@@ -11,6 +11,7 @@ from gapless.core.network.facts import (
     Dial,
     Hangup,
     Know,
+    NetworkMap,
     Post,
     Probe,
     Save,
@@ -21,7 +22,7 @@ from gapless.core.network.facts import (
 )
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge
-from gapless_testing.routing import CHAIN, Clause
+from gapless_testing.routing import CHAIN, Clause, Topology
 from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
 from gapless_testing.routing.network import PENDING_MAX, BrokerHost, VirtualNetwork
 from unit.gapless_testing.routing.scripted import ScriptedHarness, ScriptedRouter, network, router
@@ -116,6 +117,17 @@ def test_what_is_no_effect_is_noticed(effect: Any) -> None:
 def test_a_link_that_is_not_there_is_noticed(effect: Effect) -> None:
     with breaks(Clause.SEAM, r"link 9 is used, and there are \[1\]"):
         network().hosts["p"]._act(effect)
+
+
+def test_there_are_the_links_of_the_harness_and_no_others() -> None:
+    class Fewer(ScriptedHarness):
+        def network(self, topology: Topology) -> NetworkMap:
+            return NetworkMap(topology.network.nodes, topology.links[:1])
+
+    made = network(Fewer(), CHAIN)
+    made.run(2 * SECOND)
+
+    assert {link.pair for link, _ in made.ends()} == {("i", "p")}
 
 
 def test_who_hangs_up_is_linked_again_as_long_as_the_other_end_wishes() -> None:
