@@ -143,7 +143,7 @@ def test_a_seed_draws_trees_of_single_nodes_in_chains_around_hubs_and_any_other(
 def test_single_nodes_have_no_place_and_any_two_may_have_a_link() -> None:
     network = Topology.parse(CHAIN, SINGLES)
 
-    assert {node.place for node in network.map().nodes.values()} == {()}
+    assert {node.place for node in network.map().nodes.values()} == {""}
     assert set(network.map().links) == {("ib1", "phb1"), ("ib1", "ib2"), ("ib2", "shb1")}
     assert network.may_link("phb1", "shb1")
     assert not network.may_link("phb1", "shb2")
