@@ -52,7 +52,7 @@ class RouterHarness:
 
 
 def of_any_shape(harness: RouterHarness) -> tuple[Topology, ...]:
-    """The networks for what is the same in any shape: without those that are there for their shape, unless all are."""
+    """The networks for what is the same in any shape: those that are there for it only if there are no others."""
     return tuple(topology for topology in harness.topologies if not topology.for_shape) or harness.topologies
 
 

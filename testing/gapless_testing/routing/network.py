@@ -1,7 +1,8 @@
-"""A little network of brokers in one thread: hosts, links that go wrong, and one heap of integer nanoseconds.
+"""A network of brokers in one thread: hosts, links that go wrong, and one heap of integer nanoseconds.
 
-It is the whole world of the routers in it, and deterministic in its seed. Everything that is said at the
-seam goes past a `Contract`.
+It is the whole world of the routers in it, and deterministic in its seed. Everything that is said at the seam goes
+past a `Contract`, unless its `Pace` has none: a network of hundreds of brokers is lighter without, and may have
+latencies and processors as slow as real ones.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -38,10 +40,49 @@ WAKES_MAX = 100
 """So often a router may be woken at one moment; more is a loop without an end."""
 STORM = 100
 """So many times what may be said in one call may be on the links of a network within a second: more is a storm."""
+SMALL_NETWORK = 10
+"""With more brokers than that a network may have more frames, as many times as it is larger."""
 LATE = 8 * SECOND
 """How late a frame is at most that comes once more."""
 TOLD: frozenset[type] = frozenset(get_args(Told))
 SAID: frozenset[type] = frozenset(get_args(Effect))
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a network is, and how closely it is watched. As it is made: a little one, of which all is judged."""
+
+    latency: int = MS
+    """How long a frame is on its way at least, in nanoseconds."""
+    spread: int = MS
+    """And up to so much longer, as drawn."""
+    noticed_within: int = 400 * MS
+    """A link that goes down is noticed at each end within that, as drawn."""
+    judged: bool = True
+    """Whether a `Contract` looks on, and each effect is checked."""
+    frame_time: int = 0
+    """How long the processor of a broker is busy with a frame, when it sends one and when it receives one."""
+    byte_time: float = 0.0
+    """And so much longer for each of its bytes."""
+    frames_max: int | None = None
+    """So many frames may be sent within a second for each broker; None: what is no storm in a network of that size."""
+
+    def cost(self, frame: bytes) -> int:
+        """How long a processor is busy with a frame."""
+        return self.frame_time + int(self.byte_time * len(frame))
+
+
+LITTLE = Pace()
+
+
+class Unwatched(Contract):
+    """Stands where a contract would look on, and sees nothing."""
+
+    def informed(self, broker: BrokerId, now: int, fact: Any) -> None:
+        """A router is about to be told something."""
+
+    def said(self, broker: BrokerId, now: int, effect: Effect) -> None:
+        """An effect came out of a router."""
 
 
 class StandIn(Protocol):
@@ -61,7 +102,7 @@ class StandIn(Protocol):
 
 
 Observer = Callable[[BrokerId, int, str, Any], None]
-"""Sees each fact that a router is told ("told", fact), and each effect ("said", effect)."""
+"""Sees each fact that a router is told ("told", fact), and where they are judged each effect ("said", effect)."""
 
 
 class BrokerHost:
@@ -88,6 +129,7 @@ class BrokerHost:
         """The last stamp that its router said, and what it was then."""
         self._wake_at: int | None = None
         self._wakes = (0, 0)
+        self._busy_until = 0
 
     @property
     def now(self) -> int:
@@ -109,6 +151,7 @@ class BrokerHost:
     def start(self) -> None:
         """The process starts: a router, then what the cores know, then the links as they come."""
         self.process += 1
+        self._busy_until = 0
         self._start_router()
         for stand_in in self.stand_ins:
             stand_in.start()
@@ -146,8 +189,7 @@ class BrokerHost:
         harness, topology = network.harness, network.topology
         seed = network.random.getrandbits(63)
         config = unchanging(harness.config(topology, self.name))
-        plan = harness.network(topology)
-        plan = replace(plan, nodes=unchanging(plan.nodes))
+        plan = replace(network.map, nodes=unchanging(network.map.nodes))
         self.tell(RouterContext(self.name, seed, plan, config, unchanging(self.saved)))
 
     # ------------------------------------------------------------------------------ the router
@@ -156,6 +198,13 @@ class BrokerHost:
         """The router's figures; none while there is no router."""
         with self.network.guard:
             return [] if self.router is None else list(self.router.gauges())
+
+    def work(self, cost: int) -> int:
+        """Has the processor do something, behind what it has to do already. Returns how long that takes from now on."""
+        if not cost:
+            return 0
+        self._busy_until = max(self._busy_until, self.now) + cost
+        return self._busy_until - self.now
 
     def later(self, delay: int, action: Callable[[], None]) -> None:
         """Does something after a while, unless the process ends before."""
@@ -176,16 +225,21 @@ class BrokerHost:
         network.contract.informed(self.name, self.now, fact)
         with network.guard:
             effects = list(self._handlers[type(fact)](self.now, fact))
-        self._check_stamp(type(fact).__name__)
-        for effect in effects:
-            self._check_effect(type(fact).__name__, effect)
-            network.note(self.name, "said", effect)
-            network.contract.said(self.name, self.now, effect)
-        self._check_frames(type(fact).__name__, effects)
+        if network.pace.judged:
+            self._judge(type(fact).__name__, effects)
         for effect in effects:
             self._act(effect)
         self.tell_of_room()
         self._plan_wake()
+
+    def _judge(self, told: str, effects: list[Effect]) -> None:
+        network = self.network
+        self._check_stamp(told)
+        for effect in effects:
+            self._check_effect(told, effect)
+            network.note(self.name, "said", effect)
+            network.contract.said(self.name, self.now, effect)
+        self._check_frames(told, effects)
 
     def tell_of_room(self) -> None:
         """Tells the router which links have become full, or have room again."""
@@ -355,13 +409,21 @@ class VirtualLink:
     def _carry(self, peer: BrokerHost, frame: bytes) -> None:
         network = self.network
         network.count_frame()
+        left = self.peer(peer).work(network.pace.cost(frame))
         for delay in network.delays():
-            network.later(delay, lambda: self.arrive(peer, frame))
+            network.later(left + delay, lambda: self.arrive(peer, frame))
         if network.faults.late and network.random.random() < network.faults.late:
             network.later(network.random.randrange(LATE), lambda: network.arrive_late(self.pair, peer, frame))
 
     def arrive(self, host: BrokerHost, frame: bytes) -> None:
-        """A frame is there, if the link still is."""
+        """A frame is there, if the link still is; it is read when the processor comes to it."""
+        busy = host.work(self.network.pace.cost(frame))
+        if busy:
+            self.network.later(busy, lambda: self._read(host, frame))
+        else:
+            self._read(host, frame)
+
+    def _read(self, host: BrokerHost, frame: bytes) -> None:
         if self.alive:
             host.tell(routing.FrameArrived(self.numbers[host.name], frame, self.network.wall))
 
@@ -372,7 +434,7 @@ class VirtualLink:
         self.alive = False
         for host in told:
             number = self.numbers[host.name]
-            delay = self.network.random.randrange(1, 400) * MS
+            delay = self.network.random.randrange(1, max(2, self.network.pace.noticed_within // MS)) * MS
             host.later(delay, partial(self._down, host, number))
 
     def _down(self, host: BrokerHost, number: int) -> None:
@@ -384,24 +446,38 @@ class VirtualNetwork:
     """Hosts and links, time, and what goes wrong."""
 
     def __init__(
-        self, harness: RouterHarness, topology: Topology, seed: int, guard: AbstractContextManager[object] | None = None
+        self,
+        harness: RouterHarness,
+        topology: Topology,
+        seed: int,
+        guard: AbstractContextManager[object] | None = None,
+        pace: Pace = LITTLE,
     ) -> None:
-        """`guard` is entered around every call of a router's method."""
+        """`guard` is entered around every call of a router's method, where these are judged."""
         self.harness = harness
+        self.pace = pace
         self.topology = topology
         self.random = Random(seed)  # noqa: S311 - the same schedule every time
         self.faults = RoutingFaults()
-        self.contract = Contract()
+        self.contract = Contract() if pace.judged else Unwatched()
         self.guard: AbstractContextManager[object] = guard or nullcontext()
         self.observers: list[Observer] = []
         self.now = SECOND
-        self.links = harness.network(topology).links
-        """Those of the map."""
+        self.map = harness.network(topology)
+        """As every router finds it."""
         self.hosts = {name: BrokerHost(self, name) for name in topology.brokers}
+        self._neighbours: dict[BrokerId, list[BrokerId]] = {}
+        """By node: to whom the map has links."""
+        for one, other in self.map.links:
+            self._neighbours.setdefault(one, []).append(other)
+            self._neighbours.setdefault(other, []).append(one)
         self._links: dict[tuple[BrokerId, BrokerId], VirtualLink] = {}
         self._wishes: dict[tuple[BrokerId, BrokerId], None] = {}
         """Which broker wishes for a link to whom; from its start on for those of the map."""
         self._parted = False
+        brokers, most = len(self.hosts), pace.frames_max
+        storm = STORM * self.harness.frames_per_call_max * max(1, brokers // SMALL_NETWORK)
+        self._frames_max = storm if most is None else most * brokers
         self._carried = (0, 0)
         """A second, and how many frames were sent in it."""
         self.deaf: dict[BrokerId, None] = {}
@@ -434,10 +510,13 @@ class VirtualNetwork:
             action()
         self.now = end
 
-    def start(self) -> None:
-        """Starts every broker, and the links between them."""
+    def start(self, after: Mapping[BrokerId, int] = MappingProxyType({})) -> None:
+        """Starts every broker, and the links between them. `after`: some of them so many nanoseconds later."""
         for host in self.hosts.values():
-            host.start()
+            if after.get(host.name):
+                self.later(after[host.name], host.start)
+            else:
+                host.start()
         self._mend()
         self._trouble()
 
@@ -449,17 +528,21 @@ class VirtualNetwork:
         this = self.now // SECOND
         count = count + 1 if second == this else 1
         self._carried = this, count
-        limit = STORM * self.harness.frames_per_call_max
+        limit = self._frames_max
         if count > limit:
             what = f"more than {limit:,} frames are sent within a second"
             raise ContractError(Clause.BOUNDED, what, "the network", self.now)
 
     def delays(self) -> Iterator[int]:
         """When copies of a frame arrive: one, none or two."""
-        faults, random = self.faults, self.random
+        faults, random, pace = self.faults, self.random, self.pace
         copies = 0 if random.random() < faults.loss else 2 if random.random() < faults.duplicates else 1
         for _ in range(copies):
-            yield MS + random.randrange(MS) + (random.randrange(faults.jitter) if faults.jitter else 0)
+            yield (
+                pace.latency
+                + random.randrange(max(1, pace.spread))
+                + (random.randrange(faults.jitter) if faults.jitter else 0)
+            )
 
     def dial(self, broker: BrokerId, peer: BrokerId) -> None:
         """A router asks for a link."""
@@ -490,9 +573,8 @@ class VirtualNetwork:
     def wish_for_map(self, host: BrokerHost) -> None:
         """A process starts, or another router: it wishes for the links of the map, and for no others yet."""
         self._wishes = {ends: None for ends in self._wishes if ends[0] != host.name}
-        for one, other in self.links:
-            if host.name in {one, other}:
-                self._wishes[host.name, other if host.name == one else one] = None
+        for peer in self._neighbours.get(host.name, ()):
+            self._wishes[host.name, peer] = None
 
     def cut_all(self, host: BrokerHost) -> None:
         """A broker's end of all its links is gone: it is not told, the others are."""

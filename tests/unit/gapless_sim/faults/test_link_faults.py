@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gapless_sim.faults.link_faults import REDIAL
 from gapless_sim.faults.schedule import Faults
 from gapless_sim.oracles.reachability import Reach
-from gapless_sim.world.options import NetworkFaults
+from gapless_sim.world.options import MILLISECOND, NetworkFaults
 from gapless_sim.world.topology import pair_of
 from unit.gapless_sim.oracles.model_fixture import ModelFixture
 from unit.gapless_sim.worlds import Small
@@ -82,3 +83,28 @@ def test_brokers_of_a_tree_meet_over_any_path_that_is_left() -> None:
     assert not reach.brokers_meet("shb1", "phb1")
     assert not reach.brokers_meet("shb1", "ib1")
     assert reach.brokers_meet("ib1", "phb1")
+
+
+def test_a_link_that_neither_router_wishes_for_goes_down_and_is_not_dialed_again() -> None:
+    """Where a model stands in for link cores. The routers dial again when they hear of it, later than that does."""
+    small = tree("phb1:phb ib1<phb1 shb1:shb<ib1")
+    network, brokers = small.world.network, small.world.brokers
+    network.unwish(brokers["phb1"], "ib1")
+    small.rest(2)
+    assert ("ib1", "phb1") in links(small)
+    network.unwish(brokers["ib1"], "phb1")
+    small.world.run_until(small.world.now + REDIAL + MILLISECOND)
+
+    assert ("ib1", "phb1") not in links(small)
+
+
+def test_a_link_that_one_router_hangs_up_comes_back_if_the_other_wishes_for_it() -> None:
+    small = tree("phb1:phb ib1<phb1 shb1:shb<ib1")
+    network = small.world.network
+    link = next(link for link in network.links_up() if {end.name for end in link.ends} == {"phb1", "ib1"})
+
+    network.hang_up(link.ends[0], link.numbers[0])
+    small.world.run_until(small.world.now + REDIAL + MILLISECOND)
+
+    assert ("ib1", "phb1") in links(small)
+    assert link not in network.links_up()

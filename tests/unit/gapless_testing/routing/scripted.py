@@ -11,7 +11,7 @@ from gapless.core.gauges import Gauge
 from gapless.core.network.facts import Held, Hold, Interest, NetworkMap, Progress, Want
 from gapless.core.network.seam import Effect, Router, RouterBase, RouterContext, RouterHandler
 from gapless_testing.routing import CHAIN, PAIR, RouterHarness, Topology
-from gapless_testing.routing.network import VirtualNetwork
+from gapless_testing.routing.network import LITTLE, Pace, VirtualNetwork
 
 Answer = Callable[["ScriptedRouter", str, tuple[Any, ...]], "list[Effect]"]
 
@@ -68,9 +68,11 @@ class ScriptedHarness(RouterHarness):
         return ScriptedRouter(self._answer)
 
 
-def network(harness: RouterHarness | None = None, topology: Topology = PAIR, seed: int = 1) -> VirtualNetwork:
+def network(
+    harness: RouterHarness | None = None, topology: Topology = PAIR, seed: int = 1, pace: Pace = LITTLE
+) -> VirtualNetwork:
     """A network that was started, with its links up."""
-    made = VirtualNetwork(harness or ScriptedHarness(), topology, seed)
+    made = VirtualNetwork(harness or ScriptedHarness(), topology, seed, pace=pace)
     made.start()
     return made
 

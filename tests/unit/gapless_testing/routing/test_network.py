@@ -22,9 +22,9 @@ from gapless.core.network.facts import (
 )
 from gapless.core.network.seam import Effect
 from gapless.core.stream.knowledge import Knowledge
-from gapless_testing.routing import CHAIN, Clause, Topology
+from gapless_testing.routing import CHAIN, PAIR, Clause, Topology
 from gapless_testing.routing.faults import MS, SECOND, RoutingFaults
-from gapless_testing.routing.network import PENDING_MAX, BrokerHost, VirtualNetwork
+from gapless_testing.routing.network import PENDING_MAX, BrokerHost, Pace, VirtualNetwork
 from unit.gapless_testing.routing.scripted import ScriptedHarness, ScriptedRouter, network, router
 from unit.gapless_testing.routing.seam import breaks
 
@@ -286,3 +286,80 @@ def test_a_seed_makes_the_same_world_again() -> None:
 
     assert live(3) == live(3)
     assert live(3) != live(4)
+
+
+# ------------------------------------------------------------------------------- how fast a network is
+
+
+def arrivals(made: VirtualNetwork, broker: str) -> list[int]:
+    """When frames arrived, since the network began."""
+    return [now - SECOND for method, now, _ in router(made, broker).calls if method == "frame"]
+
+
+def test_a_frame_is_on_its_way_for_the_latency() -> None:
+    made = network(pace=Pace(latency=30 * MS, spread=0))
+    send(made, 2)
+    made.run(SECOND)
+
+    assert arrivals(made, "s") == [30 * MS, 30 * MS]
+
+
+def test_a_processor_is_busy_with_each_frame_at_both_ends_one_after_the_other() -> None:
+    made = network(pace=Pace(latency=10 * MS, spread=0, frame_time=2 * MS, byte_time=1 * MS))
+    send(made, 3)
+    made.run(SECOND)
+
+    assert arrivals(made, "s") == [(10 + 3 + number) * MS for number in (3, 6, 9)]
+
+
+def test_a_frame_that_waits_for_the_processor_is_lost_with_the_link() -> None:
+    made = network(pace=Pace(latency=MS, spread=0, frame_time=100 * MS))
+    send(made, 1)
+    made.run(150 * MS)
+    made.part()
+    made.run(SECOND)
+
+    assert arrivals(made, "s") == []
+
+
+def test_a_cut_is_noticed_within_the_time_that_it_takes() -> None:
+    noticed: list[int] = []
+    for within in (20 * MS, 2 * SECOND):
+        made = network(pace=Pace(noticed_within=within))
+        made.part()
+        made.run(3 * SECOND)
+        noticed += [now - SECOND for method, now, _ in router(made, "p").calls if method == "link_down"]
+
+    assert noticed[0] < 20 * MS < 100 * MS < noticed[1]
+
+
+def test_so_many_frames_may_be_sent_for_each_broker() -> None:
+    made = network(topology=CHAIN, pace=Pace(frames_max=10))
+    send(made, 50)
+
+    with breaks(Clause.BOUNDED, "more than 50 frames are sent within a second"):
+        send(made, 1)
+
+
+def test_where_nobody_looks_on_nothing_is_judged_and_facts_are_shown_all_the_same() -> None:
+    lie = Know(Knowledge("p@1", 1, 2))
+    harness = ScriptedHarness(lambda _router, method, _arguments: [lie] if method == "probe" else [])
+    made = network(harness, pace=Pace(judged=False))
+    shown: list[tuple[str, str, object]] = []
+    made.observers.append(lambda broker, _now, direction, what: shown.append((broker, direction, what)))
+
+    made.hosts["p"].tell(Probe("p@1", 1))
+
+    assert shown == [("p", "told", Probe("p@1", 1))]
+    with breaks(Clause.TRUTH, "never said anything"):
+        network(harness).hosts["p"].tell(Probe("p@1", 1))
+
+
+def test_a_broker_may_start_later_and_is_linked_then() -> None:
+    made = VirtualNetwork(ScriptedHarness(), PAIR, 1)
+    made.start({"s": SECOND})
+    made.run(SECOND // 2)
+    assert not made.hosts["s"].up
+    made.run(2 * SECOND)
+
+    assert [peer for _, peer, _, _ in router(made, "s").called("link_up")] == ["p"]
