@@ -4,11 +4,16 @@
     link_table      the links of a broker: which there are, which are full, and how something is sent on them
     pacing          interests a little at a time
     census          what the SHBs in each direction want, and who is there at all
+    interest_flow   interests and censuses on their way
     notices         what a pubend is, and who is enrolled there
     relay           knowledge of each pubend: pushed, cached, asked for, and answered
     askers          who asked for what, and has not been answered
+    pubend_flow     who is told of the pubends, and in which directions the relay goes
     progress        what SHBs are done with, on its way to the pubends
     routed_placing  openings and batches of publishers, from broker to broker
+    addressed       holds, the answers to them, and mail, from broker to broker
+    reading         frames of other brokers, and what becomes of those who send nonsense
+    relay_router    the seam: which part takes which fact, message and timer
 
 Routers of others may stand on these modules, too.
 """
