@@ -31,8 +31,8 @@ WIDTHS = (12, 34, 34, 24)
 
 _BLOCK = re.compile(r"(?<=```parts\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
 _PARTS = {"_peers", "_interests", "_progress", "_streams", "_placing", "_addressed"}
-_PARTS_OF = {"_links": "_peers", "_relay": "_streams", "_notices": "_streams"}
-"""What a part has, and the router calls by a name of its own."""
+_PARTS_OF = {"_links": "_peers"}
+"""What a part has, and routers call by a name of its own."""
 _FOR_ALL = {"_effects", "_read", "_refuse"}
 
 
@@ -70,7 +70,7 @@ def _messages() -> Iterator[tuple[str, ast.AST]]:
     for name, value in _table("_message_handlers"):
         if name != Private.__name__:
             yield f"{name}*" if name in waiting else name, value
-    for name, value in _table("start"):
+    for name, value in _table("_private_handlers"):
         yield f"{name.capitalize()} (private)", value
 
 

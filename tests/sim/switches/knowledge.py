@@ -380,8 +380,8 @@ TELLING = (
         "A notice says that a pubend is decided farther than it has said itself.",
         (
             Edit(
-                f"{_STREAMS}._notify",
-                "stable = stream.stable_for(self.of(broker), is_full=self._peers.links.is_full(broker))",
+                "gapless_routing.common.pubend_flow:PubendFlow._notify",
+                "stable = stream.stable_for(direction, is_full=self._links.is_full(broker))",
                 "stable = stream.meta.stable + (60_000 << 22)",
             ),
         ),

@@ -10,10 +10,9 @@ missed is asked for: a want finds any path, and its answer goes back the way it 
     interest.py  to whom interests and censuses are said
     streams.py   to whom notices are sent, and in which directions the relay pushes and asks
     options.py   how much is kept, read and said at a time
-    router.py    the seam: which part takes which fact
+    router.py    what of the seam knows cells: links, hellos, what goes sideways
 
-What knows no cells is in `gapless_routing.common`: links, interests by direction, notices, the relay of knowledge, rows
-of progress, placing.
+What knows no cells is in `gapless_routing.common`, the seam (`relay_router`) among it.
 """
 
 from __future__ import annotations

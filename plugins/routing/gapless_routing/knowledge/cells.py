@@ -42,6 +42,8 @@ class Cells:
         for neighbour in self.neighbours:
             self._behind[neighbour] = _reachable(neighbours, neighbour, self.own)
             self._toward |= dict.fromkeys(self._behind[neighbour], neighbour)
+        self.by_broker = {name: self._toward[cell] for name, cell in self._cell_of.items() if cell in self._toward}
+        """The neighbouring cell on the way to each broker that is not of this cell."""
 
     def of(self, broker: BrokerId) -> Cell | None:
         """The cell of a broker; None: it is not on the map."""
