@@ -256,6 +256,26 @@ class ServiceTests(RouterFixtures):
                 wait(world, 10 + harness.push_seconds, Clause.ANSWER, what, lambda: reading.done)  # noqa: B023
             world.settle()
 
+    def test_a_want_with_the_version_of_another_shb_is_answered(self, harness: RouterHarness) -> None:
+        """It reads for a consumer that is a guest: silence that honours the consumer's home has to be enough."""
+        for world in quiet_worlds(harness, *linked(harness)):
+            for pubend in world.pubends:
+                pubend.gives_up = False
+                for number in range(3):
+                    pubend.publish(columns("nobody.wants.this", number, 4))
+                    world.run(0.2)
+            world.run(3 + harness.push_seconds)
+            for pair in pairs(world):
+                for home in world.shbs:
+                    if home is pair.shb:
+                        continue
+                    pair.shb.read(pair.following, pair.following.head, {home.shb: home.version})
+                    reading = pair.following.readings[-1]
+                    asked = f"{reading.curiosity.ranges} with the version of {home.shb}"
+                    what = f"{pair} asks for {asked}, and is not answered"
+                    wait(world, SOON, Clause.ANSWER, what, lambda: reading.done)  # noqa: B023
+            world.settle()
+
     def test_whoever_asks_anew_is_answered_anew(self, harness: RouterHarness) -> None:
         """He has kept nothing. It is no repetition, whatever is on its way on a link that was full a moment ago."""
         for world in quiet_worlds(harness, *linked(harness)):

@@ -31,18 +31,19 @@ TIMES = CuriosityTimes(repeat_max=5 * SECOND)
 
 
 class Reread:
-    """An interval that is asked for unfiltered, as for a subscription that comes from elsewhere."""
+    """An interval that is asked for once more: unfiltered, as for a subscription that comes from elsewhere, or not."""
 
-    def __init__(self, pubend: PubendId, lo: Tick, hi: Tick, now: int) -> None:
+    def __init__(self, pubend: PubendId, lo: Tick, hi: Tick, now: int, need: Stamp = RAW) -> None:
         self.hi = hi
+        self.need = need
         self.stream = KnowledgeStream(pubend, lo)
         self.curiosity = CuriosityStream(TIMES)
-        self.curiosity.add(((lo, hi),), RAW, now, urgent=True)
+        self.curiosity.add(((lo, hi),), need, now, urgent=True)
 
     @property
     def done(self) -> bool:
         """Whether all of it is known."""
-        return self.stream.horizon(self.stream.base, RAW) >= self.hi
+        return self.stream.horizon(self.stream.base, self.need) >= self.hi
 
     def take(self, knowledge: Knowledge) -> None:
         """Knowledge of the pubend arrived."""
@@ -303,11 +304,11 @@ class SubscribingStandIn:
         following.row = Hold(self.shb, following.meta.pubend, version, unchanging(at))
         self.host.tell(following.row)
 
-    def read(self, following: Following, behind: Tick) -> None:
-        """Asks for an interval again, unfiltered."""
+    def read(self, following: Following, behind: Tick, need: Stamp = RAW) -> None:
+        """Asks for an interval again; `need`: what its silence has to honour."""
         lo, hi = max(following.start, following.head - behind), following.head
         if lo < hi:
-            following.readings.append(Reread(following.meta.pubend, lo, hi, self._now))
+            following.readings.append(Reread(following.meta.pubend, lo, hi, self._now, need))
 
     # ------------------------------------------------------------------------------ what it should have
 

@@ -96,7 +96,7 @@ ASKING = (
                 f"{_RELAY}._reply",
                 "    self._links.send(asker, said)",
                 "    if direction in pubend.outward:\n"
-                "            self._directions.push(direction, said)\n"
+                "            self._directions.push(direction, said, 0)\n"
                 "        else:\n"
                 "            self._links.send(asker, said)",
             ),
