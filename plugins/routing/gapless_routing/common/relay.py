@@ -15,6 +15,7 @@ broker.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -176,6 +177,8 @@ class Relay:
         self._cache_bytes = cache_bytes
         self._unanswered: dict[BrokerId, None] = {}
         """Who asked for something that is known here, and for which there was no room."""
+        self._looked_at: tuple[str, EventBatch, int] | None = None
+        """In a direction, what of a batch is wanted there: of what is at hand that is asked twice."""
 
     def start(self) -> None:
         """Begins what is to be done again and again."""
@@ -207,9 +210,11 @@ class Relay:
             self._reply(pubend, CORE, [(knowledge, knowledge.stamp)])  # nobody else can have asked
         if not knowledge.reply:
             pushed[CORE] = self._deliver(pubend, knowledge, {})
-            for direction, outward in pubend.outward.items():
-                if direction != origin:
-                    self._first(pubend, direction, outward, knowledge, slack, new, pushed)
+            with knowledge.data.matched_by_several() if len(pubend.outward) > 1 else nullcontext():
+                for direction, outward in pubend.outward.items():
+                    if direction != origin:
+                        self._first(pubend, direction, outward, knowledge, slack, new, pushed)
+            self._looked_at = None
         if pubend.askers:
             self._serve(pubend, knowledge, pushed)
 
@@ -297,7 +302,9 @@ class Relay:
         if self._directions.decide(direction, stamp, pubend.enrolled).flood:
             return False
         data = pubend.cache.take(lo, hi)
-        if self._directions.matches(direction, pubend.meta.pubend, data):
+        wanted = self._directions.matches(direction, pubend.meta.pubend, data)
+        if wanted:
+            self._looked_at = direction, data, wanted
             return False
         outward.unwanted_bytes += _weight(data)
         return outward.unwanted_bytes <= SILENCE_BYTES
@@ -330,9 +337,16 @@ class Relay:
         decision = self._directions.decide(direction, stamp, pubend.enrolled)
         data = pubend.cache.take(lo, hi)
         if data and not decision.flood:
-            data = data.select(self._directions.matches(direction, name, data))
+            data = data.select(self._wanted(direction, name, data))
         lost = pubend.cache.lost if pubend.cache.lost <= lo else 0
         return Knowledge(name, lo, hi, data, lost, decision.stamp)
+
+    def _wanted(self, direction: str, name: PubendId, data: EventBatch) -> int:
+        """Which of these events anyone in a direction wants."""
+        at = self._looked_at
+        if at is not None and at[0] == direction and at[1] is data:
+            return at[2]
+        return self._directions.matches(direction, name, data)
 
     def _push(
         self,
