@@ -315,6 +315,13 @@ class EventBatch:
             topics += each if isinstance(each, list) else [each or ""] * columns.count
         return topics
 
+    def _one_topic(self) -> str:
+        """Returns the topic of all events; "" if they differ, or it takes a look at each event. Raises ValueError."""
+        self.learn()
+        topics = [self.facts[0]] if self.facts is not None else [columns.topics for columns in self.columns]
+        first = topics[0] if topics else None
+        return first if isinstance(first, str) and topics.count(first) == len(topics) else ""
+
     @property
     def has_extras(self) -> bool:
         """Whether the sender of an event may have set extras. Without any nothing expires. Raises ValueError."""
@@ -375,7 +382,7 @@ class EventBatch:
 
     def match(self, pubend: PubendId, matcher: BatchMatcher) -> list[tuple[int, Collection[int]]]:
         """Returns which filters of the matcher these events match; see `BatchMatcher.match`."""
-        topics = self.topics  # first: without the compiled module this decodes the headers
+        topics = self._one_topic() or self.topics  # first: without the compiled module this decodes the headers
         headers = BatchHeaders(pubend, self)
         if self.columns and not self.decoded:
             return matcher.match(topics, BatchProperties(self), headers)
