@@ -45,6 +45,7 @@ from gapless.core.network.seam import Effect, RouterContext
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream import fast
 from gapless.core.stream.columns import EventColumns
+from gapless.core.stream.events import Property
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import tick_at
 from gapless.node.node import cycles_sought_seldom
@@ -126,7 +127,7 @@ def batches(count: int) -> Iterator[Knowledge]:
     """What a pubend says: batches as publishers send them, checked, each event at a tick of its own."""
     first = tick_at(WALL)
     for number in range(count):
-        kinds = [{"kind": f"k{at % KINDS}", "n": at, "price": at / 8} for at in range(BATCH)]
+        kinds: list[dict[str, Property]] = [{"kind": f"k{at % KINDS}", "n": at, "price": at / 8} for at in range(BATCH)]
         columns = EventColumns.encoded("flights", kinds, list(repeat(None, BATCH)), list(repeat(BODY, BATCH)))
         if columns.headers is None:
             columns.check()
