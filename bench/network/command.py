@@ -14,6 +14,7 @@ WORKS: Final = {
     "costs": "what a hop, an IB and more SHBs cost beside one node",
     "processes": "one broker, and two or four processes of one machine with the same load: rates, processor time",
     "consolidation": "40 SHBs that miss the same events: what the PHB hears of it; restarts of IBs read no disk",
+    "relay": "processor time of routers alone per event: an IB that passes half on, a neighbour that wants nothing",
     "routers": "one workload and one script of faults under `knowledge` and `hostile`: the same sequences",
     "race": "20,000 new subscriptions under publishing and restarts of IBs lose nothing; without stamps they do",
 }

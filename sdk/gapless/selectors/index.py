@@ -87,21 +87,23 @@ class BatchMatcher:
 
     def match(
         self,
-        topics: Sequence[str],
+        topics: Sequence[str] | str,
         properties: Sequence[Mapping[str, Value]] | PropertyRows,
         headers: HeaderRows,
     ) -> list[tuple[int, Collection[int]]]:
         """Returns, for each distinct filter that selects something, a mask with bit i for event i, and its keys.
 
-        The columns have the same length; the values are possible values of properties. `headers` has the header fields
-        of each event; it is read only if some selector here names one. The keys are a view, valid until the next `add`
-        or `remove`. Two results may have equal masks, but no key is in two of them.
+        `topics`: the topic of each event, or that of all. The columns have the same length; the values are possible
+        values of properties. `headers` has the header fields of each event; it is read only if some selector here names
+        one. The keys are a view, valid until the next `add` or `remove`. Two results may have equal masks, but no key
+        is in two of them.
         """
         found: dict[Entry, int] = {}
         if not self._compiler.naming_headers:
-            headers = [_UNREAD] * len(topics)
-        if len(topics) == 1:
-            for entry in self._entries_for(topics[0], properties[0], headers[0]):
+            headers = [_UNREAD] * len(properties)
+        if len(properties) == 1:
+            topic = topics if isinstance(topics, str) else topics[0]
+            for entry in self._entries_for(topic, properties[0], headers[0]):
                 found[entry] = 1
         else:
             batch = ColumnBatch(properties, headers)
@@ -122,8 +124,10 @@ class BatchMatcher:
             bucket.find(properties, headers, found)
         return dict.fromkeys(found)
 
-    def _buckets_for(self, topics: Sequence[str], batch: ColumnBatch) -> dict[Bucket, int]:
+    def _buckets_for(self, topics: Sequence[str] | str, batch: ColumnBatch) -> dict[Bucket, int]:
         """Returns the buckets for the topics of the batch, each with the mask of its events."""
+        if isinstance(topics, str):
+            return dict.fromkeys(self._buckets_matching(topics), batch.full)
         # Topics of the same buckets are one kind: mostly there are few kinds, however many topics there are.
         kinds = {topic: tuple(self._buckets_matching(topic)) for topic in dict.fromkeys(topics)}
         if len(kinds) == 1:

@@ -70,7 +70,7 @@ PUSHING = (
         "slack_at_each_hop",
         ("T63",),
         "Silence may wait a whole second at each broker, whatever it has waited before.",
-        (Edit(f"{_RELAY}._first", "        if (\n", "        slack = SILENCE_AFTER\n        if (\n"),),
+        (Edit(f"{_RELAY}._first", "may_wait = slack > 0", "slack = SILENCE_AFTER\n        may_wait = slack > 0"),),
         ("K12",),
         "Silence that waits, and an event that follows it and turns off at a later broker.",
         routers=_KNOWLEDGE,

@@ -137,6 +137,10 @@ class InterestByDirection:
         """Returns which of these events anyone in a direction wants: bit i for event i."""
         return self._directions[name].table.matches(pubend, events)
 
+    def widened(self, name: str) -> int:
+        """Returns another number whenever more may be wanted in a direction than before."""
+        return self._directions[name].table.widened
+
     def wants_nothing(self, name: str) -> bool:
         """Whether it is known that there is no SHB in a direction."""
         direction = self._directions[name]

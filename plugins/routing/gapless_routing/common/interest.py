@@ -140,6 +140,11 @@ class InterestTable:
         return sum(len(row.filters) for row in self._rows.values())
 
     @property
+    def widened(self) -> int:
+        """Another number whenever more may match than before: events that nobody wanted then may be wanted now."""
+        return self._next_key
+
+    @property
     def versions(self) -> Mapping[ShbId, int]:
         """The version of each SHB whose whole interest is here."""
         return {shb: row.version for shb, row in self._rows.items()}

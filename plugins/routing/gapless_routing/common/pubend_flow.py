@@ -51,7 +51,7 @@ class PubendFlow(Generic[PubendT]):
         self.relay = Relay(state, links, self, self._streams, cache_bytes)
         table = interests.table
         self.shbs, self.versions, self.decide = table.shbs, table.versions, table.decide
-        self.matches, self.wants_nothing = table.matches, table.wants_nothing
+        self.matches, self.wants_nothing, self.widened = table.matches, table.wants_nothing, table.widened
 
     def start(self) -> None:
         """Begins what is to be done again and again."""

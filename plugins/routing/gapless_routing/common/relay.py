@@ -15,6 +15,7 @@ broker.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -83,6 +84,9 @@ class Directions(Protocol):
     def wants_nothing(self, direction: str) -> bool:
         """Whether it is known that there is no SHB in a direction."""
 
+    def widened(self, direction: str) -> int:
+        """Returns another number whenever more may be wanted in a direction than before."""
+
     def push(self, direction: str, knowledge: Knowledge, slack: int) -> BrokerId | None:
         """Sends first-time knowledge to one broker in a direction; its silence may wait for `slack` ns more.
 
@@ -113,6 +117,22 @@ class Outward:
     """All links are full: nothing is pushed, and those behind ask at their own pace."""
     left_out: Tick = 0
     """Up to here it was said that nothing is pushed."""
+    unwanted: list[EventBatch] = field(default_factory=list)
+    """Batches above `sent` of which nobody there wanted anything: they need not be matched again …"""
+    unwanted_since: int = 0
+    """… unless more has come to be wanted there since: see `Directions.widened`."""
+
+    def pass_over(self, data: EventBatch, widened: int) -> None:
+        """Nobody in this direction wants anything of a batch, as far as it is known."""
+        if self.unwanted_since != widened:
+            self.unwanted.clear()
+            self.unwanted_since = widened
+        if data:
+            self.unwanted.append(data)
+
+    def passed_over(self, widened: int) -> set[int]:
+        """Returns the ids of the batches of which that is true still."""
+        return set(map(id, self.unwanted)) if self.unwanted_since == widened else set()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,6 +196,8 @@ class Relay:
         self._cache_bytes = cache_bytes
         self._unanswered: dict[BrokerId, None] = {}
         """Who asked for something that is known here, and for which there was no room."""
+        self._looked_at: tuple[str, EventBatch, int] | None = None
+        """In a direction, what of a batch is wanted there: of what is at hand that is asked twice."""
 
     def start(self) -> None:
         """Begins what is to be done again and again."""
@@ -207,9 +229,12 @@ class Relay:
             self._reply(pubend, CORE, [(knowledge, knowledge.stamp)])  # nobody else can have asked
         if not knowledge.reply:
             pushed[CORE] = self._deliver(pubend, knowledge, {})
-            for direction, outward in pubend.outward.items():
-                if direction != origin:
-                    self._first(pubend, direction, outward, knowledge, slack, new, pushed)
+            several = len(pubend.outward) > 1 and knowledge.data.columns
+            with knowledge.data.matched_by_several() if several else nullcontext():
+                for direction, outward in pubend.outward.items():
+                    if direction != origin:
+                        self._first(pubend, direction, outward, knowledge, slack, new, pushed)
+            self._looked_at = None
         if pubend.askers:
             self._serve(pubend, knowledge, pushed)
 
@@ -264,22 +289,22 @@ class Relay:
             return
         if outward.behind:
             return
-        # What lies above the mark was new once, when nobody here wanted it, or nobody could be reached.
-        for start, hi in (new | IntervalSet([(max(knowledge.lo, outward.sent), knowledge.hi)])).ranges:
+        ranges = new.ranges
+        if ranges != ((knowledge.lo, knowledge.hi),):
+            # What lies above the mark was new once, when nobody here wanted it, or nobody could be reached.
+            ranges = (new | IntervalSet([(max(knowledge.lo, outward.sent), knowledge.hi)])).ranges
+        for start, hi in ranges:
+            if outward.silence_due is not None:
+                slack = min(slack, outward.silence_due - self._state.now)
             lo = max(start, pubend.cache.lost)
+            may_wait = slack > 0 and hi > outward.sent
+            if may_wait and lo < hi and self._is_unwanted(pubend, direction, outward, knowledge.stamp, start, hi):
+                self._wait(pubend, direction, outward, slack)
+                continue
             if hi > outward.sent:
                 need = restrict(knowledge.stamp, self._directions.shbs(direction))
                 lo = min(lo, self._stretch(pubend, lo, outward.sent, need))
             if lo >= hi:
-                continue
-            if outward.silence_due is not None:
-                slack = min(slack, outward.silence_due - self._state.now)
-            if (
-                slack > 0
-                and hi > outward.sent
-                and self._is_unwanted(pubend, direction, outward, knowledge.stamp, start, hi)
-            ):
-                self._wait(pubend, direction, outward, slack)
                 continue
             said = self._said(pubend, direction, lo, hi)
             # Below the mark silence alone is not said: who misses it has asked.
@@ -297,8 +322,11 @@ class Relay:
         if self._directions.decide(direction, stamp, pubend.enrolled).flood:
             return False
         data = pubend.cache.take(lo, hi)
-        if self._directions.matches(direction, pubend.meta.pubend, data):
+        wanted = self._directions.matches(direction, pubend.meta.pubend, data)
+        if wanted:
+            self._looked_at = direction, data, wanted
             return False
+        outward.pass_over(data, self._directions.widened(direction))
         outward.unwanted_bytes += _weight(data)
         return outward.unwanted_bytes <= SILENCE_BYTES
 
@@ -328,11 +356,21 @@ class Relay:
                 return None
             stamp = meet(stamp, run.stamp)
         decision = self._directions.decide(direction, stamp, pubend.enrolled)
-        data = pubend.cache.take(lo, hi)
-        if data and not decision.flood:
-            data = data.select(self._directions.matches(direction, name, data))
+        if decision.flood:
+            data = pubend.cache.take(lo, hi)
+        else:
+            passed_over = pubend.outward[direction].passed_over(self._directions.widened(direction))
+            data = pubend.cache.take(lo, hi, passed_over)
+            data = data.select(self._wanted(direction, name, data)) if data else data
         lost = pubend.cache.lost if pubend.cache.lost <= lo else 0
         return Knowledge(name, lo, hi, data, lost, decision.stamp)
+
+    def _wanted(self, direction: str, name: PubendId, data: EventBatch) -> int:
+        """Which of these events anyone in a direction wants."""
+        at = self._looked_at
+        if at is not None and at[0] == direction and at[1] is data:
+            return at[2]
+        return self._directions.matches(direction, name, data)
 
     def _push(
         self,
@@ -352,6 +390,7 @@ class Relay:
             return
         if said.hi >= outward.sent:
             outward.sent, outward.unwanted_bytes = said.hi, 0
+            outward.unwanted.clear()
             if outward.silence_due is not None and said.hi >= pubend.cache.known_upto:  # no silence waits any more
                 outward.silence_due = None
                 self._state.timers.cancel(("silence", pubend.meta.pubend, direction))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from operator import lt
 from struct import unpack_from
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -47,7 +47,6 @@ from gapless.core.network.facts import (
 )
 from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
-from gapless.core.stream.events import Header
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
 from gapless.core.stream.ticks import FOREVER, PubendId, ShbId
@@ -247,7 +246,6 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _decoder: msgspec.msgpack.Decoder[tuple[Envelope, Travelling]] = msgspec.msgpack.Decoder(tuple[Envelope, Travelling])
 _decode_outside = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _INTEREST_BEGINS: Final = _encode(InterestWire("", 0, 0, 0, None, {}, (), full=True))[:2]
-_decode_header = msgspec.msgpack.Decoder(Header).decode
 
 
 def encode(message: Message, address: Address = ()) -> bytes:
@@ -274,7 +272,7 @@ def is_interest(frame: bytes) -> bool:
         parsed = _decode_outside(frame)
     except UNREADABLE:
         return False
-    return bytes(parsed[1])[:2] == _INTEREST_BEGINS
+    return bytes(memoryview(parsed[1])[:2]) == _INTEREST_BEGINS
 
 
 Row = TypeVar("Row")
@@ -372,16 +370,11 @@ def _batch(rows: bytes, blob: bytes) -> EventBatch:
     """The events, each checked to be one up to its end: cut anywhere else, they would be poison later on."""
     if not rows or len(rows) % ROW.size:
         raise ValueError("the rows of events are cut")
-    ticks, lengths, bodies = zip(*ROW.iter_unpack(rows), strict=True)
-    if sum(lengths) != len(blob):
-        raise ValueError("the lengths of the events do not add up to the frame")
-    if any(one >= following for one, following in pairwise(ticks)):
+    ticks, columns = EventColumns.of_rows(rows, blob)
+    if not all(map(lt, ticks, ticks[1:])):
         raise ValueError("events out of order")
-    if any(body >= length for body, length in zip(bodies, lengths, strict=True)):
-        raise ValueError("the body of an event is longer than the event")
-    ends = list(accumulate(lengths, initial=0))
-    events = [blob[start:end] for start, end in pairwise(ends)]
-    return EventBatch(ticks, events, bodies, list(map(_decode_header, events)))
+    columns.check()
+    return columns.batch(ticks)
 
 
 def _check_ranges(pairs: Ranges) -> None:

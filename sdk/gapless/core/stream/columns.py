@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate, chain, compress, repeat
 from operator import attrgetter
 
@@ -16,6 +17,7 @@ import msgspec
 
 from gapless.core.stream import fast
 from gapless.core.stream.batch_bytes import (
+    COUNT_BYTES,
     LITTLE_ENDIAN,
     PAIR,
     ROW,
@@ -184,6 +186,16 @@ class EventColumns:
         start = sum(wholes[:place])
         return self.blob[start : start + wholes[place]]
 
+    @classmethod
+    def of_rows(cls, rows: bytes, blob: bytes) -> tuple[list[Tick], EventColumns]:
+        """Returns the ticks and the columns of events that are given by whole rows (`ROW`).
+
+        What the rows say is for `check` to find out.
+        """
+        numbers = array_of("Q", rows)
+        lengths = bytes_of(numbers[1::2])  # a pair of u32 is as long as a tick
+        return numbers[::2].tolist(), cls(len(numbers) // 2, lengths, blob)
+
 
 class EventBatch:
     """Events of one pubend in tick order. Immutable by convention; slices share the events.
@@ -191,7 +203,18 @@ class EventBatch:
     The events are stored one by one, or in columns, which are cut when single events are needed.
     """
 
-    __slots__ = ("_body_lengths", "_events", "_headers", "_rows", "_singles", "_times", "columns", "facts", "ticks")
+    __slots__ = (
+        "_body_lengths",
+        "_events",
+        "_groups",
+        "_headers",
+        "_rows",
+        "_singles",
+        "_times",
+        "columns",
+        "facts",
+        "ticks",
+    )
 
     def __init__(
         self,
@@ -210,6 +233,8 @@ class EventBatch:
         self._headers = headers
         self._singles: dict[int, Header] = {}
         """The headers that were decoded one by one."""
+        self._groups: dict[str, Groups] | None = None
+        """The columns of values that several matchers look at; see `matched_by_several`."""
         self._rows: list[bytes] | None = None
         self._times: bytes | None = None
 
@@ -290,6 +315,13 @@ class EventBatch:
             topics += each if isinstance(each, list) else [each or ""] * columns.count
         return topics
 
+    def _one_topic(self) -> str:
+        """Returns the topic of all events; "" if they differ, or it takes a look at each event. Raises ValueError."""
+        self.learn()
+        topics = [self.facts[0]] if self.facts is not None else [columns.topics for columns in self.columns]
+        first = topics[0] if topics else None
+        return first if isinstance(first, str) and topics.count(first) == len(topics) else ""
+
     @property
     def has_extras(self) -> bool:
         """Whether the sender of an event may have set extras. Without any nothing expires. Raises ValueError."""
@@ -350,7 +382,7 @@ class EventBatch:
 
     def match(self, pubend: PubendId, matcher: BatchMatcher) -> list[tuple[int, Collection[int]]]:
         """Returns which filters of the matcher these events match; see `BatchMatcher.match`."""
-        topics = self.topics  # first: without the compiled module this decodes the headers
+        topics = self._one_topic() or self.topics  # first: without the compiled module this decodes the headers
         headers = BatchHeaders(pubend, self)
         if self.columns and not self.decoded:
             return matcher.match(topics, BatchProperties(self), headers)
@@ -397,7 +429,29 @@ class EventBatch:
     def select(self, mask: int) -> EventBatch:
         """Returns the events whose bit is set in `mask` (bit i for event i)."""
         count = len(self.ticks)
-        return self if mask == (1 << count) - 1 else self.at(list(compress(range(count), mask_flags(mask, count))))
+        if mask == (1 << count) - 1:
+            return self
+        if self.columns and fast.COMPILED:
+            return self._gathered(mask)
+        return self.at(list(compress(range(count), mask_flags(mask, count))))
+
+    def _gathered(self, mask: int) -> EventBatch:
+        """Returns the same, in one column: no step per event, but for topics if they differ."""
+        if not mask:
+            return EMPTY
+        payload = fast.gather(*self._pieces(), self._tick_bytes(), mask)
+        behind_rows = COUNT_BYTES + ROW.size * mask.bit_count()
+        ticks, columns = EventColumns.of_rows(payload[COUNT_BYTES:behind_rows], payload[behind_rows:])
+        topics = [each.topics for each in self.columns]
+        if None not in topics:  # else nobody knows them, and whoever asks has them found out
+            flags = mask_flags(mask, len(self.ticks))
+            same = isinstance(topics[0], str) and topics.count(topics[0]) == len(topics)
+            columns.topics = topics[0] if same else list(compress(self.topics, flags))
+            columns.has_extras = any(each.has_extras for each in self.columns)
+        headers = None
+        if self._headers is not None:
+            headers = list(compress(self._headers, mask_flags(mask, len(self.ticks))))
+        return EventBatch.of(ticks, [columns], headers)
 
     def at(self, places: Sequence[int]) -> EventBatch:
         """Returns the events at these ascending places."""
@@ -442,7 +496,20 @@ class EventBatch:
     def group_values(self, name: str, bits: Sequence[int]) -> Groups:
         """Returns which events have which value of a property; see `batch_bytes.column`. Only for columns."""
         assert self.columns, "events that are stored one by one have no columns of values"
-        return fast.column(*self._pieces(), name, bits)
+        if self._groups is None:
+            return fast.column(*self._pieces(), name, bits)
+        if name not in self._groups:
+            self._groups[name] = fast.column(*self._pieces(), name, bits)
+        return self._groups[name]
+
+    @contextmanager
+    def matched_by_several(self) -> Iterator[None]:
+        """Within, each column of values is made once, for all matchers. Kept for longer it would take much memory."""
+        self._groups = {}
+        try:
+            yield
+        finally:
+            self._groups = None
 
     @staticmethod
     def concatenate(batches: Sequence[EventBatch]) -> EventBatch:

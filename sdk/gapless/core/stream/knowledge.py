@@ -19,7 +19,7 @@ Any run may be forgotten at any time. What is stored stays true then; there is o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -250,9 +250,12 @@ class KnowledgeStream:
                 return run.lo
         return max(start, self._upto)
 
-    def take(self, lo: Tick, hi: Tick) -> EventBatch:
-        """Returns the events known in (lo, hi], in order. They stay here."""
-        return self._events.take(lo, hi)
+    def take(self, lo: Tick, hi: Tick, without: Collection[int] = ()) -> EventBatch:
+        """Returns the events known in (lo, hi], in order. They stay here.
+
+        `without`: the ids of batches that `take` has returned before, and of whose events none is wanted now.
+        """
+        return self._events.take(lo, hi, without)
 
     def lost_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
         """Returns which ticks in (lo, hi] are lost: no event, and no silence under a stamp that covers `need`.

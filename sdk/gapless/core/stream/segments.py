@@ -7,6 +7,7 @@ the usual cost is a few Python steps per batch, not per event.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection
 
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.ticks import Tick
@@ -86,8 +87,11 @@ class EventSegments:
             self._put(index, batch.slice(0, stop))
             batch = batch.slice(stop, len(batch))
 
-    def take(self, lo: Tick, hi: Tick) -> EventBatch:
-        """Returns the events in (lo, hi], in order; the very batch that arrived if that is all of one batch."""
+    def take(self, lo: Tick, hi: Tick, without: Collection[int] = ()) -> EventBatch:
+        """Returns the events in (lo, hi], in order; the very batch that arrived if that is all of one batch.
+
+        `without`: the ids of batches of which nothing is to be returned.
+        """
         first, behind = bisect_right(self._lasts, lo), bisect_right(self._firsts, hi)
         if first >= behind or lo >= hi:
             return EMPTY
@@ -96,7 +100,9 @@ class EventSegments:
             batches[0] = batches[0].slice(bisect_right(batches[0].ticks, lo), len(batches[0]))
         if self._lasts[behind - 1] > hi:
             batches[-1] = batches[-1].slice(0, bisect_right(batches[-1].ticks, hi))
-        return EventBatch.concatenate(batches)
+        if without:
+            batches = [batch for batch in batches if id(batch) not in without]
+        return EventBatch.concatenate(batches) if batches else EMPTY
 
     def count(self, lo: Tick, hi: Tick) -> int:
         """Returns how many events lie in (lo, hi]."""

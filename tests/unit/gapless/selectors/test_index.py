@@ -130,6 +130,17 @@ def test_an_unknown_key_cannot_be_removed() -> None:
         BatchMatcher().remove(1)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_topic_of_all_may_be_given_once(count: int) -> None:
+    matcher = BatchMatcher()
+    matcher.add(1, Filter(("a.*",), "n > 0"))
+    matcher.add(2, Filter(("b",), ""))
+    properties = [{"n": n} for n in range(3 - count, 3)]
+
+    assert matcher.match("a.b", properties, [{}] * count) == matcher.match(["a.b"] * count, properties, [{}] * count)
+    assert len(matcher.match("a.b", properties, [{}] * count)) == 1
+
+
 def test_an_empty_batch_matches_nothing() -> None:
     matcher = BatchMatcher()
     matcher.add(1, Filter(("#",)))

@@ -230,7 +230,18 @@ def test_what_waits_is_not_looked_at_with_each_batch(monkeypatch: pytest.MonkeyP
         net.say(at, at + 20, "b")
     net.pass_time(SILENCE_AFTER)
 
-    assert sum(looked) == 2 * 100, "each event when it comes, and once more when its silence is said"
+    assert sum(looked) == 100, "each event when it comes, and not again when its silence is said"
+
+
+def test_what_waits_is_looked_at_again_when_more_is_wanted() -> None:
+    net = subscribed()
+    net.say(0, 20, "b")
+    net.say(20, 40, "c")
+    net.forget()
+    net.tell("s", full(2, "s@disk", "a", "b"))
+    net.pass_time(SILENCE_AFTER)
+
+    assert pushed(net, "i", "s") == [(0, 40, (1,))]
 
 
 def test_in_a_group_silence_does_not_wait() -> None:

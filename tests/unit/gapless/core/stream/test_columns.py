@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gapless.core.stream import fast
 from gapless.core.stream.batch_bytes import mask_flags
 from gapless.core.stream.columns import EMPTY, BatchHeaders, EventBatch, EventColumns
 from gapless.core.stream.events import Extras, encode_event
 from gapless.core.stream.ticks import STEP
 from gapless.selectors import BatchMatcher, Filter
+from gapless.selectors.columns import Groups
 
-values = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=20))
+finite = st.floats(allow_nan=False, allow_infinity=False)
+values = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), finite, st.text(max_size=20))
+names = st.text(min_size=1, max_size=8)
 plain_events = st.lists(
-    st.tuples(st.text(min_size=1, max_size=20), st.dictionaries(st.text(max_size=8), values, max_size=4), st.binary()),
+    st.tuples(st.text(min_size=1, max_size=20), st.dictionaries(names, values, max_size=4), st.binary()),
     min_size=1,
     max_size=20,
 )
@@ -74,6 +79,8 @@ def test_columns_and_single_events_are_the_same_batch(
     batch = EventBatch.of(ticks, [columns(part) for part in parts])
     encoded = [encode_event(topic, properties, None, body) for topic, properties, body in events]
     same = EventBatch(ticks, encoded, [len(body) for *_, body in events])
+    if data.draw(st.booleans()):
+        batch.learn()
     for _ in range(data.draw(st.integers(0, 4))):
         batch, same = data.draw(changes(len(same)))(batch, same)
 
@@ -85,6 +92,7 @@ def test_columns_and_single_events_are_the_same_batch(
     assert batch.payload((1 << len(same)) - 1) == same.payload((1 << len(same)) - 1)
     assert (batch.size, [*batch.lengths], [*batch.body_lengths]) == (same.size, [*same.lengths], [*same.body_lengths])
     assert b"".join(batch.row_blobs()) == b"".join(same.rows)
+    assert (list(batch.topics), batch.has_extras) == (list(same.topics), same.has_extras)
     assert [header.topic for header in batch.headers] == [header.topic for header in same.headers]
 
 
@@ -142,6 +150,28 @@ def test_a_batch_is_matched_by_header_fields_too() -> None:
         found = {key: mask << (3 - count) for mask, keys in some.match("p@1", matcher) for key in keys}
 
         assert found == {1: 0b110 >> (3 - count) << (3 - count)} | ({2: 0b010} if count > 1 else {})
+
+
+def test_within_several_matchers_a_column_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = EventColumns.of([encode_event("t", {"n": n % 2}, None, b"") for n in range(3)], [0] * 3).batch([7, 8, 9])
+    batch.learn()
+    made: list[str] = []
+    column = fast.column
+
+    def counted(blobs: Sequence[bytes], lengths: Sequence[bytes], name: str, bits: Sequence[int]) -> Groups:
+        made.append(name)
+        return column(blobs, lengths, name, bits)
+
+    monkeypatch.setattr(fast, "column", counted)
+    matcher = BatchMatcher()
+    matcher.add(1, Filter(("t",), "n = 1"))
+
+    with batch.matched_by_several():
+        found = [batch.match("p@1", matcher)[0][0] for _ in range(3)]
+    alone = batch.match("p@1", matcher)[0][0]
+
+    assert [*found, alone] == [0b010] * 4
+    assert made in ([], ["n", "n"]), "not at all where headers are decoded, else once for three, and once more"
 
 
 def test_headers_that_nobody_asks_for_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,16 @@ def test_a_batch_that_is_taken_whole_is_the_one_that_came() -> None:
     assert held.fresh(batch(6, 7)).ticks == (6, 7)
 
 
+def test_what_is_left_out_is_the_very_batch_that_was_taken_before() -> None:
+    held, first, second = EventSegments(), batch(1, 3), batch(5, 9)
+    held.append(first)
+    held.append(second)
+
+    assert held.take(0, 9, {id(second)}) is first
+    assert list(held.take(0, 7, {id(second)}).ticks) == [1, 3, 5], "a part of it is another one"
+    assert not held.take(0, 9, {id(first), id(second)})
+
+
 def test_decoded_headers_go_along_when_a_batch_is_cut() -> None:
     """A batch is decoded once, whoever asks for which part of it."""
     held, whole = EventSegments(), batch(1, 3, 5)
