@@ -1,4 +1,4 @@
-"""Which links a broker has, and for which it wishes (protocol: links)."""
+"""Which links a broker has, and for which it wishes (protocol: redialing)."""
 
 from __future__ import annotations
 
