@@ -130,9 +130,9 @@ class Outward:
         if data:
             self.unwanted.append(data)
 
-    def passed_over(self, widened: int) -> set[int]:
-        """Returns the ids of the batches of which that is true still."""
-        return set(map(id, self.unwanted)) if self.unwanted_since == widened else set()
+    def passed_over(self, widened: int) -> Mapping[Tick, EventBatch]:
+        """Returns the batches of which that is true still, by their first ticks."""
+        return {batch.ticks[0]: batch for batch in self.unwanted} if self.unwanted_since == widened else {}
 
 
 @dataclass(slots=True, kw_only=True)
