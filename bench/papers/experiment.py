@@ -23,7 +23,10 @@ REAL = "real processes on loopback, RocksDB"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a figure has to be. It is a ratio of two of the same run, or a count: never a time."""
+    """What a figure has to be. It is a ratio of two of the same run, or a count.
+
+    A time it is in `bench.network.relay` alone: of a processor, that nothing waits for, and with room for a slow one.
+    """
 
     least: float = -inf
     most: float = inf

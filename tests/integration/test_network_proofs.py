@@ -18,6 +18,7 @@ from documents import ROOT
 WORKS = {
     "consolidation": {"ibs_remember_questions_to_phb", "reads_restart_of_one", "reads_restart_of_both"},
     "release": {"retired_ratio_to_steady", "moved_ratio_to_steady", "at_the_end_ratio_to_steady", "databases_wrong"},
+    "relay": {"python_pass_us_per_event"},
     "routers": {"sequences_that_differ", "events_compared"},
     "race": {"events_lost", "events_twice", "events_lost_without_stamps"},
 }

@@ -51,6 +51,18 @@ PUSHING = (
         routers=_KNOWLEDGE,
     ),
     Switch(
+        "passed_over_for_ever",
+        ("T52",),
+        "What nobody wanted when it came is not matched again when its silence is said, whoever wants it by then.",
+        (
+            Edit("gapless_routing.common.relay:Outward.pass_over", "if self.unwanted_since != widened:", "if False:"),
+            Edit("gapless_routing.common.relay:Outward.passed_over", "if self.unwanted_since == widened", "if True"),
+        ),
+        ("C1", "I9", "I3"),
+        "A subscription comes to be known while silence waits that was an event which nobody wanted.",
+        routers=_KNOWLEDGE,
+    ),
+    Switch(
         "unknown_between_is_silence",
         ("only what is known",),
         "A push reaches back over what is not known, and so says that it is silence.",

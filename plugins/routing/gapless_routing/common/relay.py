@@ -130,9 +130,9 @@ class Outward:
         if data:
             self.unwanted.append(data)
 
-    def passed_over(self, widened: int) -> set[int]:
-        """Returns the ids of the batches of which that is true still."""
-        return set(map(id, self.unwanted)) if self.unwanted_since == widened else set()
+    def passed_over(self, widened: int) -> Mapping[Tick, EventBatch]:
+        """Returns the batches of which that is true still, by their first ticks."""
+        return {batch.ticks[0]: batch for batch in self.unwanted} if self.unwanted_since == widened else {}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -247,17 +247,19 @@ class Relay:
         if not pubend.outward:
             return IntervalSet()
         pubend.fresh_bytes += _weight(knowledge.data)
-        new = IntervalSet(pubend.cache.unknown(knowledge.lo, knowledge.hi, {}))
+        behind_all = knowledge.lo >= pubend.cache.known_upto
+        whole = ((knowledge.lo, knowledge.hi),)
+        new = IntervalSet(whole if behind_all else pubend.cache.unknown(knowledge.lo, knowledge.hi, {}))
         try:
             delta = pubend.cache.accumulate(knowledge)
         except KnowledgeConflict as conflict:
             self._state.effects.append(Alarm(AlarmCode.BROKERS_CONTRADICT, str(conflict), knowledge.pubend))
             pubend.cache = KnowledgeStream(knowledge.pubend)
             pubend.cache.accumulate(knowledge)
-            return IntervalSet([(knowledge.lo, knowledge.hi)])
+            return IntervalSet(whole)
         if delta.events:
             pubend.fresh.append(delta.events)
-        if new.ranges != ((knowledge.lo, knowledge.hi),):
+        if new.ranges != whole:
             for tick in delta.events.ticks:
                 new.add(tick - 1, tick)
         return new

@@ -19,7 +19,7 @@ Any run may be forgotten at any time. What is stored stays true then; there is o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -250,10 +250,10 @@ class KnowledgeStream:
                 return run.lo
         return max(start, self._upto)
 
-    def take(self, lo: Tick, hi: Tick, without: Collection[int] = ()) -> EventBatch:
+    def take(self, lo: Tick, hi: Tick, without: Mapping[Tick, EventBatch] | None = None) -> EventBatch:
         """Returns the events known in (lo, hi], in order. They stay here.
 
-        `without`: the ids of batches that `take` has returned before, and of whose events none is wanted now.
+        `without`: batches that `take` has returned before, by their first ticks; of their events none is wanted now.
         """
         return self._events.take(lo, hi, without)
 

@@ -7,7 +7,7 @@ the usual cost is a few Python steps per batch, not per event.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from gapless.core.stream.columns import EMPTY, EventBatch
 from gapless.core.stream.ticks import Tick
@@ -87,10 +87,10 @@ class EventSegments:
             self._put(index, batch.slice(0, stop))
             batch = batch.slice(stop, len(batch))
 
-    def take(self, lo: Tick, hi: Tick, without: Collection[int] = ()) -> EventBatch:
+    def take(self, lo: Tick, hi: Tick, without: Mapping[Tick, EventBatch] | None = None) -> EventBatch:
         """Returns the events in (lo, hi], in order; the very batch that arrived if that is all of one batch.
 
-        `without`: the ids of batches of which nothing is to be returned.
+        `without`: the very batches of which nothing is to be returned, by their first ticks.
         """
         first, behind = bisect_right(self._lasts, lo), bisect_right(self._firsts, hi)
         if first >= behind or lo >= hi:
@@ -101,7 +101,7 @@ class EventSegments:
         if self._lasts[behind - 1] > hi:
             batches[-1] = batches[-1].slice(0, bisect_right(batches[-1].ticks, hi))
         if without:
-            batches = [batch for batch in batches if id(batch) not in without]
+            batches = [batch for batch in batches if without.get(batch.ticks[0]) is not batch]
         return EventBatch.concatenate(batches) if batches else EMPTY
 
     def count(self, lo: Tick, hi: Tick) -> int:
