@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from operator import lt
+from operator import ge, lt
 from struct import unpack_from
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -47,9 +47,10 @@ from gapless.core.network.facts import (
 )
 from gapless.core.stream.batch_bytes import ROW
 from gapless.core.stream.columns import EMPTY, EventBatch, EventColumns
+from gapless.core.stream.events import Header
 from gapless.core.stream.intervals import Ranges
 from gapless.core.stream.knowledge import Knowledge
-from gapless.core.stream.ticks import FOREVER, PubendId, ShbId
+from gapless.core.stream.ticks import FOREVER, PubendId, ShbId, Tick
 from gapless.errors import InvalidSelectorError, InvalidTopicError, RemoteProtocolError
 from gapless.selectors.filters import Filter
 
@@ -246,6 +247,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _decoder: msgspec.msgpack.Decoder[tuple[Envelope, Travelling]] = msgspec.msgpack.Decoder(tuple[Envelope, Travelling])
 _decode_outside = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _INTEREST_BEGINS: Final = _encode(InterestWire("", 0, 0, 0, None, {}, (), full=True))[:2]
+_decode_header = msgspec.msgpack.Decoder(Header).decode
 
 
 def encode(message: Message, address: Address = ()) -> bytes:
@@ -371,10 +373,23 @@ def _batch(rows: bytes, blob: bytes) -> EventBatch:
     if not rows or len(rows) % ROW.size:
         raise ValueError("the rows of events are cut")
     ticks, columns = EventColumns.of_rows(rows, blob)
+    if sum(columns.wholes()) != len(blob):
+        raise ValueError("the lengths of the events do not add up to the frame")
     if not all(map(lt, ticks, ticks[1:])):
         raise ValueError("events out of order")
-    columns.check()
+    try:
+        columns.check()
+    except ValueError:
+        return _single_events(ticks, columns)
     return columns.batch(ticks)
+
+
+def _single_events(ticks: list[Tick], columns: EventColumns) -> EventBatch:
+    """The same of events of which one is no publisher's: logs that others write hold names and values of theirs."""
+    events, bodies = columns.cut()
+    if any(map(ge, bodies, columns.wholes())):
+        raise ValueError("the body of an event is longer than the event")
+    return EventBatch(ticks, events, bodies, list(map(_decode_header, events)))
 
 
 def _check_ranges(pairs: Ranges) -> None:

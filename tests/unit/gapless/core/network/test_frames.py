@@ -291,7 +291,7 @@ ROWS = b"".join(batch([2, 5]).rows)
         ({"rows": b""}, "rows of events are cut"),
         ({"rows": ROWS[:16]}, "do not add up"),
         ({"rows": ROWS[16:] + ROWS[:16]}, "out of order"),
-        ({"rows": ROWS[:12] + b"\x7f\0\0\0" + ROWS[16:]}, "not as long as the batch says"),
+        ({"rows": ROWS[:12] + b"\x7f\0\0\0" + ROWS[16:]}, "longer than the event"),
         ({"events": b"\xc1" * len(b"".join(batch([2, 5]).events))}, "does not parse"),
         ({"damaged": True}, "events in what is damaged"),
         ({"hi": 2**63}, "does not parse"),
@@ -303,6 +303,19 @@ def test_knowledge_that_cannot_be(changes: dict[str, Any], reason: str) -> None:
 
     with pytest.raises(RemoteProtocolError, match=reason):
         decode(knowledge_wire(**changes))
+
+
+@pytest.mark.parametrize("properties", [{"": 1}, {"x": float("inf")}])
+def test_what_only_others_write_into_a_log_comes_through(properties: dict[str, Any]) -> None:
+    """No publisher may send it; refused here, it would end every link that it comes to, for ever."""
+    events = [encode_event("t", each, None, b"") for each in ({"n": 1}, properties)]
+    said = Knowledge("p@1", 0, 9, EventBatch([2, 5], events, [0, 0]))
+
+    read = decode(encode(said)).message
+
+    assert read == said
+    assert isinstance(read, Knowledge)
+    assert read.data.headers[1].properties == properties
 
 
 def test_events_cut_in_the_wrong_place_are_seen() -> None:
