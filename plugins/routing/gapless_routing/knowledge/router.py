@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gapless.core.network.facts import (
-    BrokerId,
-    Hangup,
-    LinkDown,
-    LinkUp,
-)
+from gapless.core.network.facts import BrokerId, Hangup, LinkDown, LinkUp
 from gapless.core.network.frames import Address, ProgressRows
 from gapless.core.network.seam import Effects, RouterContext
 from gapless.core.stream.knowledge import Knowledge
