@@ -31,7 +31,7 @@ from gapless.core.stream.ticks import EPOCH_MS, MILLISECOND, PubendId, ShbId
 from gapless_routing.common.interest import InterestTable
 from gapless_routing.local import LocalRouter
 from gapless_sim.hostile.router import HostileRouter
-from gapless_testing.routing import DIAMOND
+from gapless_testing.routing import CHAIN, DIAMOND
 
 
 class PushesAnswers(LocalRouter):
@@ -171,6 +171,20 @@ class NeverAsks(HostileRouter):
 
     def want(self, now: int, want: Want) -> Effects:
         return []
+
+
+class AnswersForItself(HostileRouter):
+    """An answer says nothing of the interests that were asked for."""
+
+    topology = CHAIN
+
+    def _effects(self) -> Effects:
+        return [
+            replace(effect, knowledge=replace(effect.knowledge, stamp={}))
+            if isinstance(effect, Know) and effect.knowledge.reply
+            else effect
+            for effect in super()._effects()
+        ]
 
 
 class OldTable(InterestTable):

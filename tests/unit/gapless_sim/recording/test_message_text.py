@@ -126,6 +126,12 @@ ROUTING: list[tuple[routing_frames.Message, MessageText]] = [
     ),
     (Knowledge("p@1", ONE, TWO), MessageText("knowledge", "p (1.000, 2.000] is silent")),
     (Knowledge("p@1", ONE, TWO, lost=FOREVER), MessageText("knowledge", "p (1.000, 2.000] is lost up to 2.000")),
+    (
+        routing_frames.NamedKnowledge(Knowledge("q@1", ONE, TWO, stamp={}), bytes(16)),
+        MessageText("knowledge", "q (1.000, 2.000] is silent"),
+    ),
+    (routing_frames.StampSaid({"s@1": 2, "t@1": 5}), MessageText("stamp", "the stamp of 2 SHBs")),
+    (routing_frames.StampQuestion(bytes.fromhex("c0ffee00" * 4)), MessageText("stamp?", "which stamp is c0ffee00?")),
     (r.Want("p@1", ((ONE, TWO),), None, "s@1", again=False), MessageText("want", "s needs p (1.000, 2.000]")),
     (
         whole(r.Interest("s@1", 1, 2, {3: Filter(("#",), "k = 1"), 4: Filter(("#",))}, frozenset({2, 1}))),

@@ -26,6 +26,11 @@ BREACHES = [
     Breach(broken.TakesEveryWantForARepetition, Suite.test_whoever_asks_anew_is_answered_anew, Clause.ANSWER),
     Breach(broken.AnswersOnce, Suite.test_whoever_asks_again_for_long_is_answered_again, Clause.ANSWER),
     Breach(broken_by_change.NeverAsks, Suite.test_what_nobody_pushed_is_there_for_the_asking, Clause.ANSWER),
+    Breach(
+        broken_by_change.AnswersForItself,
+        Suite.test_a_want_with_the_version_of_another_shb_is_answered,
+        Clause.ANSWER,
+    ),
     Breach(broken.KeepsProbes, Suite.test_a_probe_arrives, Clause.PUSH),
     Breach(broken.KeepsHolds, Suite.test_a_hold_is_answered, Clause.HOLD),
     Breach(broken.NeverReleases, Suite.test_a_release_waits_for_all_and_then_comes, Clause.MINIMA),
