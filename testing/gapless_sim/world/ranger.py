@@ -170,7 +170,7 @@ class Ranger:
 
     def _learn(self) -> None:
         """A pubend was found later than the subscription began: where it begins there, attaching again shows."""
-        plain = SubscribeOptions(self.row.topics, self.row.name, self.row.selector)
+        plain = SubscribeOptions(self.row.topics, self.row.name, self.row.selector, no_local=self.row.no_local)
         self._ask(self.client.core.ranges.attach(plain, self.client.monotonic()), self._on_learnt)
 
     def _on_learnt(self, answer: AttachedTo) -> None:
