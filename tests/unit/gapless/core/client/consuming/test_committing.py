@@ -342,6 +342,21 @@ def test_who_recovers_without_a_link_has_marked_what_it_was_handed_itself() -> N
     assert units(broker)[-1].counted, "an attempt that may be the second one counts"
 
 
+def test_what_comes_in_place_of_events_that_were_lost_meanwhile_is_not_marked() -> None:
+    """Found by the simulator (J5): it was handed two that are lost, and nobody was handed the one behind the gap."""
+    broker = FakeBroker()
+    application = Gatherer(broker)
+    ticks = broker.log(b"a", b"b")
+    application.take(2)
+    for _ in range(2):  # the second time it has been handed nothing but the gap
+        application.recover_while_cut()
+        broker.release(ticks[-1])
+    broker.log(b"c")
+
+    assert application.take(1) == [(b"c", 1)]
+    assert application.core.committing.found_doubt
+
+
 def test_who_recovers_without_a_link_keeps_the_doubt_that_it_had_found() -> None:
     broker = FakeBroker()
     Gatherer(broker, "another").die()
