@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -143,6 +143,15 @@ def test_a_file_that_is_not_there_is_named(gapless: Gapless, url: str, tmp_path:
     assert "nothing.jsonl: cannot be read: No such file or directory" in result.stderr
 
 
+@pytest.fixture
+def heeding_interrupts() -> Iterator[None]:
+    """Whoever starts the tests in the background of a shell has Ctrl-C ignored in them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_the_first_interrupt_ends_well_and_the_second_at_once() -> None:
     """The second one cancels what runs: as a KeyboardInterrupt in any callback it would be a traceback."""
     seen: list[str] = []
