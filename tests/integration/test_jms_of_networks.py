@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ PLACES = ("shb", "shb2")
 LOST = GapReason.VOLUME_LOST.value
 WAIT = 30_000
 """Milliseconds."""
+HEARS_WITHIN = 10
+"""Seconds."""
 
 
 def client_at(home: str, mode: jms.SessionMode) -> str:
@@ -67,8 +70,16 @@ def settle(context: jms.JMSContext) -> None:
 
 
 def open_consumer(url: str, client: str, mode: jms.SessionMode) -> tuple[jms.JMSContext, jms.JMSConsumer]:
-    context = jms.ConnectionFactory(url, client_id=client).create_context(mode)
-    return context, context.create_durable_consumer(context.create_topic("t"), "s")
+    """Opens it, as soon as its home has heard that the consumer before, elsewhere, is gone: that travels by mail."""
+    for _ in range(HEARS_WITHIN):
+        context = jms.ConnectionFactory(url, client_id=client).create_context(mode)
+        try:
+            return context, context.create_durable_consumer(context.create_topic("t"), "s")
+        except jms.IllegalStateError as error:
+            context.close()
+            assert isinstance(error.__cause__, gapless.SubscriptionInUseError)
+            time.sleep(1)
+    raise AssertionError(f"{client} at {url}: the subscription is in use, and nobody is there")
 
 
 def received(
