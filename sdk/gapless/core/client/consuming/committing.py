@@ -94,10 +94,8 @@ class Committing:
     """The epoch of a consumer for which this one goes on, and what was marked for it."""
     _own_doubt: Doubt = field(default_factory=Doubt)
     """What is in doubt if nobody else was there since that consumer: what it had found, and what it had in hand."""
-    _own_upto: dict[PubendId, Tick] = field(default_factory=dict)
-    """Of what it had in hand, the last event of each pubend: one behind it is in no doubt, if that was lost (a gap)."""
     _doubt_upto: dict[PubendId, Tick] = field(default_factory=dict)
-    """The same, if nobody else was there."""
+    """The last event that it had in hand of each pubend, if nobody else was there since: none behind it is in doubt."""
     _met: set[PubendId] = field(default_factory=set)
     """The pubends of which this consumer was handed something: what follows there is not in doubt."""
 
@@ -214,7 +212,7 @@ class Committing:
         self._former = former.epoch, former._marked
         self._own_doubt = former._doubt.without(former._met).and_at(former.in_hand)
         unmet = {pubend: tick for pubend, tick in former._doubt_upto.items() if pubend not in former._met}
-        self._own_upto = unmet | {pubend: unit.last for pubend, unit in former.in_hand.items()}
+        self._doubt_upto = unmet | {pubend: unit.last for pubend, unit in former.in_hand.items()}
 
     def on_attached(self, answer: Subscribed, *, again: bool) -> bool:
         """It is attached. `again`: it was before. Returns whether what was waited for is durable by that."""
@@ -226,7 +224,8 @@ class Committing:
             is_next = 0 < epoch == answer.epoch - 1
             found = self._own_doubt if is_next else Doubt(everywhere=True)
             self._doubt = found.without(answer.cleared) if answer.doubt else Doubt()
-            self._doubt_upto = self._own_upto if is_next else {}
+            if not is_next:
+                self._doubt_upto = {}
             self._attempts = {each.pubend: (each.tick, each.count) for each in answer.attempts}
             self._earlier = EarlierMarks(answer.earlier)
             self.is_certain = not (self.gathers or self._doubt or self._attempts or self._earlier)
