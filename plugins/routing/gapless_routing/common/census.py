@@ -74,9 +74,19 @@ class Direction:
 class InterestByDirection:
     """The interest of all directions."""
 
-    def __init__(self, state: RouterState, directions: Iterable[str], on_heard: Callable[[ShbId, str], None]) -> None:
-        """`on_heard` is called when an SHB is heard of in a direction: it may have to be enrolled."""
+    def __init__(
+        self,
+        state: RouterState,
+        directions: Iterable[str],
+        on_heard: Callable[[ShbId, str], None],
+        forgotten_after: int = FORGOTTEN_AFTER,
+    ) -> None:
+        """`on_heard` is called when an SHB is heard of in a direction: it may have to be enrolled.
+
+        `forgotten_after`: an SHB of which its own broker has not spoken for so long, in nanoseconds, is forgotten.
+        """
         self._state = state
+        self._forgotten_after = forgotten_after
         self._on_heard = on_heard
         self._directions = {name: Direction() for name in (CORE, *directions)}
         self._directions[CORE].synced = True
@@ -99,6 +109,10 @@ class InterestByDirection:
     def is_synced(self, name: str) -> bool:
         """Whether it is known what everybody in a direction wants."""
         return self._directions[name].synced
+
+    def lacks_any(self, name: str) -> bool:
+        """Whether a census has named something in a direction that is not here yet."""
+        return bool(self._directions[name].missing)
 
     def shbs(self, name: str) -> dict[ShbId, int]:
         """Returns the SHBs in a direction, and when the own broker of each last spoke of it."""
@@ -212,28 +226,37 @@ class InterestByDirection:
         direction = self._directions[name]
         for row in census.rows:
             at = self._state.now - row.age * MILLISECOND
-            if self._state.now - at > FORGOTTEN_AFTER:
-                continue
-            self.hear(name, row.shb, at)
-            version, digest = direction.table.summary(row.shb)
-            if version < row.version or (version == row.version and digest != row.digest):
-                direction.missing[row.shb] = max(row.version, direction.missing.get(row.shb, 0))
-                ask(row.shb)
+            if self._state.now - at <= self._forgotten_after:
+                self.take_row(name, row, at, ask)
         if census.total is None or direction.synced:
             return False
         direction.synced = not direction.missing and len(direction.heard) >= census.total
         return True
 
+    def take_row(self, name: str, row: CensusRow, at: int, ask: Callable[[ShbId], None]) -> None:
+        """A census names an SHB in a direction, of which its own broker spoke at that time."""
+        direction = self._directions[name]
+        self.hear(name, row.shb, at)
+        version, digest = direction.table.summary(row.shb)
+        if version < row.version or (version == row.version and digest != row.digest):
+            direction.missing[row.shb] = max(row.version, direction.missing.get(row.shb, 0))
+            ask(row.shb)
+
+    def forget(self, name: str, shb: ShbId) -> None:
+        """There is no such SHB in a direction any more."""
+        direction = self._directions[name]
+        direction.heard.pop(shb, None)
+        direction.missing.pop(shb, None)
+        direction.table.forget(shb)
+        direction.parts.forget(shb)
+
     def forget_silent(self) -> list[ShbId]:
         """Forgets SHBs of which nobody has spoken for long. Returns them."""
         forgotten: list[ShbId] = []
         for name, direction in self._directions.items():
-            old = [shb for shb, at in direction.heard.items() if self._state.now - at > FORGOTTEN_AFTER]
+            old = [shb for shb, at in direction.heard.items() if self._state.now - at > self._forgotten_after]
             for shb in old if name != CORE else ():
-                del direction.heard[shb]
-                direction.missing.pop(shb, None)
-                direction.table.forget(shb)
-                direction.parts.forget(shb)
+                self.forget(name, shb)
                 forgotten.append(shb)
         return forgotten
 

@@ -15,7 +15,14 @@ from gapless.core.network.frames import Address, InterestPart, InterestQuestion,
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
 from gapless.core.stream.ticks import ShbId
 from gapless.errors import RemoteProtocolError
-from gapless_routing.common.census import Census, CensusRow, InterestByDirection, decode_census, encode_census
+from gapless_routing.common.census import (
+    FORGOTTEN_AFTER,
+    Census,
+    CensusRow,
+    InterestByDirection,
+    decode_census,
+    encode_census,
+)
 from gapless_routing.common.link_table import LinkTable
 from gapless_routing.common.pacing import NEXT_TURN, Intake, Saying, Sayings
 from gapless_routing.common.router_state import CORE, RouterState
@@ -44,8 +51,9 @@ class InterestFlow:
         read: Callable[[LinkId, BrokerId, bytes], None],
         turn_bytes: int = TURN_BYTES,
         turn_subscriptions: int = TURN_SUBSCRIPTIONS,
+        forgotten_after: int = FORGOTTEN_AFTER,
     ) -> None:
-        """`on_heard` is called when an SHB is heard of in a direction: it may have to be enrolled.
+        """`on_heard`, `forgotten_after`: as of `InterestByDirection`.
 
         `read` takes a frame with a part of an interest, when its turn has come: it ends in `on_part`.
         """
@@ -53,7 +61,7 @@ class InterestFlow:
         self._links = links
         self._turn_bytes = turn_bytes
         self._turn_subscriptions = turn_subscriptions
-        self.table = InterestByDirection(state, directions, on_heard)
+        self.table = InterestByDirection(state, directions, on_heard, forgotten_after)
         self.intake = Intake(state, turn_bytes, turn_subscriptions, read)
         self.sayings = Sayings(state, links, turn_subscriptions)
         self.shb: ShbId = ""
@@ -72,6 +80,14 @@ class InterestFlow:
     def direction_of(self, broker: BrokerId, named: str) -> str:
         """Returns in which direction the SHBs are that a broker speaks of; `named`: what its message says of that."""
         return self.side_of(broker)
+
+    def place_of(self, direction: str, shb: ShbId) -> str:
+        """Returns what a message about an SHB in a direction says of where it is."""
+        return direction
+
+    def may_hear(self, broker: BrokerId, direction: str) -> bool:
+        """Whether a broker may be told of the SHBs in a direction: it is in another one itself."""
+        return direction != self.side_of(broker)
 
     def listeners(self, origin: str) -> Iterable[BrokerId]:
         """Returns the live brokers that are told of SHBs in a direction."""
@@ -128,7 +144,7 @@ class InterestFlow:
     def on_question(self, broker: BrokerId, question: InterestQuestion) -> None:
         """A broker lacks the interest of an SHB."""
         direction = self.table.direction_of(question.shb)
-        if direction is None or direction == self.side_of(broker) or self.sayings.says_whole(broker, question.shb):
+        if direction is None or not self.may_hear(broker, direction) or self.sayings.says_whole(broker, question.shb):
             return
         whole = self.table.whole(direction, question.shb)
         if whole is not None:
@@ -155,8 +171,8 @@ class InterestFlow:
 
     def say_census_to(self, broker: BrokerId) -> None:
         """Says to a broker who is in all directions but its own."""
-        receiver = self.side_of(broker)
-        rows = [row for direction in self.table if direction != receiver for row in self.table.rows(direction)]
+        told = [direction for direction in self.table if self.may_hear(broker, direction)]
+        rows = [row for direction in told for row in self.table.rows(direction)]
         self.send_census(broker, rows, len(rows))
 
     def send_census(self, broker: BrokerId, rows: list[CensusRow], total: int | None, direction: str = "") -> None:
@@ -168,7 +184,7 @@ class InterestFlow:
         """Says an interest to a broker. `to`: the one direction in which it is to say it."""
 
         def address() -> tuple[int, str, str]:
-            return self.table.age_of(origin, interest.shb), to, origin
+            return self.table.age_of(origin, interest.shb), to, self.place_of(origin, interest.shb)
 
         self.sayings.say(broker, Saying(interest, self._turn_bytes, address))
 

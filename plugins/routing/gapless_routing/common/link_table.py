@@ -1,20 +1,21 @@
 """The links of a broker: which there are, which are full, and how something is sent on them.
 
-A router wishes for a link to some brokers, and those are dialled for as long as there is none. There may be several
+A router wishes for a link to some brokers, and those are dialled for as long as there is none. Others may be welcome:
+they are not dialled, but a link that they make is kept. There may be several
 links to one broker for a while; the newest is used. On a link that is full (`LinkRoom`) nothing is sent that can wait:
 it would only grow old there, and whoever misses it asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
 from msgspec.structs import replace
 
-from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, LinkId, Pub, SendFrame, Undial
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW, BrokerId, Dial, Hangup, LinkId, Pub, SendFrame, Undial
 from gapless.core.network.frames import (
     Address,
     InterestPart,
@@ -42,13 +43,20 @@ CAN_WAIT: Final = (Knowledge, InterestPart, Pub)
 class LinkTable:
     """The links of this broker. The router sets no timer of the kind "dial" itself: `dial` is what it calls for it."""
 
-    def __init__(self, state: RouterState, wished: Iterable[BrokerId], stamp_shbs: int = STAMP_SHBS) -> None:
+    def __init__(
+        self,
+        state: RouterState,
+        wished: Iterable[BrokerId],
+        stamp_shbs: int = STAMP_SHBS,
+        welcome: Container[BrokerId] = (),
+    ) -> None:
         """`wished`: the brokers to which there should be a link, in the order in which they are dialled.
 
-        `stamp_shbs`: a stamp of more SHBs travels by name.
+        `stamp_shbs`: a stamp of more SHBs travels by name. `welcome`: whose links are kept, too.
         """
         self._state = state
         self._stamp_shbs = stamp_shbs
+        self._welcome = welcome
         self._wished = dict.fromkeys(wished)
         self._links: dict[LinkId, BrokerId] = {}
         self._links_of: dict[BrokerId, dict[LinkId, None]] = {}
@@ -88,9 +96,14 @@ class LinkTable:
             self._state.timers.cancel(("dial", broker))
             self._state.effects.append(Undial(broker))
 
+    def hang_up(self, broker: BrokerId) -> None:
+        """Ends all links to a broker, to which there need be none."""
+        assert broker not in self._wished, "a link that is wished for would be made again at once"
+        self._state.effects += [Hangup(link) for link in self._links_of.get(broker, ())]
+
     def link_up(self, link: LinkId, broker: BrokerId) -> bool:
         """A link is there. Returns False if nobody wants one to that broker: then it is to be hung up on."""
-        if broker not in self._wished:
+        if broker not in self._wished and broker not in self._welcome:
             return False
         self._links[link] = broker
         self._stamps[link] = StampBook()
@@ -138,8 +151,8 @@ class LinkTable:
         return next(reversed(self._links_of.get(broker, {})), None)
 
     def link_counts(self) -> dict[BrokerId, int]:
-        """Returns how many links there are to each broker that there should be one to."""
-        return {broker: len(self._links_of.get(broker, ())) for broker in self._wished}
+        """Returns how many links there are to each broker that there should be one to, or is one to."""
+        return {broker: len(self._links_of.get(broker, ())) for broker in (*self._wished, *self._links_of)}
 
     # ----------------------------------------------------------------------------------------- room
 

@@ -161,12 +161,15 @@ class Notices:
         known, meta = pubend.meta, notice.meta
         return pubend.life != notice.life or known.voids != meta.voids or known.forks != meta.forks
 
-    def accept(self, pubend: KnownPubend, notice: PubendNotice) -> None:
-        """From now on this is what is known of a pubend."""
+    def accept(self, pubend: KnownPubend, notice: PubendNotice) -> list[ShbId]:
+        """From now on this is what is known of a pubend. Returns the SHBs that are no members any more."""
         meta = notice.meta
+        is_same = meta.created == pubend.meta.created
+        dropped = [shb for shb in pubend.enrolled if shb not in notice.enrolled] if is_same else []
         pubend.meta = replace(meta, stable=max(meta.stable, pubend.meta.stable))
         pubend.enrolled, pubend.life, pubend.number = dict(notice.enrolled), notice.life, notice.number
         self.lives[meta.broker] = notice.life
+        return dropped
 
     # -------------------------------------------------------------------------------------- telling
 

@@ -7,14 +7,17 @@ follows for both from the facts of this node, and from what other brokers send. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from gapless.core.network.facts import AskPubend, BrokerId, Probe, PubendMeta, Want
 from gapless.core.network.frames import Private
 from gapless.core.network.timer_queue import MILLISECOND, SECOND
+from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
+from gapless.core.stream.stamps import Stamp
 from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless_routing.common.interest import Decision
 from gapless_routing.common.interest_flow import InterestFlow
 from gapless_routing.common.link_table import LinkTable
 from gapless_routing.common.notices import Notices
@@ -50,8 +53,11 @@ class PubendFlow(Generic[PubendT]):
         self.notices = Notices(state, self._streams)
         self.relay = Relay(state, links, self, self._streams, cache_bytes)
         table = interests.table
-        self.shbs, self.versions, self.decide = table.shbs, table.versions, table.decide
-        self.matches, self.wants_nothing, self.widened = table.matches, table.wants_nothing, table.widened
+        self.shbs: Callable[[str], Collection[ShbId]] = table.shbs
+        self.versions: Callable[[Iterable[str]], Mapping[ShbId, int]] = table.versions
+        self.matches: Callable[[str, PubendId, EventBatch], int] = table.matches
+        self.wants_nothing: Callable[[str], bool] = table.wants_nothing
+        self.widened: Callable[[str], int] = table.widened
 
     def start(self) -> None:
         """Begins what is to be done again and again."""
@@ -78,13 +84,19 @@ class PubendFlow(Generic[PubendT]):
         """Whether wants for a pubend may go by way of a broker."""
         return broker == self.toward(pubend.meta.pubend)
 
+    def is_told(self, broker: BrokerId, pubend: PubendT) -> bool:
+        """Whether notices of a pubend go to a broker: to everybody who is not on its side."""
+        return self.of(broker) != self.toward(pubend.meta.pubend)
+
     def listeners(self, pubend: PubendT) -> Iterable[BrokerId]:
         """Returns the live brokers to which notices of a pubend go: also where no SHB is, for publishers everywhere."""
-        up = self.toward(pubend.meta.pubend)
-        return [broker for broker in self._links if broker != up]
+        return [broker for broker in self._links if self.is_told(broker, pubend)]
 
     def heard_from(self, pubend: PubendT, broker: BrokerId) -> None:
         """A broker has sent a notice of a pubend, which is believed."""
+
+    def dropped(self, shb: ShbId) -> None:
+        """An SHB is no member of a pubend of another broker any more."""
 
     def of(self, broker: BrokerId) -> str:
         """Returns in which direction a broker is."""
@@ -102,6 +114,14 @@ class PubendFlow(Generic[PubendT]):
             return ALL_FULL
         self._links.send(direction, knowledge, (slack // MILLISECOND,) if slack else ())
         return direction
+
+    def decide(self, direction: str, stamp: Stamp, pubend: RelayedPubend) -> Decision:
+        """Returns what to do with knowledge of a pubend under a stamp in a direction."""
+        return self._interests.table.decide(direction, stamp, pubend.enrolled)
+
+    def make_room(self, pubend: RelayedPubend, upto: Tick) -> None:
+        """Forgets what is cached up to a tick: whoever needs it asks somebody else."""
+        pubend.cache.forget(pubend.cache.base, upto)
 
     def ask_on(self, pubend: RelayedPubend, want: Want, asker: BrokerId) -> None:
         """Asks the next broker on the way to a pubend, if that is not the one who asks."""
@@ -168,7 +188,8 @@ class PubendFlow(Generic[PubendT]):
         if self.notices.has_begun_anew(stream, notice):
             stream.asked.begin_anew()
             stream.forget_changed(meta)
-        self.notices.accept(stream, notice)
+        for shb in self.notices.accept(stream, notice):
+            self.dropped(shb)
         self.heard_from(stream, broker)
         self.notices.see(stream, self.shb)
         if notice.behind and meta.stable > stream.cache.known_upto:
@@ -234,9 +255,8 @@ class PubendFlow(Generic[PubendT]):
 
     def _notify(self, stream: PubendT, broker: BrokerId) -> None:
         """Sends a notice to a broker, unless the pubend is on its side."""
-        direction = self.of(broker)
-        if direction != self.toward(stream.meta.pubend):
-            stable = stream.stable_for(direction, is_full=self._links.is_full(broker))
+        if self.is_told(broker, stream):
+            stable = stream.stable_for(self.of(broker), is_full=self._links.is_full(broker))
             self._links.send(broker, Private(PUBEND, self.notices.notice(stream, stable, behind=False)))
 
     # ------------------------------------------------------------------------ what the relay asks for

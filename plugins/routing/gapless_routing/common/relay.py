@@ -14,6 +14,7 @@ broker.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -75,8 +76,8 @@ class Directions(Protocol):
     def versions(self, directions: Iterable[str]) -> Mapping[ShbId, int]:
         """Returns the version of each SHB's interest in these directions."""
 
-    def decide(self, direction: str, stamp: Stamp, enrolled: Mapping[ShbId, int]) -> Decision:
-        """Returns what to do with knowledge under a stamp in a direction."""
+    def decide(self, direction: str, stamp: Stamp, pubend: RelayedPubend) -> Decision:
+        """Returns what to do with knowledge of a pubend under a stamp in a direction."""
 
     def matches(self, direction: str, pubend: PubendId, events: EventBatch) -> int:
         """Returns which of these events anyone in a direction wants: bit i for event i."""
@@ -99,6 +100,9 @@ class Directions(Protocol):
 
     def say_behind(self, pubend: RelayedPubend, broker: BrokerId, stable: Tick) -> None:
         """Tells a broker that nothing up to `stable` is pushed to it: so it asks, at its own pace."""
+
+    def make_room(self, pubend: RelayedPubend, upto: Tick) -> None:
+        """There is no room for what is cached up to a tick."""
 
 
 @dataclass(slots=True)
@@ -145,9 +149,14 @@ class RelayedPubend(KnownPubend):
     fresh_bytes: int = 0
     """Memory of these."""
     outward: dict[str, Outward] = field(default_factory=dict)
-    """The directions in which it is said. Without any, nothing is cached."""
+    """The directions in which it is said."""
     askers: Askers = field(default_factory=Askers)
     asked: RecentWants = field(default_factory=lambda: RecentWants(TIMES))
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether others may ask here for it. If not, every answer is for the SHB here."""
+        return bool(self.outward)
 
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
         """Returns how far a notice may say that the pubend is decided.
@@ -225,7 +234,7 @@ class Relay:
             pubend.asked.known(knowledge.lo, knowledge.hi, knowledge.stamp)
         new = self._cache(pubend, knowledge)
         pushed: dict[BrokerId, list[Knowledge]] = {}
-        if knowledge.reply and not pubend.outward:
+        if knowledge.reply and not pubend.is_cached:
             self._reply(pubend, CORE, [(knowledge, knowledge.stamp)])  # nobody else can have asked
         if not knowledge.reply:
             pushed[CORE] = self._deliver(pubend, knowledge, {})
@@ -244,7 +253,7 @@ class Relay:
         Silence that is only known under a higher stamp now is not new: who needs that asks, and the events in it would
         be sent once more for nothing, whenever another broker above begins to send.
         """
-        if not pubend.outward:
+        if not pubend.is_cached:
             return IntervalSet()
         pubend.fresh_bytes += _weight(knowledge.data)
         behind_all = knowledge.lo >= pubend.cache.known_upto
@@ -305,7 +314,7 @@ class Relay:
                 continue
             if hi > outward.sent:
                 need = restrict(knowledge.stamp, self._directions.shbs(direction))
-                lo = min(lo, self._stretch(pubend, lo, outward.sent, need))
+                lo = min(lo, self.stretch(pubend, lo, outward.sent, need))
             if lo >= hi:
                 continue
             said = self._said(pubend, direction, lo, hi)
@@ -321,7 +330,7 @@ class Relay:
         Only that is looked at here, and all that waits when it is said: else each batch would cost as much as all that
         came before it.
         """
-        if self._directions.decide(direction, stamp, pubend.enrolled).flood:
+        if self._directions.decide(direction, stamp, pubend).flood:
             return False
         data = pubend.cache.take(lo, hi)
         wanted = self._directions.matches(direction, pubend.meta.pubend, data)
@@ -339,7 +348,7 @@ class Relay:
             outward.silence_due = due
             self._state.timers.set(("silence", pubend.meta.pubend, direction), due)
 
-    def _stretch(self, pubend: RelayedPubend, top: Tick, floor: Tick, need: Stamp) -> Tick:
+    def stretch(self, pubend: RelayedPubend, top: Tick, floor: Tick, need: Stamp) -> Tick:
         """How far down everything is known, from `top` to `floor` at most: events, or silence that covers `need`."""
         low = top
         if low <= floor:
@@ -357,7 +366,7 @@ class Relay:
             if run.kind is not Kind.SILENCE:
                 return None
             stamp = meet(stamp, run.stamp)
-        decision = self._directions.decide(direction, stamp, pubend.enrolled)
+        decision = self._directions.decide(direction, stamp, pubend)
         if decision.flood:
             data = pubend.cache.take(lo, hi)
         else:
@@ -399,6 +408,29 @@ class Relay:
         if broker is not None:
             pushed.setdefault(broker, []).append(said)
 
+    def copy(self, pubend: RelayedPubend, direction: str, ranges: Ranges) -> Ranges:
+        """Says in a direction what is known of some ranges, as far as there is room now. Returns what is left of them.
+
+        Of holes nothing can be said: they are not left.
+        """
+        left = IntervalSet(ranges)
+        for lo, hi in ranges:
+            for start, stop in _known(pubend.cache, lo, hi):
+                said = self._said(pubend, direction, start, stop)
+                at = start
+                while said is not None and at < stop:
+                    room = REPLY_BYTES_MAX - self._links.said_now(direction)
+                    if room <= 0:
+                        return left.ranges
+                    fitting = _fitting(said, room)
+                    if self._directions.push(direction, fitting, 0) != direction:
+                        return left.ranges
+                    at = fitting.hi
+                    left.remove(lo, at)
+                    said = replace(said, lo=at, data=_above(said.data, at)) if at < stop else None
+            left.remove(lo, hi)
+        return left.ranges
+
     def say_silence(self, name: PubendId, direction: str) -> None:
         """Silence has waited long enough: the newest stretch is said, whatever hole is below it (T53)."""
         pubend = self._pubends[name]
@@ -407,7 +439,7 @@ class Relay:
         hi = pubend.cache.known_upto
         if hi <= outward.sent or outward.behind:
             return
-        lo = self._stretch(pubend, hi, outward.sent, {})
+        lo = self.stretch(pubend, hi, outward.sent, {})
         said = self._said(pubend, direction, lo, hi) if lo < hi else None
         if said is not None:
             self._push(pubend, direction, outward, said, 0, {})
@@ -445,7 +477,7 @@ class Relay:
         answers, rest = pubend.cache.answer(ranges, want.need)
         unsent = self._reply(pubend, asker, [(answer, want.need) for answer in answers])
         rest = (IntervalSet(rest) | IntervalSet(unsent)).ranges if unsent else rest
-        if pubend.outward or asker != CORE:  # else every answer is for the SHB here
+        if pubend.is_cached or asker != CORE:
             pubend.askers.add(asker, rest, want.need, above, self._state.now)
         self._ask_on(pubend, want, (IntervalSet(rest) - IntervalSet(unsent)).ranges, above, asker)
 
@@ -554,10 +586,19 @@ class Relay:
         cache = pubend.cache
         while cache.event_count and _memory(cache) > self._share:
             ticks = cache.take(cache.base, cache.known_upto).ticks
-            cache.forget(cache.base, ticks[len(ticks) // 4])
+            self._directions.make_room(pubend, ticks[len(ticks) // 4])
         if cache.run_count > RUNS_MAX:
             runs = [run for run in cache.runs(cache.base, cache.known_upto) if run.kind is not Kind.UNKNOWN]
-            cache.forget(cache.base, runs[len(runs) // 2].hi)
+            self._directions.make_room(pubend, runs[len(runs) // 2].hi)
+
+
+def _known(cache: KnowledgeStream, lo: Tick, hi: Tick) -> Ranges:
+    """The stretches of (lo, hi] of which all is known, lost ones left out."""
+    return IntervalSet((run.lo, run.hi) for run in cache.runs(lo, hi) if run.kind is Kind.SILENCE).ranges
+
+
+def _above(data: EventBatch, tick: Tick) -> EventBatch:
+    return data.slice(bisect_right(data.ticks, tick), len(data)) if data else data
 
 
 def in_log(knowledge: Knowledge, meta: PubendMeta) -> Iterable[Knowledge]:
@@ -570,7 +611,7 @@ def _view(pubend: RelayedPubend, knowledge: Knowledge) -> KnowledgeStream:
 
     For what the pubend has lost the cache may have a better answer, and was asked for it together with the rest.
     """
-    if pubend.outward and knowledge.gone:
+    if pubend.is_cached and knowledge.gone:
         return pubend.cache
     view = KnowledgeStream(knowledge.pubend)
     view.accumulate(knowledge)

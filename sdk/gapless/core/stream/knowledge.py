@@ -257,6 +257,10 @@ class KnowledgeStream:
         """
         return self._events.take(lo, hi, without)
 
+    def first_event(self, lo: Tick, hi: Tick) -> Tick | None:
+        """Returns the tick of the first event in (lo, hi]; None: there is none."""
+        return self._events.first(lo, hi)
+
     def lost_in(self, lo: Tick, hi: Tick, need: Stamp) -> Ranges:
         """Returns which ticks in (lo, hi] are lost: no event, and no silence under a stamp that covers `need`.
 
@@ -409,6 +413,21 @@ class KnowledgeStream:
         ends = (ranges[-1][1] for ranges in (self._gone.ranges, self._damaged.ranges) if ranges)
         self._upto = max(self._base, last[1] if last is not None else 0, *ends)
         assert self._upto >= self._base, "what was dropped is decided, whatever is forgotten above it"
+
+    def let_go(self, lo: Tick, hi: Tick, kept: EventBatch, stamp: Stamp, silent_from: Tick) -> None:
+        """Lets go of the events in (lo, hi], but for `kept`; all of (silent_from, hi] is silence under `stamp` then.
+
+        So `stamp` names nobody who may want one of those that go, and all of that was known under higher stamps.
+        """
+        assert self._base <= silent_from <= lo < hi, "what is let go of lies in the stretch that stays"
+        assert stamp is not None, "an event stands there, so somebody may want it"
+        for run in self.runs(silent_from, hi):
+            assert run.kind is Kind.SILENCE, f"{self.pubend}: {run} was never said to be silence"
+            assert covers(run.stamp, stamp), f"{self.pubend}: {run} would be said to be silence under {stamp}"
+        self._events.remove(lo, hi)
+        self._events.insert(kept)
+        self._runs.remove(silent_from, hi)
+        self._runs.join(silent_from, hi, stamp, join)
 
     def forget_silence(self, lo: Tick, hi: Tick) -> None:
         """Makes the ticks of (lo, hi] unknown again at which there is no event."""

@@ -113,6 +113,15 @@ class EventSegments:
         after = len(self._batches[behind - 1]) - bisect_right(self._batches[behind - 1].ticks, hi)
         return sum(map(len, self._batches[first:behind])) - before - after
 
+    def first(self, lo: Tick, hi: Tick) -> Tick | None:
+        """Returns the tick of the first event in (lo, hi], if there is one."""
+        index = bisect_right(self._lasts, lo)
+        if index == len(self._lasts):
+            return None
+        ticks = self._batches[index].ticks
+        tick = ticks[bisect_right(ticks, lo)]
+        return tick if tick <= hi else None
+
     def remove(self, lo: Tick, hi: Tick) -> None:
         """Removes the events in (lo, hi]."""
         if lo >= hi:

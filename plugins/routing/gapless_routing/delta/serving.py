@@ -1,0 +1,358 @@
+"""Who serves whom for which pubend: each broker chooses, and says it upward (protocol: delta-router).
+
+Toward a pubend a broker is served by the nearest of the next brokers on its way that is of use. It asks that one
+(`SERVE`), which agrees (`SERVED`), and only then is the one before let go of (`UNSERVE`). What was said by another
+service is told apart by a number, which rises with each one that a broker asks for: a frame that comes late ends
+nothing. So whatever is pushed leads away from its pubend, whoever is believed to be away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from gapless.core.foreign import reader_of
+from gapless.core.network.facts import BrokerId, PubendMeta, Real
+from gapless.core.network.frames import Private, portions
+from gapless.core.network.timer_queue import SECOND
+from gapless.core.stream.intervals import IntervalSet
+from gapless.core.stream.knowledge import Knowledge, KnowledgeStream
+from gapless.core.stream.stamps import Stamp
+from gapless.core.stream.ticks import PubendId, ShbId, Tick
+from gapless_routing.common.interest import Decision
+from gapless_routing.common.progress import ProgressTable
+from gapless_routing.common.pubend_flow import PubendFlow
+from gapless_routing.common.relay import MORE_AFTER, Outward, RelayedPubend
+from gapless_routing.common.router_state import RouterState
+from gapless_routing.delta.copies import CopiedPubend, Copies
+from gapless_routing.delta.interest import SideInterests
+from gapless_routing.delta.options import Options
+from gapless_routing.delta.ring import Ring
+from gapless_routing.delta.tree import Tree
+
+SERVE, SERVED, UNSERVE = 11, 12, 13
+"""The kinds of a `Private` that holds Services."""
+ASK_AGAIN: Final = 1 * SECOND
+
+
+class Service(Struct, array_like=True, frozen=True, gc=False):
+    """A service, by its number; to begin it, what the one who asks has of the pubend already."""
+
+    number: Real
+    pubend: PubendId
+    lo: Real = 0
+    hi: Real = 0
+
+
+class Services(Struct, array_like=True, frozen=True, gc=False):
+    """Services that begin, have begun, or are over."""
+
+    life: Real
+    """Of the router that is served: its numbers count in that alone."""
+    services: tuple[Service, ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = reader_of(Services, "services")
+
+
+class Number(NamedTuple):
+    """Which service: one of a later life of the one who is served is later."""
+
+    life: int
+    number: int
+
+
+class Server(NamedTuple):
+    """A broker that serves this one, or was asked to."""
+
+    broker: BrokerId
+    number: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ServedPubend(CopiedPubend):
+    """One pubend: who serves this broker, and whom it serves. Those are its directions (`outward`)."""
+
+    server: Server | None = None
+    candidate: Server | None = None
+    """Who was asked to serve, and has not agreed yet."""
+    tried_at: int = 0
+    """When it was asked last."""
+    numbers: dict[BrokerId, Number] = field(default_factory=dict)
+    """The latest service of which each broker farther away has spoken: it may be over."""
+
+    def stable_for(self, direction: str, *, is_full: bool) -> Tick:
+        """Returns how far a notice may say that the pubend is decided: nothing to those whom another one serves."""
+        if direction not in self.outward:
+            return 0
+        return RelayedPubend.stable_for(self, direction, is_full=is_full)  # a class with slots has no super()
+
+
+class Serving(PubendFlow[ServedPubend]):
+    """All pubends that are known here, and the services of each."""
+
+    def __init__(
+        self,
+        state: RouterState,
+        tree: Tree,
+        ring: Ring,
+        interests: SideInterests,
+        progress: ProgressTable,
+        options: Options,
+    ) -> None:
+        super().__init__(state, ring.links, interests, progress, {}, options.cache_bytes)
+        self._tree = tree
+        self._ring = ring
+        self._sides = interests
+        self._numbers = 0
+        self._to_say: dict[tuple[BrokerId, int, int], list[Service]] = {}
+        """To whom, of which kind, of whose life."""
+        self.shbs, self.versions = interests.shbs, interests.versions
+        self.matches, self.wants_nothing, self.widened = interests.matches, interests.wants_nothing, interests.widened
+        self.copies = Copies(state, tree, ring, interests, self.relay, self._streams, options)
+
+    # ------------------------------------------------------------------------------------ the shape
+
+    def toward(self, pubend: PubendId) -> BrokerId | None:
+        """Returns who serves this broker; None: nobody at present, or the pubend is here."""
+        stream = self._streams.get(pubend)
+        return stream.server.broker if stream is not None and stream.server is not None else None
+
+    def new(self, meta: PubendMeta) -> ServedPubend | None:
+        """Returns what is to be known of a pubend that is new here; None if its broker is not on the map."""
+        if meta.broker not in self._tree:
+            return None
+        is_here = meta.broker == self._state.broker
+        path = self._tree.path(meta.broker)
+        below = [name for name in self._tree.neighbours if name not in path[:1]]
+        has_below = any(self._tree.has_beyond(name, "shb") for name in below)
+        is_wanted = has_below or self._tree.has_role(self._state.broker, "shb")
+        return ServedPubend(
+            meta=meta,
+            is_here=is_here,
+            cache=KnowledgeStream(meta.pubend),
+            path=path,
+            has_below=has_below,
+            is_wanted=is_wanted,
+        )
+
+    def is_told(self, broker: BrokerId, pubend: ServedPubend) -> bool:
+        """Whether notices of a pubend go to a broker: it is farther away from it."""
+        return pubend.is_here or self._tree.first(broker) != pubend.path[0]
+
+    def decide(self, direction: str, stamp: Stamp, pubend: RelayedPubend) -> Decision:
+        """Returns what to do with knowledge of a pubend under a stamp in a direction."""
+        return self._sides.decide(direction, stamp, pubend)
+
+    def make_room(self, pubend: RelayedPubend, upto: Tick) -> None:
+        """There is no room for what is cached up to a tick."""
+        assert isinstance(pubend, ServedPubend)
+        self.copies.evict(pubend, upto)
+
+    # ---------------------------------------------------------------------------------- being served
+
+    def choose(self) -> None:
+        """Has each pubend served by the nearest broker that is of use; the one before is let go of when it is."""
+        for stream in self._streams.values():
+            if not stream.is_here and stream.is_wanted:
+                self._choose(stream)
+        self._flush()
+
+    def _choose(self, stream: ServedPubend) -> None:
+        pubend = stream.meta.pubend
+        best = max(
+            self._ring.on_way(stream.meta.broker),
+            key=lambda x: (not self._ring.is_cut(x, pubend), self._ring.is_ready(x), -self._tree.distance(x)),
+            default=None,
+        )
+        if stream.server is not None and stream.server.broker == best:
+            stream.candidate = None
+        elif best is not None and (stream.candidate is None or stream.candidate.broker != best):
+            self._ask(stream, best)
+        elif best is None:
+            stream.candidate = None
+
+    def _ask(self, stream: ServedPubend, broker: BrokerId) -> None:
+        self._numbers += 1
+        stream.candidate = Server(broker, self._numbers)
+        self._ask_again(stream)
+
+    def _ask_again(self, stream: ServedPubend) -> None:
+        assert stream.candidate is not None
+        stream.tried_at = self._state.now
+        lo, hi = self.copies.run(stream)
+        broker, number = stream.candidate
+        self._say(broker, SERVE, self._state.life, Service(number, stream.meta.pubend, lo, hi))
+
+    def on_served(self, broker: BrokerId, data: bytes) -> None:
+        """A broker agrees to serve. Raises RemoteProtocolError when it makes no sense."""
+        for service, stream in self._read(data, is_own=True):
+            said = Server(broker, service.number)
+            if said == stream.server:
+                continue  # it was said again (TD13)
+            if said != stream.candidate:
+                self._end(stream, broker)
+                continue
+            before, stream.server, stream.candidate = stream.server, said, None
+            if before is not None and before.broker != broker:
+                self._end(stream, before.broker)
+            self._is_served(stream)
+        self._flush()
+
+    def _is_served(self, stream: ServedPubend) -> None:
+        """Another broker serves this one: what was asked of the one before is asked of it, and it hears all rows."""
+        assert stream.server is not None
+        stream.asked.begin_anew()
+        pubend = stream.meta.pubend
+        self._progress.on_link_up(stream.server.broker, lambda name: name == pubend)
+
+    def _end(self, stream: ServedPubend, broker: BrokerId) -> None:
+        """Ends what a broker does for this one, by whatever number so far."""
+        self._say(broker, UNSERVE, self._state.life, Service(self._numbers, stream.meta.pubend))
+
+    def on_knowledge(self, broker: BrokerId, knowledge: Knowledge, slack: int) -> None:
+        """Knowledge has come: pushed, or as an answer. It is true whoever says it; who does not serve has to stop."""
+        stream = self._streams.get(knowledge.pubend)
+        if stream is not None and not knowledge.reply:
+            serving = {at.broker for at in (stream.server, stream.candidate) if at is not None}
+            if broker not in serving:
+                self._end(stream, broker)
+                self._flush()
+        super().on_knowledge(broker, knowledge, slack)
+        if stream is not None:
+            self.copies.received(stream, knowledge)
+
+    def is_cut(self, stream: ServedPubend) -> bool:
+        """Whether nothing of a pubend comes here."""
+        if stream.is_here or not stream.is_wanted:
+            return False
+        return stream.server is None or self._ring.is_cut(stream.server.broker, stream.meta.pubend)
+
+    def cut(self) -> tuple[PubendId, ...]:
+        """Returns the pubends of which nothing comes here."""
+        return tuple(pubend for pubend, stream in self._streams.items() if self.is_cut(stream))
+
+    def sources(self) -> Iterator[tuple[PubendId, BrokerId]]:
+        """Yields the pubends that this broker is to be served with, and where each is."""
+        for pubend, stream in self._streams.items():
+            if not stream.is_here and stream.is_wanted:
+                yield pubend, stream.meta.broker
+
+    def servers(self) -> dict[BrokerId, None]:
+        """Returns who serves this broker, or was asked to."""
+        said = [at for stream in self._streams.values() for at in (stream.server, stream.candidate)]
+        return dict.fromkeys(at.broker for at in said if at is not None)
+
+    # --------------------------------------------------------------------------------------- serving
+
+    def on_serve(self, broker: BrokerId, data: bytes) -> None:
+        """A broker wants to be served. Raises RemoteProtocolError when it makes no sense."""
+        life = _decode(data).life
+        for service, stream in self._read(data, is_own=False):
+            number, before = Number(life, service.number), stream.numbers.get(broker, Number(0, 0))
+            if not self.is_told(broker, stream) or broker not in self._tree.near or number < before:
+                continue  # the sender has another map; or this is late
+            if number > before or broker not in stream.outward:
+                self._begin(stream, broker, number, IntervalSet([(service.lo, service.hi)]))
+            self._say(broker, SERVED, life, Service(service.number, stream.meta.pubend))
+        self._flush()
+        self._copy_to(broker)
+
+    def _begin(self, stream: ServedPubend, broker: BrokerId, number: Number, has: IntervalSet) -> None:
+        """Serves a broker from now on: what is known here, and it has not, is copied to it."""
+        stream.numbers[broker] = number
+        cache = stream.cache
+        self._forget(stream, broker)
+        stream.outward[broker] = Outward(sent=cache.known_upto, told=min(stream.meta.stable, cache.known_upto))
+        stream.copying[broker] = (IntervalSet([(cache.base, cache.known_upto)]) - has).ranges
+
+    def on_unserve(self, broker: BrokerId, data: bytes) -> None:
+        """A broker is served by another one. Raises RemoteProtocolError when it makes no sense."""
+        life = _decode(data).life
+        for service, stream in self._read(data, is_own=False):
+            number = Number(life, service.number)
+            if stream.numbers.get(broker, number) <= number:
+                stream.numbers[broker] = number
+                self._forget(stream, broker)
+
+    def _forget(self, stream: ServedPubend, broker: BrokerId) -> None:
+        stream.outward.pop(broker, None)
+        stream.copying.pop(broker, None)
+        for kind in ("silence", "behind", "copy"):
+            self._state.timers.cancel((kind, stream.meta.pubend, broker))
+
+    def _copy_to(self, broker: BrokerId) -> None:
+        for pubend, stream in self._streams.items():
+            if broker in stream.copying:
+                self.copy(pubend, broker)
+
+    def copy(self, pubend: PubendId, broker: BrokerId) -> None:
+        """Goes on to copy to a broker what it has not, as far as its link has room."""
+        stream = self._streams[pubend]
+        left = self.relay.copy(stream, broker, stream.copying.pop(broker))
+        if left:
+            stream.copying[broker] = left
+            self._state.timers.set(("copy", pubend, broker), self._state.now + MORE_AFTER)
+
+    # --------------------------------------------------------------------------------- what happened
+
+    def on_link_up(self, broker: BrokerId) -> None:
+        """A broker is there: it is told of the pubends that come its way."""
+        for stream in self._streams.values():
+            self._notify(stream, broker)
+
+    def on_link_down(self, broker: BrokerId) -> None:
+        """A link to a broker is gone. Where there is another one, whoever is served over it begins anew."""
+        super().on_link_down(broker)
+        is_there = broker in self._ring.links
+        for stream in self._streams.values():
+            if stream.candidate is not None and stream.candidate.broker == broker:
+                stream.candidate = None
+            if stream.server is not None and stream.server.broker == broker:
+                if is_there:
+                    self._ask(stream, broker)
+                else:
+                    stream.server = None
+            if not is_there:
+                self._forget(stream, broker)
+                stream.numbers.pop(broker, None)
+        self._flush()
+
+    def dropped(self, shb: ShbId) -> None:
+        """An SHB is no member of a pubend any more: it was retired."""
+        self._sides.retire(shb)
+
+    def beat(self) -> None:
+        """Once a second: who has not agreed to serve is asked again."""
+        for stream in self._streams.values():
+            if stream.candidate is not None and self._state.now - stream.tried_at >= ASK_AGAIN:
+                self._ask_again(stream)
+        self._flush()
+        self.copies.beat()
+
+    # -------------------------------------------------------------------------------- how it is done
+
+    def _read(self, data: bytes, *, is_own: bool) -> Iterator[tuple[Service, ServedPubend]]:
+        """Yields services of pubends that are known here; `is_own`: of those who serve this very life."""
+        said = _decode(data)
+        if is_own and said.life != self._state.life:
+            return
+        for service in said.services:
+            stream = self._streams.get(service.pubend)
+            if stream is not None:
+                yield service, stream
+
+    def _say(self, broker: BrokerId, kind: int, life: int, service: Service) -> None:
+        self._to_say.setdefault((broker, kind, life), []).append(service)
+
+    def _flush(self) -> None:
+        """Sends what there is to say: of many pubends in one frame."""
+        to_say, self._to_say = self._to_say, {}
+        for (broker, kind, life), services in to_say.items():
+            for portion in portions(services):
+                self._links.send(broker, Private(kind, _encode(Services(life, tuple(portion)))))
