@@ -170,12 +170,12 @@ class Serving(PubendFlow[ServedPubend]):
             key=lambda x: (not self._ring.is_cut(x, pubend), self._ring.is_ready(x), -self._tree.distance(x)),
             default=None,
         )
-        if stream.server is not None and stream.server.broker == best:
-            stream.candidate = None
-        elif best is not None and (stream.candidate is None or stream.candidate.broker != best):
+        asked = None if stream.candidate is None else stream.candidate.broker
+        if asked == best:
+            return  # it may be who serves already, and has to begin anew
+        stream.candidate = None
+        if best is not None and (stream.server is None or stream.server.broker != best):
             self._ask(stream, best)
-        elif best is None:
-            stream.candidate = None
 
     def _ask(self, stream: ServedPubend, broker: BrokerId) -> None:
         self._numbers += 1
