@@ -8,6 +8,7 @@ nothing. So whatever is pushed leads away from its pubend, whoever is believed t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from gapless.core.foreign import reader_of
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import BrokerId, PubendMeta, Real
 from gapless.core.network.frames import Private, portions
 from gapless.core.network.timer_queue import SECOND
@@ -37,6 +39,15 @@ from gapless_routing.delta.tree import Tree
 SERVE, SERVED, UNSERVE = 11, 12, 13
 """The kinds of a `Private` that holds Services."""
 ASK_AGAIN: Final = 1 * SECOND
+SERVED_PUBENDS = Family(
+    "gapless_router_served_pubends", "Pubends of a node that another one serves this node with.", ("host", "by")
+)
+BYPASSED_PUBENDS = Family(
+    "gapless_router_bypassed_pubends", "Of these: those that come here past a node on the way.", ("host", "node")
+)
+CUT_PUBENDS = Family("gapless_router_cut_pubends", "Pubends of a node of which nothing comes here.", ("host",))
+HOSTS_MAX: Final = 32
+"""The pubends of so many nodes are counted by node; those of further ones together, under no name."""
 
 
 class Service(Struct, array_like=True, frozen=True, gc=False):
@@ -236,6 +247,23 @@ class Serving(PubendFlow[ServedPubend]):
     def cut(self) -> tuple[PubendId, ...]:
         """Returns the pubends of which nothing comes here."""
         return tuple(pubend for pubend, stream in self._streams.items() if self.is_cut(stream))
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Who serves this broker, past whom, and what does not come; counted, however many pubends there are."""
+        hosts: dict[BrokerId, BrokerId] = {}
+        counts: Counter[tuple[Family, BrokerId, BrokerId]] = Counter()
+        for stream in self._streams.values():
+            if stream.is_here or not stream.is_wanted:
+                continue
+            host = hosts.setdefault(stream.meta.broker, stream.meta.broker if len(hosts) < HOSTS_MAX else "")
+            counts[CUT_PUBENDS, host, ""] += self.is_cut(stream)
+            if stream.server is not None:
+                server = stream.server.broker
+                counts[SERVED_PUBENDS, host, server] += 1
+                for nearer in stream.path[: stream.path.index(server)]:
+                    counts[BYPASSED_PUBENDS, host, nearer] += 1
+        for (family, host, node), count in counts.items():
+            yield family.gauge(count, host) if family is CUT_PUBENDS else family.gauge(count, host, node)
 
     def sources(self) -> Iterator[tuple[PubendId, BrokerId]]:
         """Yields the pubends that this broker is to be served with, and where each is."""
