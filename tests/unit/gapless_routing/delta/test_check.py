@@ -41,14 +41,17 @@ def cycle(one: str, other: str) -> str:
     )
 
 
-def place(node: str, cell: str) -> str:
-    return (
-        f"the node {node!r} has the place {cell!r}: under the router 'delta' all nodes stand alone; take cell and place"
-        " out, and say who is linked with whom (links = [...])"
-    )
+TOGETHER = (
+    "the nodes 'i', 'j' stand together at 'm': under the router 'delta' each node stands alone; give each a cell of its"
+    ' own, or none and links (["a", "b"]) to its neighbours'
+)
 
 
-@pytest.mark.parametrize("network", [CHAIN, HUB, network_map(a="")], ids=["chain", "hub", "one node"])
+@pytest.mark.parametrize(
+    "network",
+    [CHAIN, HUB, network_map(a=""), network_map("p-s", p="north", s="south")],
+    ids=["chain", "hub", "one node", "each in a cell of its own"],
+)
 @pytest.mark.parametrize("options", [{}, {"delta": 1}, {"delta": 8}, {"delta": 2, "ring_wait_ms": 100}])
 def test_hook_check_network_takes_a_tree_of_nodes(network: NetworkMap, options: Mapping[str, Any]) -> None:
     assert refusals(network, options) == []
@@ -62,7 +65,7 @@ def test_hook_check_network_takes_a_tree_of_nodes(network: NetworkMap, options: 
             network_map("a-b", "b-c", "c-a", "c-d", "d-b", a="", b="", c="", d=""),
             [cycle("c", "a"), cycle("d", "b")],
         ),
-        (network_map("p-i", "p-j", "i-s", p="", i="m", j="m", s=""), [place("i", "m"), place("j", "m")]),
+        (network_map("p-i", "p-j", "i-s", p="", i="m", j="m", s=""), [TOGETHER]),
         (
             network_map("p-s", "t-u", p="", s="", t="", u=""),
             [
