@@ -110,7 +110,8 @@ class Net:
             return
         self._links[one, other], self._links[other, one] = next(self._numbers), next(self._numbers)
         for name, peer in ((one, other), (other, one)):
-            self.tell(name, LinkUp(self._links[name, peer], peer, self._map.nodes[peer].roles, 1))
+            up = LinkUp(self._links[name, peer], peer, self._map.nodes[peer].roles, 1)
+            self._carry_out(name, self.routers[name].handlers()[LinkUp](self._now, up))  # nothing arrives before both
 
 
 def settled(delta: int = 2) -> Net:
