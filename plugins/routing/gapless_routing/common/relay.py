@@ -408,6 +408,12 @@ class Relay:
         if broker is not None:
             pushed.setdefault(broker, []).append(said)
 
+    def tell_shb(self, pubend: RelayedPubend) -> None:
+        """Tells the SHB here what is cached: as if it had come just now."""
+        known, _ = pubend.cache.answer(((pubend.cache.base, pubend.cache.known_upto),), {})
+        for knowledge in known:
+            self._deliver(pubend, replace(knowledge, reply=False), {})
+
     def copy(self, pubend: RelayedPubend, direction: str, ranges: Ranges) -> Ranges:
         """Says in a direction what is known of some ranges, as far as there is room now. Returns what is left of them.
 
