@@ -10,17 +10,21 @@ from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, hung_up
 LONG = chain("p", "i", "j", "k", "s")
 
 
-def test_those_beyond_a_dead_one_are_dialled_after_a_while_one_after_the_other() -> None:
+def test_those_beyond_a_dead_one_are_dialled_at_once_and_each_that_does_not_answer_is_waited_for() -> None:
     net = settled(LONG, delta=3)
     net.kill("i", "j", "k")
-    net.dialled.clear()
-    net.pass_time(200 * MILLISECOND)
-    assert net.linked("s") == set()
-    net.pass_time(500 * MILLISECOND)  # 250 ms for each of two that are dead beyond the first
+    net.pass_time(400 * MILLISECOND)  # 250 ms for each of two that are dead beyond the first
     assert net.linked("s") == set()
     net.pass_time(200 * MILLISECOND)
     assert net.linked("s") == {"p"}
     assert net.server("s") == "p"
+
+
+def test_where_one_alone_is_dead_nothing_is_waited_for() -> None:
+    net = settled(LONG)
+    net.kill("k")
+    assert net.linked("s") == {"j"}
+    assert net.server("s") == "j"
 
 
 def test_nobody_is_dialled_beyond_the_reach() -> None:
