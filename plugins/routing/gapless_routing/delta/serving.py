@@ -94,14 +94,21 @@ class ServedPubend(CopiedPubend):
     """Who was asked to serve, and has not agreed yet."""
     tried_at: int = 0
     """When it was asked last."""
+    told_from: Tick | None = None
+    """From where the SHB here counts, since it is told of what comes; None: it is not."""
     numbers: dict[BrokerId, Number] = field(default_factory=dict)
     """The latest service of which each broker farther away has spoken: it may be over."""
 
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
-        """Returns how far a notice may say that the pubend is decided: nothing to those whom another one serves."""
+        """Returns how far a notice may say that the pubend is decided, or those who hear it ask for all of that.
+
+        Nothing to those whom another one serves; and nothing of what is being copied.
+        """
         if direction not in self.outward:
             return 0
-        return RelayedPubend.stable_for(self, direction, is_full=is_full)  # a class with slots has no super()
+        stable = RelayedPubend.stable_for(self, direction, is_full=is_full)  # a class with slots has no super()
+        copying = self.copying.get(direction)
+        return min(stable, copying[0][0]) if copying else stable
 
 
 class Serving(PubendFlow[ServedPubend]):
@@ -170,9 +177,19 @@ class Serving(PubendFlow[ServedPubend]):
     def choose(self) -> None:
         """Has each pubend served by the nearest broker that is of use; the one before is let go of when it is."""
         for stream in self._streams.values():
-            if not stream.is_here and stream.is_wanted:
+            self._tell_shb(stream)
+            # Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have.
+            if not stream.is_here and stream.is_wanted and (stream.has_below or stream.told_from is not None):
                 self._choose(stream)
         self._flush()
+
+    def _tell_shb(self, stream: ServedPubend) -> None:
+        """The SHB here counts from somewhere since just now: what is cached by then was not for it yet."""
+        counts_from = None if stream.seen is None else stream.seen.enrolled_at
+        if counts_from != stream.told_from:
+            stream.told_from = counts_from
+            if counts_from is not None:
+                self.relay.tell_shb(stream)
 
     def _choose(self, stream: ServedPubend) -> None:
         pubend = stream.meta.pubend
