@@ -224,7 +224,8 @@ class Serving(PubendFlow[ServedPubend]):
             if said == stream.server:
                 continue  # it was said again (TD13)
             if said != stream.candidate:
-                self._end(stream, broker)
+                # Of that very number: the same broker may have been asked again since, and is not to end that.
+                self._say(broker, UNSERVE, self._state.life, Service(service.number, service.pubend))
                 continue
             before, stream.server, stream.candidate = stream.server, said, None
             if before is not None and before.broker != broker:
