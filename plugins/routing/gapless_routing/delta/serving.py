@@ -178,8 +178,7 @@ class Serving(PubendFlow[ServedPubend]):
         """Has each pubend served by the nearest broker that is of use; the one before is let go of when it is."""
         for stream in self._streams.values():
             self._tell_shb(stream)
-            # Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have.
-            if not stream.is_here and stream.is_wanted and (stream.has_below or stream.told_from is not None):
+            if self._is_to_come(stream):
                 self._choose(stream)
         self._flush()
 
@@ -190,6 +189,13 @@ class Serving(PubendFlow[ServedPubend]):
             stream.told_from = counts_from
             if counts_from is not None:
                 self.relay.tell_shb(stream)
+
+    def _is_to_come(self, stream: ServedPubend) -> bool:
+        """Whether this broker is to be served with it.
+
+        Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have.
+        """
+        return not stream.is_here and stream.is_wanted and (stream.has_below or stream.told_from is not None)
 
     def _choose(self, stream: ServedPubend) -> None:
         pubend = stream.meta.pubend
@@ -271,7 +277,7 @@ class Serving(PubendFlow[ServedPubend]):
         hosts: dict[BrokerId, BrokerId] = {}
         counts: Counter[tuple[Family, BrokerId, BrokerId]] = Counter()
         for stream in self._streams.values():
-            if stream.is_here or not stream.is_wanted:
+            if not self._is_to_come(stream):
                 continue
             host = hosts.setdefault(stream.meta.broker, stream.meta.broker if len(hosts) < HOSTS_MAX else "")
             counts[CUT_PUBENDS, host, ""] += self.is_cut(stream)
