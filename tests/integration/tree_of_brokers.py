@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from gapless.cli.doctor import Examination, examine_broker
 from gapless.cli.doctor_services import service_rows
 from gapless.core.ports import Roaming
 from gapless_shb.core.state.places import home_of
-from integration.broker_process import BrokerProcess, bounded, to_toml
+from integration.broker_process import BrokerProcess, bounded, to_toml, until
 from integration.networks_in_process import SECRET, free_addresses
 
 PATIENCE: Final = 45.0
@@ -54,6 +55,7 @@ class Tree:
     def add(self, name: str) -> None:
         """A node's process, to be started; of a node that is on the map."""
         self.nodes[name] = BrokerProcess(self.directory / name, network={"file": "../network.toml", "node": name})
+        self.nodes[name].patience = PATIENCE  # several interpreters start at once
 
     def write(self) -> None:
         """Writes the network's file."""
@@ -153,6 +155,11 @@ class Publishing:
             self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    async def until_sent(self, since: float) -> int:
+        """Waits until one was sent after a moment; returns the first of these."""
+        await until(lambda: bool(self.sent) and self.sent[-1] > since, "an event", PATIENCE)
+        return next(number for number, at in enumerate(self.sent) if at > since)
+
     async def end(self) -> int:
         """No more; returns how many there are, all of them with a receipt."""
         self._is_over.set()
@@ -176,12 +183,18 @@ class Publishing:
 class Consumer:
     """An application that notes what comes to it, and when."""
 
-    def __init__(self, url: str, client: str, name: str, selector: str) -> None:
-        self.url = url
+    def __init__(self, node: BrokerProcess, client: str, name: str, selector: str) -> None:
+        self.url = node.url
+        self.at = node.directory.name
+        """At which node it is."""
         self.client = client
         self.name = name
         self.selector = selector
         self.came: Arrivals = []
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """It consumes from its subscription's creation to the end of the block."""
+        raise NotImplementedError
 
     def wanted(self, count: int) -> list[int]:
         """Of so many events those that are for it."""
@@ -193,11 +206,7 @@ class Consumer:
 
     async def until(self, number: int) -> None:
         """Waits until this event has come, or one behind it."""
-        for _ in range(int(PATIENCE * 100)):
-            if self.came and self.came[-1][0] >= number:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError(f"{self.name} waits for {number}; it has {self.came[-3:]}")
+        await until(lambda: bool(self.came) and self.came[-1][0] >= number, f"{number} at {self.name}", PATIENCE)
 
 
 class AsyncConsumer(Consumer):
@@ -226,8 +235,8 @@ class AsyncConsumer(Consumer):
 class ThreadConsumer(Consumer):
     """One that is a thread."""
 
-    def __init__(self, url: str, client: str, name: str, selector: str) -> None:
-        super().__init__(url, client, name, selector)
+    def __init__(self, node: BrokerProcess, client: str, name: str, selector: str) -> None:
+        super().__init__(node, client, name, selector)
         self._is_there = threading.Event()
         self._is_over = threading.Event()
 
