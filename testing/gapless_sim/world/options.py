@@ -161,6 +161,12 @@ class Options:
     "": a mesh of PHBs and SHBs alone."""
     cells: str = ""
     """The nodes of such a network, as `gapless_sim.world.topology` writes them."""
+    delta: int = 0
+    """So many nodes next to each other may be away: of a router that bypasses them; of others none."""
+    window_seconds: int = 10
+    """So long such a router keeps every event, unless there is no room for it."""
+    copies_bytes: int = 64 << 20
+    """So much room it has for them."""
     roaming: bool = False
     """Whether subscriptions are consumed at any SHB of a tree or mesh."""
     link_cores: bool = False
