@@ -165,7 +165,9 @@ class Ring:
             if self._is_needless(broker):
                 self.links.hang_up(broker)
 
-    def _wanted(self, sources: Iterable[tuple[PubendId, BrokerId]], servers: Iterable[BrokerId]) -> dict[BrokerId, None]:
+    def _wanted(
+        self, sources: Iterable[tuple[PubendId, BrokerId]], servers: Iterable[BrokerId]
+    ) -> dict[BrokerId, None]:
         beyond: dict[BrokerId, dict[BrokerId, None]] = {}
         """Of a broker that is there, and of no use toward a pubend: who is next on the way."""
         toward = dict.fromkeys(servers)

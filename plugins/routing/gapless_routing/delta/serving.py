@@ -87,10 +87,15 @@ class ServedPubend(CopiedPubend):
     """The latest service of which each broker farther away has spoken: it may be over."""
 
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
-        """Returns how far a notice may say that the pubend is decided: nothing to those whom another one serves."""
+        """Returns how far a notice may say that the pubend is decided, or those who hear it ask for all of that.
+
+        Nothing to those whom another one serves; and nothing of what is being copied.
+        """
         if direction not in self.outward:
             return 0
-        return RelayedPubend.stable_for(self, direction, is_full=is_full)  # a class with slots has no super()
+        stable = RelayedPubend.stable_for(self, direction, is_full=is_full)  # a class with slots has no super()
+        copying = self.copying.get(direction)
+        return min(stable, copying[0][0]) if copying else stable
 
 
 class Serving(PubendFlow[ServedPubend]):
