@@ -158,6 +158,11 @@ class RelayedPubend(KnownPubend):
         """Whether others may ask here for it. If not, every answer is for the SHB here."""
         return bool(self.outward)
 
+    @property
+    def let_go_upto(self) -> Tick:
+        """Up to here events were let go of for lack of room: one of them that comes again is not pushed again."""
+        return 0
+
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
         """Returns how far a notice may say that the pubend is decided.
 
@@ -271,6 +276,7 @@ class Relay:
         if new.ranges != whole:
             for tick in delta.events.ticks:
                 new.add(tick - 1, tick)
+        new.remove(0, pubend.let_go_upto)  # whoever misses something there asks (TD12)
         return new
 
     def _deliver(self, pubend: RelayedPubend, knowledge: Knowledge, need: Stamp) -> list[Knowledge]:

@@ -93,6 +93,11 @@ class CopiedPubend(RelayedPubend):
     """… when this was safe."""
 
     @property
+    def let_go_upto(self) -> Tick:
+        """Where this broker had no room it pushes nothing a second time."""
+        return self.evicted
+
+    @property
     def is_cached(self) -> bool:
         """Whether others may ask here for it: all who are farther away, whoever serves them."""
         return self.has_below
