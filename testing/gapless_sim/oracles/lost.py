@@ -197,6 +197,8 @@ class Heard:
     events: set[Tick] = field(default_factory=set)
     """Likewise."""
     recent: list[tuple[int, Knowledge]] = field(default_factory=list)
+    old_upto: Tick = 0
+    """Where copies go: how far it had heard of the pubend before the window."""
 
     def settle(self, before: int) -> None:
         """Takes in what came before some time."""
@@ -204,12 +206,15 @@ class Heard:
             self._take_in(self.recent.pop(0)[1])
 
     def settle_anew(self, before: int, since: int) -> None:
-        """Takes in what came before some time, and since another one: what came earlier may be gone."""
+        """Takes in what came before some time, and was new at another one: older events may be gone, when they came."""
         self.known, self.events = IntervalSet(), set()
+        self.old_upto = max([self.old_upto, *(said.hi for at, said in self.recent if at < since)])
         self.recent = [(at, said) for at, said in self.recent if at >= since]
         for at, said in self.recent:
             if at < before:
                 self._take_in(said)
+        self.known.remove(0, self.old_upto)
+        self.events = {tick for tick in self.events if tick > self.old_upto}
 
     def _take_in(self, said: Knowledge) -> None:
         self.events.update(said.data.ticks)
