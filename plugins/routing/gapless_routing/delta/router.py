@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import BrokerId, Opened
 from gapless.core.network.frames import Address, Message, Private
 from gapless.core.network.seam import Effects, RouterContext
@@ -14,6 +17,8 @@ from gapless_routing.delta.options import options_of
 from gapless_routing.delta.ring import BEAT, STATUS, Ring
 from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Serving
 from gapless_routing.delta.tree import Tree, check_map
+
+READY = Family("gapless_router_ready", "Whether it knows what all SHBs want; else it is bypassed where it can be.")
 
 
 class DeltaRouter(RelayRouter):
@@ -47,6 +52,12 @@ class DeltaRouter(RelayRouter):
         for part in (self._ring, self._interests, self._progress, self._streams):
             part.start()
         return self._effects()
+
+    def gauges(self) -> Iterator[Gauge]:
+        """The links and the cache, whether this broker is of use to others, and who serves it."""
+        yield from super().gauges()
+        yield READY.gauge(self._ring.ready)
+        yield from self._streams.gauges()
 
     # The way to a certain broker (`Unicast`).
 

@@ -8,6 +8,7 @@ nothing. So whatever is pushed leads away from its pubend, whoever is believed t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from gapless.core.foreign import reader_of
+from gapless.core.gauges import Family, Gauge
 from gapless.core.network.facts import BrokerId, PubendMeta, Real
 from gapless.core.network.frames import Private, portions
 from gapless.core.network.timer_queue import SECOND
@@ -37,6 +39,15 @@ from gapless_routing.delta.tree import Tree
 SERVE, SERVED, UNSERVE = 11, 12, 13
 """The kinds of a `Private` that holds Services."""
 ASK_AGAIN: Final = 1 * SECOND
+SERVED_PUBENDS = Family(
+    "gapless_router_served_pubends", "Pubends of a node that another one serves this node with.", ("host", "by")
+)
+BYPASSED_PUBENDS = Family(
+    "gapless_router_bypassed_pubends", "Of these: those that come here past a node on the way.", ("host", "node")
+)
+CUT_PUBENDS = Family("gapless_router_cut_pubends", "Pubends of a node of which nothing comes here.", ("host",))
+HOSTS_MAX: Final = 32
+"""The pubends of so many nodes are counted by node; those of further ones together, under no name."""
 
 
 class Service(Struct, array_like=True, frozen=True, gc=False):
@@ -167,8 +178,7 @@ class Serving(PubendFlow[ServedPubend]):
         """Has each pubend served by the nearest broker that is of use; the one before is let go of when it is."""
         for stream in self._streams.values():
             self._tell_shb(stream)
-            # Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have.
-            if not stream.is_here and stream.is_wanted and (stream.has_below or stream.told_from is not None):
+            if self._is_to_come(stream):
                 self._choose(stream)
         self._flush()
 
@@ -179,6 +189,13 @@ class Serving(PubendFlow[ServedPubend]):
             stream.told_from = counts_from
             if counts_from is not None:
                 self.relay.tell_shb(stream)
+
+    def _is_to_come(self, stream: ServedPubend) -> bool:
+        """Whether this broker is to be served with it.
+
+        Who has nobody behind it, and whose SHB does not count yet, would be copied what nobody may have.
+        """
+        return not stream.is_here and stream.is_wanted and (stream.has_below or stream.told_from is not None)
 
     def _choose(self, stream: ServedPubend) -> None:
         pubend = stream.meta.pubend
@@ -213,7 +230,8 @@ class Serving(PubendFlow[ServedPubend]):
             if said == stream.server:
                 continue  # it was said again (TD13)
             if said != stream.candidate:
-                self._end(stream, broker)
+                # Of that very number: the same broker may have been asked again since, and is not to end that.
+                self._say(broker, UNSERVE, self._state.life, Service(service.number, service.pubend))
                 continue
             before, stream.server, stream.candidate = stream.server, said, None
             if before is not None and before.broker != broker:
@@ -253,6 +271,23 @@ class Serving(PubendFlow[ServedPubend]):
     def cut(self) -> tuple[PubendId, ...]:
         """Returns the pubends of which nothing comes here."""
         return tuple(pubend for pubend, stream in self._streams.items() if self.is_cut(stream))
+
+    def gauges(self) -> Iterator[Gauge]:
+        """Who serves this broker, past whom, and what does not come; counted, however many pubends there are."""
+        hosts: dict[BrokerId, BrokerId] = {}
+        counts: Counter[tuple[Family, BrokerId, BrokerId]] = Counter()
+        for stream in self._streams.values():
+            if not self._is_to_come(stream):
+                continue
+            host = hosts.setdefault(stream.meta.broker, stream.meta.broker if len(hosts) < HOSTS_MAX else "")
+            counts[CUT_PUBENDS, host, ""] += self.is_cut(stream)
+            if stream.server is not None:
+                server = stream.server.broker
+                counts[SERVED_PUBENDS, host, server] += 1
+                for nearer in stream.path[: stream.path.index(server)]:
+                    counts[BYPASSED_PUBENDS, host, nearer] += 1
+        for (family, host, node), count in counts.items():
+            yield family.gauge(count, host) if family is CUT_PUBENDS else family.gauge(count, host, node)
 
     def sources(self) -> Iterator[tuple[PubendId, BrokerId]]:
         """Yields the pubends that this broker is to be served with, and where each is."""

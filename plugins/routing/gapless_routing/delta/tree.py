@@ -115,11 +115,14 @@ def neighbours_of(network: NetworkMap) -> dict[BrokerId, list[BrokerId]]:
 
 def wrong_tree(network: NetworkMap, links_max: int) -> Iterator[str]:
     """Yields a sentence for each thing that makes a map no tree of single brokers."""
+    places: dict[str, list[BrokerId]] = {}
     for broker, node in network.nodes.items():
-        if node.place:
+        places.setdefault(node.place, []).append(broker)
+    for place, brokers in places.items():
+        if place and len(brokers) > 1:
             yield (
-                f"the node {broker!r} has the place {node.place!r}: under the router 'delta' all nodes stand alone;"
-                " take cell and place out, and say who is linked with whom (links = [...])"
+                f"the nodes {', '.join(map(repr, brokers))} stand together at {place!r}: under the router 'delta' each"
+                ' node stands alone; give each a cell of its own, or none and links (["a", "b"]) to its neighbours'
             )
     joined = {broker: {broker} for broker in network.nodes}
     for one, other in network.links:

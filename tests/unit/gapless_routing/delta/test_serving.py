@@ -7,7 +7,7 @@ import pytest
 from gapless.core.network.facts import AskPubend, NetworkMap, Want
 from gapless.core.network.frames import Private
 from gapless.core.stream.knowledge import Knowledge
-from gapless_routing.delta.serving import SERVE, UNSERVE
+from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE
 from unit.gapless_routing.delta.net import CHAIN, HUB, DeltaNet, chain, settled
 from unit.gapless_routing.knowledge.net import MILLISECOND, SECOND, delivered, private, said, want
 
@@ -146,6 +146,25 @@ def test_a_service_that_is_over_is_not_ended_by_what_was_said_of_it_late() -> No
     assert "s" in net.pubend("i").outward
     net.arrive("s", "i", Private(SERVE, serve[0]))  # and an earlier SERVE begins nothing anew
     assert net.pubend("i").numbers["s"].number > 2
+
+
+def test_a_late_answer_to_an_earlier_question_does_not_end_the_service_that_is_asked_for() -> None:
+    """Who has gone on after a while in which it stood still has asked the same broker twice, say."""
+    net = settled()
+    net.lost = lambda sent: isinstance(sent.message, Private) and sent.message.kind == SERVED and sent.source == "i"
+    net.kill("j")
+    net.pass_time(BYPASS)
+    net.break_link("i", "s")
+    net.mend_link("i", "s")
+    net.pass_time(BYPASS)
+    answers = private(net, SERVED, "i", "s")
+    assert len(answers) >= 2
+    for answer in answers:
+        net.arrive("i", "s", Private(SERVED, answer))
+    assert net.server("s") == "i"
+    assert "s" in net.pubend("i").outward
+    net.say(10, 20, "a")
+    assert ticks(net) == [11]
 
 
 def test_who_is_pushed_to_by_another_than_its_server_ends_that() -> None:
