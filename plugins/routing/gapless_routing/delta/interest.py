@@ -236,6 +236,11 @@ class SideInterests(InterestFlow):
         if census.total is not None:
             self._totals[broker] = census.total
 
+    def on_link_up(self, broker: BrokerId) -> None:
+        """A broker is there: if it may filter, it is told who is on this side."""
+        if broker in self.listeners(CORE):
+            self.say_census_to(broker)
+
     def on_link_down(self, broker: BrokerId) -> None:
         """A link to a broker is gone."""
         self.sayings.link_down(broker)
