@@ -40,6 +40,7 @@ from gapless_sim.oracles.truth import I9Truth, I12SingleAuthority
 from gapless_sim.recording.model import Model
 from gapless_sim.world.core_links import CoreNetwork
 from gapless_sim.world.routers import CELLS, networks_of
+from gapless_sim.world.topology import BYPASSING
 
 if TYPE_CHECKING:
     from gapless_sim.recording.observation import Oracle
@@ -134,9 +135,11 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
             K11Lost(model),
             K12Slack(model),
         ]
-        cached = I5Cached(model)
-        pieces.listeners.append(cached.gap_sent)
-        rest += [queued, cached]
+        rest += [queued]
+        if world.options.router not in BYPASSING:
+            cached = I5Cached(model)
+            pieces.listeners.append(cached.gap_sent)
+            rest += [cached]
         world.seam.watchers += [counted, queued]
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)

@@ -47,6 +47,10 @@ REPLACED_SHARE = 0.25
 """In so many trees machines of SHBs are lost."""
 READS_IN_TURNS = ("knowledge",)
 """Routers that have options for how much of an interest they say and read in a turn."""
+BYPASSING = ("delta",)
+"""Routers that bypass nodes which are away, and keep copies of events for it."""
+DELTA_MOST = 2
+"""So many nodes next to each other may be away at most."""
 CHAIN, HUB, RANDOM = SHAPES = ("chain", "hub", "random")
 """How a drawn tree of single nodes hangs together."""
 SINGLES_MOST = 6
@@ -111,9 +115,9 @@ class Topology:
         self._links = frozenset(self.links)
 
     @classmethod
-    def parse(cls, text: str, kind: str = TREE) -> Topology:
+    def parse(cls, text: str, kind: str = TREE, *, delta: int = 0) -> Topology:
         """The other way round from `str`. Raises ValueError."""
-        return cls([_parse_cell(word) for word in text.split()], kind)
+        return cls([_parse_cell(word) for word in text.split()], kind, delta=delta)
 
     def with_cells(self, cells: Sequence[Cell]) -> Topology:
         """Others, in a network of the same kind."""
@@ -366,6 +370,18 @@ def with_interest_turns(options: Options, draws: Stream) -> Options:
     return replace(options, interest_turn=interest_turn)
 
 
+def with_bypasses(options: Options, draws: Stream) -> Options:
+    """The same; where nodes that are away are bypassed, how many in a row, and how long and for how many copies stay.
+
+    Events of a run are small and few: so is the room for them where it is to be short.
+    """
+    delta, window = 1 + draws.draw(DELTA_MOST), draws.pick((10, 10, 3, 1))
+    room = draws.pick((options.copies_bytes, options.copies_bytes, options.copies_bytes, 8_000, 1_500))
+    if options.router not in BYPASSING:
+        return options
+    return replace(options, delta=delta, window_seconds=window, copies_bytes=room)
+
+
 def with_replacements(options: Options, draws: Stream) -> Options:
     """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
     often = draws.chance(REPLACED_SHARE)
@@ -385,4 +401,4 @@ def roaming_of(options: Options) -> Roaming | None:
 
 def topology_of(options: Options) -> Topology | None:
     """What the options of a run say of it; None where it has no nodes but PHBs and SHBs."""
-    return Topology.parse(options.cells, options.topology) if options.topology else None
+    return Topology.parse(options.cells, options.topology, delta=options.delta) if options.topology else None

@@ -160,7 +160,7 @@ class RelayedPubend(KnownPubend):
 
     @property
     def let_go_upto(self) -> Tick:
-        """Up to here events were let go of for lack of room: one of them that comes again is not pushed again."""
+        """Up to here events may have been let go of: one of them that comes again is not pushed again."""
         return 0
 
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:

@@ -94,8 +94,8 @@ class CopiedPubend(RelayedPubend):
 
     @property
     def let_go_upto(self) -> Tick:
-        """Where this broker had no room it pushes nothing a second time."""
-        return self.evicted
+        """What was evicted, or is older than the window and was told to all, is not pushed a second time."""
+        return max(self.evicted, self.looked_upto)
 
     @property
     def is_cached(self) -> bool:
