@@ -71,6 +71,17 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = reader_of(Services, "services")
 
 
+_words = {SERVE: "serve me with", SERVED: "I serve you with", UNSERVE: "no more of"}
+
+
+def explained(said: Private) -> str:
+    """Which services a frame asks for, begins or ends, in words; "": it is about something else."""
+    words = _words.get(said.kind)
+    if words is None:
+        return ""
+    return f"{words} {', '.join(service.pubend for service in _decode(said.data).services)}"
+
+
 class Number(NamedTuple):
     """Which service: one of a later life of the one who is served is later."""
 

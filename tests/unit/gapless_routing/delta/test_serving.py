@@ -181,6 +181,17 @@ def test_who_is_pushed_to_by_another_than_its_server_ends_that() -> None:
     assert "s" not in net.pubend("i").outward
 
 
+def test_what_is_said_of_services_is_explained_in_traces() -> None:
+    net = settled()
+    net.kill("j")
+    net.pass_time(BYPASS)
+    net.revive("j")
+    net.pass_time(6 * SECOND)
+    frames = [sent for sent in net.sent if isinstance(sent.message, Private) and {sent.source, sent.to} == {"s", "i"}]
+    told = [(sent.source, text) for sent in frames if (text := net.routers["p"].explain(sent.message))]
+    assert told == [("s", "serve me with p@1"), ("i", "I serve you with p@1"), ("s", "no more of p@1")]
+
+
 def test_a_want_goes_to_the_server_and_its_answer_to_who_asked() -> None:
     net = settled()
     net.tell("s", want(2, 9, {"s@disk": 1}))
