@@ -44,21 +44,36 @@ class Tree:
         self.directory = directory
         self.file = directory / "network.toml"
         self.router = router
-        self.roles = roles
-        self.addresses = dict(zip(roles, free_addresses(len(roles)), strict=True))
+        self.roles: dict[str, Sequence[str]] = {}
+        self.addresses: dict[str, str] = {}
         self.links = [list(link) for link in links]
         self.nodes: dict[str, BrokerProcess] = {}
-        for name in roles:
-            self.add(name)
-        self.write()
+        for (name, theirs), address in zip(roles.items(), free_addresses(len(roles)), strict=True):
+            self._put(name, theirs, address)
+        self._write()
 
-    def add(self, name: str) -> None:
-        """A node's process, to be started; of a node that is on the map."""
+    def add(self, name: str, roles: Sequence[str], at: str) -> None:
+        """A leaf is in the file from now on; it hangs on another node, and does not run yet."""
+        [address] = free_addresses(1)
+        self.links.append([name, at])
+        self._put(name, roles, address)
+        self._write()
+
+    async def retire(self, name: str) -> None:
+        """A leaf ends, is given up for good, and is in the file no more."""
+        async with gapless.connect(self.nodes["phb"].url) as connection:
+            assert await self.nodes[name].stop() == 0
+            await bounded(connection.retire(name), PATIENCE)
+        self.links = [link for link in self.links if name not in link]
+        del self.nodes[name], self.roles[name], self.addresses[name]
+        self._write()
+
+    def _put(self, name: str, roles: Sequence[str], address: str) -> None:
+        self.roles[name], self.addresses[name] = roles, address
         self.nodes[name] = BrokerProcess(self.directory / name, network={"file": "../network.toml", "node": name})
         self.nodes[name].patience = PATIENCE  # several interpreters start at once
 
-    def write(self) -> None:
-        """Writes the network's file."""
+    def _write(self) -> None:
         nodes = [{"name": name, "roles": roles, "address": self.addresses[name]} for name, roles in self.roles.items()]
         sections: dict[str, Any] = {"network": {"name": "flights", "secret": SECRET, "router": self.router}}
         if self.router == "delta":
@@ -106,17 +121,18 @@ class Tree:
         raise AssertionError(f"{name}: never {words!r} in {await self.findings(name)}")
 
     async def until_whole(self) -> None:
-        """Waits until each node is served by its neighbour, with everything."""
+        """Waits until each node that runs is served by its neighbour, with everything."""
         if self.router != "delta":
             return
         rows: list[dict[str, Any]] = []
         for _ in range(int(PATIENCE * 10)):
             rows = []
-            for name, node in self.nodes.items():
+            running = {name: node for name, node in self.nodes.items() if node.runs}
+            for name, node in running.items():
                 async with gapless.connect(node.url) as connection:
                     rows += service_rows({name: (await bounded(connection.status(), PATIENCE)).gauges})
             served = {row["node"] for row in rows if row["pubends"] and not row["past"] and not row["cut"]}
-            if len(served) == len(rows) and all(served >= {n} for n, r in self.roles.items() if "shb" in r):
+            if len(served) == len(rows) and all(name in served for name in running if "shb" in self.roles[name]):
                 return
             await asyncio.sleep(0.1)
         raise AssertionError(f"not all are served by their neighbours: {rows}")
