@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
+from integration.broker_process import run_broker, to_toml
 from integration.command_line import Shell
+from integration.networks_in_process import SECRET
 from integration.tree_of_brokers import (
     SELECTOR,
     AsyncConsumer,
@@ -181,6 +183,58 @@ async def test_around_a_hub_that_is_away_all_go_on(tmp_path: Path) -> None:
         await script.kill(("s2", "node hub is bypassed: s2 is served by phb"), "hub", empty=True)
         await script.stop(("s3", "node hub is bypassed: s3 is served by phb"), "hub")
         await script.end()
+
+
+@pytest.mark.parametrize(
+    ("links", "routing", "cells", "sentences"),
+    [
+        (
+            [["a", "b"], ["b", "c"], ["c", "a"]],
+            {"detla": 2},
+            {},
+            [
+                "the link from 'b' to 'c' makes a cycle, and the nodes must be a tree",
+                "the router 'delta' has no option 'detla'; it has delta, ",
+            ],
+        ),
+        (
+            [["b", "a"], ["b", "c"]],
+            {"links_max": 1},
+            {"d": "x", "e": "x"},
+            [
+                "the nodes 'd', 'e' stand together at 'x'",
+                "no link leads from 'a' to 'd': every node must be connected",
+                "the node 'b' has 2 neighbours, and links_max is 1",
+            ],
+        ),
+        ([["a", "b"], ["b", "c"]], {"delta": 9}, {}, ["routing.options.delta is a number from 1 to 8, not 9"]),
+    ],
+    ids=["a cycle", "three faults", "too large a delta"],
+)
+def test_what_is_no_such_tree_is_refused_wherever_somebody_comes_in(
+    links: list[list[str]],
+    routing: Mapping[str, int],
+    cells: Mapping[str, str],
+    sentences: list[str],
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "network.toml"
+    nodes: list[dict[str, Any]] = [
+        {"name": name, "address": f"127.0.0.1:{7500 + at}"} | ({"cell": cells[name]} if name in cells else {})
+        for at, name in enumerate(["a", "b", "c", *cells])
+    ]
+    network = {"name": "flights", "secret": SECRET, "router": "delta"}
+    sections = to_toml({"network": network, "routing": routing, "node": nodes})
+    file.write_text(f"links = {json.dumps(links)}\n{sections}", "utf-8")
+
+    said = [
+        Shell(tmp_path).run("network", file, "--check", status=2).stderr,
+        run_broker(tmp_path / "a", {"network": {"file": str(file), "node": "a"}}, "--create").error,
+    ]
+
+    for text in said:
+        assert [sentence for sentence in sentences if sentence not in text] == [], text
+        assert "Traceback" not in text
 
 
 async def chain_script(script: Script) -> None:
