@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
@@ -185,56 +185,25 @@ async def test_around_a_hub_that_is_away_all_go_on(tmp_path: Path) -> None:
         await script.end()
 
 
-@pytest.mark.parametrize(
-    ("links", "routing", "cells", "sentences"),
-    [
-        (
-            [["a", "b"], ["b", "c"], ["c", "a"]],
-            {"detla": 2},
-            {},
-            [
-                "the link from 'b' to 'c' makes a cycle, and the nodes must be a tree",
-                "the router 'delta' has no option 'detla'; it has delta, ",
-            ],
-        ),
-        (
-            [["b", "a"], ["b", "c"]],
-            {"links_max": 1},
-            {"d": "x", "e": "x"},
-            [
-                "the nodes 'd', 'e' stand together at 'x'",
-                "no link leads from 'a' to 'd': every node must be connected",
-                "the node 'b' has 2 neighbours, and links_max is 1",
-            ],
-        ),
-        ([["a", "b"], ["b", "c"]], {"delta": 9}, {}, ["routing.options.delta is a number from 1 to 8, not 9"]),
-    ],
-    ids=["a cycle", "three faults", "too large a delta"],
-)
-def test_what_is_no_such_tree_is_refused_wherever_somebody_comes_in(
-    links: list[list[str]],
-    routing: Mapping[str, int],
-    cells: Mapping[str, str],
-    sentences: list[str],
-    tmp_path: Path,
-) -> None:
+def test_what_is_no_such_tree_is_refused_wherever_somebody_comes_in(tmp_path: Path) -> None:
     file = tmp_path / "network.toml"
-    nodes: list[dict[str, Any]] = [
-        {"name": name, "address": f"127.0.0.1:{7500 + at}"} | ({"cell": cells[name]} if name in cells else {})
-        for at, name in enumerate(["a", "b", "c", *cells])
+    nodes = [
+        {"name": name, "address": f"127.0.0.1:{7500 + at}"} | ({"cell": "x"} if name in "de" else {})
+        for at, name in enumerate("abcde")
     ]
     network = {"name": "flights", "secret": SECRET, "router": "delta"}
-    sections = to_toml({"network": network, "routing": routing, "node": nodes})
-    file.write_text(f"links = {json.dumps(links)}\n{sections}", "utf-8")
+    sections = to_toml({"network": network, "routing": {"delta": 9}, "node": nodes})
+    file.write_text(f'links = [["a", "b"], ["b", "c"], ["c", "a"]]\n{sections}', "utf-8")
 
-    said = [
+    for said in (
         Shell(tmp_path).run("network", file, "--check", status=2).stderr,
         run_broker(tmp_path / "a", {"network": {"file": str(file), "node": "a"}}, "--create").error,
-    ]
-
-    for text in said:
-        assert [sentence for sentence in sentences if sentence not in text] == [], text
-        assert "Traceback" not in text
+    ):
+        assert "the nodes 'd', 'e' stand together at 'x'" in said
+        assert "the link from 'b' to 'c' makes a cycle, and the nodes must be a tree" in said
+        assert "no link leads from 'a' to 'd': every node must be connected" in said
+        assert "routing.options.delta is a number from 1 to 8, not 9" in said
+        assert "Traceback" not in said
 
 
 async def chain_script(script: Script) -> None:
