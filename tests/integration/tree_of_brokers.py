@@ -241,9 +241,8 @@ class AsyncConsumer(Consumer):
                     ended = await asyncio.gather(task, return_exceptions=True)
                     assert isinstance(ended[0], asyncio.CancelledError), ended
 
-    async def _consume(self, subscription: gapless.Subscription) -> None:
+    async def _consume(self, subscription: gapless.Subscription[gapless.Event, Any]) -> None:
         async for event in subscription:
-            assert isinstance(event, gapless.Event)
             self.note(event.body)
             await subscription.acknowledge()
 
