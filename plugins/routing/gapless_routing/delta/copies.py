@@ -156,8 +156,8 @@ class Copies:
                 pubend.reports[report.broker] = report
                 pubend.changed[report.broker] = None
 
-    def forget_life(self, broker: BrokerId, life: int) -> None:
-        """A broker has another life: it came back empty (TD2)."""
+    def forget_lives_but(self, broker: BrokerId, life: int | None) -> None:
+        """A broker has this life: what it had in another one is gone (TD2)."""
         for pubend in self._pubends.values():
             report = pubend.reports.get(broker)
             if report is not None and report.life != life:
