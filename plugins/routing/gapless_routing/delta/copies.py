@@ -237,8 +237,8 @@ class Copies:
 
     def _groups(self, pubend: CopiedPubend) -> list[BrokerId]:
         """Under which brokers SHBs are known that are farther away from a pubend."""
-        shbs = self._interests.table.shbs
-        return [group for group in self._tree.near if self._is_below(pubend, group) and shbs(group)]
+        below = [neighbour for neighbour in self._tree.neighbours if neighbour not in pubend.path[:1]]
+        return [group for neighbour in below for group in self._interests.groups(neighbour)]
 
     def _safe(self, pubend: CopiedPubend, group: BrokerId) -> IntervalSet:
         """Which ticks are safe for those who are known under a broker.
