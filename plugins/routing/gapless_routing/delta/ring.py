@@ -1,9 +1,9 @@
 """Links to the nearest live brokers, and what each of them can do (protocol: delta-router).
 
 A broker wishes for a link to each neighbour. Where one goes away, or does not answer for a while, it wishes for links
-to those beyond it, as many hops away as its reach is; toward a pubend also where one is there and of no use. Every broker says once a
-second, and on every change, what it can do (`Status`). A link that both ends no longer wish for is hung up by one of
-them: if each did it by itself, the other would make it again.
+to those beyond it, as many hops away as its reach is; toward a pubend also where one is there and of no use. Every
+broker says once a second, and on every change, what it can do (`Status`). A link that both ends no longer wish for is
+hung up by one of them: if each did it by itself, the other would make it again.
 """
 
 from __future__ import annotations

@@ -122,10 +122,11 @@ class DeltaRouter(RelayRouter):
         self._interests.on_link_down(broker)
 
     def _on_status(self, broker: BrokerId, data: bytes) -> None:
+        before = self._ring.life_of(broker)
         self._ring.on_status(broker, data)
-        life = self._ring.life_of(broker)
-        if life is not None:
-            self._streams.copies.forget_life(broker, life)
+        self._streams.copies.forget_lives_but(broker, self._ring.life_of(broker))
+        if before not in (None, self._ring.life_of(broker)):
+            self._streams.forget_services(broker)
 
     def _beat(self) -> None:
         self._state.timers.set(("beat",), self._state.now + BEAT)
