@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
+AVAILABLE = "000"
 DURABLE = "001"
 GRAPH = "002"
 TITLES = {
+    AVAILABLE: "Reliable and Highly Available Distributed Publish/Subscribe Service (SRDS 2009)",
     DURABLE: "Scalably Supporting Durable Subscriptions in a Publish/Subscribe System (DSN 2003)",
     GRAPH: "Exactly-once Delivery in a Content-based Publish-Subscribe System (DSN 2002)",
 }
@@ -112,7 +114,7 @@ class Experiment:
 
     name: str
     paper: str
-    """`DURABLE` or `GRAPH`."""
+    """`AVAILABLE`, `DURABLE` or `GRAPH`."""
     figure: str
     """Where the paper reports it."""
     title: str
