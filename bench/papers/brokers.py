@@ -397,7 +397,7 @@ def chain_of_three(fan_out: int, brokers: int) -> list[Link]:
 
 
 def star_of_chains(chains: int, length: int) -> list[Link]:
-    """The broker r with so many neighbours, and a chain of so many brokers in the direction of each: `3.2` is 2 hops away."""
+    """The broker r, and so many chains of so many brokers that begin at it: `3.2` is 2 hops away."""
     return [
         (f"{chain}.{hop - 1}" if hop > 1 else "r", f"{chain}.{hop}")
         for chain in range(chains)

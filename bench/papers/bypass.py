@@ -187,10 +187,10 @@ BYPASS = Experiment(
     "section 7.1, figure 8",
     "one, two and three brokers in a row die and return",
     VIRTUAL,
-    "86 brokers, δ = 3: three in a chain with 11 neighbours each, and 54 more around these. One publishes 10 events/s, "
-    "SHBs at the other 53 at the rim want all. Of the chain the first 1, 2 or 3 die at 50 s and return empty at 150 s. "
-    "Once with the paper's detector of 10 s, so late too a broker counts as unready, and nobody asks; and once with "
-    "the defaults.",
+    "86 brokers, δ = 3: three in a chain with 11 neighbours each, and 54 more around these. One publishes 10 "
+    "events/s, SHBs at the other 53 at the rim want all. Of the chain the first 1, 2 or 3 die at 50 s and return "
+    "empty at 150 s. Once with the paper's detector of 10 s, so late too a broker counts as unready, and nobody "
+    "asks; and once with the defaults.",
     {
         **_figures("paper", "detector 10 s, pushes alone", 1.05),
         **_figures("defaults", "detector 1.5 s, the defaults", 1.25),

@@ -142,10 +142,10 @@ BYPASS_LOAD = Experiment(
     "section 7.4, figure 11",
     "the load of a broker that bypasses its neighbours",
     VIRTUAL,
-    "The 86 brokers of `bypass`, δ = 3, 20 events/s, SHBs at all at the rim want everything. B1 dies and B2 bypasses it, "
-    "then B2 dies and B3 bypasses both. Once one broker at B3's side publishes, and once all at the rim do: where the "
-    f"paper's stood is not told. Processor time: a PHB and {NEAR} SHBs at one broker, {FAR} more at a second one, as "
-    "real processes, δ = 1; 800 events/s to all; the second broker is killed.",
+    "The 86 brokers of `bypass`, δ = 3, 20 events/s, SHBs at all at the rim want everything. B1 dies and B2 bypasses "
+    "it, then B2 dies and B3 bypasses both. Once one broker at B3's side publishes, and once all at the rim do: "
+    f"where the paper's stood is not told. Processor time: a PHB and {NEAR} SHBs at one broker, {FAR} more at a "
+    "second one, as real processes, δ = 1; 800 events/s to all; the second broker is killed.",
     {
         "sent_per_s_before": Figure("one publishes: events that B2 sends a second, none dead"),
         "sent_per_s_bypassing": Figure("B1 dead"),

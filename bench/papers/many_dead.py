@@ -191,9 +191,9 @@ MANY_DEAD = Experiment(
     "of 500 brokers 17 % die at once",
     VIRTUAL,
     f"500 brokers in a random tree, and with 3 and 11 below each; {PUBLISHING} live ones publish, at {SUBSCRIBING} "
-    "live ones is an SHB that wants all. 85 die at once, whichever; 2 s later events are published, and nobody asks for "
-    "what does not come; then more, and SHBs ask; then all return, empty. δ = 0: the same router, which reaches its "
-    "neighbours alone. The paper's failures are of brokers or links.",
+    "live ones is an SHB that wants all. 85 die at once, whichever; 2 s later events are published, and nobody asks "
+    "for what does not come; then more, and SHBs ask; then all return, empty. δ = 0: the same router, which reaches "
+    "its neighbours alone. The paper's failures are of brokers or links.",
     {key: figure for shape in SHAPES for key, figure in _figures(shape).items()},
     run,
 )

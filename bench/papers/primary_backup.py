@@ -107,9 +107,10 @@ PRIMARY_BACKUP = Experiment(
     "section 7.5, figures 12 and 13",
     "two of three brokers die, against one that does the work of three",
     VIRTUAL,
-    f"21 brokers, δ = 2: a chain of three, with three publishers and three SHBs at each; {SUBSCRIPTIONS} subscriptions, "
-    f"each of another one of {SUBSCRIPTIONS} kinds of events; {RATE} events/s. R1 is an end of the chain, the other two "
-    "die. Beside it 19 brokers, where R1 has the neighbours of all three. Of the paper's network the figure is lost.",
+    f"21 brokers, δ = 2: a chain of three, with three publishers and three SHBs at each; {SUBSCRIPTIONS} "
+    f"subscriptions, each of another one of {SUBSCRIPTIONS} kinds of events; {RATE} events/s. R1 is an end of the "
+    "chain, the other two die. Beside it 19 brokers, where R1 has the neighbours of all three. Of the paper's "
+    "network the figure is lost.",
     {
         "frames_per_event_before": Figure("frames of R1, sent and received, per event published: before"),
         "frames_per_event_delta": Figure("R2 and R3 dead"),

@@ -146,9 +146,9 @@ RECOVERY = Experiment(
     "brokers return, and learn what everybody wants",
     VIRTUAL,
     f"The 86 brokers of `bypass`, δ = 3, {SUBSCRIPTIONS:,} subscriptions at 52 brokers at the rim, publishers at both "
-    "ends; a processor takes 20 µs for a frame and 5 ns for a byte of it. Of the three in the chain 1, 2 or 3 return at "
-    "once and empty, at 10 to 160 events/s. Then 86 brokers as 17 chains around one, which returns, with 0, 1 or 2 dead "
-    "next to it in each direction. It has recovered when it says so.",
+    "ends; a processor takes 20 µs for a frame and 5 ns for a byte of it. Of the three in the chain 1, 2 or 3 return "
+    "at once and empty, at 10 to 160 events/s. Then 86 brokers as 17 chains around one, which returns, with 0, 1 or "
+    "2 dead next to it in each direction. It has recovered when it says so.",
     {
         "recovery_1_s": Figure("1 returns, s, longest of five rates"),
         "recovery_2_s": Figure("2 in a row return, s"),

@@ -30,7 +30,7 @@ WARM_UP: Final = 12
 
 
 def received(sizes: Sizes) -> dict[int, tuple[float, float, float]]:
-    """By rate: how many frames a broker receives a second, how many of these are reports, how many with confirmations."""
+    """By rate: frames that a broker receives a second, how many of them are reports, and how many with confirmations."""
     links = chain_of_three(sizes.count(11, 4), sizes.count(86, 20))
     source, *readers = rim_of(links)
     plan = Plan(links=links, publishing=[source], subscribing=dict.fromkeys(readers, EVERYTHING), delta=DELTA)
@@ -97,10 +97,11 @@ REPORTS = Experiment(
     "section 7.3, figure 10",
     "reports of copies, against a confirmation of each message",
     VIRTUAL,
-    "The 86 brokers of `bypass`, δ = 3; one publishes at rising rates, SHBs at all others at the rim want everything. "
-    "The frames are counted that the broker in the middle of the chain receives, of all kinds. With confirmations it "
-    "would receive no reports, and one frame for each with events that it sends. Processor time: PHB – 2 IBs – SHB as "
-    f"real processes, {SUBSCRIBERS} subscribers, 800 events/s, in turns with the same without reports.",
+    "The 86 brokers of `bypass`, δ = 3; one publishes at rising rates, SHBs at all others at the rim want "
+    "everything. The frames are counted that the broker in the middle of the chain receives, of all kinds. With "
+    "confirmations it would receive no reports, and one frame for each with events that it sends. Processor time: "
+    f"PHB – 2 IBs – SHB as real processes, {SUBSCRIBERS} subscribers, 800 events/s, in turns with the same without "
+    "reports.",
     {
         **{
             key: figure
