@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from bench.papers.experiment import Sizes
 from gapless.core.network.facts import BrokerId, FrameArrived, Know, Want
 from gapless.core.network.frames import InterestPart, Message, NamedKnowledge, Private, decode
 from gapless.core.network.seam import Effect, Router
@@ -411,6 +412,11 @@ def subscriptions(count: int, names: Sequence[BrokerId]) -> dict[BrokerId, list[
         name: [Filter((TOPIC,), f"n = {number}") for number in range(place, count, len(names))]
         for place, name in enumerate(names)
     }
+
+
+def warm_up(sizes: Sizes) -> int:
+    """Seconds after which everybody knows everybody."""
+    return sizes.count(12, 7)
 
 
 def rim_of(links: Sequence[Link]) -> list[BrokerId]:

@@ -19,6 +19,7 @@ from bench.papers.brokers import (
     chain_of_three,
     rim_of,
     unready_after,
+    warm_up,
 )
 from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from gapless_testing.routing.faults import SECOND
@@ -27,7 +28,6 @@ CHAIN: Final = ("b1", "b2", "b3")
 DELTA: Final = 3
 SLOW: Final = 10 * SECOND
 """The paper's detector."""
-WARM_UP: Final = 12
 PAPER_SPIKES: Final = (10, 20, 30)
 """What each detector's time makes of one, two and three that die, in seconds."""
 
@@ -43,7 +43,7 @@ class Times:
     @classmethod
     def of(cls, sizes: Sizes) -> Times:
         """As in the paper, or shorter."""
-        return cls(3, 20, 28) if sizes.quick else cls(50, 150, 200)
+        return cls(2, 9, 12) if sizes.quick else cls(50, 150, 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def bypassed(sizes: Sizes, dead: int, detector: int, *, asks: bool) -> Bypassed:
         detector=detector,
     )
     brokers = Brokers(plan)
-    brokers.start(WARM_UP)
+    brokers.start(warm_up(sizes))
     begun = brokers.now
     brokers.publish_steadily(rate)
     brokers.wait(times.fail)
@@ -123,8 +123,9 @@ def run(sizes: Sizes) -> Outcome:
     """One, two and three of them."""
     values: dict[str, float] = {}
     panels = []
+    slow = sizes.count(SLOW, 4 * SECOND)
     rows: list[tuple[str, int, bool, AbstractContextManager[None]]] = [
-        ("paper", SLOW, False, unready_after(SLOW / SECOND + 2)),
+        ("paper", slow, False, unready_after(slow / SECOND + 2)),
         ("defaults", DETECTOR, True, nullcontext()),
     ]
     for row, detector, asks, unready in rows:

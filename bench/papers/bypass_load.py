@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from bench.network.nodes import Layout, tree_of_nodes
-from bench.papers.brokers import EVERYTHING, Brokers, Plan, Traffic, chain_of_three, rim_of
+from bench.papers.brokers import EVERYTHING, Brokers, Plan, Traffic, chain_of_three, rim_of, warm_up
 from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.failures import over
 from bench.papers.real import OPTIONS, Load, side_by_side
@@ -20,13 +20,12 @@ DELTA: Final = 3
 FIRST, SECOND_ONE, LAST = "b1", "b2", "b3"
 """The first dies, and the second bypasses it; then that dies, and the last bypasses both."""
 RATE: Final = 20
-WARM_UP: Final = 12
 DETECTED: Final = 5
 """Seconds behind a death in which is made up for what did not come."""
 SUBSCRIBERS: Final = 4
 """At each SHB of the real nodes, each of another quarter of the events."""
 NEAR, FAR = 3, 5
-"""SHBs at the real broker that bypasses, and at the one that dies."""
+"""SHBs at the real broker that bypasses, and at the one that dies: before and afterwards it sends to 4 and to 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +58,12 @@ def loads(sizes: Sizes, *, everywhere: bool) -> Loads:
         delta=DELTA,
     )
     brokers = Brokers(plan)
-    brokers.start(WARM_UP)
+    brokers.start(warm_up(sizes))
     brokers.publish_steadily(RATE)
     brokers.wait(2)
     found: list[Traffic] = []
     outputs: list[tuple[int, int]] = []
-    seconds = sizes.count(30, 3)
+    seconds = sizes.count(30, 2)
     for dead in ((), (FIRST,), (SECOND_ONE,)):
         brokers.crash(dead)
         for _ in range(DETECTED):
@@ -78,17 +77,19 @@ def loads(sizes: Sizes, *, everywhere: bool) -> Loads:
     return Loads(found, [seconds] * len(found), outputs)
 
 
-def layout() -> Layout:
+def layout(sizes: Sizes) -> Layout:
     """A PHB at a broker with some SHBs, beside which is another broker with more of them."""
+    near, far = sizes.count(NEAR, 1), sizes.count(FAR, 2)
     links = [("phb", "ib-0"), ("ib-0", "ib-1")]
-    links += [("ib-0", f"shb-{number}") for number in range(NEAR)]
-    links += [("ib-1", f"shb-{number}") for number in range(NEAR, NEAR + FAR)]
+    links += [("ib-0", f"shb-{number}") for number in range(near)]
+    links += [("ib-1", f"shb-{number}") for number in range(near, near + far)]
     return tree_of_nodes(links, 1, OPTIONS)
 
 
-async def measure(load: Load) -> tuple[float, float]:
+async def measure(sizes: Sizes) -> tuple[float, float]:
     """Processor time of the real broker that bypasses per event, in microseconds: before and afterwards."""
-    async with side_by_side({"": layout()}, load) as works:
+    load = Load.of(sizes, SUBSCRIBERS)
+    async with side_by_side({"": layout(sizes)}, load) as works:
         work = works[""]
         half = load.turns // 2
         before = [await work.turn() for _ in range(half)]
@@ -102,7 +103,7 @@ async def measure(load: Load) -> tuple[float, float]:
 def run(sizes: Sizes) -> Outcome:
     """Events in virtual time, processor time of real nodes."""
     one, many = (loads(sizes, everywhere=everywhere) for everywhere in (False, True))
-    before, after = run_loop(measure(Load.of(sizes, SUBSCRIBERS)))
+    before, after = run_loop(measure(sizes))
     values = {
         "sent_per_s_before": one.sent(0, SECOND_ONE),
         "sent_per_s_bypassing": one.sent(1, SECOND_ONE),

@@ -98,11 +98,11 @@ def survived(sizes: Sizes, shape: str, delta: int, seed: int) -> Came:
         brokers.ask(asks=False)
         brokers.crash(dead)
         brokers.wait(2)
-        pushed = _publish(brokers, delta, dead)
+        pushed = _publish(sizes, brokers, delta, dead)
         brokers.ask(asks=True)
-        asked = _publish(brokers, delta, dead)
+        asked = _publish(sizes, brokers, delta, dead)
         brokers.boot(dead)
-        brokers.wait(HEALED)
+        brokers.wait(sizes.count(HEALED, 6))
         healed = _shares(brokers, delta, dead, asked.since)
     return Came(pushed.connected, pushed.all, 1 - asked.of_connected, healed.all)
 
@@ -115,13 +115,13 @@ class _Shares:
     connected: float
 
 
-def _publish(brokers: Brokers, delta: int, dead: Sequence[BrokerId]) -> _Shares:
+def _publish(sizes: Sizes, brokers: Brokers, delta: int, dead: Sequence[BrokerId]) -> _Shares:
     """Two events of each pubend, and what came of them, and of all before, while so many were dead."""
     since = brokers.now
     for number in range(2):
         for pubend in brokers.pubends:
             brokers.publish(pubend, number)
-        brokers.wait(2)
+        brokers.wait(sizes.count(2, 1))
     return _shares(brokers, delta, dead, since)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from bench.papers.brokers import Brokers, Link, Plan, Traffic, subscriptions
+from bench.papers.brokers import Brokers, Link, Plan, Traffic, subscriptions, warm_up
 from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.failures import over
 from gapless.core.network.facts import BrokerId
@@ -21,7 +21,6 @@ DELTA: Final = 2
 SUBSCRIPTIONS: Final = 600
 RATE: Final = 45
 """Events a second, of nine publishers."""
-WARM_UP: Final = 12
 
 
 def tree(hubs: Sequence[BrokerId]) -> tuple[list[Link], list[BrokerId], list[BrokerId]]:
@@ -39,14 +38,14 @@ def worked(sizes: Sizes, hubs: Sequence[BrokerId], dead: Sequence[BrokerId]) -> 
     count = sizes.count(SUBSCRIPTIONS, 60)
     plan = Plan(links=links, publishing=above, subscribing=subscriptions(count, below), delta=DELTA)
     brokers = Brokers(plan)
-    brokers.start(WARM_UP)
-    seconds = sizes.count(40, 4)
+    brokers.start(warm_up(sizes))
+    seconds = sizes.count(40, 2)
     brokers.publish_steadily(RATE, count)
     brokers.wait(2)
     with brokers.counting([MEASURED]) as before:
         brokers.wait(seconds)
     brokers.crash(dead)
-    brokers.wait(15)
+    brokers.wait(sizes.count(15, 5))
     with brokers.counting([MEASURED]) as after:
         brokers.wait(seconds)
     return before, after, seconds * RATE

@@ -13,6 +13,7 @@ from bench.papers.brokers import (
     rim_of,
     star_of_chains,
     subscriptions,
+    warm_up,
 )
 from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from gapless.core.network.facts import BrokerId
@@ -29,14 +30,13 @@ HOPS: Final = (1, 2, 3)
 FRAME_TIME: Final = 20_000
 BYTE_TIME: Final = 5.0
 """What the processor of a broker takes for a frame, and for each byte, in nanoseconds."""
-WARM_UP: Final = 12
 PATIENCE: Final = 30
 
 
 def recovered(sizes: Sizes, plan: Plan, dead: Sequence[BrokerId], back: Sequence[BrokerId], rate: float) -> float:
     """Some die, some of these return, at so many events a second; seconds until the last knows what all want."""
     brokers = Brokers(plan)
-    brokers.start(sizes.count(WARM_UP, 7))
+    brokers.start(warm_up(sizes))
     brokers.publish_steadily(rate, _count(sizes))
     brokers.wait(1)
     brokers.crash(dead)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 from bench.network.nodes import Layout, tree_of_nodes
-from bench.papers.brokers import EVERYTHING, Brokers, Plan, chain_of_three, rim_of
+from bench.papers.brokers import EVERYTHING, Brokers, Plan, chain_of_three, rim_of, warm_up
 from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.failures import over
 from bench.papers.real import OPTIONS, Load, Turn, side_by_side, turns
@@ -26,21 +26,20 @@ RATES: Final = (5, 10, 20, 40, 80, 160)
 SUBSCRIBERS: Final = 10
 REPORTING: Final = "reports"
 UNREPORTED: Final = "no reports"
-WARM_UP: Final = 12
 
 
 def received(sizes: Sizes) -> dict[int, tuple[float, float, float]]:
-    """By rate: frames that a broker receives a second, how many of them are reports, and how many with confirmations."""
+    """By rate: frames that a broker receives a second, how many of them are reports, and what confirmations make it."""
     links = chain_of_three(sizes.count(11, 4), sizes.count(86, 20))
     source, *readers = rim_of(links)
     plan = Plan(links=links, publishing=[source], subscribing=dict.fromkeys(readers, EVERYTHING), delta=DELTA)
     brokers = Brokers(plan)
-    brokers.start(WARM_UP)
-    seconds = sizes.count(20, 3)
+    brokers.start(warm_up(sizes))
+    seconds = sizes.count(20, 1)
     found = {}
     for rate in RATES:
         brokers.publish_steadily(rate)
-        brokers.wait(2)
+        brokers.wait(1)
         with brokers.counting([MEASURED]) as traffic:
             brokers.wait(seconds)
         all_of_them, reports = traffic.frames_to(MEASURED), traffic.frames_to(MEASURED, "report")
@@ -60,7 +59,8 @@ def run(sizes: Sizes) -> Outcome:
     """Messages in virtual time, processor time of real nodes."""
     found = received(sizes)
     ratios = {rate: with_reports / confirmed for rate, (with_reports, _, confirmed) in found.items()}
-    layout = tree_of_nodes([*pairwise(["phb", "ib-0", "ib-1", "shb"])], 1, OPTIONS)
+    chain = ["phb", *(f"ib-{number}" for number in range(sizes.count(2, 1))), "shb"]
+    layout = tree_of_nodes([*pairwise(chain)], 1, OPTIONS)
     layouts = {REPORTING: layout, UNREPORTED: replace(layout, program="bench.papers.unreported")}
     took = run_loop(_measure(layouts, Load.of(sizes, SUBSCRIBERS)))
     cost = {name: median(1e6 * turn.all / turn.events for turn in each) for name, each in took.items()}
