@@ -19,7 +19,7 @@ import msgspec
 
 from bench.papers.experiment import Sizes
 from gapless.core.network.facts import BrokerId, FrameArrived, Know, Want
-from gapless.core.network.frames import InterestPart, Message, NamedKnowledge, Private, decode
+from gapless.core.network.frames import InterestPart, Message, NamedKnowledge, Private, decode, is_interest
 from gapless.core.network.seam import Effect, Router
 from gapless.core.stream.columns import EventBatch
 from gapless.core.stream.knowledge import Knowledge
@@ -40,7 +40,7 @@ Link = tuple[BrokerId, BrokerId]
 TOPIC: Final = "fish"
 EVERYTHING: Final = (Filter((TOPIC,)),)
 LATENCY: Final = 5 * MS
-"""Of each link."""
+"""Of each link, where nothing else is said."""
 DETECTOR: Final = 1_500 * MS
 """So late a node notices that another one is away that said nothing of it."""
 RING_WAIT: Final = 250 * MS
@@ -59,6 +59,29 @@ FRAMES_MAX: Final = 1_000_000
 """No network here is too busy."""
 
 
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """How long a processor is busy with a frame, when it sends one and when it receives one, in nanoseconds."""
+
+    frame: int
+    byte: float
+    """For each of its bytes …"""
+    byte_of_interest: float
+    """… but for those that say what an SHB wants: each filter is read and put into tables."""
+
+
+@dataclass(frozen=True)
+class _Pace(Pace):
+    busy: Busy | None = None
+
+    def cost(self, frame: bytes) -> int:
+        """As long as the plan says."""
+        busy = self.busy
+        if busy is None:
+            return 0
+        return busy.frame + round(len(frame) * (busy.byte_of_interest if is_interest(frame) else busy.byte))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Which brokers there are, and what they do."""
@@ -70,10 +93,9 @@ class Plan:
     """The brokers with an SHB, and what its subscriptions want."""
     delta: int
     detector: int = DETECTOR
-    frame_time: int = 0
-    """So long the processor of a broker is busy with each frame that it sends or receives …"""
-    byte_time: float = 0.0
-    """… and with each of its bytes."""
+    latency: int = LATENCY
+    busy: Busy | None = None
+    """How long a processor is busy; None: not at all."""
 
     @property
     def names(self) -> list[BrokerId]:
@@ -103,15 +125,14 @@ class Plan:
     @property
     def pace(self) -> Pace:
         """How fast it is. Nothing overtakes: a link is TCP."""
-        return Pace(
-            latency=LATENCY,
+        return _Pace(
+            latency=self.latency,
             spread=0,
             noticed_within=0,
             noticed_after=self.detector,
             judged=False,
-            frame_time=self.frame_time,
-            byte_time=self.byte_time,
             frames_max=FRAMES_MAX,
+            busy=self.busy,
         )
 
 
@@ -364,7 +385,7 @@ class Brokers:
         if source in self._booted and isinstance(message, Private) and message.kind == ring.STATUS:
             status = msgspec.msgpack.decode(message.data, type=ring.Status)
             if status.ready:
-                self.recovered[source] = self.now - LATENCY - self._booted.pop(source)
+                self.recovered[source] = self.now - self.plan.latency - self._booted.pop(source)
         if source in self._about or target in self._about:
             self._count(source, target, message)
 
