@@ -21,7 +21,7 @@ from bench.papers.brokers import (
     unready_after,
     warm_up,
 )
-from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
+from bench.papers.experiment import AVAILABLE, ROUTERS, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from gapless_testing.routing.faults import SECOND
 
 CHAIN: Final = ("b1", "b2", "b3")
@@ -187,7 +187,7 @@ BYPASS = Experiment(
     AVAILABLE,
     "section 7.1, figure 8",
     "one, two and three brokers in a row die and return",
-    VIRTUAL,
+    ROUTERS,
     "86 brokers, δ = 3: three in a chain with 11 neighbours each, and 54 more around these. One publishes 10 "
     "events/s, SHBs at the other 53 at the rim want all. Of the chain the first 1, 2 or 3 die at 50 s and return "
     "empty at 150 s. Once with the paper's detector of 10 s, so late too a broker counts as unready, and nobody "

@@ -20,6 +20,7 @@ FIGURE_LOST = "states, figure lost"
 """Of paper 002 the text up to its section 2.4 is left: what it measured is known from its introduction only."""
 
 VIRTUAL = "virtual time, the simulator with the cores of production"
+ROUTERS = "virtual time, the routers alone"
 REAL = "real processes on loopback, RocksDB"
 
 
@@ -119,7 +120,7 @@ class Experiment:
     """Where the paper reports it."""
     title: str
     how: str
-    """`VIRTUAL` or `REAL`."""
+    """`VIRTUAL`, `ROUTERS` or `REAL`, or two of these."""
     setup: str
     """What was built up here, and what of the paper's is smaller."""
     figures: Mapping[str, Figure] = field(repr=False)

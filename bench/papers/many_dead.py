@@ -14,7 +14,7 @@ from typing import Final
 from unittest.mock import patch
 
 from bench.papers.brokers import EVERYTHING, Brokers, Link, Plan
-from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
+from bench.papers.experiment import AVAILABLE, ROUTERS, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.failures import over
 from gapless.core.network.facts import BrokerId
 from gapless_routing.delta import router
@@ -189,7 +189,7 @@ MANY_DEAD = Experiment(
     AVAILABLE,
     "its successor's abstract (SRDS 2011)",
     "of 500 brokers 17 % die at once",
-    VIRTUAL,
+    ROUTERS,
     f"500 brokers in a random tree, and with 3 and 11 below each; {PUBLISHING} live ones publish, at {SUBSCRIBING} "
     "live ones is an SHB that wants all. 85 die at once, whichever; 2 s later events are published, and nobody asks "
     "for what does not come; then more, and SHBs ask; then all return, empty. δ = 0: the same router, which reaches "

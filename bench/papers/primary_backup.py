@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from bench.papers.brokers import Brokers, Link, Plan, Traffic, subscriptions, warm_up
-from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
+from bench.papers.experiment import AVAILABLE, ROUTERS, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.failures import over
 from gapless.core.network.facts import BrokerId
 
@@ -105,7 +105,7 @@ PRIMARY_BACKUP = Experiment(
     AVAILABLE,
     "section 7.5, figures 12 and 13",
     "two of three brokers die, against one that does the work of three",
-    VIRTUAL,
+    ROUTERS,
     f"21 brokers, δ = 2: a chain of three, with three publishers and three SHBs at each; {SUBSCRIPTIONS} "
     f"subscriptions, each of another one of {SUBSCRIPTIONS} kinds of events; {RATE} events/s. R1 is an end of the "
     "chain, the other two die. Beside it 19 brokers, where R1 has the neighbours of all three. Of the paper's "

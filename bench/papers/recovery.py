@@ -16,7 +16,7 @@ from bench.papers.brokers import (
     subscriptions,
     warm_up,
 )
-from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
+from bench.papers.experiment import AVAILABLE, ROUTERS, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from gapless.core.network.facts import BrokerId
 from gapless_testing.routing.faults import MS, SECOND
 
@@ -146,7 +146,7 @@ RECOVERY = Experiment(
     AVAILABLE,
     "section 7.2, figure 9",
     "brokers return, and learn what everybody wants",
-    VIRTUAL,
+    ROUTERS,
     f"The 86 brokers of `bypass`, δ = 3, {SUBSCRIPTIONS:,} subscriptions at 52 brokers at the rim, publishers at both "
     "ends. A link takes 0.5 ms, and a processor as long as it took here: 0.15 ms for a frame, 0.7 µs for each byte "
     "of what SHBs want. Of the three in the chain 1, 2 or 3 return at once and empty, at 5 to 80 events/s. Then 86 "

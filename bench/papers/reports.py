@@ -14,7 +14,7 @@ from typing import Final
 
 from bench.network.nodes import Layout, tree_of_nodes
 from bench.papers.brokers import EVERYTHING, Brokers, Plan, chain_of_three, rim_of, warm_up
-from bench.papers.experiment import AVAILABLE, VIRTUAL, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
+from bench.papers.experiment import AVAILABLE, REAL, ROUTERS, Bar, Curve, Experiment, Figure, Outcome, Panel, Sizes
 from bench.papers.failures import over
 from bench.papers.real import OPTIONS, Load, Turn, side_by_side, turns
 from gapless.cli.connecting import run as run_loop
@@ -96,7 +96,7 @@ REPORTS = Experiment(
     AVAILABLE,
     "section 7.3, figure 10",
     "reports of copies, against a confirmation of each message",
-    VIRTUAL,
+    f"{ROUTERS}; {REAL}",
     "The 86 brokers of `bypass`, δ = 3; one publishes at rising rates, SHBs at all others at the rim want "
     "everything. The frames are counted that the broker in the middle of the chain receives, of all kinds. With "
     "confirmations it would receive no reports, and one frame for each with events that it sends. Processor time: "
