@@ -200,8 +200,8 @@ class Serving(PubendFlow[ServedPubend]):
             said = Server(broker, service.number)
             if said == stream.server:
                 continue  # it was said again (TD13)
-            if said != stream.candidate:
-                self._end(stream, broker)
+            if said != stream.candidate:  # this one is over, and no later one that the same broker was asked for
+                self._say(broker, UNSERVE, self._state.life, Service(service.number, stream.meta.pubend))
                 continue
             before, stream.server, stream.candidate = stream.server, said, None
             if before is not None and before.broker != broker:
