@@ -132,7 +132,7 @@ class V4ByHop(HopJudge):
     def _note_serve(self, hop: Hop, said: ServiceSaid) -> None:
         """A broker asks to be served, for the first time or again."""
         served = self._served.setdefault((hop.target, hop.source, said.pubend), [])
-        if not served or (served[-1].life, served[-1].number) < (said.life, said.number):
+        if not served or served[-1].life != said.life or served[-1].number < said.number:
             served.append(said)
 
     def _once(self, hop: Hop, pubend: PubendId, tick: Tick) -> int:

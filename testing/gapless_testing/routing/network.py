@@ -57,7 +57,9 @@ class Pace:
     spread: int = MS
     """And up to so much longer, as drawn."""
     noticed_within: int = 400 * MS
-    """A link that goes down is noticed at each end within that, as drawn."""
+    """A link that goes down is noticed at each end within that, as drawn …"""
+    noticed_after: int = 0
+    """… and so much later: with little of the one and much of the other, each end notices at the same time."""
     judged: bool = True
     """Whether a `Contract` looks on, and each effect is checked."""
     frame_time: int = 0
@@ -434,8 +436,9 @@ class VirtualLink:
         self.alive = False
         for host in told:
             number = self.numbers[host.name]
-            delay = self.network.random.randrange(1, max(2, self.network.pace.noticed_within // MS)) * MS
-            host.later(delay, partial(self._down, host, number))
+            pace = self.network.pace
+            delay = self.network.random.randrange(1, max(2, pace.noticed_within // MS)) * MS
+            host.later(pace.noticed_after + delay, partial(self._down, host, number))
 
     def _down(self, host: BrokerHost, number: int) -> None:
         if host.links.pop(number, None) is not None:

@@ -160,7 +160,7 @@ class RelayedPubend(KnownPubend):
 
     @property
     def let_go_upto(self) -> Tick:
-        """Up to here events were let go of for lack of room: one of them that comes again is not pushed again."""
+        """Up to here events may have been let go of: one of them that comes again is not pushed again."""
         return 0
 
     def stable_for(self, direction: str, *, is_full: bool) -> Tick:
@@ -413,6 +413,12 @@ class Relay:
                 self._state.timers.cancel(("silence", pubend.meta.pubend, direction))
         if broker is not None:
             pushed.setdefault(broker, []).append(said)
+
+    def tell_shb(self, pubend: RelayedPubend) -> None:
+        """Tells the SHB here what is cached: as if it had come just now."""
+        known, _ = pubend.cache.answer(((pubend.cache.base, pubend.cache.known_upto),), {})
+        for knowledge in known:
+            self._deliver(pubend, replace(knowledge, reply=False), {})
 
     def copy(self, pubend: RelayedPubend, direction: str, ranges: Ranges) -> Ranges:
         """Says in a direction what is known of some ranges, as far as there is room now. Returns what is left of them.

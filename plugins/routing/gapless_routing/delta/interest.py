@@ -81,6 +81,8 @@ class SideInterests(InterestFlow):
         self._forget = options.forget
         self._homes: dict[ShbId, BrokerId] = {}
         """At which broker each SHB is, as it was said last."""
+        self._used: dict[BrokerId, list[BrokerId]] = {}
+        """Under which brokers SHBs were ever known to which the way leads over a certain one."""
         self._retired: dict[ShbId, int] = {}
         """When an SHB was dropped: what was said of it before counts no more."""
         self._named: dict[BrokerId, dict[ShbId, None]] = {}
@@ -144,7 +146,7 @@ class SideInterests(InterestFlow):
 
     def groups(self, broker: BrokerId) -> list[BrokerId]:
         """Returns under which brokers the SHBs are known to which the way leads over a certain one."""
-        return [group for group in self._tree.beyond(broker) if self.table.shbs(group)]
+        return [group for group in self._used.get(broker, ()) if self.table.shbs(group)]
 
     def are_at_home(self, group: BrokerId) -> bool:
         """Whether all SHBs that are known under a broker are at that very broker."""
@@ -195,7 +197,7 @@ class SideInterests(InterestFlow):
 
     def widened(self, broker: BrokerId) -> int:
         """Returns another number whenever more may be wanted behind a broker than before."""
-        return sum(map(self.table.widened, self._tree.beyond(broker)))
+        return sum(map(self.table.widened, self._used.get(broker, ())))
 
     def wants_nothing(self, broker: BrokerId) -> bool:
         """Whether it is known that there is no SHB behind a broker."""
@@ -247,6 +249,11 @@ class SideInterests(InterestFlow):
         if census.total is not None:
             self._totals[broker] = census.total
 
+    def on_link_up(self, broker: BrokerId) -> None:
+        """A broker is there: if it may filter, it is told who is on this side."""
+        if broker in self.listeners(CORE):
+            self.say_census_to(broker)
+
     def on_link_down(self, broker: BrokerId) -> None:
         """A link to a broker is gone."""
         self.sayings.link_down(broker)
@@ -275,6 +282,10 @@ class SideInterests(InterestFlow):
             if group != self._tree.group_of(home):
                 self.table.forget(group, shb)
         self._homes[shb] = home
+        group = self._tree.group_of(home)
+        if group not in self._used.get(group, ()):
+            for on_way in self._tree.path(group):
+                self._used.setdefault(on_way, []).append(group)
         return True
 
     def say_census(self) -> list[ShbId]:

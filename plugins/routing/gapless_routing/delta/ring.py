@@ -1,9 +1,9 @@
 """Links to the nearest live brokers, and what each of them can do (protocol: delta-router).
 
-A broker wishes for a link to each neighbour. Where one is away for a while, it wishes for links to those beyond it, as
-many hops away as its reach is; toward a pubend also where a neighbour is there and of no use. Every broker says once a
-second, and on every change, what it can do (`Status`). A link that both ends no longer wish for is hung up by one of
-them: if each did it by itself, the other would make it again.
+A broker wishes for a link to each neighbour. Where one goes away, or does not answer for a while, it wishes for links
+to those beyond it, as many hops away as its reach is; toward a pubend also where one is there and of no use. Every
+broker says once a second, and on every change, what it can do (`Status`). A link that both ends no longer wish for is
+hung up by one of them: if each did it by itself, the other would make it again.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ class Ring:
         if broker not in self.links:
             self._heard.pop(broker, None)
             self._useless_since.pop(broker, None)
-            if broker in self._wished:
-                self._wait(self._away_since, broker)
+            if broker in self._wished:  # it was there, so there is nothing to wait for
+                self._away_since[broker] = self._state.now - self._options.ring_wait
 
     def on_status(self, broker: BrokerId, data: bytes) -> None:
         """A broker says what it can do. Raises RemoteProtocolError when it says nothing that makes sense."""

@@ -333,6 +333,15 @@ def test_a_cut_is_noticed_within_the_time_that_it_takes() -> None:
     assert noticed[0] < 20 * MS < 100 * MS < noticed[1]
 
 
+def test_a_cut_is_noticed_so_late_at_both_ends() -> None:
+    made = network(pace=Pace(noticed_within=0, noticed_after=2 * SECOND))
+    made.part()
+    made.run(3 * SECOND)
+
+    for name in ("p", "s"):
+        assert [now for method, now, _ in router(made, name).calls if method == "link_down"] == [3 * SECOND + MS]
+
+
 def test_so_many_frames_may_be_sent_for_each_broker() -> None:
     made = network(topology=CHAIN, pace=Pace(frames_max=10))
     send(made, 50)
