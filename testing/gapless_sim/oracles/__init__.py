@@ -13,7 +13,7 @@ from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
 from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
 from gapless_sim.oracles.contract import Routing
-from gapless_sim.oracles.copies import D1Copy, D5Copies, D7Delay, D9Idle
+from gapless_sim.oracles.copies import D1Copy, D5Copies, D7Delay, D9Idle, Full
 from gapless_sim.oracles.delta import D3Said, D4Server, D6Ready
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
 from gapless_sim.oracles.durability import I7Kept, I8Counted
@@ -146,8 +146,9 @@ def _oracles_of_cells(model: Model, pieces: I5InOnePiece) -> list[Oracle]:
         if world.options.router in BYPASSING:
             servers = D4Server(model)
             hops += [D3Said(model), servers, D5Copies(model), D6Ready(model)]
-            hops += [D1Copy(model), D7Delay(model), D9Idle(model)]
-            world.seam.watchers.append(servers)
+            full = Full(world)
+            hops += [D1Copy(model, full), D7Delay(model, full), D9Idle(model, full)]
+            world.seam.watchers += [servers, full]
     if isinstance(world.network, CoreNetwork):
         judge = K10Links(model, world.network)
         world.network.watchers.append(judge)

@@ -6,10 +6,12 @@ brokers between a pubend and an SHB, D7 those next to each other. Where that is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gapless.core.network import facts as routing
+from gapless.core.network.facts import LINK_HIGH, LINK_LOW
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Knowledge
 from gapless_sim.oracles.delta import TreeJudge
@@ -19,6 +21,7 @@ from gapless_sim.world.topology import BYPASSING
 
 if TYPE_CHECKING:
     from gapless.core.network.frames import Address, Message
+    from gapless.core.network.seam import Effect
     from gapless.core.stream.ticks import PubendId, Tick
     from gapless_routing.delta.copies import Report
     from gapless_sim.recording.accounts import Logged
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from gapless_sim.recording.model import Model
     from gapless_sim.world.broker import SimBroker
     from gapless_sim.world.options import Options
+    from gapless_sim.world.world import World
 
 WINDOW_LEAST: Final = 5
 """With a window of fewer seconds an event may be let go of before it is noticed that somebody is away."""
@@ -40,6 +44,8 @@ ON_ITS_WAY: Final = 1 * SECOND
 """What a run's network, its turns and its dials take, beyond what is waited for."""
 SILENT_WITHIN: Final = 1050 * MILLISECOND
 """Silence waits a second in all, by a clock that is slow."""
+FULL_LASTS: Final = 3 * SECOND
+"""So long after a link was full what was not pushed there may still be asked for."""
 CALM_AFTER: Final = 12 * SECOND
 
 
@@ -156,6 +162,39 @@ class D5Copies(TreeJudge):
         return safe
 
 
+class Full:
+    """As a watcher of the seam: since when no link is full. Over one that is nothing is pushed, and who misses it asks."""
+
+    facts: Sequence[type] = (routing.LinkRoom, routing.LinkDown)
+    effects: Sequence[type] = ()
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._links: dict[tuple[str, int], None] = {}
+        self._over_at = -FULL_LASTS
+
+    def is_over(self, since: int) -> bool:
+        """Whether no link was full since some time, nor a while before that."""
+        return not self._links and self._over_at + FULL_LASTS <= since
+
+    def informed(self, broker: str, now: int, fact: Any) -> None:
+        """A router hears how much waits on a link, or that it is gone."""
+        if type(fact) is routing.LinkRoom and fact.pending > LINK_HIGH:
+            self._links[broker, fact.link] = None
+        elif (broker, fact.link) in self._links and (type(fact) is routing.LinkDown or fact.pending <= LINK_LOW):
+            del self._links[broker, fact.link]
+            self._over_at = self._world.now
+
+    def said(self, broker: str, now: int, effect: Effect) -> None:
+        """What routers want is no matter of room."""
+
+    def vanished(self, broker: str) -> None:
+        """Its links are gone."""
+        for key in [key for key in self._links if key[0] == broker]:
+            del self._links[key]
+            self._over_at = self._world.now
+
+
 @dataclass(slots=True, eq=False)
 class Outages:
     """When each broker was away: its process, or what it has to know."""
@@ -185,8 +224,9 @@ class Owed:
 class WithinDelta(TreeJudge):
     """Looks at the way of each event to each SHB that wants it, where that is not too much to ask for."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, full: Full) -> None:
         super().__init__(model)
+        self._full = full
         self._is_on = is_lossless(self.world.options)
         self._outages = Outages()
         self._owed: dict[tuple[PubendId, str], list[Owed]] = {}
@@ -251,6 +291,8 @@ class WithinDelta(TreeJudge):
         path = self.path(owed.home, owed.shb)
         since = owed.at - DETECTED_WITHIN
         if self._outages.is_out(owed.home, since) or self._outages.is_out(owed.shb, since):
+            return True
+        if not self._full.is_over(owed.at):
             return True
         return self.are_too_many([self._outages.is_out(node, since) for node in path[1:-1]])
 
@@ -346,8 +388,9 @@ class D9Idle(TreeJudge):
 
     name = "D9"
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, full: Full) -> None:
         super().__init__(model)
+        self._full = full
         self._is_on = is_lossless(self.world.options)
         self._changed_at = 0
         """When somebody came or went the last time."""
@@ -395,7 +438,7 @@ class D9Idle(TreeJudge):
         return True
 
     def _is_calm(self, limit: int) -> bool:
-        return self.world.now - self._changed_at > CALM_AFTER + limit
+        return self.world.now - self._changed_at > CALM_AFTER + limit and self._full.is_over(self.world.now - limit)
 
     def _late(self, pubend: PubendId, broker: str, due: Tick) -> None:
         limit = self._limit(pubend, broker) // MILLISECOND
