@@ -349,6 +349,8 @@ class Serving(PubendFlow[ServedPubend]):
         if left:
             stream.copying[broker] = left
             self._state.timers.set(("copy", pubend, broker), self._state.now + MORE_AFTER)
+        else:
+            self._state.timers.cancel(("copy", pubend, broker))
 
     # --------------------------------------------------------------------------------- what happened
 
