@@ -67,7 +67,7 @@ PUSHING = (
         ("only what is known",),
         "A push reaches back over what is not known, and so says that it is silence.",
         (
-            Replace(f"{_RELAY}._stretch", "return min(floor, top)"),
+            Replace(f"{_RELAY}.stretch", "return min(floor, top)"),
             Edit(
                 f"{_RELAY}._said",
                 "if run.kind is not Kind.SILENCE:\n            return None\n",
