@@ -100,7 +100,7 @@ KEEPING = (
         "dead_life_counts",
         ("T17",),
         "What a broker reported before it came back empty counts as a copy still.",
-        (Replace(f"{_COPIES}.forget_life", "pass"),),
+        (Replace(f"{_COPIES}.forget_lives_but", "pass"),),
         ("D5",),
         "A broker on the way that comes back while events of before are kept above it.",
         routers=_DELTA,

@@ -393,7 +393,7 @@ TELLING = (
         (
             Edit(
                 "gapless_routing.common.pubend_flow:PubendFlow._notify",
-                "stable = stream.stable_for(direction, is_full=self._links.is_full(broker))",
+                "stable = stream.stable_for(self.of(broker), is_full=self._links.is_full(broker))",
                 "stable = stream.meta.stable + (60_000 << 22)",
             ),
         ),
