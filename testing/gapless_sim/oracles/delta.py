@@ -12,7 +12,7 @@ from gapless.core.network import facts as routing
 from gapless.core.stream.intervals import IntervalSet
 from gapless.core.stream.knowledge import Kind, Knowledge, KnowledgeConflict, KnowledgeStream
 from gapless.core.stream.stamps import RAW, covers
-from gapless_routing.delta.serving import SERVE, SERVED
+from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE
 from gapless_sim.oracles.hops import HopJudge
 from gapless_sim.oracles.reachability import Reach
 from gapless_sim.recording.delta_frames import services_in, status_in
@@ -122,8 +122,10 @@ class D4Server(TreeJudge):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self._reach = Reach(model)
-        self._asked: dict[tuple[str, PubendId], Asked] = {}
-        self._servers: dict[tuple[str, PubendId], Asked] = {}
+        self._asked: dict[tuple[str, PubendId], dict[Asked, None]] = {}
+        """What a broker has asked for, in the present life of its process."""
+        self._agreed: dict[tuple[str, PubendId], dict[Asked, None]] = {}
+        """Of that, what it heard that it is given, and has not ended: the latest serves."""
         self._wished: dict[str, dict[str, None]] = {}
 
     def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
@@ -133,17 +135,22 @@ class D4Server(TreeJudge):
             if home and hop.source not in self.path(hop.target, home)[1:]:
                 self.fail(f"{hop}: knowledge of {message.pubend} goes toward {home}, where it is")
         for said in services_in(message):
+            key, number = (hop.source, said.pubend), (said.life, said.number)
             if said.kind == SERVE:
                 life = self.world.brokers[hop.source].life
-                self._asked[hop.source, said.pubend] = Asked(hop.target, life, (said.life, said.number))
+                self._asked.setdefault(key, {})[Asked(hop.target, life, number)] = None
+            elif said.kind == UNSERVE:
+                for asked in list(self._agreed.get(key, ())):
+                    if asked.broker == hop.target and asked.number <= number:
+                        del self._agreed[key][asked]
 
     def frame_arrived(self, hop: Hop, message: Message, address: Address) -> None:
         """A broker agrees to serve."""
         for said in services_in(message):
-            asked = self._asked.get((hop.target, said.pubend))
-            if said.kind == SERVED and asked is not None:
-                if (asked.broker, asked.number) == (hop.source, (said.life, said.number)):
-                    self._servers[hop.target, said.pubend] = asked
+            key, life = (hop.target, said.pubend), self.world.brokers[hop.target].life
+            asked = Asked(hop.source, life, (said.life, said.number))
+            if said.kind == SERVED and asked in self._asked.get(key, ()):
+                self._agreed.setdefault(key, {})[asked] = None
 
     def informed(self, broker: str, now: int, fact: Any) -> None:
         """What routers are told is no matter of wishes."""
@@ -157,8 +164,11 @@ class D4Server(TreeJudge):
             wished.pop(effect.peer, None)
 
     def vanished(self, broker: str) -> None:
-        """Another router has its own wishes."""
+        """Another router has its own wishes, and asks anew."""
         self._wished.pop(broker, None)
+        for table in (self._asked, self._agreed):
+            for key in [key for key in table if key[0] == broker]:
+                del table[key]
 
     def settled(self) -> bool:
         """Whether everybody is served as he should be."""
@@ -176,7 +186,9 @@ class D4Server(TreeJudge):
             if history.sound and self._reach.serves(history.broker or next(iter(self.world.brokers))):
                 for node in topology.cell_of:
                     yield from self._wrongly_served(node, pubend, history)
-        if all(self._is_live(*pair) for pair in topology.links):
+        # Of a pubend that is gone with its volume nothing comes for ever, and way after way to it is tried.
+        are_there = not any(history.gone for history in self.model.histories.values())
+        if are_there and all(self._is_live(*pair) for pair in topology.links):
             for node, wished in self._wished.items():
                 for peer in wished:
                     if not topology.has_link(node, peer):
@@ -192,8 +204,9 @@ class D4Server(TreeJudge):
             for broker in path[: self.world.options.delta + 1]
             if self._is_live(node, broker) and self._reach.brokers_meet(broker, home)
         ]
-        server = self._servers.get((node, pubend))
-        current = server.broker if server is not None and server.life is self.world.brokers[node].life else "nobody"
+        life = self.world.brokers[node].life
+        agreed = [asked for asked in self._agreed.get((node, pubend), ()) if asked.life is life]
+        current = max(agreed, key=lambda asked: asked.number).broker if agreed else "nobody"
         if usable and usable[0] != current:
             yield f"{node} is served with {pubend} by {current}, and {usable[0]} is the nearest one of use"
 

@@ -420,7 +420,7 @@ def with_replacements(options: Options, draws: Stream) -> Options:
     """The same; in some trees SHBs are lost and replaced. Scenarios know what they are told of."""
     often = draws.chance(REPLACED_SHARE)
     knows = options.is_churn_alone or options.workload == "roaming"
-    if not often or options.topology not in BY_TREE or not knows:
+    if not often or options.topology not in BY_TREE or not knows or options.outages:
         return options
     return replace(options, replacements=0.3 if options.workload == "roaming" else 0.1)
 
