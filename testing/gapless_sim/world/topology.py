@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.core.network.facts import NetworkMap, NetworkNode
 from gapless.core.ports import Roaming
-from gapless_sim.world.options import FAULTS, NetworkFaults
+from gapless_sim.world.options import (
+    FAULTS,
+    MILLISECOND,
+    ROOM_FOR_ALL,
+    SECOND,
+    DiskFaults,
+    NetworkFaults,
+    ProcessFaults,
+)
 from gapless_sim.world.routers import CELLS, FULL_MESH, NODES, ONE, networks_of
 
 if TYPE_CHECKING:
@@ -51,6 +59,9 @@ BYPASSING = ("delta",)
 """Routers that bypass nodes which are away, and keep copies of events for it."""
 DELTA_MOST = 2
 """So many nodes next to each other may be away at most."""
+OUTAGES_SHARE = 0.25
+"""So many of their runs are about nodes that are away, and about nothing else."""
+OUTAGES_LAST = 20 * SECOND
 CHAIN, HUB, RANDOM = SHAPES = ("chain", "hub", "random")
 """How a drawn tree of single nodes hangs together."""
 SINGLES_MOST = 6
@@ -379,7 +390,30 @@ def with_bypasses(options: Options, draws: Stream) -> Options:
     room = draws.pick((options.copies_bytes, options.copies_bytes, options.copies_bytes, 8_000, 1_500))
     if options.router not in BYPASSING:
         return options
-    return replace(options, delta=delta, window_seconds=window, copies_bytes=room)
+    options = replace(options, delta=delta, window_seconds=window, copies_bytes=room)
+    return _with_outages(options, draws) if options.is_churn_alone and draws.chance(OUTAGES_SHARE) else options
+
+
+def _with_outages(options: Options, draws: Stream) -> Options:
+    """A run about nodes that are away, and that nobody notices: nothing else goes wrong with them, or between them."""
+    network, process = options.network, options.process
+    return replace(
+        options,
+        outages=0.25 * (1 + draws.draw(4)),
+        duration=max(options.duration, OUTAGES_LAST),
+        window_seconds=10,
+        copies_bytes=ROOM_FOR_ALL,
+        network=NetworkFaults(min(network.delay, 5 * MILLISECOND), bytewise=network.bytewise),
+        disk=DiskFaults(min(options.disk.sync_time, MILLISECOND), min(options.disk.read_time, MILLISECOND)),
+        process=ProcessFaults(client_crash=process.client_crash),
+        clock=replace(options.clock, jumps=0.0),
+        retires=0.0,
+        additions=0.0,
+        policy_changes=0.0,
+        map_changes=0.0,
+        second_processes=0.0,
+        second_hosts=0.0,
+    )
 
 
 def with_replacements(options: Options, draws: Stream) -> Options:
