@@ -98,26 +98,25 @@ def survived(sizes: Sizes, shape: str, delta: int, seed: int) -> Came:
         brokers.ask(asks=False)
         brokers.crash(dead)
         brokers.wait(2)
-        pushed = _publish(sizes, brokers, delta, dead)
+        since = brokers.now
+        pushed = _publish(sizes, brokers, delta, dead, since)
         brokers.ask(asks=True)
-        asked = _publish(sizes, brokers, delta, dead)
+        asked = _publish(sizes, brokers, delta, dead, since)
         brokers.boot(dead)
         brokers.wait(sizes.count(HEALED, 6))
-        healed = _shares(brokers, delta, dead, asked.since)
+        healed = _shares(brokers, delta, dead, since)
     return Came(pushed.connected, pushed.all, 1 - asked.of_connected, healed.all)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    since: int
     all: float
     of_connected: float
     connected: float
 
 
-def _publish(sizes: Sizes, brokers: Brokers, delta: int, dead: Sequence[BrokerId]) -> _Shares:
-    """Two events of each pubend, and what came of them, and of all before, while so many were dead."""
-    since = brokers.now
+def _publish(sizes: Sizes, brokers: Brokers, delta: int, dead: Sequence[BrokerId], since: int) -> _Shares:
+    """Two events of each pubend, and what came of them and of all others since then, while so many were dead."""
     for number in range(2):
         for pubend in brokers.pubends:
             brokers.publish(pubend, number)
@@ -135,7 +134,7 @@ def _shares(brokers: Brokers, delta: int, dead: Sequence[BrokerId], since: int) 
             came += is_there
             connected += is_connected
             both += is_there and is_connected
-    return _Shares(since, came / pairs, over(both, connected), connected / pairs)
+    return _Shares(came / pairs, over(both, connected), connected / pairs)
 
 
 def run(sizes: Sizes) -> Outcome:
