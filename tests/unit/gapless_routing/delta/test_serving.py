@@ -122,7 +122,7 @@ def test_a_link_that_breaks_between_two_that_live_is_bypassed_from_below() -> No
     net.break_link("i", "j")
     net.pass_time(1 * SECOND)
     assert net.server("j") is None
-    assert net.routers["j"]._ring.cut == ("p@1",)
+    assert net.ring("j").cut == ("p@1",)
     assert net.server("s") == "i"
     net.say(10, 20, "a")
     assert ticks(net) == [11]
