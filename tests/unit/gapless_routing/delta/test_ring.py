@@ -41,9 +41,9 @@ def test_a_wish_that_is_over_ends_the_dialling() -> None:
     net.pass_time(SECOND)
     assert net.wished("s") == {"h", "p", "t"}
     net.revive("h")
-    net.pass_time(10 * SECOND)
+    net.pass_time(5 * SECOND)
     assert net.wished("s") >= {"p", "t"}  # it may be gone again at once
-    net.pass_time(10 * SECOND)
+    net.pass_time(15 * SECOND)
     assert net.wished("s") == {"h"}
     assert ("dial", "t") not in net.routers["s"]._state.timers
 
