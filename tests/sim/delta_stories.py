@@ -162,15 +162,17 @@ def failure_of(name: str) -> Failure | None:
 
 
 def dies_with_the_push_in_its_queue(stage: Stage) -> None:
-    """The second broker has events for the third on its link, and dies: they come from the copies of the first."""
-    for silent in (False, True):
-        stage.slow("ib1", "ib2", 5_000)
-        stage.publish(8)
-        stage.away("ib1", silent=silent)
-        stage.publish(5)
-        stage.run(6_000)
-        stage.back("ib1")
-        stage.run(15_000)
+    """A broker has events for the next one on its link, and dies: they come from the copies of the one before."""
+    for dying, below in (("ib1", "ib2"), ("ib2", "shb1")):
+        for silent in (False, True):
+            stage.slow(dying, below, 300)
+            stage.publish(5)
+            stage.run(900)
+            stage.away(dying, silent=silent)
+            stage.publish(5)
+            stage.run(6_000)
+            stage.back(dying)
+            stage.run(15_000)
 
 
 def returns_while_its_children_lag(stage: Stage) -> None:
@@ -189,12 +191,31 @@ def returns_while_its_children_lag(stage: Stage) -> None:
     stage.run(15_000)
 
 
+def returns_without_a_way(stage: Stage) -> None:
+    """It was bypassed, and comes back without a link to the one above it: nobody is served by it before that is there."""
+    network = stage.world.network
+    stage.away("ib1")
+    stage.publish(5)
+    stage.run(5_000)
+    for way in (("phb1", "ib1"), ("ib1", "phb1")):
+        network.cut(*way)
+    stage.back("ib1")
+    for _ in range(20):
+        stage.publish(1)
+        stage.run(300)
+    for way in (("phb1", "ib1"), ("ib1", "phb1")):
+        network.heal(*way)
+    stage.run(15_000)
+    stage.publish(2)
+    stage.run(2_000)
+
+
 def recover_around_a_dead_hub(stage: Stage) -> None:
     """The hub is dead, and all its neighbours without roles come back at the same moment: no one waits for another."""
     stage.away("ib0", "ib1", "ib2", "ib3")
     stage.run(5_000)
     stage.back("ib1", "ib2", "ib3")
-    stage.run(8_000)
+    stage.run(15_000)
     stage.publish(5)
     stage.run(5_000)
     stage.back("ib0")
@@ -274,6 +295,7 @@ def events_turn_off_on_the_way(stage: Stage) -> None:
 STORIES: Mapping[str, tuple[Story, str, dict[str, int]]] = {
     "dies with the push in its queue": (dies_with_the_push_in_its_queue, CHAIN, {"delta": 1}),
     "returns while its children lag": (returns_while_its_children_lag, CHAIN, {"delta": 1}),
+    "returns without a way": (returns_without_a_way, CHAIN, {"delta": 1}),
     "recover around a dead hub": (recover_around_a_dead_hub, HUB, {"delta": 1}),
     "a link breaks between two that live": (a_link_breaks_between_two_that_live, CHAIN, {"delta": 1}),
     "an SHB is wiped again and again": (an_shb_is_wiped_again_and_again, SIDES, {"delta": 1}),
