@@ -38,6 +38,10 @@ class Layout:
     router: str = "knowledge"
     program: str = "gapless.cli"
     """The module that is run as a node."""
+    alone: bool = False
+    """Whether a node stands by itself: then a cell has one node, and bundles are written as links."""
+    routing: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the router."""
 
     @property
     def nodes(self) -> dict[str, str]:
@@ -57,6 +61,13 @@ def chain(ibs: int, options: Mapping[str, Any]) -> Layout:
     """A PHB, so many IBs one after the other, and an SHB."""
     names = ["phb", *(f"ib-{number}" for number in range(ibs)), "shb"]
     return Layout({name: [name] for name in names}, list(pairwise(names)), options)
+
+
+def tree_of_nodes(links: Sequence[tuple[str, str]], delta: int, options: Mapping[str, Any]) -> Layout:
+    """Nodes under the router `delta`."""
+    names = dict.fromkeys(name for link in links for name in link)
+    cells = {name: [name] for name in names}
+    return Layout(cells, links, options, "delta", alone=True, routing={"delta": delta})
 
 
 def roles_of(node: str) -> list[str]:
@@ -219,6 +230,11 @@ class Network:
             file = self.nodes[name].directory / "network.toml"
             file.write_text(_network_file(layout, name, self._ports, self.links), "utf-8")
 
+    async def lose(self, name: str) -> None:
+        """A node ends at once, and does not come back."""
+        await self.nodes[name].abandon()
+        self.nodes = {other: node for other, node in self.nodes.items() if other != name}
+
     def link(self, one: str, other: str) -> Link:
         """The link between two nodes, in whatever order."""
         return self.links.get(f"{one}-{other}") or self.links[f"{other}-{one}"]
@@ -298,10 +314,13 @@ def _network_file(layout: Layout, reader: str, ports: Mapping[str, int], links: 
         if reader in link.ends:
             peer = link.ends[reader == link.ends[0]]
             addresses[peer] = link.address(peer)
-    lines = [f"bundles = {json.dumps(layout.bundles)}", "[network]", 'name = "bench"', f"secret = {json.dumps(SECRET)}"]
+    pairs = f"links = {json.dumps(layout.links)}" if layout.alone else f"bundles = {json.dumps(layout.bundles)}"
+    lines = [pairs, "[network]", 'name = "bench"', f"secret = {json.dumps(SECRET)}"]
     lines.append(f"router = {json.dumps(layout.router)}")
+    lines += ["[routing]", *(f"{key} = {_toml(value)}" for key, value in layout.routing.items())]
     for node, cell in layout.nodes.items():
-        said = {"name": node, "roles": roles_of(node), "address": addresses[node], "cell": cell}
+        said = {"name": node, "roles": roles_of(node), "address": addresses[node]}
+        said |= {} if layout.alone else {"cell": cell}
         lines += ["[[node]]", *(f"{key} = {json.dumps(value)}" for key, value in said.items())]
     return "\n".join([*lines, ""])
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
+AVAILABLE = "000"
 DURABLE = "001"
 GRAPH = "002"
 TITLES = {
+    AVAILABLE: "Reliable and Highly Available Distributed Publish/Subscribe Service (SRDS 2009)",
     DURABLE: "Scalably Supporting Durable Subscriptions in a Publish/Subscribe System (DSN 2003)",
     GRAPH: "Exactly-once Delivery in a Content-based Publish-Subscribe System (DSN 2002)",
 }
@@ -18,6 +20,7 @@ FIGURE_LOST = "states, figure lost"
 """Of paper 002 the text up to its section 2.4 is left: what it measured is known from its introduction only."""
 
 VIRTUAL = "virtual time, the simulator with the cores of production"
+ROUTERS = "virtual time, the routers alone"
 REAL = "real processes on loopback, RocksDB"
 
 
@@ -112,12 +115,12 @@ class Experiment:
 
     name: str
     paper: str
-    """`DURABLE` or `GRAPH`."""
+    """`AVAILABLE`, `DURABLE` or `GRAPH`."""
     figure: str
     """Where the paper reports it."""
     title: str
     how: str
-    """`VIRTUAL` or `REAL`."""
+    """`VIRTUAL`, `ROUTERS` or `REAL`, or two of these."""
     setup: str
     """What was built up here, and what of the paper's is smaller."""
     figures: Mapping[str, Figure] = field(repr=False)

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from gapless.cli.doctor import Examination, examine_broker
 from gapless.cli.doctor_services import service_rows
 from gapless.core.ports import Roaming
 from gapless_shb.core.state.places import home_of
-from integration.broker_process import BrokerProcess, bounded, to_toml
+from integration.broker_process import BrokerProcess, bounded, to_toml, until
 from integration.networks_in_process import SECRET, free_addresses
 
 PATIENCE: Final = 45.0
@@ -43,20 +44,36 @@ class Tree:
         self.directory = directory
         self.file = directory / "network.toml"
         self.router = router
-        self.roles = roles
-        self.addresses = dict(zip(roles, free_addresses(len(roles)), strict=True))
+        self.roles: dict[str, Sequence[str]] = {}
+        self.addresses: dict[str, str] = {}
         self.links = [list(link) for link in links]
         self.nodes: dict[str, BrokerProcess] = {}
-        for name in roles:
-            self.add(name)
-        self.write()
+        for (name, theirs), address in zip(roles.items(), free_addresses(len(roles)), strict=True):
+            self._put(name, theirs, address)
+        self._write()
 
-    def add(self, name: str) -> None:
-        """A node's process, to be started; of a node that is on the map."""
+    def add(self, name: str, roles: Sequence[str], at: str) -> None:
+        """A leaf is in the file from now on; it hangs on another node, and does not run yet."""
+        [address] = free_addresses(1)
+        self.links.append([name, at])
+        self._put(name, roles, address)
+        self._write()
+
+    async def retire(self, name: str) -> None:
+        """A leaf ends, is given up for good, and is in the file no more."""
+        async with gapless.connect(self.nodes["phb"].url) as connection:
+            assert await self.nodes[name].stop() == 0
+            await bounded(connection.retire(name), PATIENCE)
+        self.links = [link for link in self.links if name not in link]
+        del self.nodes[name], self.roles[name], self.addresses[name]
+        self._write()
+
+    def _put(self, name: str, roles: Sequence[str], address: str) -> None:
+        self.roles[name], self.addresses[name] = roles, address
         self.nodes[name] = BrokerProcess(self.directory / name, network={"file": "../network.toml", "node": name})
+        self.nodes[name].patience = PATIENCE  # several interpreters start at once
 
-    def write(self) -> None:
-        """Writes the network's file."""
+    def _write(self) -> None:
         nodes = [{"name": name, "roles": roles, "address": self.addresses[name]} for name, roles in self.roles.items()]
         sections: dict[str, Any] = {"network": {"name": "flights", "secret": SECRET, "router": self.router}}
         if self.router == "delta":
@@ -104,17 +121,18 @@ class Tree:
         raise AssertionError(f"{name}: never {words!r} in {await self.findings(name)}")
 
     async def until_whole(self) -> None:
-        """Waits until each node is served by its neighbour, with everything."""
+        """Waits until each node that runs is served by its neighbour, with everything."""
         if self.router != "delta":
             return
         rows: list[dict[str, Any]] = []
         for _ in range(int(PATIENCE * 10)):
             rows = []
-            for name, node in self.nodes.items():
+            running = {name: node for name, node in self.nodes.items() if node.runs}
+            for name, node in running.items():
                 async with gapless.connect(node.url) as connection:
                     rows += service_rows({name: (await bounded(connection.status(), PATIENCE)).gauges})
             served = {row["node"] for row in rows if row["pubends"] and not row["past"] and not row["cut"]}
-            if len(served) == len(rows) and all(served >= {n} for n, r in self.roles.items() if "shb" in r):
+            if len(served) == len(rows) and all(name in served for name in running if "shb" in self.roles[name]):
                 return
             await asyncio.sleep(0.1)
         raise AssertionError(f"not all are served by their neighbours: {rows}")
@@ -153,6 +171,11 @@ class Publishing:
             self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
+    async def until_sent(self, since: float) -> int:
+        """Waits until one was sent after a moment; returns the first of these."""
+        await until(lambda: bool(self.sent) and self.sent[-1] > since, "an event", PATIENCE)
+        return next(number for number, at in enumerate(self.sent) if at > since)
+
     async def end(self) -> int:
         """No more; returns how many there are, all of them with a receipt."""
         self._is_over.set()
@@ -176,12 +199,18 @@ class Publishing:
 class Consumer:
     """An application that notes what comes to it, and when."""
 
-    def __init__(self, url: str, client: str, name: str, selector: str) -> None:
-        self.url = url
+    def __init__(self, node: BrokerProcess, client: str, name: str, selector: str) -> None:
+        self.url = node.url
+        self.at = node.directory.name
+        """At which node it is."""
         self.client = client
         self.name = name
         self.selector = selector
         self.came: Arrivals = []
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """It consumes from its subscription's creation to the end of the block."""
+        raise NotImplementedError
 
     def wanted(self, count: int) -> list[int]:
         """Of so many events those that are for it."""
@@ -193,11 +222,7 @@ class Consumer:
 
     async def until(self, number: int) -> None:
         """Waits until this event has come, or one behind it."""
-        for _ in range(int(PATIENCE * 100)):
-            if self.came and self.came[-1][0] >= number:
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError(f"{self.name} waits for {number}; it has {self.came[-3:]}")
+        await until(lambda: bool(self.came) and self.came[-1][0] >= number, f"{number} at {self.name}", PATIENCE)
 
 
 class AsyncConsumer(Consumer):
@@ -216,9 +241,8 @@ class AsyncConsumer(Consumer):
                     ended = await asyncio.gather(task, return_exceptions=True)
                     assert isinstance(ended[0], asyncio.CancelledError), ended
 
-    async def _consume(self, subscription: gapless.Subscription) -> None:
+    async def _consume(self, subscription: gapless.Subscription[gapless.Event, Any]) -> None:
         async for event in subscription:
-            assert isinstance(event, gapless.Event)
             self.note(event.body)
             await subscription.acknowledge()
 
@@ -226,8 +250,8 @@ class AsyncConsumer(Consumer):
 class ThreadConsumer(Consumer):
     """One that is a thread."""
 
-    def __init__(self, url: str, client: str, name: str, selector: str) -> None:
-        super().__init__(url, client, name, selector)
+    def __init__(self, node: BrokerProcess, client: str, name: str, selector: str) -> None:
+        super().__init__(node, client, name, selector)
         self._is_there = threading.Event()
         self._is_over = threading.Event()
 

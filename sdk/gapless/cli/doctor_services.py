@@ -70,10 +70,12 @@ def services(gauges: Gauges, silent: Collection[str] = ()) -> Iterator[str]:
         )
         yield f"node {node} is bypassed: {_named(list(instead))}. Events go on past it. {why}"
     for host, cut_off in cut.items():
-        yield (
-            f"nothing of the pubends of {host} comes to {_named(list(cut_off))}: too many nodes in a row are away."
-            " Start those between them that do not answer; what was published comes then"
+        why = (
+            "it is away itself. Start it; nothing can be published to it until then"
+            if host in silent
+            else "too many nodes in a row are away. Start those between them that do not answer"
         )
+        yield f"nothing of the pubends of {host} comes to {_named(list(cut_off))}: {why}. What was published comes then"
 
 
 def _named(names: Sequence[str]) -> str:

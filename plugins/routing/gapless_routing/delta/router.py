@@ -15,7 +15,7 @@ from gapless_routing.delta.copies import REPORT
 from gapless_routing.delta.interest import SideInterests
 from gapless_routing.delta.options import options_of
 from gapless_routing.delta.ring import BEAT, STATUS, Ring
-from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Serving
+from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Serving, explained
 from gapless_routing.delta.tree import Tree, check_map
 
 READY = Family("gapless_router_ready", "Whether it knows what all SHBs want; else it is bypassed where it can be.")
@@ -58,6 +58,10 @@ class DeltaRouter(RelayRouter):
         yield from super().gauges()
         yield READY.gauge(self._ring.ready)
         yield from self._streams.gauges()
+
+    def explain(self, said: Private) -> str:
+        """Who is to serve whom, for whoever reads a trace."""
+        return explained(said)
 
     # The way to a certain broker (`Unicast`).
 

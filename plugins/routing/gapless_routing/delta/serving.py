@@ -71,6 +71,17 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = reader_of(Services, "services")
 
 
+_words = {SERVE: "serve me with", SERVED: "I serve you with", UNSERVE: "no more of"}
+
+
+def explained(said: Private) -> str:
+    """Which services a frame asks for, begins or ends, in words; "": it is about something else."""
+    words = _words.get(said.kind)
+    if words is None:
+        return ""
+    return f"{words} {', '.join(service.pubend for service in _decode(said.data).services)}"
+
+
 class Server(NamedTuple):
     """A broker that serves this one, or was asked to."""
 
@@ -89,6 +100,8 @@ class ServedPubend(CopiedPubend):
     """When it was asked last."""
     told_from: Tick | None = None
     """From where the SHB here counts, since it is told of what comes; None: it is not."""
+    ended: dict[BrokerId, int] = field(default_factory=dict)
+    """When each broker was told last that it serves nobody here: much that it has said may be on its way."""
     numbers: dict[BrokerId, int] = field(default_factory=dict)
     """The latest service of which each broker farther away has spoken in its life: it may be over."""
 
@@ -242,7 +255,8 @@ class Serving(PubendFlow[ServedPubend]):
         stream = self._streams.get(knowledge.pubend)
         if stream is not None and not knowledge.reply:
             serving = {at.broker for at in (stream.server, stream.candidate) if at is not None}
-            if broker not in serving:
+            if broker not in serving and self._state.now - stream.ended.get(broker, -ASK_AGAIN) >= ASK_AGAIN:
+                stream.ended[broker] = self._state.now
                 self._end(stream, broker)
                 self._flush()
         super().on_knowledge(broker, knowledge, slack)
@@ -338,6 +352,8 @@ class Serving(PubendFlow[ServedPubend]):
         if left:
             stream.copying[broker] = left
             self._state.timers.set(("copy", pubend, broker), self._state.now + MORE_AFTER)
+        else:
+            self._state.timers.cancel(("copy", pubend, broker))
 
     # --------------------------------------------------------------------------------- what happened
 

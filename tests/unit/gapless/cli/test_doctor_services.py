@@ -53,7 +53,9 @@ def test_who_is_cut_off_is_named_with_what_does_not_come() -> None:
 
     assert [row["cut"] for row in service_rows(cut)] == [3, 3]
     [found] = services(cut)
-    assert found.startswith("nothing of the pubends of p comes to s and t: ")
+    assert found.startswith("nothing of the pubends of p comes to s and t: too many nodes in a row are away. ")
+    [found] = services(cut, {"p", "i"})
+    assert found.startswith("nothing of the pubends of p comes to s and t: it is away itself. Start it")
 
 
 def test_nodes_that_are_counted_together_have_a_name() -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from gapless.core.network.facts import Dial, Hangup, LinkDown, NetworkMap, NetworkNode, SendFrame, Undial
 from gapless.core.network.seam import Effect
+from gapless_routing.delta.ring import Ring
 from gapless_routing.delta.router import DeltaRouter
 from gapless_routing.delta.serving import ServedPubend
 from unit.gapless_routing.knowledge.net import PHB, SECOND, SHB, Net, P
@@ -93,6 +94,20 @@ class DeltaNet(Net):
         """Who serves a broker."""
         server = self.pubend(name).server
         return None if server is None else server.broker
+
+    def ring(self, name: str) -> Ring:
+        """What a router knows of the brokers around it."""
+        ring = self.routers[name]._ring
+        assert isinstance(ring, Ring)
+        return ring
+
+    def is_ready(self, name: str) -> bool:
+        """Whether a broker knows what everybody wants."""
+        return self.ring(name).ready
+
+    def wished(self, name: str) -> set[str]:
+        """To whom a broker wishes for a link."""
+        return set(self.ring(name)._wished)
 
     def linked(self, name: str) -> set[str]:
         """To whom a broker has a link."""

@@ -63,11 +63,11 @@ def test_as_long_as_it_is_not_known_who_there_is_everything_is_passed_on_raw() -
     net.lost = lambda sent: sent.source == "s"
     net.open()
     net.pass_time(2 * SECOND)
-    assert not net.routers["p"]._ring.ready
+    assert not net.is_ready("p")
     net.lost = lambda _: False
     net.subscribe("s", 1, "b")
     net.pass_time(6 * SECOND)
-    assert net.routers["p"]._ring.ready
+    assert net.is_ready("p")
 
 
 def test_a_direction_in_which_nobody_is_live_is_not_waited_for() -> None:
@@ -75,10 +75,10 @@ def test_a_direction_in_which_nobody_is_live_is_not_waited_for() -> None:
     net = DeltaNet(CHAIN)
     net.kill("j", "s")
     net.pass_time(2 * SECOND)
-    assert not net.routers["i"]._ring.ready
+    assert not net.is_ready("i")
     net.pass_time(2 * SECOND)
-    assert net.routers["i"]._ring.ready
-    assert net.routers["p"]._ring.ready
+    assert net.is_ready("i")
+    assert net.is_ready("p")
 
 
 def test_who_comes_back_with_others_around_a_dead_one_waits_for_none_of_them_in_a_circle() -> None:
@@ -91,7 +91,7 @@ def test_who_comes_back_with_others_around_a_dead_one_waits_for_none_of_them_in_
     for name in ("s", "t"):
         net.subscribe(name, 1, "a")
     net.pass_time(6 * SECOND)
-    assert [net.routers[name]._ring.ready for name in ("p", "s", "t")] == [True, True, True]
+    assert [net.is_ready(name) for name in ("p", "s", "t")] == [True, True, True]
     assert [net.server(name) for name in ("s", "t")] == ["p", "p"]
 
 
@@ -167,5 +167,5 @@ def test_a_row_of_a_node_that_is_not_on_this_map_keeps_nobody_from_being_ready()
     net.revive("p")
     net.open()
     net.pass_time(6 * SECOND + 500 * MILLISECOND)
-    assert net.routers["p"]._ring.ready
+    assert net.is_ready("p")
     assert known(net, "p") == {"j": {"s@disk": 1}}

@@ -122,7 +122,7 @@ def test_a_link_that_breaks_between_two_that_live_is_bypassed_from_below() -> No
     net.break_link("i", "j")
     net.pass_time(1 * SECOND)
     assert net.server("j") is None
-    assert net.routers["j"]._ring.cut == ("p@1",)
+    assert net.ring("j").cut == ("p@1",)
     assert net.server("s") == "i"
     net.say(10, 20, "a")
     assert ticks(net) == [11]
@@ -179,6 +179,17 @@ def test_who_is_pushed_to_by_another_than_its_server_ends_that() -> None:
     net.lost = lambda _: False
     net.say(30, 40, "a")
     assert "s" not in net.pubend("i").outward
+
+
+def test_what_is_said_of_services_is_explained_in_traces() -> None:
+    net = settled()
+    net.kill("j")
+    net.pass_time(BYPASS)
+    net.revive("j")
+    net.pass_time(6 * SECOND)
+    frames = [sent for sent in net.sent if isinstance(sent.message, Private) and {sent.source, sent.to} == {"s", "i"}]
+    told = [(sent.source, text) for sent in frames if (text := net.routers["p"].explain(sent.message))]
+    assert told == [("s", "serve me with p@1"), ("i", "I serve you with p@1"), ("s", "no more of p@1")]
 
 
 def test_a_want_goes_to_the_server_and_its_answer_to_who_asked() -> None:
