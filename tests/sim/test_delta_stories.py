@@ -24,7 +24,12 @@ FOUND: Mapping[str, str] = {
     "sides_never_forget": "an SHB is wiped again and again",
 }
 """By the switch: the story that finds it."""
-SEEDS: Mapping[str, int] = {"ib_stamps_raw": 2, "purge_inside_window": 9, "complete_from_all": 16, "served_twice_unserves": 0}
+SEEDS: Mapping[str, int] = {
+    "ib_stamps_raw": 2,
+    "purge_inside_window": 9,
+    "complete_from_all": 16,
+    "served_twice_unserves": 0,
+}
 """By the switch: a seed that finds it, which holds without it."""
 
 
