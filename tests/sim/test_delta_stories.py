@@ -1,4 +1,4 @@
-"""The stories of the router `delta`: each holds, and some find what is wrong with a switch on; of others a seed does."""
+"""The stories of the router `delta`: each holds; with a switch on, some find what is wrong, and else a seed does."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class D5Copies(TreeJudge):
 
 
 class Full:
-    """As a watcher of the seam: since when no link is full. Over one that is nothing is pushed, and who misses it asks."""
+    """As a watcher of the seam: since when no link is full. Where one is, nothing is pushed, and who misses it asks."""
 
     facts: Sequence[type] = (routing.LinkRoom, routing.LinkDown)
     effects: Sequence[type] = ()

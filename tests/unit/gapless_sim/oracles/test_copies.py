@@ -57,9 +57,9 @@ class Keeper(Chain):
     def __init__(self) -> None:
         super().__init__(D5Copies)
         self.let_go: list[tuple[int, int]] = []
-        self.copies = SimpleNamespace(_let_go=lambda _, begin, upto, safe: self.let_go.append((begin, upto)))
+        self.copies = SimpleNamespace(_let_go=lambda *said: self.let_go.append(said[1:3]))
         router = SimpleNamespace(_streams=SimpleNamespace(copies=self.copies))
-        self.world.seam.started("ib1", router)  # type: ignore[arg-type]
+        self.world.seam.started("ib1", router)
         frames = self.world.network.frames
         assert frames is not None
         frames.watchers.append(self.judge)
