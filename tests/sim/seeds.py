@@ -8,7 +8,7 @@ import time
 DAY = 86_400 * 10**9
 DAILY = 60
 """Each under `local` and `hostile`; a third under `knowledge`, too, a tenth there with the workload `roaming`, and a
-twentieth on trees of single nodes. A quarter with the workload `kafka`."""
+twentieth on trees of single nodes. Half under `delta`. A quarter with the workload `kafka`."""
 
 
 def seed_count() -> int:

@@ -75,11 +75,11 @@ class Sum:
 
 def scopes_of(count: int, names: Sequence[str], routers: Sequence[str] = ()) -> tuple[Scope, ...]:
     """The scopes of these names, or else the first so many: those with IBs, where only such routers are named."""
-    from gapless_sim.search.scopes import CELL_SCOPES, SCOPES, scope_named
-    from gapless_sim.world.routers import CELLS, networks_of
+    from gapless_sim.search.scopes import CELL_SCOPES, CHAIN_SCOPES, SCOPES, scope_named
+    from gapless_sim.world.routers import CELLS, NODES, networks_of
 
-    by_cells = bool(routers) and all(networks_of(router) == CELLS for router in routers)
-    listed = CELL_SCOPES if by_cells else SCOPES
+    made_for = {networks_of(router) for router in routers}
+    listed = CELL_SCOPES if made_for == {CELLS} else CHAIN_SCOPES if made_for == {NODES} else SCOPES
     try:
         return tuple(map(scope_named, names)) or listed[:count]
     except KeyError as error:

@@ -13,9 +13,9 @@ from gapless_sim.oracles.catch_up import CatchingUp
 from gapless_sim.oracles.committing import J1Marked, J2Acknowledged, J5Vain, J10Desks
 from gapless_sim.oracles.consumers import X1OneConsumer, X2OneName
 from gapless_sim.oracles.contract import Routing
-from gapless_sim.oracles.copies import D1Copy, D5Copies, D7Delay, D9Idle, Full
-from gapless_sim.oracles.delta import D3Said, D4Server, D6Ready
+from gapless_sim.oracles.copies import D1Copy, D5Copies, D6Ready, D7Delay, D9Idle, Full
 from gapless_sim.oracles.delivery import I1Match, I2Order, I3Gapless, I10Start
+from gapless_sim.oracles.delta import D3Said, D4Server
 from gapless_sim.oracles.durability import I7Kept, I8Counted
 from gapless_sim.oracles.effects import I4ExactlyOnce
 from gapless_sim.oracles.expiry import I8Expiry

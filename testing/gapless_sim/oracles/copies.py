@@ -1,4 +1,4 @@
-"""What the router `delta` promises of copies, and how soon what is published comes: D1, D5, D7 and D9.
+"""What the router `delta` promises of copies, and how soon all comes: D1, D5, D6, D7 and D9 (protocol: delta-router).
 
 D1, D7 and D9 are judged where no frame is lost above links and events have room. They count who is away: D1 all
 brokers between a pubend and an SHB, D7 those next to each other. Where that is more than `delta`, curiosity has to do.
@@ -35,6 +35,8 @@ WINDOW_LEAST: Final = 5
 """With a window of fewer seconds an event may be let go of before it is noticed that somebody is away."""
 RECOVERS_WITHIN: Final = 6 * SECOND
 """So long after its start a broker counts as away: nobody in a direction is waited for 3 s, by any clock."""
+READY_WITHIN: Final = 12 * SECOND
+"""A broker is ready by then: nobody in a direction is waited for 3 s, and a census comes every 5 s."""
 SETTLES_WITHIN: Final = 8 * SECOND
 """So long after it was asked for every broker on the way knows of a subscription, if nobody there is away."""
 DETECTED_WITHIN: Final = 1600 * MILLISECOND
@@ -172,7 +174,7 @@ class D5Copies(TreeJudge):
 
 
 class Full:
-    """As a watcher of the seam: since when no link is full. Over one that is nothing is pushed, and who misses it asks."""
+    """As a watcher of the seam: since when no link is full. Where one is, nothing is pushed, and who misses it asks."""
 
     facts: Sequence[type] = (routing.LinkRoom, routing.LinkDown)
     effects: Sequence[type] = ()
@@ -202,6 +204,47 @@ class Full:
         for key in [key for key in self._links if key[0] == broker]:
             del self._links[key]
             self._over_at = self._world.now
+
+
+class D6Ready(TreeJudge):
+    """Whoever comes back becomes ready, whoever is away around it; where nothing is lost, soon."""
+
+    name = "D6"
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._is_on = is_lossless(self.world.options)
+        self._said: dict[str, tuple[object, bool]] = {}
+        self._began: dict[str, int] = {}
+
+    def booted(self, broker: SimBroker) -> None:
+        """A broker begins, and knows nothing."""
+        self._began[broker.name] = self.world.now
+
+    def checkpoint(self) -> None:
+        """Looks who is not ready for long, although those are there who can tell it what it has to know."""
+        for node in self._unready() if self._is_on else ():
+            if self.world.now - self._began.get(node, 0) > READY_WITHIN:
+                self.fail(f"{node} is not ready, {READY_WITHIN // SECOND} s after it began")
+
+    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
+        """A broker says whether it is ready."""
+        said = status_in(message)
+        if said is not None:
+            self._said[hop.source] = self.world.brokers[hop.source].life, said.ready
+
+    def settled(self) -> bool:
+        """Whether all are ready that have said anything."""
+        return next(self._unready(), None) is None
+
+    def unsettled(self) -> str:
+        """Who is not."""
+        return "; ".join(f"{node} is not ready" for node in self._unready())
+
+    def _unready(self) -> Iterator[str]:
+        for node, (life, ready) in self._said.items():
+            if not ready and self.world.brokers[node].life is life and self.world.brokers[node].running:
+                yield node
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""What the router `delta` promises (docs: delta-router): D3, D4 and D6 by what brokers say to each other.
+"""What the router `delta` promises (protocol: delta-router): D3 and D4, by what brokers say to each other.
 
 `gapless_sim.oracles.copies` has the others, which are about copies of events and about time.
 """
@@ -15,7 +15,7 @@ from gapless.core.stream.stamps import RAW, covers
 from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE
 from gapless_sim.oracles.hops import HopJudge
 from gapless_sim.oracles.reachability import Reach
-from gapless_sim.recording.delta_frames import services_in, status_in
+from gapless_sim.recording.delta_frames import services_in
 
 if TYPE_CHECKING:
     from gapless.core.network.frames import Address, Message
@@ -218,32 +218,3 @@ class D4Server(TreeJudge):
 
     def _is_live(self, one: str, other: str) -> bool:
         return self._reach.serves(one) and self._reach.serves(other) and self.world.network.may_meet(one, other)
-
-
-class D6Ready(TreeJudge):
-    """Whoever comes back becomes ready, whoever is away around it."""
-
-    name = "D6"
-
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self._said: dict[str, tuple[object, bool]] = {}
-
-    def frame_sent(self, hop: Hop, message: Message, address: Address, size: int) -> None:
-        """A broker says whether it is ready."""
-        said = status_in(message)
-        if said is not None:
-            self._said[hop.source] = self.world.brokers[hop.source].life, said.ready
-
-    def settled(self) -> bool:
-        """Whether all are ready that have said anything."""
-        return next(self._unready(), None) is None
-
-    def unsettled(self) -> str:
-        """Who is not."""
-        return "; ".join(f"{node} is not ready" for node in self._unready())
-
-    def _unready(self) -> Iterator[str]:
-        for node, (life, ready) in self._said.items():
-            if not ready and self.world.brokers[node].life is life and self.world.brokers[node].running:
-                yield node

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gapless_sim.world.consumer import Consumer, Row
 from gapless_sim.world.options import MILLISECOND, SECOND, NetworkFaults, Options
 from gapless_sim.world.producer import Outbox, Producer, Publication
-from gapless_sim.world.topology import TREE, Topology
+from gapless_sim.world.topology import SINGLES, Topology
 
 if TYPE_CHECKING:
     from gapless_sim.world.application import SimClient
@@ -35,9 +35,13 @@ class Scope:
     """How many IBs stand between the PHB and the SHB, in one cell; none: all nodes have links to each other."""
     router: str = "knowledge"
     """With IBs, the router; without them any will do."""
+    in_chain: bool = False
+    """Whether they stand one behind the other instead, under a router that bypasses one that is away."""
 
     def __str__(self) -> str:
-        nodes = f"{self.phbs}-{self.ibs}-{self.shbs}" if self.ibs else f"{self.phbs}/{self.shbs}"
+        between = "-".join("1" * self.ibs) if self.in_chain else str(self.ibs)
+        chain = "chain-" if self.in_chain else ""
+        nodes = f"{chain}{self.phbs}-{between}-{self.shbs}" if self.ibs else f"{self.phbs}/{self.shbs}"
         return f"{nodes}/{self.publishes}/{self.subscribers}"
 
     @property
@@ -57,8 +61,12 @@ class Scope:
 
     @property
     def _topology(self) -> Topology:
-        ibs = "+".join(f"ib{number + 1}" for number in range(self.ibs))
-        return Topology.parse(f"phb1:phb {ibs}<phb1 shb1:shb<ib1")
+        ibs = [f"ib{number + 1}" for number in range(self.ibs)]
+        if self.in_chain:
+            above = ["phb1", *ibs]
+            chain = " ".join(f"{ib}<{up}" for ib, up in zip(ibs, above, strict=False))
+            return Topology.parse(f"phb1:phb {chain} shb1:shb<{above[-1]}", SINGLES)
+        return Topology.parse(f"phb1:phb {'+'.join(ibs)}<phb1 shb1:shb<ib1")
 
     @property
     def clients(self) -> int:
@@ -71,8 +79,9 @@ class Scope:
         return Options(
             seed=0,
             router=router,
-            topology=TREE if self.ibs else "",
+            topology=self._topology.kind if self.ibs else "",
             cells=str(self._topology) if self.ibs else "",
+            delta=int(self.in_chain),
             phbs=self.phbs,
             shbs=self.shbs,
             together=self.together,
@@ -92,10 +101,16 @@ CELL_SCOPES = tuple(
 )
 """PHB–IB–SHB and PHB–{IB, IB}–SHB, for routers that work by cells."""
 
+CHAIN_SCOPES = tuple(
+    Scope(1, 1, publishes, subscribers, ibs, "delta", in_chain=True)
+    for publishes, subscribers, ibs in product((1, 2), (1, 2), (1, 2))
+)
+"""Chains of three and of four, for routers of trees of single nodes."""
+
 
 def scope_named(name: str) -> Scope:
     """The scope that is written like that: PHBs/SHBs/events/subscribers, or PHBs-IBs-SHBs/… Raises KeyError."""
-    return {str(scope): scope for scope in (*SCOPES, *CELL_SCOPES)}[name]
+    return {str(scope): scope for scope in (*SCOPES, *CELL_SCOPES, *CHAIN_SCOPES)}[name]
 
 
 class Script:

@@ -50,15 +50,14 @@ KEEPING = (
             Edit(
                 f"{_COPIES}.beat",
                 "        if upto:\n",
-                "        upto = pubend.cache.known_upto\n        if upto:\n",
-            ),
-            Edit(
-                f"{_COPIES}._safe",
-                "all_have = run if all_have is None else all_have & run",
-                "all_have = run if all_have is None else all_have",
+                "        if pubend.outward and not pubend.is_here:\n"
+                "            pushed = min(self._told(pubend, broker) for broker in pubend.outward)\n"
+                "            pubend.cache.forget(pubend.cache.base, pushed)\n"
+                "            pubend.looked_upto = max(pubend.looked_upto, pushed)\n"
+                "        if upto:\n",
             ),
         ),
-        ("D1", "D5", "K11"),
+        ("D1", "D7", "K11"),
         "A broker that dies with events that it has not passed on.",
         routers=_DELTA,
     ),
@@ -70,14 +69,13 @@ KEEPING = (
             Edit(
                 f"{_COPIES}.beat",
                 "        if upto:\n",
-                "        if pubend.is_here:\n"
-                "            all_of_it = (pubend.cache.base, pubend.cache.known_upto)\n"
-                "            safe = dict.fromkeys(self._groups(pubend), IntervalSet([all_of_it]))\n"
-                "            self._let_go(pubend, *all_of_it, safe)\n"
+                "        if pubend.outward and pubend.is_here:\n"
+                "            pushed = min(self._told(pubend, broker) for broker in pubend.outward)\n"
+                "            pubend.cache.forget(pubend.cache.base, pushed)\n"
                 "        if upto:\n",
             ),
         ),
-        ("D1", "D5", "D7", "K11"),
+        ("D1", "D7", "K11"),
         "A neighbour of the pubend's broker that dies with the push in its queue.",
         routers=_DELTA,
     ),

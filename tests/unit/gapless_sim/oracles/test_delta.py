@@ -1,0 +1,170 @@
+"""D3 and D4: what brokers of the router `delta` say to each other, and who serves whom in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from gapless.core.network.facts import Dial, Undial
+from gapless.core.network.frames import Private
+from gapless.core.stream.knowledge import Knowledge
+from gapless_routing.delta.serving import SERVE, SERVED, UNSERVE, Service, Services
+from gapless_sim.oracles.delta import D3Said, D4Server, TreeJudge
+from gapless_sim.recording.frame_tap import Hop
+from gapless_sim.world.network import BrokerLink
+from gapless_sim.world.topology import SINGLES
+from unit.gapless_sim.oracles.model_fixture import ModelFixture, P, Stand, violates
+
+CHAIN = "phb1:phb ib1<phb1 ib2<ib1 shb1:shb<ib2"
+
+
+class Chain:
+    """A chain whose brokers say what a test wants them to say."""
+
+    def __init__(self, *judges: Any, **options: Any) -> None:
+        fixture_options = {"router": "delta", "topology": SINGLES, "cells": CHAIN, "delta": 1, "together": False}
+        self.fixture = ModelFixture(*judges, **{**fixture_options, **options})
+        self.world = self.fixture.world
+        self.judges: Sequence[TreeJudge] = [
+            oracle for oracle in self.fixture.oracles.values() if isinstance(oracle, TreeJudge)
+        ]
+        self._links: dict[frozenset[str], BrokerLink] = {}
+        for broker in self.world.brokers.values():
+            broker.life = Stand(over=False)  # type: ignore[assignment]
+        self.fixture.observe.opened("phb1", Stand(pubend=P, created=0), {})
+
+    def hop(self, source: str, target: str) -> Hop:
+        ends = frozenset((source, target))
+        if ends not in self._links:
+            self._links[ends] = BrokerLink(self.world.brokers[source], self.world.brokers[target])
+        link = self._links[ends]
+        return Hop(link, next(index for index, end in enumerate(link.ends) if end.name == target))
+
+    def sends(self, source: str, target: str, message: Any, *, lost: bool = False) -> None:
+        for judge in self.judges:
+            judge.frame_sent(self.hop(source, target), message, (), 100)
+            if not lost:
+                judge.frame_arrived(self.hop(source, target), message, ())
+
+    def know(self, lo: int, hi: int, *ticks: int, **fields: Any) -> Knowledge:
+        return self.fixture.knowledge(lo, hi, [(tick, tick) for tick in ticks], **fields)
+
+    def service(self, source: str, target: str, kind: int, number: int, *, lo: int = 0, hi: int = 0) -> None:
+        said = Services(1, (Service(number, P, lo, hi),))
+        self.sends(source, target, Private(kind, msgspec.msgpack.encode(said)))
+
+    def serves(self, server: str, served: str, number: int) -> None:
+        self.service(served, server, SERVE, number)
+        self.service(server, served, SERVED, number)
+
+    @property
+    def judge(self) -> TreeJudge:
+        return self.judges[0]
+
+
+# ------------------------------------------------------------------------------------------------ D3
+
+
+def test_silence_goes_on_under_the_stamp_that_it_came_with_or_a_lower_one() -> None:
+    chain = Chain(D3Said)
+    chain.sends("phb1", "ib1", chain.know(0, 9, 5, stamp={"a": 2, "b": 3}))
+    chain.sends("ib1", "ib2", chain.know(0, 9, 5, stamp={"a": 1}))
+
+    with violates("D3"):
+        chain.sends("ib1", "ib2", chain.know(0, 9, 5, stamp={"a": 3}))
+
+
+def test_what_was_not_told_is_not_known_to_be_silent() -> None:
+    chain = Chain(D3Said)
+    chain.sends("phb1", "ib1", chain.know(0, 4))
+    chain.sends("phb1", "ib1", chain.know(6, 9), lost=True)
+
+    with violates("D3"):
+        chain.sends("ib1", "ib2", chain.know(0, 9))
+
+
+def test_an_event_is_no_silence_under_whatever_stamp_it_came() -> None:
+    chain = Chain(D3Said)
+    chain.sends("phb1", "ib1", chain.know(0, 9, 5, stamp={"a": 1}))
+
+    chain.sends("ib1", "ib2", chain.know(4, 5, 5))
+
+
+def test_another_life_was_told_nothing_yet() -> None:
+    chain = Chain(D3Said)
+    chain.sends("phb1", "ib1", chain.know(0, 9))
+    chain.world.brokers["ib1"].life = Stand(over=False)  # type: ignore[assignment]
+
+    with violates("D3"):
+        chain.sends("ib1", "ib2", chain.know(0, 9))
+
+
+def test_the_broker_of_the_pubend_knows_whom_its_silence_is_good_for() -> None:
+    chain = Chain(D3Said)
+
+    chain.sends("phb1", "ib1", chain.know(0, 9, stamp={"a": 7}))
+
+
+# ------------------------------------------------------------------------------------------------ D4
+
+
+@pytest.mark.parametrize(("source", "target"), [("ib2", "ib1"), ("shb1", "ib1"), ("ib1", "phb1")])
+def test_knowledge_goes_away_from_its_pubend(source: str, target: str) -> None:
+    chain = Chain(D4Server)
+    chain.sends("phb1", "ib1", chain.know(0, 9))
+    chain.sends("phb1", "ib2", chain.know(0, 9))
+
+    with violates("D4"):
+        chain.sends(source, target, chain.know(0, 9, reply=True))
+
+
+def settle(chain: Chain) -> None:
+    chain.serves("phb1", "ib1", 1)
+    chain.serves("ib1", "ib2", 1)
+    chain.serves("ib2", "shb1", 1)
+
+
+def test_in_the_end_everybody_is_served_by_the_nearest() -> None:
+    chain = Chain(D4Server)
+    settle(chain)
+    assert chain.judge.settled(), chain.judge.unsettled()
+
+    chain.serves("phb1", "ib2", 2)
+
+    assert chain.judge.unsettled() == f"ib2 is served with {P} by phb1, and ib1 is the nearest one of use"
+    chain.service("ib2", "phb1", UNSERVE, 2)
+    assert chain.judge.settled()
+
+
+def test_whoever_began_anew_is_served_by_nobody() -> None:
+    chain = Chain(D4Server)
+    settle(chain)
+    chain.world.brokers["ib2"].life = Stand(over=False)  # type: ignore[assignment]
+
+    assert "ib2 is served" in chain.judge.unsettled()
+
+
+def test_an_agreement_that_was_not_asked_for_is_none() -> None:
+    chain = Chain(D4Server)
+    chain.serves("phb1", "ib1", 1)
+    chain.service("ib1", "ib2", SERVED, 1)
+
+    assert "ib2 is served with p@1 by nobody" in chain.judge.unsettled()
+
+
+def test_no_link_is_wished_for_that_nobody_needs() -> None:
+    chain = Chain(D4Server)
+    settle(chain)
+    judge = chain.judge
+    assert isinstance(judge, D4Server)
+    judge.said("ib2", 0, Dial("ib1"))
+    assert judge.settled()
+
+    judge.said("ib2", 0, Dial("phb1"))
+
+    assert judge.unsettled() == "ib2 wishes for a link to phb1, and nobody between them is away"
+    judge.said("ib2", 0, Undial("phb1"))
+    assert judge.settled()
